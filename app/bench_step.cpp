@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/commands.hpp"
+#include "app/console.hpp"
+#include "core/ops/matmul.hpp"
+#include "core/random.hpp"
+#include "io/token_file.hpp"
+#include "models/cost.hpp"
+#include "training/trainer.hpp"
+
+namespace espalier {
+namespace {
+
+struct Options {
+  std::string model = "gpt2-124m";
+  Index micro_batch = 4;
+  Index sequence_length = 256;
+  std::string precision = "fp32";
+  std::string matmul = "auto";
+  int steps = 5;
+  bool json = false;
+};
+
+// Random tokens in a temporary file: the step reads its data as a real one does.
+class RandomTokens {
+ public:
+  RandomTokens(Index vocab_size, Index count, int rank)
+      : path_(std::filesystem::temp_directory_path() / fmt::format("espalier-bench-{}-{}.bin", ::getpid(), rank)) {
+    const RandomStream random(1, "bench_step");
+    std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<TokenId>(random.bits(i) % static_cast<std::uint64_t>(vocab_size));
+    TokenFileWriter writer(path_, "random", vocab_size);
+    writer.append(tokens);
+    writer.finish();
+  }
+  ~RandomTokens() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  RandomTokens(const RandomTokens&) = delete;
+  RandomTokens& operator=(const RandomTokens&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  Path path_;
+};
+
+struct GemmRate {
+  double flops_per_second = 0;
+  std::string library;
+  Index size = 0;
+};
+
+// The machine's GEMM rate: the best of square products over all libraries.
+template <class T>
+GemmRate measure_gemm_rate() {
+  GemmRate best;
+  const std::vector<MatmulLibrary> libraries = matmul_libraries();
+  for (const Index size : {1024, 2048, 4096}) {
+    const std::vector<double> rates = measure_matmul_rates<T>(ExecSpace(), size, size == 4096 ? 2 : 4);
+    for (std::size_t i = 0; i < rates.size(); ++i)
+      if (rates[i] > best.flops_per_second)
+        best = {rates[i], to_string(libraries[i]), size};
+  }
+  return best;
+}
+
+nlohmann::ordered_json by_category(const MemoryByCategory& memory) {
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < num_categories; ++i)
+    json[to_string(static_cast<Category>(i))] = memory.bytes[i];
+  json["total"] = memory.total();
+  return json;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+RunConfig bench_config(const Options& options, int replicas, const std::string& tokens) {
+  return parse_run_config("", "espalier bench step",
+                          {"model.preset=" + options.model, fmt::format("batch.micro_batch_size={}", options.micro_batch),
+                           fmt::format("batch.global_batch_size={}", options.micro_batch * replicas),
+                           fmt::format("batch.sequence_length={}", options.sequence_length),
+                           "precision.compute=" + options.precision, fmt::format("run.steps={}", options.steps),
+                           "data.train=[\"" + tokens + "\"]", "run.matmul=" + options.matmul},
+                          replicas);
+}
+
+template <class T>
+nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
+  const GptConfig shape = gpt_preset(options.model);
+  const RandomTokens tokens(shape.vocab_size, options.sequence_length * (options.micro_batch * runtime.size() + 1) * 4 + 1,
+                            runtime.rank());
+  const RunConfig config = bench_config(options, runtime.size(), tokens.path());
+  const ProcessMesh mesh(runtime.world(), make_layout(runtime.size(), 1, runtime.size(), 1));
+
+  const std::size_t at_start = resident_bytes();
+  const GemmRate before = measure_gemm_rate<T>();
+  set_matmul_library(options.matmul == "auto" ? fastest_matmul_library<T>(ExecSpace()).library
+                                              : parse_matmul_library(options.matmul));
+  // What is still resident although every matrix is gone is the libraries' own.
+  MemoryLedger::instance().record_library_scratch(resident_bytes() - std::min(resident_bytes(), at_start));
+  MemoryLedger::instance().reset_peak();
+
+  Trainer<T> trainer(ExecSpace(), config, mesh);
+  std::vector<double> seconds;
+  PhaseSeconds phases;
+  for (int i = 0; i <= options.steps; ++i) {  // one more: the first touches memory for the first time
+    const StepReport report = trainer.step();
+    if (i == 0)
+      continue;
+    seconds.push_back(report.step_seconds);
+    for (std::size_t p = 0; p < num_phases; ++p)
+      phases.seconds[p] += report.seconds.seconds[p] / options.steps;
+  }
+  const std::size_t resident = resident_bytes() - std::min(resident_bytes(), at_start);
+  const GemmRate after = measure_gemm_rate<T>();
+  const GemmRate rate = before.flops_per_second > after.flops_per_second ? before : after;
+
+  const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / median(seconds);
+  const double flops = tokens_per_second * training_flops_per_token(shape, options.sequence_length);
+  nlohmann::ordered_json phase_seconds;
+  for (std::size_t p = 0; p < num_phases; ++p)
+    if (phases.seconds[p] > 0)
+      phase_seconds[to_string(static_cast<Phase>(p))] = phases.seconds[p];
+  const MemoryByCategory peak = MemoryLedger::instance().peak();
+  return {{"model", options.model},
+          {"micro_batch", options.micro_batch},
+          {"sequence_length", options.sequence_length},
+          {"precision", options.precision},
+          {"ranks", runtime.size()},
+          {"threads", ExecSpace().concurrency()},
+          {"matmul", to_string(matmul_library())},
+          {"tokens_per_second", tokens_per_second},
+          {"step_seconds", median(seconds)},
+          {"flops_per_second", flops},
+          {"gemm_flops_per_second", rate.flops_per_second},
+          {"gemm_library", rate.library},
+          {"gemm_size", rate.size},
+          {"gemm_fraction", flops / runtime.size() / rate.flops_per_second},
+          {"seconds", phase_seconds},
+          {"parameters", num_parameters(shape)},
+          {"memory_peak_bytes", by_category(peak)},
+          {"state_bytes_per_parameter",
+           static_cast<double>(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]) /
+               static_cast<double>(num_parameters(shape))},
+          {"resident_bytes_over_start", resident},
+          {"peak_resident_bytes", peak_resident_bytes()}};
+}
+
+void print_table(const nlohmann::ordered_json& result) {
+  for (const auto& [key, value] : result.items())
+    if (value.is_object())
+      for (const auto& [name, number] : value.items())
+        fmt::print("{:<28} {}\n", key + "." + name, number.dump());
+    else
+      fmt::print("{:<28} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+int bench_step(const Options& options, Runtime& runtime) {
+  const nlohmann::ordered_json result =
+      options.precision == "fp64" ? measure<double>(options, runtime) : measure<float>(options, runtime);
+  if (runtime.rank() != 0)
+    return 0;
+  if (options.json)
+    fmt::print("{}\n", result.dump(2));
+  else
+    print_table(result);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_step(CLI::App& bench, Chosen& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
+  command->add_option("--model", options->model, "preset; default gpt2-124m");
+  command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(CLI::PositiveNumber);
+  command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")->check(CLI::PositiveNumber);
+  command->add_option("--precision", options->precision, "fp32 (default) or fp64")->check(CLI::IsMember({"fp32", "fp64"}));
+  command->add_option("--matmul", options->matmul, "GEMM library; auto (default): measured");
+  command->add_option("--steps", options->steps, "steps to time; default 5")->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer("  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4 --sequence-length 256");
+  command->callback([options, &chosen] {
+    chosen.needs_runtime = true;
+    chosen.action = [options](Runtime* runtime) { return bench_step(*options, *runtime); };
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "app/commands.hpp"
+#include "app/console.hpp"
+#include "core/tensor.hpp"
+#include "io/checkpoint.hpp"
+
+namespace espalier {
+namespace {
+
+int inspect(const std::string& directory) {
+  const CheckpointReader checkpoint{Path(directory)};
+  const nlohmann::json& state = checkpoint.state();
+  fmt::print("{}\n  run      {}\n  step     {}\n  written  by {}\n  loss     {}\n  tokens   {} seen\n\n", directory,
+             checkpoint.info().run, checkpoint.info().step, checkpoint.info().layout.value("text", "an unknown layout"),
+             state.value("loss", 0.0), state.value("tokens", Index{0}));
+  Index elements = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    fmt::print("  {:<44} {:<5} {}\n", tensor.name, to_string(tensor.type), shape_text(tensor.global_shape));
+    elements += num_elements(tensor.global_shape);
+  }
+  std::size_t bytes = 0;
+  for (const StoredFile& file : checkpoint.files())
+    bytes += static_cast<std::size_t>(file.bytes);
+  fmt::print("\n  {} tensors, {} elements, {} in {} files\n", checkpoint.tensors().size(), elements, bytes_text(bytes),
+             checkpoint.files().size());
+  return 0;
+}
+
+int verify(const std::string& directory) {
+  const Index bytes = CheckpointReader{Path(directory)}.verify();
+  fmt::print("{}: {} read, every checksum is right\n", directory, bytes_text(static_cast<std::size_t>(bytes)));
+  return 0;
+}
+
+void add(CLI::App& parent, Chosen& chosen, const char* name, const char* help, int (*action)(const std::string&)) {
+  const auto directory = std::make_shared<std::string>();
+  CLI::App* const command = parent.add_subcommand(name, help);
+  command->add_option("directory", *directory, "RUN/checkpoints/step-XXXXXXXX")->required();
+  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return action(*directory); }; });
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& app, Chosen& chosen) {
+  CLI::App* const command = app.add_subcommand("checkpoint", "Look inside a checkpoint and check it");
+  command->require_subcommand(1);
+  add(*command, chosen, "inspect", "Step, layout and a table of tensors", inspect);
+  add(*command, chosen, "verify", "Read every byte against its checksum", verify);
+}
+
+}  // namespace espalier

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "parallel/runtime.hpp"
+
+namespace espalier {
+
+/// What a command does once its options are parsed; returns the exit code. `runtime` is null for a command that needs
+/// neither MPI nor Kokkos.
+using Action = std::function<int(Runtime* runtime)>;
+
+/// A command that was chosen on the command line.
+struct Chosen {
+  Action action;
+  bool needs_runtime = false;
+};
+
+// Each adds its options to the command line and fills `chosen` when it is the one called.
+void add_train(CLI::App& app, Chosen& chosen);
+void add_generate(CLI::App& app, Chosen& chosen);
+void add_data(CLI::App& app, Chosen& chosen);
+void add_checkpoint(CLI::App& app, Chosen& chosen);
+void add_bench(CLI::App& app, Chosen& chosen);
+void add_bench_ops(CLI::App& bench, Chosen& chosen);
+void add_bench_step(CLI::App& bench, Chosen& chosen);
+
+/// Versions of Espalier and of what it was built with, a line each.
+std::string version_text();
+
+}  // namespace espalier

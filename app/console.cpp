@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "app/console.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace espalier {
+
+std::string duration_text(double seconds) {
+  if (seconds < 1)
+    return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 10)
+    return fmt::format("{:.2f} s", seconds);
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole < 100)
+    return fmt::format("{} s", whole);
+  if (whole < 3600)
+    return fmt::format("{}m{:02}", whole / 60, whole % 60);
+  if (whole < 48 * 3600)
+    return fmt::format("{}h{:02}", whole / 3600, whole / 60 % 60);
+  return fmt::format("{}d{:02}h", whole / 86400, whole / 3600 % 24);
+}
+
+std::string quantity_text(double value) {
+  for (const char* unit : {"", "k", "M", "G"}) {
+    if (value < 999.5)
+      return *unit == '\0' ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}{}", value, unit);
+    value /= 1000;
+  }
+  return fmt::format("{:.3g}T", value);
+}
+
+std::string bytes_text(std::size_t bytes) {
+  auto value = static_cast<double>(bytes);
+  for (const char* unit : {"B", "KiB", "MiB"}) {
+    if (value < 1024)
+      return fmt::format("{:.{}f} {}", value, *unit == 'B' ? 0 : 1, unit);
+    value /= 1024;
+  }
+  return fmt::format("{:.2f} GiB", value);
+}
+
+std::string step_line(const StepReport& report, const TrainProgress& progress) {
+  std::string line = fmt::format("step {:>6}/{} | loss {:.4f} | norm {:.3g} | lr {:.1e} | {} | {} tok/s | mfu {:.0f}% | left {}",
+                                 report.step, progress.total_steps, report.loss, report.gradient_norm, report.learning_rate,
+                                 duration_text(report.step_seconds), quantity_text(progress.tokens_per_second),
+                                 100 * progress.mfu, duration_text(progress.seconds_left));
+  if (progress.seconds_to_save > 0)
+    line += fmt::format(" | save {}", duration_text(progress.seconds_to_save));
+  return line.substr(0, 120);
+}
+
+Console::Console(Index log_interval) : log_interval_(log_interval) {
+  const char* const wanted = std::getenv("ESPALIER_PROGRESS");
+  draws_bar_ = wanted != nullptr ? std::string_view(wanted) == "bar" : isatty(STDOUT_FILENO) == 1;
+}
+
+void Console::clear_bar() {
+  if (bar_is_shown_)
+    std::fputs("\r\033[K", stdout);
+  bar_is_shown_ = false;
+}
+
+void Console::note(const std::string& text) {
+  clear_bar();
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+void Console::step(const StepReport& report, const TrainProgress& progress) {
+  if (report.step % log_interval_ == 0 || report.step == progress.total_steps)
+    note(step_line(report, progress));
+  if (progress.validation_loss)
+    note(fmt::format("step {:>6}/{} | validation loss {:.4f}", report.step, progress.total_steps, *progress.validation_loss));
+  if (!draws_bar_ || report.step == progress.total_steps)
+    return;
+  constexpr int width = 40;
+  const double share = static_cast<double>(report.step) / static_cast<double>(std::max<Index>(1, progress.total_steps));
+  const int filled = static_cast<int>(share * width);
+  clear_bar();
+  fmt::print("[{:#<{}}{:-<{}}] {:3.0f}%  step {}  loss {:.3f}  left {} ", "", filled, "", width - filled, 100 * share,
+             report.step, report.loss, duration_text(progress.seconds_left));
+  std::fflush(stdout);
+  bar_is_shown_ = true;
+}
+
+}  // namespace espalier

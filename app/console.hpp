@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "training/train_loop.hpp"
+
+namespace espalier {
+
+/// "412 ms", "41 s", "5m12", "3h07", "2d04h": short, for a column.
+std::string duration_text(double seconds);
+
+/// "999", "12.3k", "1.27M".
+std::string quantity_text(double value);
+
+/// "1.5 GiB".
+std::string bytes_text(std::size_t bytes);
+
+/// One line of at most 120 columns about a step.
+std::string step_line(const StepReport& report, const TrainProgress& progress);
+
+/// Writes step lines, and on a terminal a progress bar below them that is drawn over itself. A file sees lines only.
+/// ESPALIER_PROGRESS = bar | lines overrides what standard output looks like (behind mpiexec it is a pipe).
+class Console {
+ public:
+  explicit Console(Index log_interval);
+  void note(const std::string& text);
+  void step(const StepReport& report, const TrainProgress& progress);
+
+ private:
+  void clear_bar();
+
+  Index log_interval_;
+  bool draws_bar_;
+  bool bar_is_shown_ = false;
+};
+
+}  // namespace espalier

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "app/commands.hpp"
+#include "io/pack.hpp"
+#include "io/token_file.hpp"
+
+namespace espalier {
+namespace {
+
+struct PackCommand {
+  std::vector<std::string> inputs;
+  std::vector<std::string> exclude;
+  std::string tokenizer = "byte";
+  std::string output;
+  std::string validation;
+  PackOptions options;
+};
+
+int pack(const PackCommand& command) {
+  const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
+  const PackSummary summary =
+      pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
+  fmt::print("{} files, {} documents, {} bytes of text\n", summary.num_files, summary.num_documents, summary.text_bytes);
+  fmt::print("{}: {} tokens\n", command.output, summary.train_tokens);
+  if (!command.validation.empty())
+    fmt::print("{}: {} tokens ({})\n", command.validation, summary.validation_tokens,
+               summary.split_inside_documents ? "the last lines of each document"
+                                              : fmt::format("{} documents", summary.num_validation_documents));
+  return 0;
+}
+
+int inspect(const std::string& path, Index vocab_size, Index show) {
+  const TokenFile file{Path(path)};
+  const TokenFileInfo& info = file.info();
+  fmt::print("{}\n  format      {}\n  tokens      {} of {} bytes\n  vocabulary  {}\n  tokenizer   {}\n", path,
+             to_string(info.format), info.num_tokens, info.bytes_per_token,
+             info.vocab_size > 0 ? std::to_string(info.vocab_size) : "not stated",
+             info.tokenizer.empty() ? "not stated" : info.tokenizer);
+  if (info.format == TokenFormat::espalier)
+    file.verify_checksum();
+  if (const Index size = vocab_size > 0 ? vocab_size : info.vocab_size; size > 0)
+    file.check_vocabulary(size);
+  fmt::print("  checked     {}\n", info.format == TokenFormat::espalier ? "checksum and every token" : "every token, where a "
+                                                                                                        "vocabulary is given");
+  std::vector<TokenId> tokens(static_cast<std::size_t>(std::min(show, info.num_tokens)));
+  file.read(0, tokens);
+  fmt::print("  first       ");
+  for (const TokenId token : tokens)
+    fmt::print("{} ", token);
+  fmt::print("\n");
+  if (info.tokenizer == "byte")
+    fmt::print("  as text     {}\n", ByteTokenizer().decode(tokens));
+  return 0;
+}
+
+void add_pack(CLI::App& data, Chosen& chosen) {
+  const auto command = std::make_shared<PackCommand>();
+  CLI::App* const pack_app = data.add_subcommand("pack", "Turn text files into a token file");
+  pack_app->add_option("inputs", command->inputs, "text files and patterns ('corpus/*.txt')")->required();
+  pack_app->add_option("--output", command->output, "token file to train on")->required();
+  pack_app->add_option("--validation", command->validation, "token file to validate on");
+  pack_app->add_option("--validation-fraction", command->options.validation_fraction, "share of the text that goes there")
+      ->check(CLI::Range(0.0, 1.0));
+  pack_app->add_option("--tokenizer", command->tokenizer, "byte (default)");
+  pack_app->add_option("--exclude", command->exclude, "patterns of file names to leave out");
+  pack_app->add_option("--document-separator", command->options.document_separator,
+                       "text that ends a document; none: every file is one document");
+  pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents");
+  pack_app->add_flag("--allow-binary", command->options.allow_binary, "take files with zero bytes too");
+  pack_app->footer("  espalier data pack --output train.bin --validation val.bin --validation-fraction 0.05 books/*.txt");
+  pack_app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return pack(*command); }; });
+}
+
+void add_inspect(CLI::App& data, Chosen& chosen) {
+  const auto path = std::make_shared<std::string>();
+  const auto vocab_size = std::make_shared<Index>(0);
+  const auto show = std::make_shared<Index>(32);
+  CLI::App* const inspect_app = data.add_subcommand("inspect", "Look inside a token file and check it");
+  inspect_app->add_option("file", *path, "token file of Espalier, nanoGPT or llm.c")->required();
+  inspect_app->add_option("--vocab-size", *vocab_size, "check every token against it");
+  inspect_app->add_option("--show", *show, "tokens to print")->check(CLI::NonNegativeNumber);
+  inspect_app->callback([=, &chosen] { chosen.action = [=](Runtime*) { return inspect(*path, *vocab_size, *show); }; });
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Chosen& chosen) {
+  CLI::App* const data = app.add_subcommand("data", "Make token files and look inside them");
+  data->require_subcommand(1);
+  add_pack(*data, chosen);
+  add_inspect(*data, chosen);
+}
+
+}  // namespace espalier

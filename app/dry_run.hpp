@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+/// Prints what a run of `ranks` ranks would be: mesh, memory by category, schedule, work of a step. Allocates nothing and
+/// needs no ranks. @returns the exit code.
+int dry_run(const RunConfig& config, int ranks);
+
+}  // namespace espalier

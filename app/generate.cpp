@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "app/commands.hpp"
+#include "core/kokkos_compat.hpp"
+#include "core/random.hpp"
+#include "io/tokenizer.hpp"
+#include "models/sampler.hpp"
+#include "training/training_state.hpp"
+
+namespace espalier {
+namespace {
+
+struct Options {
+  std::string checkpoint;
+  std::string prompt;
+  Index max_tokens = 400;
+  SamplingConfig sampling{0.8, 0, 0.95};
+  std::uint64_t seed = 1;
+};
+
+// A checkpoint itself, or the newest complete one of a run.
+Path resolve_checkpoint(const Path& given) {
+  if (std::filesystem::exists(given / "manifest.json"))
+    return given;
+  for (const CheckpointEntry& entry : find_checkpoints(given / "checkpoints"))
+    if (entry.complete)
+      return entry.path;
+  throw Error(ExitCode::checkpoint, {.what = "no complete checkpoint here",
+                                     .where = given.string(),
+                                     .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
+                                     .todo = "give --checkpoint the directory of a run that has saved one"});
+}
+
+// A model with weights and room for sequences that grow: memory and work follow the text, not the longest one possible.
+class Generator {
+ public:
+  Generator(const CheckpointReader& checkpoint, const GptConfig& shape) : shape_(shape), model_(parameters_, shape) {
+    parameters_.allocate();
+    load_weights(checkpoint, parameters_);
+  }
+
+  // Logits of the token that follows.
+  std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
+    make_room(static_cast<Index>(tokens.size()));
+    const Matrix<float> logits = model_.logits(exec_, tokens);
+    Tensor<float, 1> row(logits.data + (logits.rows - 1) * logits.stride, logits.cols);
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), row);
+    return {host.data(), host.data() + logits.cols};
+  }
+
+ private:
+  void make_room(Index length) {
+    if (length <= room_)
+      return;
+    room_ = std::max<Index>(room_, 32);
+    while (room_ < length)
+      room_ *= 2;
+    room_ = std::min(room_, shape_.max_sequence_length);
+    model_.plan_activations(1, room_, 1);
+  }
+
+  ExecSpace exec_;
+  GptConfig shape_;
+  ParameterStore<float> parameters_;
+  Gpt<float> model_;
+  Index room_ = 0;
+};
+
+int generate(const Options& options) {
+  const CheckpointReader checkpoint(resolve_checkpoint(options.checkpoint));
+  const RunConfig config = parse_run_config(checkpoint.state().at("config").get<std::string>(),
+                                            (checkpoint.path() / "manifest.json").string(), {"parallel.data=0"},
+                                            static_cast<int>(checkpoint.info().layout.value("world", 1)));
+  const std::string name = checkpoint.state().value("tokenizer", "");
+  if (name.empty())
+    throw Error(ExitCode::data, {.what = "the checkpoint does not say which tokenizer made its data",
+                                 .where = checkpoint.path().string(),
+                                 .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(name);
+  std::vector<TokenId> tokens;
+  tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);
+
+  Generator generator(checkpoint, config.model.shape);
+  const RandomStream random(options.seed, "generate");
+  fmt::print("{}", options.prompt);
+  const auto longest = static_cast<std::size_t>(config.model.shape.max_sequence_length);
+  for (Index i = 0; i < options.max_tokens; ++i) {
+    const std::size_t first = tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
+    const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
+    const TokenId token = sample_token(generator.next_logits(window), options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
+    tokens.push_back(token);
+    fmt::print("{}", tokenizer->decode(std::span<const TokenId>(&token, 1)));
+    std::fflush(stdout);
+  }
+  fmt::print("\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
+  command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
+  command->add_option("--prompt", options->prompt, "text to go on from");
+  command->add_option("--max-tokens", options->max_tokens, "tokens to write")->check(CLI::PositiveNumber);
+  command->add_option("--temperature", options->sampling.temperature, "0 = always the most likely token; default 0.8")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top-k", options->sampling.top_k, "only the k most likely tokens; 0 (default): all")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top-p", options->sampling.top_p, "only the most likely tokens of this total probability; default 0.95")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--seed", options->seed, "same seed, same text");
+  command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\" --temperature 0.5");
+  command->callback([options, &chosen] {
+    chosen.needs_runtime = true;
+    chosen.action = [options](Runtime* runtime) {
+      if (runtime->size() > 1)
+        throw Error(ExitCode::usage, {.what = "generate runs on one rank",
+                                      .got = fmt::format("{} ranks", runtime->size()),
+                                      .wanted = "1",
+                                      .todo = "start it without mpiexec"});
+      return generate(*options);
+    };
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+
+#include "app/commands.hpp"
+#include "app/console.hpp"
+#include "app/dry_run.hpp"
+#include "core/kokkos_compat.hpp"
+#include "models/cost.hpp"
+#include "training/train_loop.hpp"
+
+namespace espalier {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  TrainOptions train;
+  bool dry_run = false;
+  int ranks = 1;
+};
+
+// What a signal handler may touch; the loop asks for it before each step.
+volatile std::sig_atomic_t stop_signal = 0;
+void request_stop(int signal) { stop_signal = signal; }
+
+int train_command(const Options& options, Runtime& runtime) {
+  const RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
+  runtime.world().set_deadline(config.run.communication_timeout);
+  MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
+  const ProcessMesh mesh(runtime.world(), make_layout(runtime.size(), static_cast<int>(config.parallel.tensor),
+                                                      static_cast<int>(config.parallel.data),
+                                                      static_cast<int>(config.parallel.pipeline)));
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT})
+    std::signal(signal, request_stop);
+
+  Console console(config.run.log_interval);
+  TrainEvents events;
+  events.note = [&](const std::string& text) { console.note(text); };
+  events.step = [&](const StepReport& report, const TrainProgress& progress) { console.step(report, progress); };
+  if (runtime.rank() == 0) {
+    console.note(runtime.describe());
+    console.note(fmt::format("{}: {} parameters, {} tokens a step, {} steps, {} on {}", config.model.preset,
+                             quantity_text(static_cast<double>(num_parameters(config.model.shape))),
+                             quantity_text(static_cast<double>(config.tokens_per_step())), config.total_steps(),
+                             config.precision.compute, mesh.layout().text()));
+  }
+  const auto stop_requested = [] { return stop_signal != 0; };
+  const TrainOutcome outcome = config.precision.compute == "fp64"
+                                   ? train<double>(config, options.train, mesh, events, stop_requested)
+                                   : train<float>(config, options.train, mesh, events, stop_requested);
+  if (runtime.rank() == 0)
+    console.note(outcome == TrainOutcome::completed
+                     ? fmt::format("completed; everything lies in {}", config.run.directory)
+                     : fmt::format("stopped after a saved checkpoint; the same command goes on ({})", config.run.directory));
+  return static_cast<int>(outcome == TrainOutcome::completed ? ExitCode::ok : ExitCode::stopped);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand("train", "Train a model; resumes by itself where an earlier start left off");
+  command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required();
+  command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
+  command->add_option("--resume", options->train.resume,
+                      "auto (default): from the newest complete checkpoint; never; or a checkpoint directory");
+  command->add_option("--init-from", options->train.init_from, "start a new run from the weights of this checkpoint");
+  command->add_option("--stop-after", options->train.stop_after, "save and stop after so many steps of this start (exit 75)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
+  command->add_option("--ranks", options->ranks, "with --dry-run: as if started on so many ranks")->check(CLI::PositiveNumber);
+  command->footer("  espalier train examples/quickstart.toml\n"
+                  "  mpiexec -n 2 espalier train run.toml optimizer.learning_rate=1e-3 run.steps=500");
+  command->callback([options, &chosen] {
+    chosen.needs_runtime = !options->dry_run;
+    chosen.action = [options](Runtime* runtime) {
+      return options->dry_run ? dry_run(read_run_config(options->config, options->overrides, options->ranks), options->ranks)
+                              : train_command(*options, *runtime);
+    };
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fails on an include that points up, on a library used outside its room, and on a file that outgrew its subject.
+
+The picture is in docs/architecture.md: arrows point down only, and models and io do not know each other.
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_LINES = 400
+
+BELOW = {
+    "core": set(),
+    "parallel": {"core"},
+    "models": {"core", "parallel"},
+    "io": {"core", "parallel"},
+    "planning": {"core", "parallel", "models", "io"},
+    "training": {"core", "parallel", "models", "io", "planning"},
+    "app": {"core", "parallel", "models", "io", "planning", "training"},
+}
+FREE = {"tests", "bench", "examples"}  # may include anything, included by nobody but themselves
+
+# header pattern -> where it may be included, and why only there
+RESERVED = [
+    (r"mpi\.h|nccl\.h", r"parallel/|tests/support/", "messages are the business of parallel/"),
+    (r"hdf5.*\.h|H5.*\.h|fstream", r"(io|app|tests|bench|examples)/", "files are opened in io/ only"),
+    (r"cblas\.h|dnnl.*|oneapi/dnnl/.*|KokkosBlas.*|cublas.*", r"core/ops/matmul|tests/|bench/",
+     "core/ops/matmul is the only caller of a GEMM library"),
+]
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def problems_of(path: Path) -> list[str]:
+    name = path.relative_to(ROOT).as_posix()
+    room = name.split("/")[0]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = []
+    if len(lines) > MAX_LINES:
+        found.append(f"{name}: {len(lines)} lines, at most {MAX_LINES}: a file has one subject")
+    if not lines or "SPDX-FileCopyrightText" not in lines[0]:
+        found.append(f"{name}:1: does not begin with the two SPDX lines")
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        where, header = f"{name}:{number}", match.group(2)
+        for pattern, places, reason in RESERVED:
+            if re.fullmatch(pattern, header) and not re.match(places, name):
+                found.append(f"{where}: includes <{header}>: {reason}")
+        target = header.split("/")[0]
+        if match.group(1) == '"':
+            if target not in BELOW.keys() | FREE or not (ROOT / header).is_file():
+                found.append(f'{where}: "{header}" is no path from the root of the repository ("core/tensor.hpp")')
+                continue
+        elif target in BELOW.keys() | FREE and (ROOT / header).is_file():
+            found.append(f"{where}: <{header}> is ours: in quotes")
+        else:
+            continue
+        if room in BELOW and target != room and target not in BELOW[room]:
+            found.append(f"{where}: {room}/ includes {target}/: arrows point down only "
+                         f"({room} may include {', '.join(sorted(BELOW[room])) or 'no other room'})")
+        if room in FREE and target in FREE - {room}:
+            found.append(f"{where}: {target}/ is included by nobody")
+    return found
+
+
+def main() -> int:
+    files = [path for room in sorted(BELOW.keys() | FREE) for path in sorted((ROOT / room).rglob("*"))
+             if path.suffix in {".hpp", ".cpp", ".h", ".cu"}]
+    if not files:
+        print("check_layering: found no source files", file=sys.stderr)
+        return 1
+    found = [problem for path in files for problem in problems_of(path)]
+    for problem in found:
+        print(problem)
+    print(f"check_layering: {len(files)} files, {len(found)} problems", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# Functions that several scripts in ci/ share; to be sourced. Messages go to stderr: stdout belongs to what a script prints.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CXX=${CXX:-g++}
+ESPALIER_ARCH=${ESPALIER_ARCH:-native}  # what -march gets, for Espalier and for the libraries it builds
+CACHE=${ESPALIER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/espalier}
+NUM_JOBS=${ESPALIER_JOBS:-$(nproc)}
+
+note() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+
+# fail CAUSE ADVICE [EXIT_CODE]
+fail() {
+  printf '%s: error: %s\n' "${0##*/}" "$1" >&2
+  [[ -z ${2:-} ]] || printf '%s: what to do: %s\n' "${0##*/}" "$2" >&2
+  exit "${3:-1}"
+}
+
+# How this user becomes root: "root", "sudo" or "none".
+root_access() {
+  if ((EUID == 0)); then echo root
+  elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then echo sudo
+  else echo none; fi
+}
+
+as_root() { if ((EUID == 0)); then "$@"; else sudo "$@"; fi; }
+
+# logged LOG COMMAND...: runs a command quietly; shows the end of its log if it fails.
+logged() {
+  local log=$1; shift
+  "$@" >"$log" 2>&1 && return 0
+  tail -n 25 "$log" >&2
+  return 1
+}
+
+# A key of what decides whether compiled libraries fit: the compiler and its version, the flags and the instruction set they
+# resolve to (all three are in the predefined macros, "native" being resolved), and the rest of the arguments.
+toolchain_key() {
+  { "$CXX" -march="$ESPALIER_ARCH" ${CXXFLAGS:-} -dM -E -x c++ /dev/null || return 1; printf '%s\n' "${CXXFLAGS:-}" "$@"; } |
+    sha256sum | cut -c 1-12
+}
+
+# cmake_install SOURCE BUILD PREFIX [-D...]: configures, builds and installs with the flags of this toolchain.
+cmake_install() {
+  local source=$1 build=$2 prefix=$3 name; shift 3
+  name=$(basename "$build")
+  logged "$build.log" cmake -G Ninja -S "$source" -B "$build" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
+    -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
+    -DCMAKE_CXX_FLAGS="-march=$ESPALIER_ARCH ${CXXFLAGS:-}" "$@" || fail "configuring $name failed (above)" "see the messages above"
+  logged "$build.log" cmake --build "$build" -j "$NUM_JOBS" || fail "building $name failed (above)" "see the messages above"
+  logged "$build.log" cmake --install "$build" || fail "installing $name into $prefix failed (above)" "is there space left?"
+}
+
+# A stage in the cache for what will become $1, locked against a second run of these scripts; removed on exit unless published.
+open_stage() {
+  mkdir -p "$CACHE" 2>/dev/null && [[ -w $CACHE ]] || fail "cannot write to $CACHE" "name another folder in ESPALIER_CACHE" 8
+  exec 9>"$CACHE/lock"
+  flock -n 9 || { note "another run is building into $CACHE, waiting for it"; flock 9; }
+  stage=$(mktemp -d "$CACHE/stage.XXXXXX")
+  trap 'rm -rf "$stage"' EXIT
+  trap 'exit 130' INT TERM
+}
+
+offline_advice="without a network, or where no mirror has it: put the archive into a folder and name that in ESPALIER_SOURCES"
+
+# fetch_archive POOL_FOLDER NAME SHA256: puts a source archive of Debian into $stage, from the folder ESPALIER_SOURCES or
+# from a mirror that this machine's apt is configured for (deb822 or one-line), with apt's own means, as any user.
+fetch_archive() {
+  local folder=$1 name=$2 sha256=$3 uri helper=/usr/lib/apt/apt-helper
+  if [[ ${ESPALIER_SOURCES:-} ]]; then
+    note "using $name from $ESPALIER_SOURCES"
+    [[ -f $ESPALIER_SOURCES/$name ]] || return 1
+    ln -s "$(realpath "$ESPALIER_SOURCES/$name")" "$stage/$name"
+    [[ $(sha256sum "$stage/$name" | cut -d ' ' -f 1) == "$sha256" ]] ||
+      fail "$ESPALIER_SOURCES/$name is not the archive that was pinned" "wanted: SHA-256 $sha256" 3
+    return 0
+  fi
+  [[ -x $helper ]] || return 1
+  for uri in $(apt-get --print-uris update 2>/dev/null | sed -nE "s#^'([^']*)/dists/.*#\1#p" | sort -u); do
+    note "looking for $name in $uri/pool"
+    logged "$stage/download.log" "$helper" -o APT::Sandbox::User= -o Acquire::Retries=2 download-file \
+      "$uri/pool/main/$folder/$name" "$stage/$name" "SHA256:$sha256" && return 0
+  done
+  return 1
+}
+
+# check_kokkos PREFIX [CMAKE_LINE [TARGET]]: a C++20 program that uses what was built compiles, links and runs.
+check_kokkos() {
+  local dir=$stage/check; mkdir -p "$dir"
+  cat >"$dir/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.22)
+project(check_kokkos CXX)
+set(CMAKE_CXX_STANDARD 20)
+find_package(Kokkos REQUIRED)
+${2:-}
+add_executable(check_kokkos main.cpp)
+target_link_libraries(check_kokkos Kokkos::kokkos ${3:-})
+CMAKE
+  cat >"$dir/main.cpp" <<'CPP'
+#include <Kokkos_Core.hpp>
+#include <concepts>
+int main(int argc, char** argv) {
+  Kokkos::initialize(argc, argv);
+  double sum = 0;
+  Kokkos::parallel_reduce("sum", 1000, KOKKOS_LAMBDA(int i, double& s) { s += i; }, sum);
+  Kokkos::finalize();
+  static_assert(std::integral<int>);
+  return sum == 499500 ? 0 : 1;
+}
+CPP
+  logged "$dir.log" cmake -G Ninja -S "$dir" -B "$dir/build" -DCMAKE_PREFIX_PATH="$1" -DCMAKE_CXX_FLAGS="-march=$ESPALIER_ARCH" &&
+    logged "$dir.log" cmake --build "$dir/build" &&
+    OMP_PROC_BIND=false logged "$dir.log" "$dir/build/check_kokkos" || fail "the Kokkos that was built does not work (above)" ""
+}
+
+# Moves the finished $stage/prefix to its place at once, so that an interrupted build leaves nothing that looks complete.
+publish() {
+  grep -rlIF "$stage/prefix" "$stage/prefix" | xargs -r sed -i "s#$stage/prefix#$1#g"
+  mv -T "$stage/prefix" "$1"
+}
+
+# configure FOLDER KOKKOS_PREFIX [TESTS=ON|BENCH=ON|EXAMPLES=ON|-D...]...: says one line, and everything if it fails.
+configure() {
+  local folder=$1 prefix=$2 argument arguments=(); shift 2
+  for argument; do
+    case $argument in
+      -D*) arguments+=("$argument") ;;
+      ?*) arguments+=("-DESPALIER_ENABLE_$argument") ;;
+    esac
+  done
+  # Where two MPIs are installed, Debian's alternatives may give the compiler of one and the launcher of the other.
+  if command -v mpicxx.mpich >/dev/null && [[ ! ${arguments[*]} =~ MPI_CXX_COMPILER ]]; then
+    arguments+=(-DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE="$(command -v mpiexec.mpich)")
+  fi
+  if command -v ccache >/dev/null && [[ ! ${arguments[*]} =~ COMPILER_LAUNCHER ]]; then
+    arguments+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  fi
+  note "configuring $folder/ with the Kokkos in $prefix"
+  logged "$(mktemp)" cmake -G Ninja -S . -B "$folder" -DCMAKE_PREFIX_PATH="$prefix${CMAKE_PREFIX_PATH:+;${CMAKE_PREFIX_PATH//:/;}}" \
+    -DESPALIER_ARCH="$ESPALIER_ARCH" "${arguments[@]}" ||
+    fail "cmake could not configure $folder/ (above)" "if a dependency changed place: rm -r $folder, then again"
+}
+
+# build FOLDER [TARGET...]
+build() {
+  local folder=$1; shift
+  cmake --build "$folder" -j "$NUM_JOBS" ${1:+--target "$@"} >&2 || fail "the build in $folder/ failed (above)" ""
+}
+
+# The C++ files of this repository.
+source_files() { find core parallel models io planning training app tests bench examples -name '*.[ch]pp' 2>/dev/null | sort; }

@@ -1,0 +1,17 @@
+# cmake --install, and find_package(Espalier) for programs that embed it.
+include(CMakePackageConfigHelpers)
+
+foreach(room core parallel models io training)
+  if(TARGET espalier_${room})
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/espalier
+            FILES_MATCHING PATTERN "*.hpp")
+  endif()
+endforeach()
+install(EXPORT EspalierTargets NAMESPACE espalier:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Espalier)
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/EspalierConfig.cmake.in
+                              ${CMAKE_CURRENT_BINARY_DIR}/EspalierConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Espalier)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/EspalierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/EspalierConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/EspalierConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Espalier)

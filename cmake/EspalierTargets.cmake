@@ -1,0 +1,37 @@
+# What every target of ours shares, and how a room is declared.
+
+# Warnings are ours alone: a project that embeds Espalier never sees them.
+add_library(espalier_warnings INTERFACE)
+target_compile_options(espalier_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast)
+option(ESPALIER_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
+if(ESPALIER_WARNINGS_AS_ERRORS)
+  target_compile_options(espalier_warnings INTERFACE -Werror)
+endif()
+
+# The instruction set. -ffast-math is never used: it would fold isfinite away.
+add_library(espalier_arch INTERFACE)
+if(ESPALIER_ENABLE_CUDA)
+  # -march reaches the host compiler through Kokkos' own options
+elseif(ESPALIER_ARCH)
+  target_compile_options(espalier_arch INTERFACE -march=${ESPALIER_ARCH})
+endif()
+target_compile_options(espalier_arch INTERFACE -fno-math-errno -fno-trapping-math)
+
+# espalier_room(core SOURCES a.cpp ... DEPENDS ...): the static library espalier_core, alias espalier::core.
+function(espalier_room NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  set(target espalier_${NAME})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(espalier::${NAME} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${NAME} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/espalier>)
+  target_link_libraries(${target} PUBLIC ${ARG_DEPENDS}
+                                  PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:espalier_warnings>
+                                          $<BUILD_INTERFACE:espalier_arch>)
+  if(NOT ESPALIER_ENABLE_CUDA)
+    target_precompile_headers(${target} PRIVATE <Kokkos_Core.hpp> <string> <vector>)
+  endif()
+  install(TARGETS ${target} EXPORT EspalierTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()

@@ -1,0 +1,58 @@
+# How tests are declared: one program a room, registered suite by suite and rank count by rank count.
+find_package(GTest REQUIRED)
+
+# The environment of every test. A user's own (ci/test --all on a cluster) goes first: MPIEXEC_PREFLAGS, and so on.
+set(ESPALIER_TEST_ENVIRONMENT OMP_NUM_THREADS=1 OMP_PROC_BIND=false OMP_WAIT_POLICY=passive
+    CACHE STRING "Environment of every test")
+set(ESPALIER_TEST_TIMEOUT 120 CACHE STRING "Seconds that a test may take")
+
+# The main that all test programs share.
+function(espalier_test_main)
+  if(TARGET espalier_test_main)
+    return()
+  endif()
+  add_library(espalier_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
+  target_link_libraries(espalier_test_main PUBLIC espalier::parallel GTest::gtest PRIVATE espalier_warnings espalier_arch)
+endfunction()
+
+# espalier_test_program(parallel SOURCES test_a.cpp ... DEPENDS espalier::parallel): the program parallel_tests.
+function(espalier_test_program ROOM)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  espalier_test_main()
+  add_executable(${ROOM}_tests ${ARG_SOURCES})
+  target_link_libraries(${ROOM}_tests PRIVATE espalier_test_main ${ARG_DEPENDS} espalier_warnings espalier_arch)
+  if(NOT ESPALIER_ENABLE_CUDA)
+    target_precompile_headers(${ROOM}_tests PRIVATE <Kokkos_Core.hpp> <gtest/gtest.h> <string> <vector>)
+  endif()
+endfunction()
+
+# espalier_add_test(parallel.collectives PROGRAM parallel_tests FILTER "Collectives*" RANKS 1 2 4): one entry a rank count,
+# parallel.collectives.np1 ... PROGRAM defaults to <room>_tests, RANKS to 1, TIMEOUT to ESPALIER_TEST_TIMEOUT.
+function(espalier_add_test NAME)
+  cmake_parse_arguments(ARG "" "PROGRAM;FILTER;TIMEOUT" "RANKS;LABELS;ENVIRONMENT;ARGS" ${ARGN})
+  string(REGEX MATCH "^[^.]+" room ${NAME})
+  if(NOT ARG_PROGRAM)
+    set(ARG_PROGRAM ${room}_tests)
+  endif()
+  if(NOT ARG_RANKS)
+    set(ARG_RANKS 1)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT ${ESPALIER_TEST_TIMEOUT})
+  endif()
+  if(NOT DEFINED ARG_ENVIRONMENT)
+    set(ARG_ENVIRONMENT ${ESPALIER_TEST_ENVIRONMENT})
+  endif()
+  set(filter "")
+  if(ARG_FILTER)
+    set(filter --gtest_filter=${ARG_FILTER})
+  endif()
+  foreach(ranks IN LISTS ARG_RANKS)
+    set(test ${NAME}.np${ranks})
+    add_test(NAME ${test}
+             COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:${ARG_PROGRAM}>
+                     ${MPIEXEC_POSTFLAGS} --expect_ranks=${ranks} ${filter} ${ARG_ARGS})
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS "${room};${ARG_LABELS}"
+                                            ENVIRONMENT "${ARG_ENVIRONMENT}")
+  endforeach()
+endfunction()

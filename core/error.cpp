@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/error.hpp"
+
+#include <fmt/format.h>
+
+namespace espalier {
+
+std::string to_text(const ErrorReport& report) {
+  std::string text = report.what;
+  const auto line = [&](const char* label, const std::string& value) {
+    if (!value.empty())
+      text += fmt::format("\n  {:<8}{}", label, value);
+  };
+  line("where:", report.where);
+  line("got:", report.got);
+  line("wanted:", report.wanted);
+  line("do:", report.todo);
+  return text;
+}
+
+Error::Error(ExitCode code, ErrorReport report)
+    : std::runtime_error(to_text(report)), code_(code), report_(std::move(report)) {}
+
+void impl::assertion_failed(const char* condition, const std::string& message, const std::source_location& at) {
+  throw std::logic_error(fmt::format("{}\n  where:  {}:{} ({})\n  wanted: {}\n  do:     this is a defect of Espalier; please "
+                                     "report it with the command line and config",
+                                     message, at.file_name(), at.line(), at.function_name(), condition));
+}
+
+}  // namespace espalier

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <string>
+
+/// All that differs between Kokkos 3.4 and 5, and nowhere else.
+namespace espalier::compat {
+
+#if KOKKOS_VERSION >= 30700
+using Kokkos::abs;
+using Kokkos::exp;
+using Kokkos::isfinite;
+using Kokkos::log;
+using Kokkos::sqrt;
+#else
+using Kokkos::Experimental::exp;
+using Kokkos::Experimental::isfinite;
+using Kokkos::Experimental::log;
+using Kokkos::Experimental::sqrt;
+#endif
+
+/// Waits for the work of one instance; the label says why (kept by profilers where Kokkos takes one).
+template <class Exec>
+void fence(const Exec& exec, [[maybe_unused]] const std::string& reason) {
+#if KOKKOS_VERSION >= 30500
+  exec.fence(reason);
+#else
+  exec.fence();
+#endif
+}
+
+}  // namespace espalier::compat

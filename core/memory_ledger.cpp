@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/memory_ledger.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::array<const char*, num_categories> names = {"weights",   "gradients",     "optimizer", "activations",
+                                                           "workspace", "communication", "other"};
+constexpr std::string_view label_prefix = "espalier::";
+
+// The callbacks of Kokkos Tools are plain functions, so what they write to is a variable of this file.
+struct LedgerState {
+  std::mutex mutex;  // deallocations may come from any thread that drops the last View
+  MemoryByCategory current;
+  MemoryByCategory peak;
+  std::size_t budget = 0;
+  Kokkos::Tools::Experimental::EventSet user_tool{};
+};
+LedgerState& state() {
+  static LedgerState instance;
+  return instance;
+}
+
+Category category_of(std::string_view label) {
+  if (!label.starts_with(label_prefix))
+    return Category::workspace;  // Kokkos' own scratch and that of libraries on it
+  label.remove_prefix(label_prefix.size());
+  for (std::size_t i = 0; i < num_categories; ++i)
+    if (label.starts_with(names[i]))
+      return static_cast<Category>(i);
+  return Category::other;
+}
+
+void add_bytes(Category category, std::size_t bytes) {
+  LedgerState& ledger = state();
+  ledger.current.bytes[static_cast<std::size_t>(category)] += bytes;
+  if (ledger.current.total() > ledger.peak.total())
+    ledger.peak = ledger.current;
+}
+
+void on_allocate(const Kokkos_Profiling_SpaceHandle space, const char* label, const void* data, const std::uint64_t bytes) {
+  {
+    const std::lock_guard lock(state().mutex);
+    add_bytes(category_of(label), bytes);
+  }
+  if (state().user_tool.allocate_data != nullptr)
+    state().user_tool.allocate_data(space, label, data, bytes);
+}
+
+void on_deallocate(const Kokkos_Profiling_SpaceHandle space, const char* label, const void* data,
+                   const std::uint64_t bytes) {
+  {
+    const std::lock_guard lock(state().mutex);
+    state().current.bytes[static_cast<std::size_t>(category_of(label))] -= bytes;
+  }
+  if (state().user_tool.deallocate_data != nullptr)
+    state().user_tool.deallocate_data(space, label, data, bytes);
+}
+
+std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+}  // namespace
+
+const char* to_string(Category category) { return names[static_cast<std::size_t>(category)]; }
+
+std::size_t MemoryByCategory::total() const { return std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}); }
+
+std::string ledger_label(Category category, std::string_view name) {
+  return fmt::format("{}{}::{}", label_prefix, to_string(category), name);
+}
+
+MemoryLedger& MemoryLedger::instance() {
+  static MemoryLedger ledger;
+  return ledger;
+}
+
+void MemoryLedger::install() {
+  namespace tools = Kokkos::Tools::Experimental;
+  state().user_tool = tools::get_callbacks();
+  tools::set_allocate_data_callback(on_allocate);
+  tools::set_deallocate_data_callback(on_deallocate);
+}
+
+MemoryByCategory MemoryLedger::current() const {
+  const std::lock_guard lock(state().mutex);
+  return state().current;
+}
+
+MemoryByCategory MemoryLedger::peak() const {
+  const std::lock_guard lock(state().mutex);
+  return state().peak;
+}
+
+void MemoryLedger::reset_peak() {
+  const std::lock_guard lock(state().mutex);
+  state().peak = state().current;
+}
+
+void MemoryLedger::record_library_scratch(std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  add_bytes(Category::workspace, bytes);
+}
+
+void MemoryLedger::set_budget(std::size_t bytes) { state().budget = bytes; }
+
+std::size_t MemoryLedger::budget() const { return state().budget; }
+
+void MemoryLedger::require_room(Category category, const std::string& name, std::size_t bytes) const {
+  const MemoryByCategory used = current();
+  if (state().budget == 0 || used.total() + bytes <= state().budget)
+    return;
+  MemoryByCategory need = used;
+  need.bytes[static_cast<std::size_t>(category)] += bytes;
+  std::vector<std::size_t> order(num_categories);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return need.bytes[a] > need.bytes[b]; });
+  std::string biggest;
+  for (std::size_t i = 0; i < 3 && need.bytes[order[i]] > 0; ++i)
+    biggest += fmt::format("{}{} {}", i ? ", " : "", names[order[i]], mebibytes(need.bytes[order[i]]));
+  throw Error(ExitCode::memory,
+              {.what = "the model does not fit the memory budget",
+               .where = fmt::format("allocating {} for {} ({})", mebibytes(bytes), name, to_string(category)),
+               .got = fmt::format("{} needed so far: {}", mebibytes(used.total() + bytes), biggest),
+               .wanted = fmt::format("at most {} (run.device_memory)", mebibytes(state().budget)),
+               .todo = "use a smaller batch.micro_batch_size or batch.sequence_length, a smaller model, or raise the budget"});
+}
+
+std::size_t resident_bytes() {
+  std::size_t pages = 0;
+  std::size_t resident = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr)
+    return 0;
+  const int fields = std::fscanf(file, "%zu %zu", &pages, &resident);
+  std::fclose(file);
+  return fields == 2 ? resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+std::size_t peak_resident_bytes() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::size_t>(usage.ru_maxrss) * 1024 : 0;
+}
+
+}  // namespace espalier

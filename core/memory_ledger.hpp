@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace espalier {
+
+/// What memory is for. The same words in `plan`, `train` and `diagnose`.
+enum class Category { weights, gradients, optimizer, activations, workspace, communication, other };
+inline constexpr std::size_t num_categories = 7;
+const char* to_string(Category category);
+
+/// Bytes by category; index with static_cast<std::size_t>(Category).
+struct MemoryByCategory {
+  std::array<std::size_t, num_categories> bytes{};
+  std::size_t total() const;
+  std::size_t operator[](Category category) const { return bytes[static_cast<std::size_t>(category)]; }
+};
+
+/// The Kokkos label of an allocation, "espalier::weights::name": the ledger reads the category back from it.
+std::string ledger_label(Category category, std::string_view name);
+
+/// Counts every byte that the process allocates through Kokkos, ours by category, a library's as workspace.
+/// One ledger a process, as the allocations it counts are the process's; it hooks the allocation callbacks of
+/// Kokkos Tools and passes them on to a tool that the user loaded.
+class MemoryLedger {
+ public:
+  static MemoryLedger& instance();
+
+  /// Starts counting; call once, after Kokkos::initialize and before the first allocation.
+  void install();
+
+  /// What lies in memory now, and what lay there when the total was largest.
+  MemoryByCategory current() const;
+  MemoryByCategory peak() const;
+  void reset_peak();
+
+  /// Bytes that a library keeps outside Kokkos (packing buffers of a BLAS): counted from here on.
+  void record_library_scratch(std::size_t bytes);
+
+  /// Largest total allowed (0: no limit). A budget makes "does not fit" testable on any machine.
+  void set_budget(std::size_t bytes);
+  std::size_t budget() const;
+
+  /// @throws Error (ExitCode::memory) with need, budget and the biggest categories when `bytes` more do not fit.
+  void require_room(Category category, const std::string& name, std::size_t bytes) const;
+
+ private:
+  MemoryLedger() = default;
+};
+
+/// Resident memory of this process and its high-water mark, from the operating system; 0 where unknown.
+std::size_t resident_bytes();
+std::size_t peak_resident_bytes();
+
+}  // namespace espalier

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/cross_entropy.hpp"
+
+#include "core/vector_math.hpp"
+
+namespace espalier {
+namespace {
+
+// Largest logit of a row, and the sum of exp(logit - largest).
+template <class S>
+struct Softmax {
+  S largest;
+  S sum;
+};
+
+template <class S, class T>
+KOKKOS_INLINE_FUNCTION Softmax<S> row_softmax(const TeamMember& team, const T* row, Index vocab_size) {
+  const S largest = row_max<S>(team, vocab_size, [=](const Index v) { return static_cast<S>(row[v]); });
+  const S sum =
+      row_sum<S>(team, vocab_size, [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - largest); });
+  return {largest, sum};
+}
+
+template <class S, class T>
+KOKKOS_INLINE_FUNCTION S row_loss(const Softmax<S>& softmax, const T* row, TokenId target) {
+  return target < 0 ? S(0) : compat::log(softmax.sum) + softmax.largest - static_cast<S>(row[target]);
+}
+
+}  // namespace
+
+template <class T>
+void cross_entropy_forward(const ExecSpace& exec, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
+                           Tensor<TokenId, 1> targets, Index vocab_size) {
+  using S = State<T>;
+  Kokkos::parallel_for("espalier::core::cross_entropy_forward", row_policy(exec, logits.extent(0)),
+                       KOKKOS_LAMBDA(const TeamMember& team) {
+                         const Index n = team.league_rank();
+                         const T* const row = &logits(n, 0);
+                         const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
+                         Kokkos::single(Kokkos::PerTeam(team),
+                                        [&]() { losses(n) = row_loss(softmax, row, targets(n)); });
+                       });
+}
+
+template <class T>
+void cross_entropy_forward_backward(const ExecSpace& exec, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
+                                    Tensor<TokenId, 1> targets, Index vocab_size, State<T> scale) {
+  using S = State<T>;
+  const Index width = logits.extent(1);
+  Kokkos::parallel_for("espalier::core::cross_entropy_forward_backward", row_policy(exec, logits.extent(0)),
+                       KOKKOS_LAMBDA(const TeamMember& team) {
+                         const Index n = team.league_rank();
+                         const TokenId target = targets(n);
+                         T* const row = &logits(n, 0);
+                         const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
+                         Kokkos::single(Kokkos::PerTeam(team), [&]() { losses(n) = row_loss(softmax, row, target); });
+                         const S factor = target < 0 ? S(0) : scale / softmax.sum;
+                         team.team_barrier();  // the loss has read its logit
+                         row_for(team, vocab_size, [&](const Index v) {
+                           row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
+                         });
+                         row_for(team, width - vocab_size, [&](const Index v) { row[vocab_size + v] = T(0); });
+                         team.team_barrier();  // the whole row is softmax before the target is subtracted
+                         Kokkos::single(Kokkos::PerTeam(team), [&]() {
+                           if (target >= 0)
+                             row[target] = static_cast<T>(static_cast<S>(row[target]) - scale);
+                         });
+                       });
+}
+
+template <class S>
+void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> losses, double scale) {
+  const Index rows = losses.extent(0);
+  Kokkos::parallel_for("espalier::core::add_losses", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
+    double sum = 0;
+    for (Index n = 0; n < rows; ++n)
+      sum += static_cast<double>(losses(n));
+    total() += scale * sum;
+  });
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                                   \
+  template void cross_entropy_forward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>, \
+                                         Index);                                                                  \
+  template void cross_entropy_forward_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>,            \
+                                                  Tensor<TokenId, 1>, Index, State<T>);                           \
+  template void add_losses<T>(const ExecSpace&, Tensor<double, 0>, Tensor<T, 1>, double);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

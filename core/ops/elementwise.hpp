@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/tensor.hpp"
+
+// The passes around a linear layer. N rows, F columns.
+
+namespace espalier {
+
+/// y(n, :) = bias: a product that accumulates into y then adds the bias for free.
+template <class T>
+void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y /* (N, F) */, Tensor<T, 1> bias /* (F) */);
+
+/// y(n, :) = residual(n, :) + bias; y may be residual.
+template <class T>
+void fill_with_bias_and_residual(const ExecSpace& exec, Tensor<T, 2> y /* (N, F) */, Tensor<T, 1> bias /* (F) */,
+                                 Tensor<T, 2> residual /* (N, F) */);
+
+/// dbias += the column sums of dy.
+template <class T>
+void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias /* (F), += */, Tensor<T, 2> dy /* (N, F) */);
+
+}  // namespace espalier

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/layernorm.hpp"
+
+#include "core/ops/column_sums.hpp"
+#include "core/vector_math.hpp"
+
+namespace espalier {
+
+template <class T>
+void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd,
+                       Tensor<T, 2> x, Tensor<T, 1> weight, Tensor<T, 1> bias, double eps) {
+  using S = State<T>;
+  const Index channels = x.extent(1);
+  const S epsilon = static_cast<S>(eps);
+  Kokkos::parallel_for("espalier::core::layernorm_forward", row_policy(exec, x.extent(0)),
+                       KOKKOS_LAMBDA(const TeamMember& team) {
+                         const Index n = team.league_rank();
+                         const T* const row = &x(n, 0);
+                         T* const out = &y(n, 0);
+                         const T* const w = weight.data();
+                         const T* const b = bias.data();
+                         const S scale = S(1) / static_cast<S>(channels);
+                         const S m = scale * row_sum<S>(team, channels, [&](const Index c) { return static_cast<S>(row[c]); });
+                         const S variance = scale * row_sum<S>(team, channels, [&](const Index c) {
+                                              const S centred = static_cast<S>(row[c]) - m;
+                                              return centred * centred;
+                                            });
+                         const S r = S(1) / compat::sqrt(variance + epsilon);
+                         row_for(team, channels, [&](const Index c) {
+                           out[c] = static_cast<T>((static_cast<S>(row[c]) - m) * r * static_cast<S>(w[c]) +
+                                                   static_cast<S>(b[c]));
+                         });
+                         Kokkos::single(Kokkos::PerTeam(team), [&]() {
+                           mean(n) = m;
+                           rstd(n) = r;
+                         });
+                       });
+}
+
+template <class T>
+void layernorm_backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tensor<T, 2> x,
+                              Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd, Tensor<T, 1> weight) {
+  using S = State<T>;
+  const Index channels = x.extent(1);
+  // dx = rstd * (g - average(g) - xhat * average(g * xhat)) with g = dy * weight
+  Kokkos::parallel_for("espalier::core::layernorm_backward_input", row_policy(exec, x.extent(0)),
+                       KOKKOS_LAMBDA(const TeamMember& team) {
+                         const Index n = team.league_rank();
+                         const T* const in = &x(n, 0);
+                         const T* const g = &dy(n, 0);
+                         const T* const w = weight.data();
+                         T* const out = &dx(n, 0);
+                         const S m = mean(n);
+                         const S r = rstd(n);
+                         const S scale = S(1) / static_cast<S>(channels);
+                         const auto gradient = [=](const Index c) { return static_cast<S>(g[c]) * static_cast<S>(w[c]); };
+                         const auto xhat = [=](const Index c) { return (static_cast<S>(in[c]) - m) * r; };
+                         const S average = scale * row_sum<S>(team, channels, gradient);
+                         const S projection =
+                             scale * row_sum<S>(team, channels, [&](const Index c) { return gradient(c) * xhat(c); });
+                         row_for(team, channels, [&](const Index c) {
+                           out[c] = static_cast<T>(static_cast<S>(out[c]) +
+                                                   r * (gradient(c) - average - xhat(c) * projection));
+                         });
+                       });
+}
+
+template <class T>
+void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight, Tensor<State<T>, 1> dbias,
+                               Tensor<T, 2> dy, Tensor<T, 2> x, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd) {
+  using S = State<T>;
+  column_sums<2, S>(
+      exec, "espalier::core::layernorm_backward_weight", x.extent(0), x.extent(1),
+      KOKKOS_LAMBDA(const Index n, const Index c, S* terms) {
+        const S g = static_cast<S>(dy(n, c));
+        terms[0] = g * (static_cast<S>(x(n, c)) - mean(n)) * rstd(n);
+        terms[1] = g;
+      },
+      KOKKOS_LAMBDA(const Index c, const S* sums) {
+        dweight(c) += sums[0];
+        dbias(c) += sums[1];
+      });
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                                    \
+  template void layernorm_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,     \
+                                     Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1>, double);                            \
+  template void layernorm_backward_input<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>,            \
+                                            Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>);               \
+  template void layernorm_backward_weight<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>,           \
+                                             Tensor<T, 2>, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/matmul.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
+#include "core/random.hpp"
+
+namespace espalier {
+namespace {
+
+std::atomic<MatmulLibrary>& chosen_library() {
+  static std::atomic<MatmulLibrary> library{matmul_libraries().back()};
+  return library;
+}
+
+template <class T>
+void run(MatmulLibrary library, const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a, Transpose tb,
+         Matrix<const T> b, T alpha, T beta) {
+  if (!impl::matmul_by_library(library, exec, c, ta, a, tb, b, alpha, beta))
+    impl::matmul_tiled(exec, c, ta, a, tb, b, alpha, beta);
+}
+
+}  // namespace
+
+template <class T>
+void matmul(const ExecSpace& exec, Matrix<T> c, Transpose transpose_a, std::type_identity_t<Matrix<const T>> a,
+            Transpose transpose_b, std::type_identity_t<Matrix<const T>> b, std::type_identity_t<T> alpha,
+            std::type_identity_t<T> beta) {
+  const Index rows_a = transpose_a == Transpose::no ? a.rows : a.cols;
+  const Index inner_a = transpose_a == Transpose::no ? a.cols : a.rows;
+  const Index inner_b = transpose_b == Transpose::no ? b.rows : b.cols;
+  const Index cols_b = transpose_b == Transpose::no ? b.cols : b.rows;
+  ESPALIER_ASSERT(rows_a == c.rows && cols_b == c.cols && inner_a == inner_b,
+                  fmt::format("espalier::matmul: ({}, {}) x ({}, {}) does not give ({}, {})", rows_a, inner_a, inner_b,
+                              cols_b, c.rows, c.cols));
+  if (c.rows == 0 || c.cols == 0)
+    return;
+  run(chosen_library(), exec, c, transpose_a, a, transpose_b, b, alpha, beta);
+}
+
+const char* to_string(MatmulLibrary library) {
+  switch (library) {
+    case MatmulLibrary::tiled: return "tiled";
+    case MatmulLibrary::kokkos_kernels: return "kokkos_kernels";
+    case MatmulLibrary::openblas: return "openblas";
+    case MatmulLibrary::onednn: return "onednn";
+  }
+  return "unknown";
+}
+
+MatmulLibrary matmul_library() { return chosen_library(); }
+void set_matmul_library(MatmulLibrary library) { chosen_library() = library; }
+
+MatmulLibrary parse_matmul_library(const std::string& name) {
+  std::string present;
+  for (const MatmulLibrary library : matmul_libraries()) {
+    if (name == to_string(library))
+      return library;
+    present += std::string(present.empty() ? "" : ", ") + to_string(library);
+  }
+  throw Error(ExitCode::usage, {.what = "this build has no such GEMM library", .got = name, .wanted = present});
+}
+
+template <class T>
+std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions) {
+  const RandomStream stream(1, "measure_matmul_rates");
+  Tensor<T, 2> a("espalier::workspace::measure_a", size, size);
+  Tensor<T, 2> b("espalier::workspace::measure_b", size, size);
+  Tensor<T, 2> c("espalier::workspace::measure_c", size, size);
+  Kokkos::parallel_for("espalier::core::measure_matmul_rates::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size),
+                       KOKKOS_LAMBDA(const Index i) {
+                         for (Index j = 0; j < size; ++j) {
+                           a(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5);
+                           b(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5);
+                         }
+                       });
+  compat::fence(exec, "espalier::measure_matmul_rates: inputs are ready before the clock starts");
+  std::vector<double> rates;
+  for (const MatmulLibrary library : matmul_libraries()) {
+    double best_seconds = 1e30;
+    for (int repetition = 0; repetition <= repetitions; ++repetition) {  // one more: the first warms up
+      const auto start = std::chrono::steady_clock::now();
+      run<T>(library, exec, c, Transpose::no, a, Transpose::yes, b, T(1), T(0));
+      compat::fence(exec, "espalier::measure_matmul_rates: the product is done when the clock stops");
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (repetition > 0)
+        best_seconds = std::min(best_seconds, elapsed.count());
+      if (library == MatmulLibrary::tiled && size > 512 && repetition == 1)
+        break;  // slow by design; one figure is enough
+    }
+    rates.push_back(2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / best_seconds);
+  }
+  return rates;
+}
+
+template <class T>
+MatmulChoice fastest_matmul_library(const ExecSpace& exec) {
+  const std::vector<MatmulLibrary> libraries = matmul_libraries();
+  const std::vector<double> rates = measure_matmul_rates<T>(exec, 512, 3);
+  const double best = *std::max_element(rates.begin(), rates.end());
+  for (const MatmulLibrary preferred :
+       {MatmulLibrary::openblas, MatmulLibrary::onednn, MatmulLibrary::kokkos_kernels, MatmulLibrary::tiled})
+    for (std::size_t i = 0; i < libraries.size(); ++i)
+      if (libraries[i] == preferred && rates[i] >= 0.85 * best)
+        return {preferred, best};
+  return {MatmulLibrary::tiled, best};
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                                        \
+  template void matmul<T>(const ExecSpace&, Matrix<T>, Transpose, std::type_identity_t<Matrix<const T>>, Transpose,    \
+                          std::type_identity_t<Matrix<const T>>, std::type_identity_t<T>, std::type_identity_t<T>);    \
+  template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);                                  \
+  template MatmulChoice fastest_matmul_library<T>(const ExecSpace&);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

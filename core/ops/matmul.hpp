@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace espalier {
+
+enum class Transpose : bool { no, yes };
+
+/// Row-major matrix window: element (i, j) at data[i * stride + j]. Owns nothing.
+template <class T>
+struct Matrix {
+  T* data;
+  Index rows;
+  Index cols;
+  Index stride;
+
+  Matrix(T* data_, Index rows_, Index cols_, Index stride_) : data(data_), rows(rows_), cols(cols_), stride(stride_) {}
+  Matrix(const Tensor<std::remove_const_t<T>, 2>& t)  // NOLINT(google-explicit-constructor): a tensor is a matrix
+      : data(t.data()), rows(t.extent(0)), cols(t.extent(1)), stride(t.extent(1)) {}
+  template <class U>
+    requires(std::is_const_v<T> && std::is_same_v<const U, T>)
+  Matrix(const Matrix<U>& m)  // NOLINT(google-explicit-constructor): reading needs less
+      : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}
+};
+
+/// c = alpha * op(a) * op(b) + beta * c, with op(x) = x or its transpose; c (M, N), op(a) (M, K), op(b) (K, N).
+/// With beta = 0 the old content of c is not read. Products of 16-bit types accumulate in fp32.
+template <class T>
+void matmul(const ExecSpace& exec, Matrix<T> c, Transpose transpose_a, std::type_identity_t<Matrix<const T>> a,
+            Transpose transpose_b, std::type_identity_t<Matrix<const T>> b, std::type_identity_t<T> alpha = T(1),
+            std::type_identity_t<T> beta = T(0));
+
+/// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does.
+enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn };
+const char* to_string(MatmulLibrary library);
+
+/// Those this build has, portable first.
+std::vector<MatmulLibrary> matmul_libraries();
+
+/// The library that matmul() uses from now on. A choice of the process, made once before training: bits depend on it.
+MatmulLibrary matmul_library();
+void set_matmul_library(MatmulLibrary library);
+
+/// Which library the name means. @throws Error (usage) naming those present.
+MatmulLibrary parse_matmul_library(const std::string& name);
+
+/// Multiplies square random matrices with every library present.
+/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries().
+template <class T>
+std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
+
+struct MatmulChoice {
+  MatmulLibrary library;
+  double flops_per_second;  ///< the best rate of any library in the quick measurement
+};
+
+/// Measures (some 20 ms) and picks the library to prefer here: the first of a fixed order that is within 15 % of the
+/// fastest. The margin keeps the choice, and so the bits of a run, the same from start to start on one kind of machine.
+template <class T>
+MatmulChoice fastest_matmul_library(const ExecSpace& exec);
+
+/// One line about the libraries and the kernels they chose for this CPU.
+std::string describe_matmul_libraries();
+
+namespace impl {
+
+template <class T>
+void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a, Transpose tb, Matrix<const T> b,
+                  T alpha, T beta);
+
+/// One product through a GEMM library; false where the library is absent or has no kernel for T.
+template <class T>
+bool matmul_by_library(MatmulLibrary library, const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a,
+                       Transpose tb, Matrix<const T> b, T alpha, T beta);
+
+}  // namespace impl
+}  // namespace espalier

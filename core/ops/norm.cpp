@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/norm.hpp"
+
+#include <algorithm>
+
+#include "core/vector_math.hpp"
+
+namespace espalier {
+namespace {
+constexpr Index piece_length = Index{1} << 15;  // elements: a few microseconds of work
+}
+
+SquaredNorm::SquaredNorm(const std::vector<Range>& ranges) {
+  std::vector<Range> pieces;
+  std::vector<Index> first_piece;
+  for (const Range& range : ranges) {
+    first_piece.push_back(static_cast<Index>(pieces.size()));
+    for (Index done = 0; done < range.size; done += piece_length)
+      pieces.push_back({range.offset + done, std::min(piece_length, range.size - done)});
+  }
+  first_piece.push_back(static_cast<Index>(pieces.size()));
+
+  const auto num_pieces = static_cast<Index>(pieces.size());
+  pieces_ = Tensor<Index, 2>("espalier::workspace::norm_pieces", num_pieces, 2);
+  first_piece_ = allocate<Index>(Category::workspace, "norm_first_piece", static_cast<Index>(first_piece.size()));
+  partial_ = allocate<double>(Category::workspace, "norm_partial", num_pieces);
+  sums_ = allocate<double>(Category::workspace, "norm_sums", static_cast<Index>(ranges.size()));
+  const auto host_pieces = Kokkos::create_mirror_view(pieces_);
+  for (Index i = 0; i < num_pieces; ++i) {
+    host_pieces(i, 0) = pieces[static_cast<std::size_t>(i)].offset;
+    host_pieces(i, 1) = pieces[static_cast<std::size_t>(i)].size;
+  }
+  const auto host_first = Kokkos::create_mirror_view(first_piece_);
+  std::copy(first_piece.begin(), first_piece.end(), host_first.data());
+  Kokkos::deep_copy(pieces_, host_pieces);
+  Kokkos::deep_copy(first_piece_, host_first);
+}
+
+template <class S>
+void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
+  const auto pieces = pieces_;
+  const auto partial = partial_;
+  const auto first_piece = first_piece_;
+  const auto sums = sums_;
+  Kokkos::parallel_for("espalier::core::squared_norm::pieces", row_policy(exec, pieces.extent(0)),
+                       KOKKOS_LAMBDA(const TeamMember& team) {
+                         const Index p = team.league_rank();
+                         const S* const first = values.data() + pieces(p, 0);
+                         const double sum = row_sum<double>(team, pieces(p, 1), [=](const Index i) {
+                           return static_cast<double>(first[i]) * static_cast<double>(first[i]);
+                         });
+                         Kokkos::single(Kokkos::PerTeam(team), [&]() { partial(p) = sum; });
+                       });
+  Kokkos::parallel_for("espalier::core::squared_norm::ranges", Kokkos::RangePolicy<ExecSpace>(exec, 0, sums.extent(0)),
+                       KOKKOS_LAMBDA(const Index i) {
+                         double sum = 0;
+                         for (Index p = first_piece(i); p < first_piece(i + 1); ++p)
+                           sum += partial(p);
+                         sums(i) = sum;
+                       });
+}
+
+void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0> factor, Tensor<double, 1> sums,
+                 double max_norm) {
+  const Index ranges = sums.extent(0);
+  Kokkos::parallel_for("espalier::core::clip_factor", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
+    double total = 0;
+    for (Index i = 0; i < ranges; ++i)
+      total += sums(i);
+    norm() = compat::sqrt(total);
+    factor() = max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0;
+  });
+}
+
+template void SquaredNorm::compute<float>(const ExecSpace&, Tensor<float, 1>) const;
+template void SquaredNorm::compute<double>(const ExecSpace&, Tensor<double, 1>) const;
+
+}  // namespace espalier

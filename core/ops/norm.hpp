@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/tensor.hpp"
+
+// The global 2-norm of the gradient and the factor that clips it (Pascanu, Mikolov and Bengio, 2013).
+
+namespace espalier {
+
+/// Sums of squares of consecutive pieces of a flat array, in fp64. Pieces have a fixed length, so the result depends
+/// neither on the number of threads nor, once pieces are added in order, on where the array is cut between ranks.
+class SquaredNorm {
+ public:
+  /// One sum for each range [offset, offset + size).
+  struct Range {
+    Index offset;
+    Index size;
+  };
+  explicit SquaredNorm(const std::vector<Range>& ranges);
+
+  /// sums()(i) = sum of squares over range i; asynchronous on exec.
+  template <class S>
+  void compute(const ExecSpace& exec, Tensor<S, 1> values) const;
+
+  Tensor<double, 1> sums() const { return sums_; }  ///< (ranges)
+
+ private:
+  Tensor<Index, 2> pieces_;       ///< (pieces, {offset, size})
+  Tensor<Index, 1> first_piece_;  ///< (ranges + 1)
+  Tensor<double, 1> partial_;     ///< (pieces)
+  Tensor<double, 1> sums_;        ///< (ranges)
+};
+
+/// norm() = sqrt(total of sums); factor() = min(1, max_norm / norm), or 1 where max_norm <= 0. All on the device.
+void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0> factor, Tensor<double, 1> sums,
+                 double max_norm);
+
+}  // namespace espalier

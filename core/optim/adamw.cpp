@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/optim/adamw.hpp"
+
+#include <cmath>
+
+#include "core/vector_math.hpp"
+
+namespace espalier {
+
+template <class T>
+void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
+                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
+                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip, Index step) {
+  using S = State<T>;
+  const S beta1 = static_cast<S>(config.beta1);
+  const S beta2 = static_cast<S>(config.beta2);
+  const S eps = static_cast<S>(config.eps);
+  const S rate = static_cast<S>(learning_rate / (1 - std::pow(config.beta1, static_cast<double>(step))));
+  const S correction = static_cast<S>(1 / std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step))));
+  const S keep = static_cast<S>(1 - learning_rate * weight_decay);
+  T* const w = weights.data() + offset;
+  S* const master = masters.data() + offset;
+  S* const m = exp_avg.data() + offset;
+  S* const v = exp_avg_sq.data() + offset;
+  const S* const gradient = gradients.data() + offset;
+  constexpr Index strip = exec_is_host ? 1024 : 1;  // long enough to vectorise, short enough to balance
+  Kokkos::parallel_for("espalier::core::adamw_update",
+                       Kokkos::RangePolicy<ExecSpace>(exec, 0, (size + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
+                         const S factor = static_cast<S>(clip());
+                         const Index last = (s + 1) * strip < size ? (s + 1) * strip : size;
+#pragma GCC ivdep
+                         for (Index i = s * strip; i < last; ++i) {
+                           const S g = factor * gradient[i];
+                           const S first = beta1 * m[i] + (S(1) - beta1) * g;
+                           const S second = beta2 * v[i] + (S(1) - beta2) * g * g;
+                           m[i] = first;
+                           v[i] = second;
+                           const S updated = keep * master[i] - rate * first / (compat::sqrt(second) * correction + eps);
+                           master[i] = updated;
+                           w[i] = static_cast<T>(updated);
+                         }
+                       });
+}
+
+template <class T>
+AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config)
+    : parameters_(&parameters),
+      config_(config),
+      exp_avg_(allocate<State<T>>(Category::optimizer, "exp_avg", parameters.flat_size())),
+      exp_avg_sq_(allocate<State<T>>(Category::optimizer, "exp_avg_sq", parameters.flat_size())) {}
+
+template <class T>
+void AdamW<T>::step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const {
+  for (const Segment& segment : parameters_->segments())
+    adamw_update<T>(exec, parameters_->flat_weights(), parameters_->flat_masters(), exp_avg_, exp_avg_sq_,
+                    parameters_->flat_gradients(), segment.offset, segment.size, config_, learning_rate,
+                    segment.weight_decay ? config_.weight_decay : 0.0, clip, step);
+}
+
+template class AdamW<float>;
+template class AdamW<double>;
+#define ESPALIER_INSTANTIATE(T)                                                                                     \
+  template void adamw_update<T>(const ExecSpace&, Tensor<T, 1>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,           \
+                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, const AdamWConfig&, double, \
+                                double, Tensor<double, 0>, Index);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

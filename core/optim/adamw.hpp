@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/parameter.hpp"
+
+namespace espalier {
+
+/// AdamW (Loshchilov and Hutter, 2019): Adam with weight decay decoupled from the gradient.
+struct AdamWConfig {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+};
+
+/// One sweep over part of the flat arrays, elements [offset, offset + size):
+///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
+/// updates master and both moments in the state type and writes the compute weight. The factor `clip` stays on the
+/// device. `step` counts from 1.
+template <class T>
+void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
+                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
+                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip, Index step);
+
+/// The optimizer state of one parameter store.
+template <class T>
+class AdamW {
+ public:
+  AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config);
+
+  /// Updates every segment; `step` counts from 1.
+  void step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const;
+
+  Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< first moment, laid out as the weights
+  Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< second moment
+
+ private:
+  const ParameterStore<T>* parameters_;
+  AdamWConfig config_;
+  Tensor<State<T>, 1> exp_avg_;
+  Tensor<State<T>, 1> exp_avg_sq_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "core/types.hpp"
+
+namespace espalier {
+
+enum class LearningRateShape { constant, linear, cosine, warmup_stable_decay };
+const char* to_string(LearningRateShape shape);
+
+/// Learning rate as a function of the step: a linear warm-up to the peak, then a decay to `minimum` at `decay_steps`.
+struct LearningRate {
+  LearningRateShape shape = LearningRateShape::cosine;
+  double peak = 3e-4;
+  double minimum = 3e-5;
+  Index warmup_steps = 0;
+  Index decay_steps = 0;   ///< the step at which `minimum` is reached
+  Index stable_until = 0;  ///< warmup_stable_decay: the step at which the (linear) decay starts
+
+  /// The rate of step `step`, counted from 0; the first warm-up step has peak / (warmup_steps + 1).
+  double at(Index step) const;
+};
+
+}  // namespace espalier

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/parameter.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+
+namespace espalier {
+namespace {
+
+// Vectors of any instruction set and transactions of any GPU start at a multiple of 128 bytes.
+constexpr Index parameter_alignment = 64;   // elements
+constexpr Index segment_alignment = 256;    // elements
+
+Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+Index product(const std::vector<Index>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
+}
+
+auto segment_key(const ParameterSpec& spec) { return std::tuple(spec.chunk, spec.block, spec.group, !spec.weight_decay); }
+
+// The three factors of a row-major index around the sharded dimension: outer x dim x inner.
+struct ShardGeometry {
+  Index local_extent;   // of the sharded dimension on this rank
+  Index global_extent;  // of it in the logical tensor
+  Index inner;          // elements below it
+  Index first;          // our first index along it
+};
+
+ShardGeometry geometry(const ParameterSpec& spec) {
+  const auto dim = static_cast<std::size_t>(spec.shard.dim);
+  const Index global_extent = spec.shape[dim];
+  const Index local_extent = global_extent / spec.shard.parts;
+  const Index inner = product({spec.shape.begin() + spec.shard.dim + 1, spec.shape.end()});
+  return {local_extent, global_extent, inner, spec.shard.part * local_extent};
+}
+
+KOKKOS_INLINE_FUNCTION Index to_global(const ShardGeometry& g, Index local) {
+  const Index below = g.local_extent * g.inner;
+  return (local / below * g.global_extent + g.first) * g.inner + local % below;
+}
+
+}  // namespace
+
+Index global_index(const ParameterSpec& spec, Index local) { return to_global(geometry(spec), local); }
+
+template <class T>
+typename ParameterStore<T>::Id ParameterStore<T>::declare(ParameterSpec spec) {
+  ESPALIER_ASSERT(flat_size_ == 0, "espalier::ParameterStore::declare: the store is laid out already");
+  ESPALIER_ASSERT(spec.shape.at(static_cast<std::size_t>(spec.shard.dim)) % spec.shard.parts == 0,
+                  "espalier::ParameterStore::declare: " + spec.name + " does not divide by its shards");
+  Parameter parameter;
+  parameter.local_shape = spec.shape;
+  parameter.local_shape[static_cast<std::size_t>(spec.shard.dim)] /= spec.shard.parts;
+  parameter.size = product(parameter.local_shape);
+  parameter.spec = std::move(spec);
+  parameters_.push_back(std::move(parameter));
+  position_.push_back(parameters_.size() - 1);
+  return static_cast<Id>(position_.size()) - 1;
+}
+
+template <class T>
+void ParameterStore<T>::lay_out() {
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return segment_key(parameters_[a].spec) < segment_key(parameters_[b].spec);
+  });
+  std::vector<Parameter> sorted;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    position_[order[i]] = i;
+    sorted.push_back(std::move(parameters_[order[i]]));
+  }
+  parameters_ = std::move(sorted);
+
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterSpec& spec = parameters_[i].spec;
+    if (i == 0 || segment_key(spec) != segment_key(parameters_[i - 1].spec)) {
+      flat_size_ = round_up(flat_size_, segment_alignment);
+      segments_.push_back({spec.chunk, spec.block, spec.group, spec.weight_decay, flat_size_, 0});
+    }
+    parameters_[i].offset = flat_size_;
+    flat_size_ = round_up(flat_size_ + parameters_[i].size, parameter_alignment);
+    segments_.back().size = flat_size_ - segments_.back().offset;
+  }
+}
+
+template <class T>
+void ParameterStore<T>::allocate() {
+  if (flat_size_ == 0)
+    lay_out();
+  weights_ = espalier::allocate<T>(Category::weights, "parameters", flat_size_);
+  if constexpr (std::is_same_v<T, State<T>>)
+    masters_ = weights_;
+  else
+    masters_ = espalier::allocate<State<T>>(Category::optimizer, "masters", flat_size_);
+  gradients_ = espalier::allocate<State<T>>(Category::gradients, "parameters", flat_size_);
+}
+
+template <class T>
+Index ParameterStore<T>::num_parameters() const {
+  Index total = 0;
+  for (const Parameter& parameter : parameters_)
+    total += product(parameter.spec.shape);
+  return total;
+}
+
+template <class T>
+void ParameterStore<T>::zero_gradients(const ExecSpace& exec) const {
+  const auto gradients = gradients_;
+  Kokkos::parallel_for("espalier::core::zero_gradients", Kokkos::RangePolicy<ExecSpace>(exec, 0, flat_size_),
+                       KOKKOS_LAMBDA(const Index i) { gradients(i) = 0; });
+}
+
+template <class T>
+void ParameterStore<T>::initialize(const ExecSpace& exec, std::uint64_t seed) const {
+  for (const Parameter& parameter : parameters_) {
+    const RandomStream stream(seed, parameter.spec.name);
+    const ShardGeometry shard = geometry(parameter.spec);
+    const double mean = parameter.spec.init_mean;
+    const double deviation = parameter.spec.init_std;
+    const auto weights = weights_;
+    const auto masters = masters_;
+    const Index offset = parameter.offset;
+    Kokkos::parallel_for("espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, 0, parameter.size),
+                         KOKKOS_LAMBDA(const Index i) {
+                           const double noise =
+                               deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i)));
+                           masters(offset + i) = static_cast<State<T>>(mean + deviation * noise);
+                           weights(offset + i) = static_cast<T>(masters(offset + i));
+                         });
+  }
+}
+
+template <class T>
+void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) const {
+  ESPALIER_ASSERT(flat_size_ > 0, "espalier::ParameterStore: weights are asked for before allocate()");
+  ESPALIER_ASSERT(product(extents) == parameter(id).size,
+                  "espalier::ParameterStore: " + parameter(id).spec.name + " has local shape " +
+                      shape_text(parameter(id).local_shape) + ", asked for " + shape_text(extents));
+}
+
+template class ParameterStore<float>;
+template class ParameterStore<double>;
+
+}  // namespace espalier

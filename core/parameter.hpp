@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace espalier {
+
+/// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts` equal ones, ours is `part`.
+struct Shard {
+  int dim = 0;
+  Index part = 0;
+  Index parts = 1;
+};
+
+/// Over which ranks the gradient of a parameter is summed, besides the replicas of data parallelism.
+enum class ReductionGroup { replicas, replicas_and_tensor, tied };
+
+struct ParameterSpec {
+  std::string name;           ///< logical, the same on every layout: "h.3.mlp.up.weight"
+  std::vector<Index> shape;   ///< global
+  Shard shard = {};
+  int chunk = 0;              ///< model chunk (virtual stage) on this rank
+  int block = 0;              ///< position inside the chunk, in forward order
+  ReductionGroup group = ReductionGroup::replicas;
+  bool weight_decay = true;   ///< false for biases and norms
+  double init_mean = 0;
+  double init_std = 0;
+};
+
+/// A named window into the flat arrays of a ParameterStore.
+struct Parameter {
+  ParameterSpec spec;
+  std::vector<Index> local_shape;
+  Index offset = 0;  ///< elements from the start of the flat arrays
+  Index size = 0;    ///< local elements
+};
+
+/// A contiguous run of parameters that are reduced and updated alike.
+struct Segment {
+  int chunk = 0;
+  int block = 0;
+  ReductionGroup group = ReductionGroup::replicas;
+  bool weight_decay = true;
+  Index offset = 0;
+  Index size = 0;  ///< with padding, which is zero in every array and stays zero
+};
+
+/// All parameters of a rank in flat arrays, cut into aligned segments ordered by (chunk, block, group, decay): what
+/// reduces, updates, clips, saves or inspects parameters needs to know no layer. T is the compute type; the masters
+/// *are* the weights where T is its own state type.
+template <class T>
+class ParameterStore {
+ public:
+  using Id = int;
+
+  /// Registers a parameter; before allocate(). Returns a handle that stays valid.
+  Id declare(ParameterSpec spec);
+
+  /// Sorts the parameters into segments and gives each its offset; nothing can be declared afterwards.
+  void lay_out();
+
+  /// Lays out, if that is not done, and allocates weights and gradients, zeroed.
+  void allocate();
+
+  /// Weights and gradients as tensors; the product of the extents must be the local size.
+  template <class... Extents>
+  Tensor<T, sizeof...(Extents)> weight(Id id, Extents... extents) const {
+    check_size(id, {static_cast<Index>(extents)...});
+    return Tensor<T, sizeof...(Extents)>(weights_.data() + parameter(id).offset, extents...);
+  }
+  template <class... Extents>
+  Tensor<State<T>, sizeof...(Extents)> gradient(Id id, Extents... extents) const {
+    check_size(id, {static_cast<Index>(extents)...});
+    return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(id).offset, extents...);
+  }
+
+  const Parameter& parameter(Id id) const { return parameters_[position_[static_cast<std::size_t>(id)]]; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }  ///< in flat order
+  const std::vector<Segment>& segments() const { return segments_; }
+  Index flat_size() const { return flat_size_; }
+  Index num_parameters() const;  ///< global elements of the declared tensors
+
+  Tensor<T, 1> flat_weights() const { return weights_; }
+  Tensor<State<T>, 1> flat_masters() const { return masters_; }
+  Tensor<State<T>, 1> flat_gradients() const { return gradients_; }
+
+  void zero_gradients(const ExecSpace& exec) const;
+
+  /// Fills weights with init_mean + init_std * normal(seed, name, global index): the same values on any layout.
+  void initialize(const ExecSpace& exec, std::uint64_t seed) const;
+
+ private:
+  void check_size(Id id, const std::vector<Index>& extents) const;
+
+  std::vector<Parameter> parameters_;
+  std::vector<std::size_t> position_;  // by handle; parameters_ is sorted by segment
+  std::vector<Segment> segments_;
+  Index flat_size_ = 0;
+  Tensor<T, 1> weights_;
+  Tensor<State<T>, 1> masters_;
+  Tensor<State<T>, 1> gradients_;
+};
+
+/// Index into the global tensor of element `local` of a shard.
+Index global_index(const ParameterSpec& spec, Index local);
+
+}  // namespace espalier

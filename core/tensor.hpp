@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+#include "core/memory_ledger.hpp"
+#include "core/types.hpp"
+
+namespace espalier {
+
+namespace impl {
+template <class T, int Rank>
+struct AddPointers {
+  using type = typename AddPointers<T, Rank - 1>::type*;
+};
+template <class T>
+struct AddPointers<T, 0> {
+  using type = T;
+};
+}  // namespace impl
+
+/// Row-major array in the memory of the default execution space. A Tensor made from a pointer is a window that
+/// owns nothing (a slice of a flat segment or of an arena); one made by allocate() owns its memory.
+template <class T, int Rank>
+using Tensor = Kokkos::View<typename impl::AddPointers<T, Rank>::type, Kokkos::LayoutRight, MemSpace>;
+
+/// Host copy of the same shape; the same memory where the device is the host.
+template <class T, int Rank>
+using HostTensor = typename Tensor<T, Rank>::HostMirror;
+
+/// Allocates a zeroed flat array of `count` elements, entered in the memory ledger under `category`. Each thread
+/// touches its own part first, so that pages lie near the thread that works on them.
+/// @throws Error (ExitCode::memory) when the budget of the ledger would be exceeded.
+template <class T>
+Tensor<T, 1> allocate(Category category, const std::string& name, Index count) {
+  MemoryLedger::instance().require_room(category, name, static_cast<std::size_t>(count) * sizeof(T));
+  Tensor<T, 1> data(Kokkos::view_alloc(ledger_label(category, name), Kokkos::WithoutInitializing), count);
+  Kokkos::parallel_for("espalier::core::allocate::first_touch", Kokkos::RangePolicy<ExecSpace>(0, count),
+                       KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });
+  ExecSpace().fence();  // the caller may use any instance next
+  return data;
+}
+
+/// The leading `rows` x remaining shape of a tensor as text, "(4, 256, 768)", for messages.
+template <class Extents>
+std::string shape_text(const Extents& extents) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < extents.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(extents[i]);
+  return text + ")";
+}
+
+}  // namespace espalier

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+
+#include "core/bfloat16.hpp"
+
+namespace espalier {
+
+using ExecSpace = Kokkos::DefaultExecutionSpace;
+using MemSpace = ExecSpace::memory_space;
+
+using Index = std::int64_t;    ///< every extent and offset: parameter counts exceed 2^31
+using TokenId = std::int32_t;  ///< a vocabulary entry; negative = ignored by the loss
+
+/// True where kernels run on the host and a team is one thread with vector lanes.
+inline constexpr bool exec_is_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemSpace>::accessible;
+
+/// The type of master weights, optimizer state, accumulated gradients, statistics and losses (idea 4 of the
+/// design): fp32, and fp64 where the whole computation is fp64.
+template <class T>
+struct StateOf {
+  using type = float;
+};
+template <>
+struct StateOf<double> {
+  using type = double;
+};
+template <class T>
+using State = typename StateOf<T>::type;
+
+enum class ScalarType { fp32, fp64, bf16 };
+
+template <class T>
+constexpr ScalarType scalar_type_of();
+template <>
+constexpr ScalarType scalar_type_of<float>() {
+  return ScalarType::fp32;
+}
+template <>
+constexpr ScalarType scalar_type_of<double>() {
+  return ScalarType::fp64;
+}
+template <>
+constexpr ScalarType scalar_type_of<bfloat16>() {
+  return ScalarType::bf16;
+}
+
+constexpr const char* to_string(ScalarType type) {
+  switch (type) {
+    case ScalarType::fp32: return "fp32";
+    case ScalarType::fp64: return "fp64";
+    case ScalarType::bf16: return "bf16";
+  }
+  return "unknown";
+}
+
+constexpr std::size_t size_of(ScalarType type) {
+  return type == ScalarType::fp64 ? 8 : type == ScalarType::fp32 ? 4 : 2;
+}
+
+}  // namespace espalier

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint_manifest.hpp"
+
+namespace espalier {
+
+/// A box of a logical tensor in host memory, contiguous and row-major.
+struct TensorBlock {
+  std::string name;  ///< of the logical tensor, the same on every layout; printable, '/' makes groups
+  ScalarType type = ScalarType::fp32;
+  std::vector<Index> global_shape;
+  std::vector<Index> start;
+  std::vector<Index> count;
+  const void* data = nullptr;
+};
+
+/// A block that is its whole tensor.
+TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> shape, const void* data);
+
+// ---- Saving: begin (rank 0), write_shard (every writer), publish (rank 0) ----
+// The directory DIR/step-00000100 appears by one rename, complete; until then it is step-00000100.partial.
+
+/// checkpoints/step-00000100
+Path checkpoint_path(const Path& directory, Index step);
+
+/// Makes the partial directory, and room by removing leftovers of killed saves. Returns its path.
+Path begin_checkpoint(const Path& directory, Index step);
+
+/// Writes rank-WRITER.h5 into the partial directory, closed and on disk. Throws Error(write) with the file
+/// removed.
+ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks);
+
+/// Proves that each element has one writer, writes the manifest and publishes. Returns the checkpoint's path.
+Path publish_checkpoint(const Path& directory, const CheckpointInfo& info,
+                        std::span<const ShardRecord> shards);
+
+/// Removes the partial directory of a save that failed somewhere.
+void abandon_checkpoint(const Path& directory, Index step) noexcept;
+
+/// All three with one writer.
+Path save_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks);
+
+// ---- Loading ----
+
+struct TensorInfo {
+  std::string name;
+  ScalarType type = ScalarType::fp32;
+  std::vector<Index> global_shape;
+};
+
+/// Reads any box of any tensor, whatever layout wrote it. Trusts the manifest's checksums only: every stored
+/// block that is touched is read and hashed as a whole, and so are the parts of a file that are no data,
+/// before HDF5 sees them.
+class CheckpointReader {
+ public:
+  /// Checks the manifest and the files' kinds and sizes. Every error of this class is Error(checkpoint).
+  explicit CheckpointReader(const Path& directory);
+  CheckpointReader(CheckpointReader&&) noexcept;
+  ~CheckpointReader();
+
+  const Path& path() const;
+  const CheckpointInfo& info() const;
+  const nlohmann::json& state() const { return info().state; }
+  const std::vector<StoredFile>& files() const;
+  const std::vector<StoredBlock>& blocks() const;
+  std::vector<TensorInfo> tensors() const;  ///< sorted by name
+  bool contains(const std::string& name) const;
+  const TensorInfo& tensor(const std::string& name) const;
+
+  /// Reads the box into `destination`, contiguous, converted to `type`. After an error its content is
+  /// unspecified.
+  void read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count,
+            ScalarType type, void* destination) const;
+
+  /// The whole tensor, which must have this shape.
+  void read(const std::string& name, const std::vector<Index>& global_shape, ScalarType type,
+            void* destination) const;
+
+  /// Reads every byte of every file against its checksum. Returns the bytes read.
+  Index verify() const;
+
+ private:
+  struct Data;
+  std::unique_ptr<Data> data_;
+};
+
+// ---- The directory of checkpoints ----
+
+struct CheckpointEntry {
+  Path path;
+  Index step = 0;
+  bool complete = false;
+  std::string reason;  ///< why not
+};
+
+/// Newest first, complete or not. Judges manifests and sizes; checksums of data are read by loading or
+/// verify().
+std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
+
+/// Removes the oldest complete checkpoints beyond `keep_last` (at least 1), never an incomplete one.
+void prune_checkpoints(const Path& directory, Index keep_last);
+
+}  // namespace espalier

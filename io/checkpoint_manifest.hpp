@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/types.hpp"
+#include "io/file.hpp"
+#include "io/hdf5_file.hpp"
+
+namespace espalier {
+
+/// A box inside a logical tensor, and where its elements lie: one dataset of one file.
+struct StoredBlock {
+  std::string name;  ///< of the logical tensor: "weights/h.3.mlp.up.weight"
+  ScalarType type = ScalarType::fp32;
+  std::vector<Index> global_shape;
+  std::vector<Index> start;
+  std::vector<Index> count;
+  std::string file;
+  std::string dataset;
+  DatasetPlace place;
+  std::string xxh3_128;
+};
+
+struct StoredFile {
+  std::string name;
+  Index bytes = 0;
+  std::string xxh3_128;  ///< of every byte that is in no dataset: HDF5's metadata and padding
+};
+
+/// What one writer has written: rank 0 collects these (as JSON text) and publishes them together.
+struct ShardRecord {
+  StoredFile file;
+  std::vector<StoredBlock> blocks;
+};
+
+struct CheckpointInfo {
+  std::string run;  ///< name of the run
+  Index step = 0;
+  nlohmann::json layout = nlohmann::json::object();  ///< that wrote it, for people
+  nlohmann::json state =
+      nlohmann::json::object();  ///< all that is no tensor: data position, seed, config, versions
+};
+
+struct Manifest {
+  CheckpointInfo info;
+  std::vector<StoredFile> files;
+  std::vector<StoredBlock> blocks;
+};
+
+inline constexpr int checkpoint_format_version = 1;
+
+nlohmann::json to_json(const ShardRecord& record);
+ShardRecord shard_record_from_json(const nlohmann::json& json);
+
+/// The text of manifest.json. It contains a checksum of itself, taken with the digits of the checksum as
+/// zeros.
+std::string to_text(const Manifest& manifest);
+
+/// Parses and checks everything that can be checked without the data files. Throws Error(checkpoint); `path`
+/// is for the message.
+Manifest parse_manifest(const std::string& text, const Path& path);
+
+/// Every element of every tensor must lie in exactly one block. Throws Error(checkpoint) naming the tensor.
+void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path);
+
+Index num_elements(const std::vector<Index>& shape);
+
+}  // namespace espalier

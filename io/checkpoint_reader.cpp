@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "io/block_copy.hpp"
+#include "io/checkpoint.hpp"
+#include "io/hash.hpp"
+#include "io/metadata_hash.hpp"
+
+namespace espalier {
+namespace {
+
+[[noreturn]] void refuse(
+    const Path& path, std::string what, std::string got, std::string wanted,
+    std::string todo = "use another checkpoint; this one is damaged or was tampered with") {
+  throw Error(ExitCode::checkpoint,
+              {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
+}
+
+// A plain file of the directory itself; a symbolic link could name any file.
+void check_regular(const Path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  if (!std::filesystem::exists(status))
+    refuse(path, "a file of a checkpoint is missing", "no such file", "the file that the manifest names");
+  if (!std::filesystem::is_regular_file(status))
+    refuse(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file");
+}
+
+bool is_whole(const StoredBlock& block, const std::vector<Index>& start, const std::vector<Index>& count) {
+  return block.start == start && block.count == count;
+}
+
+}  // namespace
+
+struct CheckpointReader::Data {
+  Path path;
+  Manifest manifest;
+  std::map<std::string, TensorInfo> tensors;
+  std::map<std::string, std::vector<std::size_t>> blocks_of;  // tensor -> indices into manifest.blocks
+  std::set<std::string> trusted;                              // files whose metadata has been hashed
+  std::string open_name;                                      // one file is held open
+  std::unique_ptr<Hdf5Reader> open_file;
+  std::size_t cached_block = ~std::size_t{0};  // the last block that was read for a part of it
+  std::vector<unsigned char> cache;
+
+  const Hdf5Reader& file(const std::string& name);
+  void read_block(const StoredBlock& block, void* destination);
+};
+
+const Hdf5Reader& CheckpointReader::Data::file(const std::string& name) {
+  if (open_file != nullptr && open_name == name)
+    return *open_file;
+  if (trusted.count(name) == 0) {
+    std::vector<DatasetPlace> places;
+    for (const StoredBlock& block : manifest.blocks)
+      if (block.file == name)
+        places.push_back(block.place);
+    const auto stored = std::find_if(manifest.files.begin(), manifest.files.end(),
+                                     [&](const StoredFile& candidate) { return candidate.name == name; });
+    const std::string found = metadata_hash(path / name, places, ExitCode::checkpoint);
+    if (found != stored->xxh3_128)
+      refuse(path / name, "a checkpoint file is damaged outside its data", "XXH3-128 " + found,
+             stored->xxh3_128);
+    trusted.insert(name);
+  }
+  open_file = nullptr;  // before the next one opens
+  open_file = std::make_unique<Hdf5Reader>(path / name);
+  open_name = name;
+  return *open_file;
+}
+
+void CheckpointReader::Data::read_block(const StoredBlock& block, void* destination) {
+  file(block.file).read(block.dataset, block.type, block.count, block.place, destination);
+  const std::string found = xxh3_128(destination, static_cast<std::size_t>(block.place.bytes));
+  if (found != block.xxh3_128)
+    refuse((path / block.file).string() + ": dataset " + block.dataset,
+           "the data of a checkpoint are damaged", "XXH3-128 " + found, block.xxh3_128);
+}
+
+CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_unique<Data>()) {
+  data_->path = directory;
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error))
+    refuse(directory, "there is no such checkpoint", "no directory", "a directory like step-00000100",
+           "check the path; `espalier checkpoint inspect RUN` lists a run's checkpoints");
+  const Path manifest_path = directory / "manifest.json";
+  check_regular(manifest_path);
+  data_->manifest = parse_manifest(read_file(manifest_path, ExitCode::checkpoint), manifest_path);
+  for (const StoredFile& file : data_->manifest.files) {
+    const Path path = directory / file.name;
+    check_regular(path);
+    const auto bytes = static_cast<Index>(std::filesystem::file_size(path, error));
+    if (error || bytes != file.bytes)
+      refuse(path,
+             bytes < file.bytes ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
+             fmt::format("{} bytes", bytes), fmt::format("{} bytes", file.bytes));
+  }
+  for (std::size_t i = 0; i < data_->manifest.blocks.size(); ++i) {
+    const StoredBlock& block = data_->manifest.blocks[i];
+    data_->tensors[block.name] = {block.name, block.type, block.global_shape};
+    data_->blocks_of[block.name].push_back(i);
+  }
+}
+
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+CheckpointReader::~CheckpointReader() = default;
+
+const Path& CheckpointReader::path() const { return data_->path; }
+const CheckpointInfo& CheckpointReader::info() const { return data_->manifest.info; }
+const std::vector<StoredFile>& CheckpointReader::files() const { return data_->manifest.files; }
+const std::vector<StoredBlock>& CheckpointReader::blocks() const { return data_->manifest.blocks; }
+
+std::vector<TensorInfo> CheckpointReader::tensors() const {
+  std::vector<TensorInfo> list;
+  for (const auto& [name, tensor] : data_->tensors)
+    list.push_back(tensor);
+  return list;
+}
+
+bool CheckpointReader::contains(const std::string& name) const { return data_->tensors.count(name) > 0; }
+
+const TensorInfo& CheckpointReader::tensor(const std::string& name) const {
+  const auto found = data_->tensors.find(name);
+  if (found == data_->tensors.end())
+    refuse(data_->path, "a checkpoint lacks a tensor", fmt::format("{} other tensors", data_->tensors.size()),
+           name, "is it a checkpoint of this model? `espalier checkpoint inspect` lists its tensors");
+  return found->second;
+}
+
+void CheckpointReader::read(const std::string& name, const std::vector<Index>& start,
+                            const std::vector<Index>& count, ScalarType type, void* destination) const {
+  const TensorInfo& info = tensor(name);
+  const std::size_t rank = info.global_shape.size();
+  bool inside = start.size() == rank && count.size() == rank;
+  for (std::size_t d = 0; inside && d < rank; ++d)
+    inside = start[d] >= 0 && count[d] >= 1 && start[d] + count[d] <= info.global_shape[d];
+  if (!inside)
+    refuse(data_->path, "a tensor of a checkpoint has another shape",
+           fmt::format("{} of shape ({})", name, fmt::join(info.global_shape, ", ")),
+           fmt::format("a block of ({}) from ({})", fmt::join(count, ", "), fmt::join(start, ", ")),
+           "use the checkpoint of a model with the same [model] section");
+  for (const std::size_t i : data_->blocks_of.at(name)) {
+    const StoredBlock& block = data_->manifest.blocks[i];
+    if (is_whole(block, start, count) && block.type == type) {
+      data_->read_block(block, destination);
+      return;
+    }
+    const Box stored{block.start, block.count};
+    const Box wanted{start, count};
+    if (!overlaps(stored, wanted))
+      continue;
+    if (data_->cached_block != i) {
+      data_->cached_block = ~std::size_t{0};
+      data_->cache.resize(static_cast<std::size_t>(block.place.bytes));
+      data_->read_block(block, data_->cache.data());
+      data_->cached_block = i;
+    }
+    copy_overlap(stored, block.type, data_->cache.data(), wanted, type, destination);
+  }
+}
+
+void CheckpointReader::read(const std::string& name, const std::vector<Index>& global_shape, ScalarType type,
+                            void* destination) const {
+  const TensorInfo& info = tensor(name);
+  if (info.global_shape != global_shape)
+    refuse(data_->path, "a tensor of a checkpoint has another shape",
+           fmt::format("{} of shape ({})", name, fmt::join(info.global_shape, ", ")),
+           fmt::format("({})", fmt::join(global_shape, ", ")),
+           "use the checkpoint of a model with the same [model] section");
+  read(name, std::vector<Index>(global_shape.size(), 0), global_shape, type, destination);
+}
+
+Index CheckpointReader::verify() const {
+  Index bytes = 0;
+  for (const StoredFile& file : data_->manifest.files) {
+    data_->file(file.name);  // a file without a block has metadata too
+    bytes += file.bytes;
+  }
+  data_->cached_block = ~std::size_t{0};
+  for (const StoredBlock& block : data_->manifest.blocks) {
+    data_->cache.resize(static_cast<std::size_t>(block.place.bytes));
+    data_->read_block(block, data_->cache.data());
+  }
+  return bytes;
+}
+
+}  // namespace espalier

@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "io/toml_config.hpp"
+#include "io/toml_text.hpp"
+#include "io/units.hpp"
+
+namespace espalier {
+namespace {
+
+using Name = std::pair<std::string, std::string>;  // section, key
+
+struct Position {
+  bool command_line = false;
+  std::size_t line = 0;  // or the number of the override
+  std::size_t column = 0;
+  auto order() const { return std::tuple(command_line, line, column); }
+};
+
+struct Problem {
+  Position position;
+  std::string text;
+};
+
+struct Given {
+  std::shared_ptr<toml::table> owner;
+  const toml::node* value = nullptr;
+  Position position;
+  Position key_position;
+  std::string text;  // of an override, as typed
+};
+
+Position position_of(const toml::source_region& source) {
+  return {false, source.begin.line, source.begin.column};
+}
+
+std::string display(std::string_view section, std::string_view key) {
+  return fmt::format("{}.{}", section, key);
+}
+
+std::string describe(const toml::node& node) {
+  return fmt::format("{} ({})", to_toml_text(node), article(node));
+}
+
+std::string describe(IntegerRange range) {
+  const IntegerRange any;
+  if (range.max == any.max)
+    return fmt::format("at least {}", range.min);
+  if (range.min == any.min)
+    return fmt::format("at most {}", range.max);
+  return fmt::format("{} to {}", range.min, range.max);
+}
+
+std::string describe(RealRange range) {
+  std::string text;
+  if (range.min > -std::numeric_limits<double>::infinity())
+    text = fmt::format("{} {}", range.min_open ? "more than" : "at least", range.min);
+  if (range.max < std::numeric_limits<double>::infinity())
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.max_open ? "less than" : "at most",
+                        range.max);
+  return text.empty() ? "a finite number" : text;
+}
+
+bool inside(Index value, IntegerRange range) { return value >= range.min && value <= range.max; }
+
+bool inside(double value, RealRange range) {  // false for NaN
+  return (range.min_open ? value > range.min : value >= range.min) &&
+         (range.max_open ? value < range.max : value <= range.max);
+}
+
+}  // namespace
+
+struct ConfigReader::Data {
+  std::string name;
+  std::map<Name, Given> given;
+  std::map<std::string, Position> sections;  // as written in the file
+  std::map<std::string, std::set<std::string>> known;
+  std::vector<Problem> problems;
+
+  void add_file(std::string_view text);
+  void add_override(std::size_t number, const std::string& text);
+  void check_unknown();
+  std::string location(const Position& position) const {
+    return position.command_line ? "command line"
+                                 : fmt::format("{}:{}:{}", name, position.line, position.column);
+  }
+
+  const Given* ask(std::string_view section, std::string_view key) {
+    known[std::string(section)].insert(std::string(key));
+    const auto found = given.find({std::string(section), std::string(key)});
+    return found == given.end() ? nullptr : &found->second;
+  }
+  void wrong(const Given& item, std::string_view section, std::string_view key, const std::string& got,
+             const std::string& wanted) {
+    problems.push_back(
+        {item.position, fmt::format("{}: got {}, wanted {}", display(section, key), got, wanted)});
+  }
+};
+
+void ConfigReader::Data::add_file(std::string_view text) {
+  auto table = std::make_shared<toml::table>(parse_toml(text, name));
+  for (auto&& [section, node] : *table) {
+    const std::string section_name(section.str());
+    const Position at = position_of(section.source());
+    if (!node.is_table()) {
+      given[{"", section_name}] = {table, &node, at, at, {}};
+      continue;
+    }
+    sections[section_name] = at;
+    for (auto&& [key, value] : *node.as_table())
+      given[{section_name, std::string(key.str())}] = {
+          table, &value, position_of(value.source()), position_of(key.source()), {}};
+  }
+}
+
+void ConfigReader::Data::add_override(std::size_t number, const std::string& text) {
+  const Position position{true, number, 0};
+  const std::size_t equals = text.find('=');
+  const std::size_t dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot == 0 || dot + 1 >= equals) {
+    problems.push_back({position, fmt::format("{}: wanted section.key=value", text)});
+    return;
+  }
+  const std::string value_text = text.substr(equals + 1);
+  auto table = std::make_shared<toml::table>(parse_toml_value(value_text));
+  const Name name_of{text.substr(0, dot), text.substr(dot + 1, equals - dot - 1)};
+  given[name_of] = {table, table->get("value"), position, position, value_text};
+}
+
+ConfigReader::ConfigReader(std::string_view text, std::string name, const std::vector<std::string>& overrides)
+    : data_(std::make_unique<Data>()) {
+  data_->name = std::move(name);
+  data_->add_file(text);
+  for (std::size_t i = 0; i < overrides.size(); ++i)
+    data_->add_override(i, overrides[i]);
+}
+
+ConfigReader::ConfigReader(const Path& file, const std::vector<std::string>& overrides)
+    : ConfigReader(read_file(file, ExitCode::usage), file.string(), overrides) {}
+
+ConfigReader::~ConfigReader() = default;
+
+bool ConfigReader::read(std::string_view section, std::string_view key, bool& value) {
+  const Given* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  if (item->value->is_boolean())
+    value = **item->value->as_boolean();
+  else
+    data_->wrong(*item, section, key, describe(*item->value), "true or false");
+  return true;
+}
+
+bool ConfigReader::read(std::string_view section, std::string_view key, Index& value, IntegerRange range) {
+  const Given* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  if (!item->value->is_integer())
+    data_->wrong(*item, section, key, describe(*item->value), "an integer");
+  else if (!inside(**item->value->as_integer(), range))
+    data_->wrong(*item, section, key, to_toml_text(*item->value), describe(range));
+  else
+    value = **item->value->as_integer();
+  return true;
+}
+
+bool ConfigReader::read(std::string_view section, std::string_view key, double& value, RealRange range) {
+  const Given* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  const auto number = item->value->value<double>();  // an integer serves as well
+  if (!item->value->is_number() || !number)
+    data_->wrong(*item, section, key, describe(*item->value), "a number");
+  else if (!inside(*number, range))
+    data_->wrong(*item, section, key, to_toml_text(*item->value), describe(range));
+  else
+    value = *number;
+  return true;
+}
+
+bool ConfigReader::read(std::string_view section, std::string_view key, std::string& value,
+                        const std::vector<std::string>& choices) {
+  const Given* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  if (!item->value->is_string() && !item->position.command_line) {
+    data_->wrong(*item, section, key, describe(*item->value), "a string");
+    return true;
+  }
+  const std::string text = item->value->is_string() ? **item->value->as_string() : item->text;
+  if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
+    const std::string nearest = nearest_word(text, choices);
+    data_->wrong(*item, section, key, fmt::format("\"{}\"", text),
+                 nearest.empty() ? fmt::format("one of \"{}\"", fmt::join(choices, "\", \""))
+                                 : fmt::format("one of \"{}\"; did you mean \"{}\"?",
+                                               fmt::join(choices, "\", \""), nearest));
+    return true;
+  }
+  value = text;
+  return true;
+}
+
+bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<Index>& value,
+                        IntegerRange range) {
+  const Given* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  const toml::array* const array = item->value->as_array();
+  std::vector<Index> numbers;
+  bool good = array != nullptr;
+  for (std::size_t i = 0; good && i < array->size(); ++i) {
+    good = (*array)[i].is_integer();
+    if (good)
+      numbers.push_back(**(*array)[i].as_integer());
+  }
+  const auto outside =
+      std::find_if_not(numbers.begin(), numbers.end(), [&](Index n) { return inside(n, range); });
+  if (!good)
+    data_->wrong(*item, section, key, describe(*item->value), "a list of integers, like [1, 2]");
+  else if (outside != numbers.end())
+    data_->wrong(*item, section, key, fmt::format("{} at place {}", *outside, outside - numbers.begin() + 1),
+                 describe(range));
+  else
+    value = numbers;
+  return true;
+}
+
+bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<std::string>& value) {
+  const Given* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  std::vector<std::string> strings;
+  const toml::array* const array = item->value->as_array();
+  bool good = array != nullptr || item->value->is_string();
+  if (item->value->is_string())
+    strings.push_back(**item->value->as_string());
+  for (std::size_t i = 0; array != nullptr && good && i < array->size(); ++i) {
+    good = (*array)[i].is_string();
+    if (good)
+      strings.push_back(**(*array)[i].as_string());
+  }
+  if (good)
+    value = strings;
+  else
+    data_->wrong(*item, section, key, describe(*item->value), "a list of strings, like [\"a\", \"b\"]");
+  return true;
+}
+
+namespace {
+
+// Units go through one path: a number as it is, a string by its parser.
+template <class Number, class Range, class Parse>
+void take_unit(const toml::node& node, const std::string& text, Number& value, Range range, Parse parse,
+               const std::string& wanted,
+               const std::function<void(const std::string&, const std::string&)>& wrong) {
+  std::optional<Number> number;
+  if (node.is_string())
+    number = parse(**node.as_string());
+  else if (!text.empty() || node.is_number())
+    number = parse(text.empty() ? to_toml_text(node) : text);
+  if (!number && node.is_number()) {  // "1e6", or a negative number: whole ones are numbers too
+    const double given = *node.value<double>();
+    if (std::abs(given) < 0x1p62 && given == static_cast<double>(static_cast<Number>(given)))
+      number = static_cast<Number>(given);
+  }
+  if (!number)
+    wrong(describe(node), wanted);
+  else if (!inside(*number, range))
+    wrong(to_toml_text(node), describe(range));
+  else
+    value = *number;
+}
+
+}  // namespace
+
+bool ConfigReader::read_count(std::string_view section, std::string_view key, Index& value,
+                              IntegerRange range) {
+  const Given* const item = data_->ask(section, key);
+  if (item != nullptr)
+    take_unit(*item->value, item->text, value, range, parse_count, "a whole number, like 1000 or \"1.5B\"",
+              [&](const std::string& got, const std::string& wanted) {
+                data_->wrong(*item, section, key, got, wanted);
+              });
+  return item != nullptr;
+}
+
+bool ConfigReader::read_bytes(std::string_view section, std::string_view key, Index& value,
+                              IntegerRange range) {
+  const Given* const item = data_->ask(section, key);
+  if (item != nullptr)
+    take_unit(*item->value, item->text, value, range, parse_bytes, "a size, like \"64 MiB\" or \"2 GB\"",
+              [&](const std::string& got, const std::string& wanted) {
+                data_->wrong(*item, section, key, got, wanted);
+              });
+  return item != nullptr;
+}
+
+bool ConfigReader::read_seconds(std::string_view section, std::string_view key, double& value,
+                                RealRange range) {
+  const Given* const item = data_->ask(section, key);
+  if (item != nullptr)
+    take_unit(*item->value, item->text, value, range, parse_seconds,
+              "a duration, like \"90s\", \"2h\" or \"01:30:00\"",
+              [&](const std::string& got, const std::string& wanted) {
+                data_->wrong(*item, section, key, got, wanted);
+              });
+  return item != nullptr;
+}
+
+bool ConfigReader::has(std::string_view section, std::string_view key) const {
+  return data_->given.count({std::string(section), std::string(key)}) > 0;
+}
+
+std::string ConfigReader::where(std::string_view section, std::string_view key) const {
+  const auto found = data_->given.find({std::string(section), std::string(key)});
+  return found == data_->given.end() ? "default" : data_->location(found->second.position);
+}
+
+void ConfigReader::problem(std::string_view section, std::string_view key, std::string message) {
+  const auto found = data_->given.find({std::string(section), std::string(key)});
+  const Position end_of_file{false, std::numeric_limits<std::size_t>::max(), 0};
+  data_->problems.push_back({found == data_->given.end() ? end_of_file : found->second.position,
+                             display(section, key) + ": " + std::move(message)});
+}
+
+bool ConfigReader::has_problems() const { return !data_->problems.empty(); }
+
+void ConfigReader::Data::check_unknown() {
+  std::vector<std::string> section_names;
+  for (const auto& [section, keys] : known)
+    section_names.push_back(section);
+  const auto suggest = [](const std::string& nearest) {
+    return nearest.empty() ? std::string() : fmt::format("; did you mean \"{}\"?", nearest);
+  };
+  for (const auto& [section, position] : sections)
+    if (known.count(section) == 0)
+      problems.push_back({position, fmt::format("[{}]: unknown section{}", section,
+                                                suggest(nearest_word(section, section_names)))});
+  for (const auto& [name_of, item] : given) {
+    const auto& [section, key] = name_of;
+    const auto found = known.find(section);
+    if (found == known.end() && sections.count(section) > 0 && !item.position.command_line)
+      continue;  // reported as a section
+    if (found != known.end() && found->second.count(key) > 0)
+      continue;
+    std::string elsewhere;
+    for (const auto& [other, keys] : known)
+      if (keys.count(key) > 0)
+        elsewhere = fmt::format("; it belongs in [{}]", other);
+    if (section.empty()) {
+      problems.push_back(
+          {item.key_position, fmt::format("{}: stands before any [section]{}", key, elsewhere)});
+    } else if (found == known.end()) {
+      problems.push_back({item.key_position, fmt::format("{}: unknown section{}", display(section, key),
+                                                         suggest(nearest_word(section, section_names)))});
+    } else {
+      const std::string nearest = nearest_word(key, {found->second.begin(), found->second.end()});
+      problems.push_back({item.key_position, fmt::format("{}: unknown key{}", display(section, key),
+                                                         nearest.empty() ? elsewhere : suggest(nearest))});
+    }
+  }
+}
+
+void ConfigReader::finish() {
+  data_->check_unknown();
+  if (data_->problems.empty())
+    return;
+  std::stable_sort(data_->problems.begin(), data_->problems.end(), [](const Problem& a, const Problem& b) {
+    return a.position.order() < b.position.order();
+  });
+  const std::size_t count = data_->problems.size();
+  std::string text =
+      count == 1 ? "the config has a problem" : fmt::format("the config has {} problems", count);
+  for (const Problem& problem : data_->problems)
+    text += fmt::format("\n  {}: {}",
+                        problem.position.line == std::numeric_limits<std::size_t>::max()
+                            ? data_->name
+                            : data_->location(problem.position),
+                        problem.text);
+  throw Error(ExitCode::usage, {.what = text, .todo = "`espalier train --help` explains every key"});
+}
+
+}  // namespace espalier

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+std::string advice(int error_number, const Path& path) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: {
+      std::error_code ignored;
+      const Path directory = path.parent_path().empty() ? Path(".") : path.parent_path();
+      const auto space = std::filesystem::space(directory, ignored);
+      const std::string left =
+          ignored ? ""
+                  : fmt::format(" ({:.1f} MB are left there)", static_cast<double>(space.available) / 1e6);
+      return "free some space, raise the quota or choose another directory" + left;
+    }
+    case EACCES:
+    case EPERM:
+    case EROFS: return "choose a directory you may write to, or change its permissions";
+    default: return "";
+  }
+}
+
+[[noreturn]] void throw_read_error(const Path& path, ExitCode code, int error_number) {
+  throw Error(code, {.what = error_number == ENOENT ? "file not found" : "cannot read a file",
+                     .where = path.string(),
+                     .got = system_message(error_number),
+                     .wanted = "a readable regular file",
+                     .todo = "check the path, relative ones start at the working directory"});
+}
+
+}  // namespace
+
+std::string system_message(int error_number) {
+  return fmt::format("{} (errno {})", std::strerror(error_number), error_number);
+}
+
+void throw_write_error(const std::string& what, const Path& path, int error_number) {
+  throw Error(ExitCode::write, {.what = what,
+                                .where = path.string(),
+                                .got = system_message(error_number),
+                                .todo = advice(error_number, path)});
+}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (descriptor_ >= 0)
+    ::close(descriptor_);
+}
+
+int FileDescriptor::release() { return std::exchange(descriptor_, -1); }
+
+OutputFile::OutputFile(const Path& path)
+    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)) {
+  if (!file_.is_open())
+    throw_write_error("cannot create a file", path_, errno);
+}
+
+void OutputFile::write(const void* data, std::size_t size) {
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::write(file_.get(), next, size);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      throw_write_error("cannot write a file", path_, written < 0 ? errno : ENOSPC);
+    next += written;
+    size -= static_cast<std::size_t>(written);
+  }
+}
+
+void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t size) {
+  const ssize_t written = ::pwrite(file_.get(), data, size, static_cast<off_t>(offset));
+  if (written != static_cast<ssize_t>(size))
+    throw_write_error("cannot write a file", path_, written < 0 ? errno : ENOSPC);
+}
+
+void OutputFile::sync_and_close() {
+  if (::fsync(file_.get()) != 0)
+    throw_write_error("cannot write a file to disk", path_, errno);
+  if (::close(file_.release()) != 0)
+    throw_write_error("cannot close a written file", path_, errno);
+}
+
+MappedFile::MappedFile(const Path& path, ExitCode code) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status = {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0)
+    throw_read_error(path, code, errno);
+  if (!S_ISREG(status.st_mode))
+    throw_read_error(path, code, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0)
+    return;
+  void* const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED)
+    throw_read_error(path, code, errno);
+  data_ = static_cast<const unsigned char*>(address);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr)
+    ::munmap(const_cast<unsigned char*>(data_), size_);
+}
+
+std::string read_file(const Path& path, ExitCode code) { return std::string(MappedFile(path, code).text()); }
+
+void sync_file(const Path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.is_open() || ::fsync(file.get()) != 0)
+    throw_write_error("cannot write a file to disk", path, errno);
+}
+
+void sync_directory(const Path& path) {
+  const Path directory = path.empty() ? Path(".") : path;
+  FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems know no fsync of a directory and say EINVAL: then there is nothing more to do.
+  if (!file.is_open() || (::fsync(file.get()) != 0 && errno != EINVAL))
+    throw_write_error("cannot write a directory to disk", directory, errno);
+}
+
+void write_file_atomically(const Path& path, std::string_view text) {
+  Path temporary = path;
+  temporary += ".partial";
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  try {
+    OutputFile file(temporary);
+    file.write(text.data(), text.size());
+    file.sync_and_close();
+    if (::rename(temporary.c_str(), path.c_str()) != 0)
+      throw_write_error("cannot replace a file", path, errno);
+  } catch (...) {
+    std::filesystem::remove(temporary, ignored);
+    throw;
+  }
+  sync_directory(path.parent_path());
+}
+
+void make_directories(const Path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error || !std::filesystem::is_directory(path, error))
+    throw_write_error("cannot create a directory", path, error ? error.value() : ENOTDIR);
+}
+
+}  // namespace espalier

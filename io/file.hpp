@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace espalier {
+
+using Path = std::filesystem::path;
+
+/// What the operating system said: "No space left on device (errno 28)".
+std::string system_message(int error_number);
+
+/// ExitCode::write with the operating system's reason and what to do about it.
+[[noreturn]] void throw_write_error(const std::string& what, const Path& path, int error_number);
+
+/// An owned file descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : descriptor_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor();
+  int get() const { return descriptor_; }
+  bool is_open() const { return descriptor_ >= 0; }
+  int release();
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// A file that did not exist before: written through write(2), every call checked. Follows no symbolic link.
+class OutputFile {
+ public:
+  explicit OutputFile(const Path& path);
+  void write(const void* data, std::size_t size);
+  void write_at(std::uint64_t offset, const void* data, std::size_t size);
+  void sync_and_close();
+
+ private:
+  Path path_;
+  FileDescriptor file_;
+};
+
+/// A whole file mapped for reading; empty files map to no bytes.
+class MappedFile {
+ public:
+  /// Throws Error(code) when the file is missing, unreadable or not a regular file.
+  MappedFile(const Path& path, ExitCode code);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  ~MappedFile();
+  const unsigned char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  const unsigned char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// The text of a regular file; throws Error(code).
+std::string read_file(const Path& path, ExitCode code);
+
+/// Makes what was written durable.
+void sync_file(const Path& path);
+void sync_directory(const Path& path);
+
+/// Afterwards the file holds either its old content or all of the new one: temporary file, fsync, rename,
+/// fsync.
+void write_file_atomically(const Path& path, std::string_view text);
+
+/// Creates the directory and its parents.
+void make_directories(const Path& path);
+
+}  // namespace espalier

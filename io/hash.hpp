@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace espalier {
+
+/// XXH3: detects accidents, not attacks; several GB/s on one core.
+std::uint64_t xxh3_64(const void* data, std::size_t size);
+
+/// 32 lower-case hexadecimal digits.
+std::string xxh3_128(const void* data, std::size_t size);
+
+/// The same hashes of data that arrives in pieces.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(Hasher&&) noexcept;
+  Hasher& operator=(Hasher&&) noexcept;
+  void update(const void* data, std::size_t size);
+  std::uint64_t xxh3_64() const;
+  std::string xxh3_128() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace espalier

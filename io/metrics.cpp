@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/metrics.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+
+namespace espalier {
+namespace {
+
+using nlohmann::ordered_json;
+
+void name_non_finite(ordered_json& value) {
+  if (value.is_structured()) {
+    for (auto& item : value)
+      name_non_finite(item);
+  } else if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    const double number = value.get<double>();
+    value = std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+  }
+}
+
+// Calls visit(line text, parsed object) for each line that ends and parses.
+template <class Visit>
+void for_each_line(std::string_view text, const Visit& visit) {
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    const ordered_json line = ordered_json::parse(text.substr(0, end), nullptr, false);
+    if (line.is_object())
+      visit(text.substr(0, end + 1), line);
+    text.remove_prefix(end + 1);
+  }
+}
+
+// The text without torn lines and without steps after `last_step`.
+std::string keep_until(std::string_view text, std::int64_t last_step) {
+  std::string kept;
+  for_each_line(text, [&](std::string_view line_text, const ordered_json& line) {
+    const auto step = line.find("step");
+    if (step != line.end() && step->is_number_integer() && step->get<std::int64_t>() <= last_step)
+      kept += line_text;
+  });
+  return kept;
+}
+
+}  // namespace
+
+MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(path) {
+  if (std::filesystem::exists(path)) {
+    const std::string text = read_file(path, ExitCode::write);
+    const std::string kept = keep_until(text, last_step);
+    if (kept != text)
+      write_file_atomically(path, kept);
+  }
+  file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (!file_.is_open())
+    throw_write_error("cannot open the metrics file", path_, errno);
+}
+
+void MetricsWriter::append(const ordered_json& line) {
+  ordered_json printable = line;
+  name_non_finite(printable);
+  std::string text = printable.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+  if (torn_)
+    text.insert(text.begin(), '\n');
+  ssize_t written = 0;
+  do
+    written = ::write(file_.get(), text.data(), text.size());
+  while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(text.size())) {
+    torn_ = false;
+    return;
+  }
+  const int error = written < 0 ? errno : ENOSPC;
+  torn_ = torn_ || written > 0;
+  throw_write_error("cannot write the metrics file", path_, error);
+}
+
+std::vector<ordered_json> read_metrics(const Path& path) {
+  std::vector<ordered_json> lines;
+  const MappedFile file(path, ExitCode::data);
+  for_each_line(file.text(), [&](std::string_view, const ordered_json& line) { lines.push_back(line); });
+  return lines;
+}
+
+}  // namespace espalier

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/pack.hpp"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "core/random.hpp"
+#include "io/token_file.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr Index few_documents = 50;
+constexpr std::size_t piece_bytes = std::size_t{16}
+                                    << 20;  // encoded at a time, from line start to line start
+
+[[noreturn]] void refuse(std::string what, std::string where, std::string todo) {
+  throw Error(ExitCode::data, {.what = std::move(what), .where = std::move(where), .todo = std::move(todo)});
+}
+
+std::vector<std::string> expand_pattern(const std::string& pattern) {
+  std::error_code ignored;
+  if (std::filesystem::exists(pattern, ignored))
+    return {pattern};  // an existing path wins over its meaning as a pattern
+  ::glob_t found = {};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (paths.empty())
+    refuse("no file matches", pattern, "check the path; patterns are the shell's: * ? [a-z]");
+  const bool only_files = pattern.find_first_of("*?[") != std::string::npos;
+  if (only_files)
+    std::erase_if(paths, [](const std::string& path) { return std::filesystem::is_directory(path); });
+  return paths;
+}
+
+using DocumentVisitor = std::function<void(std::string_view)>;
+
+void for_each_document(std::string_view text, const std::string& separator, const DocumentVisitor& visit) {
+  while (!text.empty()) {
+    const std::size_t found = separator.empty() ? std::string_view::npos : text.find(separator);
+    const std::size_t size = found == std::string_view::npos ? text.size() : found + separator.size();
+    visit(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+}
+
+void encode(std::string_view text, const Tokenizer& tokenizer, TokenFileWriter& writer) {
+  std::vector<TokenId> tokens;
+  while (!text.empty()) {
+    std::size_t size = text.size();
+    if (size > piece_bytes) {
+      const std::size_t line_end = text.find('\n', piece_bytes);
+      size = line_end == std::string_view::npos ? size : line_end + 1;
+    }
+    tokens.clear();
+    tokenizer.encode(text.substr(0, size), tokens);
+    writer.append(tokens);
+    text.remove_prefix(size);
+  }
+}
+
+// Where the last `fraction` of a text starts, moved to a line start.
+std::size_t tail_start(std::string_view text, double fraction) {
+  const auto start = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - fraction));
+  const std::size_t line_end = text.find('\n', start);
+  return line_end == std::string_view::npos ? text.size() : line_end + 1;
+}
+
+void check_text(const Path& path, std::string_view text) {
+  const std::size_t zero = text.substr(0, 65536).find('\0');
+  if (zero != std::string_view::npos)
+    throw Error(ExitCode::data,
+                {.what = "a file to pack is not text",
+                 .where = path.string(),
+                 .got = fmt::format("a zero byte at offset {}", zero),
+                 .wanted = "plain text",
+                 .todo = fmt::format("leave it out: --exclude '*{}'", path.extension().string())});
+}
+
+}  // namespace
+
+std::vector<Path> expand_inputs(const std::vector<std::string>& patterns,
+                                const std::vector<std::string>& exclude) {
+  std::set<Path> candidates;
+  for (const std::string& pattern : patterns)
+    for (const std::string& path : expand_pattern(pattern)) {
+      if (std::filesystem::is_directory(path))
+        refuse("a directory is given where a file is wanted", path,
+               fmt::format("name its files: '{}/*'", path));
+      const std::string name = Path(path).filename().string();
+      const bool excluded =
+          std::any_of(exclude.begin(), exclude.end(), [&](const std::string& excluded_pattern) {
+            return ::fnmatch(excluded_pattern.c_str(), name.c_str(), 0) == 0;
+          });
+      std::error_code broken_link;
+      const Path canonical = std::filesystem::canonical(path, broken_link);
+      if (broken_link)
+        refuse("a file to pack cannot be reached", path, broken_link.message());
+      if (!excluded)
+        candidates.insert(canonical);
+    }
+  std::vector<Path> files;
+  std::set<std::pair<dev_t, ino_t>> seen;
+  for (const Path& path : candidates) {
+    struct stat status = {};
+    if (::stat(path.c_str(), &status) == 0 && seen.insert({status.st_dev, status.st_ino}).second)
+      files.push_back(path);
+  }
+  if (files.empty())
+    refuse("no files to pack", "", "name files or patterns that are not all excluded");
+  return files;
+}
+
+PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,
+                      const Path& validation_output, const PackOptions& options) {
+  const double fraction = options.validation_fraction;
+  if (!(fraction >= 0 && fraction < 1))
+    throw Error(ExitCode::usage, {.what = "validation fraction out of range",
+                                  .got = fmt::format("{}", fraction),
+                                  .wanted = "at least 0, less than 1"});
+  ESPALIER_ASSERT(fraction == 0 || !validation_output.empty(),
+                  "a validation fraction needs a validation output");
+
+  PackSummary summary;
+  for (const Path& path : files) {
+    const MappedFile file(path, ExitCode::data);
+    if (!options.allow_binary)
+      check_text(path, file.text());
+    ++summary.num_files;
+    summary.text_bytes += static_cast<Index>(file.size());
+    for_each_document(file.text(), options.document_separator,
+                      [&](std::string_view) { ++summary.num_documents; });
+  }
+  summary.split_inside_documents = fraction > 0 && summary.num_documents < few_documents;
+
+  for (const Path& path : {output, validation_output})
+    if (path.has_parent_path())
+      make_directories(path.parent_path());
+  TokenFileWriter train(output, tokenizer.name(), tokenizer.vocab_size());
+  std::optional<TokenFileWriter> validation;
+  if (fraction > 0)
+    validation.emplace(validation_output, tokenizer.name(), tokenizer.vocab_size());
+
+  const RandomStream choice(options.seed, "validation_split");
+  const auto pack_document = [&](std::string_view document) {
+    if (summary.split_inside_documents) {
+      const std::size_t tail = tail_start(document, fraction);
+      encode(document.substr(0, tail), tokenizer, train);
+      encode(document.substr(tail), tokenizer, *validation);
+    } else if (fraction > 0 && choice.uniform(xxh3_64(document.data(), document.size())) < fraction) {
+      encode(document, tokenizer, *validation);
+      ++summary.num_validation_documents;
+    } else {
+      encode(document, tokenizer, train);
+    }
+  };
+  for (const Path& path : files)
+    for_each_document(MappedFile(path, ExitCode::data).text(), options.document_separator, pack_document);
+
+  summary.train_tokens = train.num_tokens();
+  summary.validation_tokens = validation ? validation->num_tokens() : 0;
+  if (summary.train_tokens == 0 || (validation && summary.validation_tokens == 0))
+    refuse(summary.train_tokens == 0 ? "no text is left for training" : "no text is left for validation",
+           fmt::format("{} files, {} documents, {} bytes", summary.num_files, summary.num_documents,
+                       summary.text_bytes),
+           "give more text, or change the validation fraction or the document separator");
+  train.finish();
+  if (validation)
+    validation->finish();
+  return summary;
+}
+
+}  // namespace espalier

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/file.hpp"
+#include "io/tokenizer.hpp"
+
+namespace espalier {
+
+/// Files named by paths and shell patterns, as canonical paths, sorted; a file reached by several names
+/// (patterns, symbolic or hard links) comes once. `exclude` are patterns of file names ("*.dat"). Throws
+/// Error(data) for a path that is missing, a pattern without a match, and a directory.
+std::vector<Path> expand_inputs(const std::vector<std::string>& patterns,
+                                const std::vector<std::string>& exclude = {});
+
+struct PackOptions {
+  std::string document_separator =
+      {};  ///< stays at the end of its document; empty: every file is one document
+  double validation_fraction = 0;
+  std::uint64_t seed = 0;     ///< of the choice of validation documents
+  bool allow_binary = false;  ///< files with zero bytes are refused otherwise
+};
+
+struct PackSummary {
+  Index num_files = 0;
+  Index num_documents = 0;
+  Index num_validation_documents = 0;
+  Index text_bytes = 0;
+  Index train_tokens = 0;
+  Index validation_tokens = 0;
+  bool split_inside_documents = false;  ///< few documents: each gave its last lines to validation
+};
+
+/// Packs text into a token file for training and, with a validation fraction, one for validation. Whole
+/// documents go to either side by a hash of (seed, text), so that copies of a document stay on one side and
+/// adding a file moves no other document. With fewer than 50 documents that is too coarse: then each gives
+/// its tail, from a line start on.
+PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,
+                      const Path& validation_output, const PackOptions& options);
+
+}  // namespace espalier

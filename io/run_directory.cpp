@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/run_directory.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+namespace espalier {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+// Field 22 of /proc/PID/stat; the command in field 2 may contain anything, but its last ')' ends it. 0: no
+// process.
+std::int64_t process_start(std::int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t command_end = line.rfind(')');
+  if (command_end == std::string::npos)
+    return 0;
+  std::istringstream fields(line.substr(command_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field)
+    fields >> skipped;
+  std::int64_t start = 0;
+  fields >> start;
+  return start;
+}
+
+bool is_alive_here(const RunRecord& record) {
+  if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
+    return false;
+  if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
+    return false;
+  const std::int64_t start = process_start(record.pid);
+  return start == 0 || start == record.process_start;
+}
+
+[[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
+  throw Error(
+      ExitCode::usage,
+      {.what = "another job runs in this run directory",
+       .where = path.string(),
+       .got = owner ? fmt::format("process {} on {}, started {}", owner->pid, owner->host, owner->started)
+                    : "a process that holds its lock",
+       .wanted = "a run directory of one's own",
+       .todo = "wait for that job, stop it, or set run.directory to another directory"});
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const RunRecord& record) {
+  return {{"state", record.state},
+          {"cause", record.cause},
+          {"host", record.host},
+          {"pid", record.pid},
+          {"process_start", record.process_start},
+          {"boot", record.boot},
+          {"started", record.started},
+          {"ended", record.ended},
+          {"starts", record.starts},
+          {"details", record.details}};
+}
+
+RunRecord run_record_from_json(const nlohmann::ordered_json& json) {
+  RunRecord record;
+  record.state = json.at("state");
+  record.cause = json.at("cause");
+  record.host = json.at("host");
+  record.pid = json.at("pid");
+  record.process_start = json.at("process_start");
+  record.boot = json.at("boot");
+  record.started = json.at("started");
+  record.ended = json.at("ended");
+  record.starts = json.at("starts");
+  record.details = json.at("details");
+  return record;
+}
+
+std::optional<RunRecord> read_run_record(const Path& directory) {
+  try {
+    return run_record_from_json(
+        nlohmann::ordered_json::parse(read_file(directory / "run.json", ExitCode::data)));
+  } catch (const std::exception&) {  // absent or damaged: it is advisory
+    return std::nullopt;
+  }
+}
+
+RunDirectory::RunDirectory(Path path, const std::string& config_text, const MayChange& may_change)
+    : path_(std::move(path)) {
+  make_directories(path_);
+  take_ownership();
+  compare_config(config_text, may_change);
+  make_directories(checkpoints());
+  write_file_atomically(path_ / "config.toml", config_text);
+  write_record();
+}
+
+RunDirectory::~RunDirectory() = default;
+
+// Two guards: a lock, which ends with its process, and the record, for file systems where locks do nothing.
+void RunDirectory::take_ownership() {
+  const Path lock_path = path_ / "run.lock";
+  lock_ = FileDescriptor(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!lock_.is_open())
+    throw_write_error("cannot write to the run directory", lock_path, errno);
+  previous_ = read_run_record(path_);
+  const bool held_by_other = ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool is_self = previous_ && previous_->pid == ::getpid();
+  if (held_by_other || (previous_ && !is_self && is_alive_here(*previous_)))
+    refuse_owned(path_, previous_);
+  record_ = {.state = "running",
+             .cause = "",
+             .host = host_name(),
+             .pid = ::getpid(),
+             .process_start = process_start(::getpid()),
+             .boot = boot_id(),
+             .started = utc_now(),
+             .ended = "",
+             .starts = previous_ ? previous_->starts + 1 : 1,
+             .details = previous_ ? previous_->details : nlohmann::json::object()};
+}
+
+void RunDirectory::compare_config(const std::string& config_text, const MayChange& may_change) {
+  const Path stored = path_ / "config.toml";
+  if (!std::filesystem::exists(stored))
+    return;
+  differences_ = diff_configs(read_file(stored, ExitCode::usage), config_text);
+  std::string refused;
+  for (const ConfigDifference& difference : differences_)
+    if (!may_change || !may_change(difference.key))
+      refused += fmt::format("\n  {}: {} -> {}", difference.key,
+                             difference.old_value.empty() ? "absent" : difference.old_value,
+                             difference.new_value.empty() ? "absent" : difference.new_value);
+  if (!refused.empty())
+    throw Error(ExitCode::usage,
+                {.what = "the run directory belongs to a run with another config:" + refused,
+                 .where = stored.string(),
+                 .todo = "set run.directory to a new directory, or go back to the stored values"});
+}
+
+void RunDirectory::write_record() const {
+  write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n");
+}
+
+void RunDirectory::update(const nlohmann::json& details) {
+  record_.details.update(details);
+  write_record();
+}
+
+void RunDirectory::finish(const std::string& state, const std::string& cause) {
+  record_.state = state;
+  record_.cause = cause;
+  record_.ended = utc_now();
+  write_record();
+}
+
+}  // namespace espalier

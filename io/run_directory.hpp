@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/file.hpp"
+#include "io/toml_config.hpp"
+
+namespace espalier {
+
+/// What run.json says: how far a start of `espalier train` came, and who owns the directory.
+struct RunRecord {
+  std::string state;  ///< running, completed, preempted, failed
+  std::string cause;  ///< of preempted and failed
+  std::string host;
+  std::int64_t pid = 0;
+  std::int64_t process_start = 0;  ///< clock ticks after boot: tells a process from a later one with its id
+  std::string boot;                ///< the machine's boot id
+  std::string started;             ///< UTC, ISO 8601
+  std::string ended;
+  std::int64_t starts = 0;                            ///< of this run so far
+  nlohmann::json details = nlohmann::json::object();  ///< whatever the trainer wants kept
+};
+
+nlohmann::ordered_json to_json(const RunRecord& record);
+RunRecord run_record_from_json(const nlohmann::ordered_json& json);
+
+/// run.json of a directory, if there is a readable one.
+std::optional<RunRecord> read_run_record(const Path& directory);
+
+/// The directory of a run, owned by this process (one process a job: rank 0) as long as the object lives.
+class RunDirectory {
+ public:
+  /// Decides by its name whether a key ("run.steps") may differ from the stored config.
+  using MayChange = std::function<bool(const std::string& key)>;
+
+  /// Creates the directory or opens an existing one. Throws Error(usage) if a living process owns it or its
+  /// config differs in a key that may not change, Error(write) if it cannot be written.
+  RunDirectory(Path path, const std::string& config_text, const MayChange& may_change);
+  RunDirectory(const RunDirectory&) = delete;
+  ~RunDirectory();  ///< without finish(), run.json keeps saying "running" with a process that is gone
+
+  const Path& path() const { return path_; }
+  Path checkpoints() const { return path_ / "checkpoints"; }
+  Path metrics() const { return path_ / "metrics.jsonl"; }
+  Path state() const { return path_ / "state"; }
+
+  /// The record the last start left, before this one.
+  const std::optional<RunRecord>& previous() const { return previous_; }
+
+  /// What differs from the stored config, all of it allowed. The new config is stored.
+  const std::vector<ConfigDifference>& differences() const { return differences_; }
+
+  /// Rewrites run.json with more details.
+  void update(const nlohmann::json& details);
+
+  /// Signs the run off: "completed", "preempted" or "failed".
+  void finish(const std::string& state, const std::string& cause = "");
+
+ private:
+  void take_ownership();
+  void compare_config(const std::string& config_text, const MayChange& may_change);
+  void write_record() const;
+
+  Path path_;
+  FileDescriptor lock_;
+  std::optional<RunRecord> previous_;
+  RunRecord record_;
+  std::vector<ConfigDifference> differences_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/types.hpp"
+#include "io/file.hpp"
+#include "io/hash.hpp"
+
+namespace espalier {
+
+/// The header of our token files, 256 bytes, little endian; the tokens follow as uint16 or uint32.
+///
+///   offset  bytes  content
+///        0      8  "ESPTOKEN"
+///        8      4  format version, 1
+///       12      4  bytes per token, 2 or 4
+///       16      8  vocabulary size: every token is below it
+///       24      8  number of tokens
+///       32      8  XXH3-64 of the tokens' bytes
+///       40     64  tokenizer name, filled up with zeros
+///      104    144  zeros
+///      248      8  XXH3-64 of bytes 0 to 247
+struct TokenFileHeader {
+  char magic[8] = {'E', 'S', 'P', 'T', 'O', 'K', 'E', 'N'};
+  std::uint32_t version = 1;
+  std::uint32_t bytes_per_token = 2;
+  std::uint64_t vocab_size = 0;
+  std::uint64_t num_tokens = 0;
+  std::uint64_t payload_hash = 0;
+  char tokenizer[64] = {};
+  char reserved[144] = {};
+  std::uint64_t header_hash = 0;
+};
+static_assert(sizeof(TokenFileHeader) == 256);
+
+enum class TokenFormat { espalier, nanogpt, llmc };
+const char* to_string(TokenFormat format);
+
+struct TokenFileInfo {
+  Path path;
+  TokenFormat format = TokenFormat::espalier;
+  Index bytes_per_token = 2;
+  Index num_tokens = 0;
+  Index vocab_size = 0;            ///< 0 where the format does not say
+  std::string tokenizer;           ///< empty where the format does not say
+  Index payload_offset = 0;        ///< bytes before the first token
+  std::uint64_t payload_hash = 0;  ///< of our own format
+};
+
+/// A token file, memory-mapped. Three formats: ours; nanoGPT's headerless uint16 (known by its name, *.bin);
+/// llm.c's with 256 int32 of header (magic 20240520: uint16, 20240801: uint32). Every error is Error(data).
+class TokenFile {
+ public:
+  explicit TokenFile(const Path& path);
+  const TokenFileInfo& info() const { return info_; }
+  Index num_tokens() const { return info_.num_tokens; }
+
+  /// Copies `tokens.size()` tokens from position `first` on. An id that does not fit in TokenId becomes the
+  /// largest one, never a negative (ignored) one.
+  void read(Index first, std::span<TokenId> tokens) const;
+
+  /// Reads the whole file; throws at the first token that is not below vocab_size.
+  void check_vocabulary(Index vocab_size) const;
+
+  /// Reads the whole file against the checksum of our own format; the others have none.
+  void verify_checksum() const;
+
+ private:
+  MappedFile file_;
+  TokenFileInfo info_;
+};
+
+/// Writes our format piece by piece; the file appears under its name only by finish(), complete and on disk.
+class TokenFileWriter {
+ public:
+  TokenFileWriter(Path path, const std::string& tokenizer, Index vocab_size);
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  ~TokenFileWriter();  ///< without finish(), leaves nothing behind
+  void append(std::span<const TokenId> tokens);
+  void finish();
+  Index num_tokens() const { return static_cast<Index>(header_.num_tokens); }
+
+ private:
+  void flush();
+
+  Path path_;
+  Path temporary_;
+  TokenFileHeader header_;
+  OutputFile file_;
+  Hasher hasher_;
+  std::vector<unsigned char> buffer_;
+  bool finished_ = false;
+};
+
+}  // namespace espalier

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "io/token_file.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::size_t buffer_bytes = 1 << 20;
+
+// What an earlier, killed writer left under the temporary name is ours to remove.
+Path fresh_temporary(Path path) {
+  path += ".partial";
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  return path;
+}
+
+}  // namespace
+
+TokenFileWriter::TokenFileWriter(Path path, const std::string& tokenizer, Index vocab_size)
+    : path_(std::move(path)), temporary_(fresh_temporary(path_)), file_(temporary_) {
+  ESPALIER_ASSERT(vocab_size > 0 && tokenizer.size() < sizeof(header_.tokenizer), "no such tokenizer");
+  header_.bytes_per_token = vocab_size <= 65536 ? 2 : 4;
+  header_.vocab_size = static_cast<std::uint64_t>(vocab_size);
+  std::memcpy(header_.tokenizer, tokenizer.data(), tokenizer.size());
+  buffer_.reserve(buffer_bytes + sizeof(std::uint32_t));
+  file_.write(&header_, sizeof(header_));  // its place; the content comes last
+}
+
+TokenFileWriter::~TokenFileWriter() {
+  if (finished_)
+    return;
+  std::error_code ignored;
+  std::filesystem::remove(temporary_, ignored);
+}
+
+void TokenFileWriter::append(std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) {
+    if (token < 0 || static_cast<std::uint64_t>(token) >= header_.vocab_size)
+      throw Error(ExitCode::data, {.what = "a token is beyond the tokenizer's vocabulary",
+                                   .where = fmt::format("{}: token {}", path_.string(), header_.num_tokens),
+                                   .got = fmt::format("id {}", token),
+                                   .wanted = fmt::format("0 to {}", header_.vocab_size - 1)});
+    const auto word = static_cast<std::uint32_t>(token);
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(&word);
+    buffer_.insert(buffer_.end(), bytes, bytes + header_.bytes_per_token);
+    ++header_.num_tokens;
+    if (buffer_.size() >= buffer_bytes)
+      flush();
+  }
+}
+
+void TokenFileWriter::flush() {
+  hasher_.update(buffer_.data(), buffer_.size());
+  file_.write(buffer_.data(), buffer_.size());
+  buffer_.clear();
+}
+
+void TokenFileWriter::finish() {
+  flush();
+  header_.payload_hash = hasher_.xxh3_64();
+  header_.header_hash = xxh3_64(&header_, offsetof(TokenFileHeader, header_hash));
+  file_.write_at(0, &header_, sizeof(header_));
+  file_.sync_and_close();
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
+    throw_write_error("cannot replace a file", path_, errno);
+  finished_ = true;
+  sync_directory(path_.parent_path());
+}
+
+}  // namespace espalier

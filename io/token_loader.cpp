@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/token_loader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/random.hpp"
+
+namespace espalier {
+namespace {
+
+Batch make_batch(const LoaderOptions& options, Index first_sample) {
+  const auto size = static_cast<std::size_t>(options.micro_batch_size * options.sequence_length);
+  return {options.micro_batch_size, options.sequence_length, first_sample, std::vector<TokenId>(size, 0),
+          std::vector<TokenId>(size, -1)};
+}
+
+}  // namespace
+
+SampleIndex::SampleIndex(std::vector<TokenFile> files, Index sequence_length, Index vocab_size)
+    : files_(std::move(files)), sequence_length_(sequence_length), vocab_size_(vocab_size) {
+  ESPALIER_ASSERT(!files_.empty() && sequence_length > 0, "a loader needs files and a sequence length");
+  Index total = 0;
+  for (const TokenFile& file : files_) {
+    if (file.num_tokens() < sequence_length + 1)
+      throw Error(
+          ExitCode::data,
+          {.what = "a token file is shorter than one sequence",
+           .where = file.info().path.string(),
+           .got = fmt::format("{} tokens", file.num_tokens()),
+           .wanted = fmt::format("at least {}: batch.sequence_length = {} and the target of its last token",
+                                 sequence_length + 1, sequence_length),
+           .todo = "shorten batch.sequence_length or pack more text"});
+    total += (file.num_tokens() - 1) / sequence_length;
+    last_sample_.push_back(total);
+  }
+}
+
+Index SampleIndex::num_tokens() const {
+  Index total = 0;
+  for (const TokenFile& file : files_)
+    total += file.num_tokens();
+  return total;
+}
+
+void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets) const {
+  ESPALIER_ASSERT(sample >= 0 && sample < num_samples(), "sample outside the data set");
+  const auto found = std::upper_bound(last_sample_.begin(), last_sample_.end(), sample);
+  const TokenFile& file = files_[static_cast<std::size_t>(found - last_sample_.begin())];
+  const Index first_sample = found == last_sample_.begin() ? 0 : *(found - 1);
+  const Index first_token = (sample - first_sample) * sequence_length_;
+  const auto size = static_cast<std::size_t>(sequence_length_);
+  file.read(first_token, {inputs, size});
+  file.read(first_token + 1, {targets, size});
+  if (vocab_size_ == 0)
+    return;
+  const TokenId largest = std::max(*std::max_element(inputs, inputs + size), targets[size - 1]);
+  if (largest >= vocab_size_)
+    file.check_vocabulary(vocab_size_);  // throws with the position
+}
+
+TokenLoader::TokenLoader(std::vector<TokenFile> files, const LoaderOptions& options)
+    : options_(options), samples_(std::move(files), options.sequence_length, options.vocab_size) {
+  const Index together = options.micro_batch_size * options.size;
+  ESPALIER_ASSERT(options.micro_batch_size > 0 && options.rank >= 0 && options.rank < options.size,
+                  "no such replica or micro-batch");
+  if (options.global_batch_size <= 0 || options.global_batch_size % together != 0) {
+    const Index below = options.global_batch_size / together * together;
+    throw Error(
+        ExitCode::usage,
+        {.what = "the global batch cannot be divided among the replicas",
+         .got = fmt::format("global_batch_size = {}, micro_batch_size = {}, {} data-parallel ranks",
+                            options.global_batch_size, options.micro_batch_size, options.size),
+         .wanted =
+             fmt::format("a multiple of {} x {} = {}", options.micro_batch_size, options.size, together),
+         .todo = below > 0 ? fmt::format("set batch.global_batch_size to {} or {}", below, below + together)
+                           : fmt::format("set batch.global_batch_size to {}", together)});
+  }
+}
+
+Index TokenLoader::num_microbatches() const {
+  return options_.global_batch_size / (options_.micro_batch_size * options_.size);
+}
+
+Index TokenLoader::valid_tokens() const { return options_.global_batch_size * options_.sequence_length; }
+
+Batch TokenLoader::batch(Index position, Index microbatch) const {
+  const Index local = options_.global_batch_size / options_.size;
+  Batch batch =
+      make_batch(options_, position + options_.rank * local + microbatch * options_.micro_batch_size);
+  const Index n = num_samples();
+  for (Index row = 0; row < options_.micro_batch_size; ++row) {
+    const Index global = batch.first_sample + row;
+    const Index offset = row * options_.sequence_length;
+    samples_.read(permuted_index(options_.seed, global / n, global % n, n), batch.inputs.data() + offset,
+                  batch.targets.data() + offset);
+  }
+  return batch;
+}
+
+std::vector<Batch> TokenLoader::next_step() {
+  std::vector<Batch> batches;
+  for (Index microbatch = 0; microbatch < num_microbatches(); ++microbatch)
+    batches.push_back(batch(position_, microbatch));
+  position_ += options_.global_batch_size;
+  return batches;
+}
+
+SequentialLoader::SequentialLoader(std::vector<TokenFile> files, const LoaderOptions& options,
+                                   Index max_samples)
+    : options_(options),
+      samples_(std::move(files), options.sequence_length, options.vocab_size),
+      num_samples_(max_samples > 0 ? std::min(max_samples, samples_.num_samples()) : samples_.num_samples()) {
+}
+
+Index SequentialLoader::num_batches() const {
+  const Index together = options_.micro_batch_size * options_.size;
+  return (num_samples_ + together - 1) / together;
+}
+
+Index SequentialLoader::valid_tokens() const { return num_samples_ * options_.sequence_length; }
+
+Batch SequentialLoader::batch(Index index) const {
+  Batch batch = make_batch(options_, (index * options_.size + options_.rank) * options_.micro_batch_size);
+  for (Index row = 0; row < options_.micro_batch_size; ++row) {
+    const Index offset = row * options_.sequence_length;
+    if (batch.first_sample + row < num_samples_)
+      samples_.read(batch.first_sample + row, batch.inputs.data() + offset, batch.targets.data() + offset);
+  }
+  return batch;
+}
+
+}  // namespace espalier

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/types.hpp"
+#include "io/file.hpp"
+
+namespace espalier {
+
+struct IntegerRange {
+  Index min = std::numeric_limits<Index>::min();
+  Index max = std::numeric_limits<Index>::max();
+};
+
+struct RealRange {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_open = false;  ///< the bound itself is not allowed
+  bool max_open = false;
+};
+
+/// A TOML file and overrides "section.key=value" (the same parser; strings may go without quotes) read into
+/// typed variables. Problems are collected: finish() throws one Error(usage) that lists all of them with
+/// their positions.
+///
+/// A read leaves its variable alone when the key is absent or wrong, and returns whether the key was given.
+class ConfigReader {
+ public:
+  /// Throws at once for a missing file or a text that is no TOML.
+  ConfigReader(const Path& file, const std::vector<std::string>& overrides);
+
+  /// `name` stands for the file in messages; a config may also come from overrides alone (empty text).
+  ConfigReader(std::string_view text, std::string name, const std::vector<std::string>& overrides);
+  ~ConfigReader();
+
+  bool read(std::string_view section, std::string_view key, bool& value);
+  bool read(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
+  bool read(std::string_view section, std::string_view key, double& value, RealRange range = {});
+  bool read(std::string_view section, std::string_view key, std::string& value,
+            const std::vector<std::string>& choices = {});
+  bool read(std::string_view section, std::string_view key, std::vector<Index>& value,
+            IntegerRange range = {});
+  bool read(std::string_view section, std::string_view key,
+            std::vector<std::string>& value);  ///< or one string
+
+  /// A number, or a string with a unit (io/units.hpp).
+  bool read_count(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
+  bool read_bytes(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
+  bool read_seconds(std::string_view section, std::string_view key, double& value, RealRange range = {});
+
+  bool has(std::string_view section, std::string_view key) const;
+
+  /// Where a value came from: "run.toml:12:5", "command line", "default".
+  std::string where(std::string_view section, std::string_view key) const;
+
+  /// Adds a problem that only the validation of several keys can see.
+  void problem(std::string_view section, std::string_view key, std::string message);
+  bool has_problems() const;
+
+  /// Call after all reads: what was given but never asked for is unknown. Throws if there is any problem.
+  void finish();
+
+ private:
+  struct Data;
+  std::unique_ptr<Data> data_;
+};
+
+/// Writes a resolved config as TOML; sections in order of their first key, doubles so that they read back
+/// equal.
+class ConfigWriter {
+ public:
+  /// A line of comment in front of what comes next.
+  void comment(std::string_view text);
+  void write(std::string_view section, std::string_view key, bool value, std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, Index value, std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, double value, std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, const std::string& value,
+             std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, const std::vector<Index>& value,
+             std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, const std::vector<std::string>& value,
+             std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, const char* value,
+             std::string_view comment = {}) {
+    write(section, key, std::string(value), comment);
+  }
+  std::string text() const { return text_; }
+
+ private:
+  void write_line(std::string_view section, std::string_view key, const std::string& value,
+                  std::string_view comment);
+
+  std::string text_;
+  std::string section_;
+};
+
+struct ConfigDifference {
+  std::string key;        ///< "optimizer.learning_rate"
+  std::string old_value;  ///< as TOML; empty: absent
+  std::string new_value;
+};
+
+/// Keys whose values differ between two configs, sorted; comments and order do not count.
+std::vector<ConfigDifference> diff_configs(std::string_view old_text, std::string_view new_text);
+
+/// The candidate nearest to `word` by edits (transpositions count one), or "" if none is near.
+std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace espalier

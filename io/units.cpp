@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/units.hpp"
+
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+namespace espalier {
+namespace {
+
+void skip_space(std::string_view& text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
+    text.remove_prefix(1);
+}
+
+std::optional<double> take_number(std::string_view& text) {
+  skip_space(text);
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc() || !(value >= 0) || !std::isfinite(value))
+    return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  skip_space(text);
+  return value;
+}
+
+std::string_view take_word(std::string_view& text) {
+  std::size_t size = 0;
+  while (size < text.size() && std::isalpha(static_cast<unsigned char>(text[size])))
+    ++size;
+  const std::string_view word = text.substr(0, size);
+  text.remove_prefix(size);
+  skip_space(text);
+  return word;
+}
+
+// Digits alone keep all 63 bits; a fraction or a unit goes through double and must come out whole.
+std::optional<Index> scaled(std::string_view number_text, double value, double scale) {
+  Index exact = 0;
+  const auto [end, error] =
+      std::from_chars(number_text.data(), number_text.data() + number_text.size(), exact);
+  if (error == std::errc() && end == number_text.data() + number_text.size() && scale == 1)
+    return exact;
+  const double product = value * scale;
+  if (!(product < 0x1p62) || std::abs(product - std::round(product)) > 1e-6)
+    return std::nullopt;
+  return static_cast<Index>(std::llround(product));
+}
+
+std::optional<double> parse_clock(std::string_view text) {
+  std::vector<double> fields;
+  double days = 0;
+  const std::size_t dash = text.find('-');
+  if (dash != std::string_view::npos) {
+    std::string_view day_text = text.substr(0, dash);
+    const auto value = take_number(day_text);
+    if (!value || !day_text.empty())
+      return std::nullopt;
+    days = *value;
+    text.remove_prefix(dash + 1);
+  }
+  while (true) {
+    const auto value = take_number(text);
+    if (!value)
+      return std::nullopt;
+    fields.push_back(*value);
+    if (text.empty())
+      break;
+    if (text.front() != ':')
+      return std::nullopt;
+    text.remove_prefix(1);
+  }
+  if (fields.size() != 3 || fields[1] >= 60 || fields[2] >= 60)
+    return std::nullopt;  // "1:30" could be minutes or hours
+  return ((days * 24 + fields[0]) * 60 + fields[1]) * 60 + fields[2];
+}
+
+}  // namespace
+
+std::optional<Index> parse_count(std::string_view text) {
+  skip_space(text);
+  const std::string_view start = text;
+  const auto value = take_number(text);
+  if (!value)
+    return std::nullopt;
+  std::string_view number = start.substr(0, start.size() - text.size());
+  while (!number.empty() && std::isspace(static_cast<unsigned char>(number.back())))
+    number.remove_suffix(1);
+  double scale = 1;
+  std::string_view unit = take_word(text);
+  if (unit == "k" || unit == "K")
+    scale = 1e3;
+  else if (unit == "M")
+    scale = 1e6;
+  else if (unit == "B" || unit == "G")
+    scale = 1e9;
+  else if (unit == "T")
+    scale = 1e12;
+  if (scale != 1)
+    unit = take_word(text);
+  const bool known =
+      unit.empty() || unit == "tokens" || unit == "steps" || unit == "samples" || unit == "sequences";
+  return known && text.empty() ? scaled(number, *value, scale) : std::nullopt;
+}
+
+std::optional<Index> parse_bytes(std::string_view text) {
+  skip_space(text);
+  const std::string_view start = text;
+  const auto value = take_number(text);
+  if (!value)
+    return std::nullopt;
+  std::string_view number = start.substr(0, start.size() - text.size());
+  while (!number.empty() && std::isspace(static_cast<unsigned char>(number.back())))
+    number.remove_suffix(1);
+  const std::string_view unit = take_word(text);
+  if (!text.empty())
+    return std::nullopt;
+  if (unit.empty() || unit == "B" || unit == "bytes")
+    return scaled(number, *value, 1);
+  const std::string_view prefixes = "KMGT";
+  const std::size_t power =
+      prefixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
+  const std::string_view rest = unit.substr(1);
+  if (power == std::string_view::npos || !(rest.empty() || rest == "iB" || rest == "B"))
+    return std::nullopt;
+  return scaled(number, *value, std::pow(rest == "B" ? 1000.0 : 1024.0, static_cast<double>(power + 1)));
+}
+
+std::optional<double> parse_seconds(std::string_view text) {
+  if (text.find(':') != std::string_view::npos)
+    return parse_clock(text);
+  double seconds = 0;
+  do {
+    const auto value = take_number(text);
+    if (!value)
+      return std::nullopt;
+    const std::string_view unit = take_word(text);
+    if (unit == "ms")
+      seconds += *value * 1e-3;
+    else if (unit.empty() || unit == "s" || unit == "seconds")
+      seconds += *value;
+    else if (unit == "m" || unit == "min" || unit == "minutes")
+      seconds += *value * 60;
+    else if (unit == "h" || unit == "hours")
+      seconds += *value * 3600;
+    else if (unit == "d" || unit == "days")
+      seconds += *value * 86400;
+    else
+      return std::nullopt;
+  } while (!text.empty());
+  return seconds;
+}
+
+}  // namespace espalier

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/attention.hpp"
+
+namespace espalier {
+
+template <class T>
+typename Attention<T>::Saved Attention<T>::Saved::take(Arena& arena, const AttentionShape& shape) {
+  const Index rows = shape.batch * shape.sequence_length;
+  const Index channels = shape.num_heads * shape.head_size;
+  return {arena.take<T>(rows, 3 * channels), arena.take<T>(rows, channels), arena.take<State<T>>(rows * shape.num_heads)};
+}
+
+template <class T>
+typename Attention<T>::Gradients Attention<T>::Gradients::take(Arena& arena, const AttentionShape& shape) {
+  const Index rows = shape.batch * shape.sequence_length;
+  const Index channels = shape.num_heads * shape.head_size;
+  return {arena.take<T>(rows, 3 * channels), arena.take<T>(rows, channels)};
+}
+
+template <class T>
+Attention<T>::Attention(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Placement placement,
+                        double init_std, double projection_std)
+    : qkv_(parameters, name + ".qkv", {3, hidden_size, hidden_size}, placement, init_std),
+      projection_(parameters, name + ".proj", {hidden_size, hidden_size}, placement, projection_std) {}
+
+template <class T>
+void Attention<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> residual,
+                           const AttentionShape& shape, Saved& saved) const {
+  qkv_.forward(exec, saved.qkv, x);
+  attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape);
+  projection_.forward_add(exec, y, saved.heads, residual);
+}
+
+template <class T>
+void Attention<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, const AttentionShape& shape,
+                                  const Saved& saved, Gradients& gradients) const {
+  projection_.backward_input(exec, gradients.dheads, dy);
+  attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape);
+  qkv_.backward_input(exec, dx, gradients.dqkv);
+}
+
+template <class T>
+void Attention<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy, const Saved& saved,
+                                   const Gradients& gradients) const {
+  projection_.backward_weight(exec, saved.heads, dy);
+  qkv_.backward_weight(exec, x, gradients.dqkv);
+}
+
+template class Attention<float>;
+template class Attention<double>;
+
+}  // namespace espalier

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/arena.hpp"
+#include "core/ops/attention.hpp"
+#include "models/linear.hpp"
+
+namespace espalier {
+
+/// Causal multi-head self-attention: the projection to Q, K and V, attention by heads, the projection back.
+template <class T>
+class Attention {
+ public:
+  struct Saved {
+    Tensor<T, 2> qkv;                 ///< (N, 3C)
+    Tensor<T, 2> heads;               ///< (N, C), the output of the heads side by side
+    Tensor<State<T>, 1> log_sum_exp;  ///< (B*NH*T)
+
+    static Saved take(Arena& arena, const AttentionShape& shape);
+  };
+  /// Gradients that backward_input leaves for backward_weight.
+  struct Gradients {
+    Tensor<T, 2> dqkv;    ///< (N, 3C)
+    Tensor<T, 2> dheads;  ///< (N, C)
+
+    static Gradients take(Arena& arena, const AttentionShape& shape);
+  };
+
+  Attention(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Placement placement, double init_std,
+            double projection_std);
+
+  /// y = residual + attention(x)
+  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tensor<T, 2> x /* (N, C) */,
+               Tensor<T, 2> residual /* (N, C) */, const AttentionShape& shape, Saved& saved) const;
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, C), = */, Tensor<T, 2> dy /* (N, C) */,
+                      const AttentionShape& shape, const Saved& saved, Gradients& gradients) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy, const Saved& saved,
+                       const Gradients& gradients) const;
+
+ private:
+  Linear<T> qkv_;
+  Linear<T> projection_;
+};
+
+}  // namespace espalier

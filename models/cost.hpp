@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/gpt_config.hpp"
+
+// What a model costs, from its shape alone.
+
+namespace espalier {
+
+/// Elements of all weights, the tied head counted once.
+Index num_parameters(const GptConfig& config);
+
+/// Floating-point operations of matrix products per token of a forward pass: 2 for each weight of a product (blocks and
+/// head), and for causal attention 2 * 2 * C for each of the (T + 1) / 2 positions seen on average. The half that
+/// causality leaves out is not counted: it need not be computed.
+double forward_flops_per_token(const GptConfig& config, Index sequence_length);
+
+/// Of forward and backward: three times the forward pass.
+double training_flops_per_token(const GptConfig& config, Index sequence_length);
+
+}  // namespace espalier

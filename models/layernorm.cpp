@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layernorm.hpp"
+
+#include "core/ops/layernorm.hpp"
+
+namespace espalier {
+
+template <class T>
+typename LayerNorm<T>::Saved LayerNorm<T>::Saved::take(Arena& arena, Index rows, Index channels) {
+  Saved saved;
+  saved.y = arena.take<T>(rows, channels);
+  saved.mean = arena.take<State<T>>(rows);
+  saved.rstd = arena.take<State<T>>(rows);
+  return saved;
+}
+
+template <class T>
+LayerNorm<T>::LayerNorm(ParameterStore<T>& parameters, const std::string& name, Index channels, Placement placement)
+    : parameters_(&parameters),
+      channels_(channels),
+      weight_(parameters.declare({.name = name + ".weight",
+                                  .shape = {channels},
+                                  .chunk = placement.chunk,
+                                  .block = placement.block,
+                                  .weight_decay = false,
+                                  .init_mean = 1})),
+      bias_(parameters.declare({.name = name + ".bias",
+                                .shape = {channels},
+                                .chunk = placement.chunk,
+                                .block = placement.block,
+                                .weight_decay = false})) {}
+
+template <class T>
+void LayerNorm<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
+  saved.x = x;
+  layernorm_forward<T>(exec, saved.y, saved.mean, saved.rstd, x, parameters_->weight(weight_, channels_),
+                       parameters_->weight(bias_, channels_));
+}
+
+template <class T>
+void LayerNorm<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, const Saved& saved) const {
+  layernorm_backward_input<T>(exec, dx, dy, saved.x, saved.mean, saved.rstd, parameters_->weight(weight_, channels_));
+}
+
+template <class T>
+void LayerNorm<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const {
+  layernorm_backward_weight<T>(exec, parameters_->gradient(weight_, channels_), parameters_->gradient(bias_, channels_),
+                               dy, saved.x, saved.mean, saved.rstd);
+}
+
+template class LayerNorm<float>;
+template class LayerNorm<double>;
+
+}  // namespace espalier

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/arena.hpp"
+#include "models/linear.hpp"
+
+namespace espalier {
+
+/// Layer normalisation with weight and bias (core/ops/layernorm). N rows, C channels.
+template <class T>
+class LayerNorm {
+ public:
+  struct Saved {
+    Tensor<T, 2> x;            ///< (N, C), the input, owned by whoever made it
+    Tensor<T, 2> y;            ///< (N, C), the output, which the next product needs again
+    Tensor<State<T>, 1> mean;  ///< (N)
+    Tensor<State<T>, 1> rstd;  ///< (N)
+
+    static Saved take(Arena& arena, Index rows, Index channels);
+  };
+
+  LayerNorm(ParameterStore<T>& parameters, const std::string& name, Index channels, Placement placement);
+
+  /// saved.y = norm(x)
+  void forward(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const;
+  /// dx += the gradient of the input
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, const Saved& saved) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const;
+
+ private:
+  const ParameterStore<T>* parameters_;
+  Index channels_;
+  int weight_;
+  int bias_;
+};
+
+}  // namespace espalier

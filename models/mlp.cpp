@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/mlp.hpp"
+
+#include "core/ops/gelu.hpp"
+
+namespace espalier {
+
+template <class T>
+typename Mlp<T>::Saved Mlp<T>::Saved::take(Arena& arena, Index rows, Index ffn_hidden_size) {
+  return {arena.take<T>(rows, ffn_hidden_size), arena.take<T>(rows, ffn_hidden_size)};
+}
+
+template <class T>
+typename Mlp<T>::Gradients Mlp<T>::Gradients::take(Arena& arena, Index rows, Index ffn_hidden_size) {
+  return {arena.take<T>(rows, ffn_hidden_size)};
+}
+
+template <class T>
+Mlp<T>::Mlp(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Index ffn_hidden_size,
+            Placement placement, double init_std, double projection_std)
+    : up_(parameters, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
+      down_(parameters, name + ".down", {hidden_size, ffn_hidden_size}, placement, projection_std) {}
+
+template <class T>
+void Mlp<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> residual, Saved& saved) const {
+  up_.forward(exec, saved.up, x);
+  gelu_forward<T>(exec, saved.activated, saved.up);
+  down_.forward_add(exec, y, saved.activated, residual);
+}
+
+template <class T>
+void Mlp<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, const Saved& saved,
+                            Gradients& gradients) const {
+  down_.backward_input(exec, gradients.dup, dy);
+  gelu_backward<T>(exec, gradients.dup, gradients.dup, saved.up);
+  up_.backward_input(exec, dx, gradients.dup);
+}
+
+template <class T>
+void Mlp<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy, const Saved& saved,
+                             const Gradients& gradients) const {
+  down_.backward_weight(exec, saved.activated, dy);
+  up_.backward_weight(exec, x, gradients.dup);
+}
+
+template class Mlp<float>;
+template class Mlp<double>;
+
+}  // namespace espalier

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer_block.hpp"
+
+#include <cmath>
+
+namespace espalier {
+namespace {
+
+constexpr double init_std = 0.02;
+
+// Each block adds two branches to the residual stream: their last layers start smaller, so that its variance does not
+// grow with the depth (GPT-2, section 2.3).
+double projection_std(const GptConfig& config) { return init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)); }
+
+}  // namespace
+
+template <class T>
+typename TransformerBlock<T>::Saved TransformerBlock<T>::Saved::take(Arena& arena, const GptConfig& config,
+                                                                     const AttentionShape& shape) {
+  const Index rows = shape.batch * shape.sequence_length;
+  Saved saved;
+  saved.norm1 = LayerNorm<T>::Saved::take(arena, rows, config.hidden_size);
+  saved.attention = Attention<T>::Saved::take(arena, shape);
+  saved.h = arena.take<T>(rows, config.hidden_size);
+  saved.norm2 = LayerNorm<T>::Saved::take(arena, rows, config.hidden_size);
+  saved.mlp = Mlp<T>::Saved::take(arena, rows, config.ffn_hidden_size);
+  saved.y = arena.take<T>(rows, config.hidden_size);
+  return saved;
+}
+
+template <class T>
+typename TransformerBlock<T>::Gradients TransformerBlock<T>::Gradients::take(Arena& arena, const GptConfig& config,
+                                                                             const AttentionShape& shape) {
+  const Index rows = shape.batch * shape.sequence_length;
+  Gradients gradients;
+  gradients.dnorm2 = arena.take<T>(rows, config.hidden_size);
+  gradients.dh = arena.take<T>(rows, config.hidden_size);
+  gradients.dnorm1 = arena.take<T>(rows, config.hidden_size);
+  gradients.mlp = Mlp<T>::Gradients::take(arena, rows, config.ffn_hidden_size);
+  gradients.attention = Attention<T>::Gradients::take(arena, shape);
+  return gradients;
+}
+
+template <class T>
+TransformerBlock<T>::TransformerBlock(ParameterStore<T>& parameters, const std::string& name, const GptConfig& config,
+                                      Placement placement)
+    : norm1_(parameters, name + ".norm1", config.hidden_size, placement),
+      attention_(parameters, name + ".attention", config.hidden_size, placement, init_std, projection_std(config)),
+      norm2_(parameters, name + ".norm2", config.hidden_size, placement),
+      mlp_(parameters, name + ".mlp", config.hidden_size, config.ffn_hidden_size, placement, init_std,
+           projection_std(config)) {}
+
+template <class T>
+void TransformerBlock<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, const AttentionShape& shape, Saved& saved) const {
+  norm1_.forward(exec, x, saved.norm1);
+  attention_.forward(exec, saved.h, saved.norm1.y, x, shape, saved.attention);
+  norm2_.forward(exec, saved.h, saved.norm2);
+  mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
+}
+
+template <class T>
+void TransformerBlock<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy,
+                                         const AttentionShape& shape, const Saved& saved, Gradients& gradients) const {
+  gradients.dy = dy;
+  mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
+  Kokkos::deep_copy(exec, gradients.dh, dy);
+  norm2_.backward_input(exec, gradients.dh, gradients.dnorm2, saved.norm2);
+  attention_.backward_input(exec, gradients.dnorm1, gradients.dh, shape, saved.attention, gradients.attention);
+  Kokkos::deep_copy(exec, dx, gradients.dh);
+  norm1_.backward_input(exec, dx, gradients.dnorm1, saved.norm1);
+}
+
+template <class T>
+void TransformerBlock<T>::backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients) const {
+  mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp);
+  norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2);
+  attention_.backward_weight(exec, saved.norm1.y, gradients.dh, saved.attention, gradients.attention);
+  norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1);
+}
+
+template class TransformerBlock<float>;
+template class TransformerBlock<double>;
+
+}  // namespace espalier

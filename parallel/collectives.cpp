@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/collectives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
+#include "core/region.hpp"
+#include "parallel/messages.hpp"
+
+namespace espalier {
+namespace {
+
+// Up to here every rank sends all it has to all others and adds everything itself: one message time instead of two.
+constexpr Index small_reduce_bytes = 4096;
+// Long arrays are reduced piece by piece, which bounds the memory for what the others send.
+constexpr Index reduce_piece_bytes = Index{32} << 20;
+
+template <class T>
+constexpr std::size_t bytes_of(Index count) {
+  return static_cast<std::size_t>(count) * sizeof(T);
+}
+
+template <class T>
+FlatTensor<T> part(const FlatTensor<T>& tensor, Index begin, Index count) {
+  return Tensor<T, 1>(tensor.data() + begin, count);
+}
+
+Index length(Index extent, const char* what, Index wanted) {
+  ESPALIER_ASSERT(extent == wanted, fmt::format("{}: got {} elements, wanted {}", what, extent, wanted));
+  return extent;
+}
+
+/// Calls f(peer) for every other rank, the next one first: no two ranks begin with the same peer.
+template <class F>
+void for_each_peer(const Communicator& communicator, const F& f) {
+  for (int step = 1; step < communicator.size(); ++step)
+    f((communicator.rank() + step) % communicator.size());
+}
+
+/// Each rank sends `input` to all others: received holds their data by received_slot().
+template <class T>
+void exchange_all(const Communicator& communicator, T* received, const T* input, Index count, int tag, const char* what) {
+  MessageSet messages(communicator);
+  for_each_peer(communicator, [&](int peer) {
+    messages.receive(received + received_slot(peer, communicator.rank()) * count, bytes_of<T>(count), peer, tag);
+  });
+  for_each_peer(communicator, [&](int peer) { messages.send(input, bytes_of<T>(count), peer, tag); });
+  messages.wait(what);
+}
+
+template <class T>
+void all_reduce_small(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
+  const Index count = static_cast<Index>(data.extent(0));
+  const auto received = communicator.scratch<T>(count * (communicator.size() - 1));
+  const MpiBuffer<T> ours(data);
+  const MpiBuffer<T> theirs(received);
+  ours.load(exec, 0, count);
+  exchange_all(communicator, theirs.data(), ours.data(), count, tags::all_reduce_scatter, "all_reduce");
+  theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
+  combine_in_rank_order(exec, data, received, count, communicator.rank(), communicator.size(), op);
+  compat::fence(exec, "espalier::parallel: the scratch may be used again");
+}
+
+/// Each rank owns a slice: it gets the others' values of it, adds in rank order, and hands the result to all.
+template <class T>
+void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
+  const int rank = communicator.rank();
+  const int size = communicator.size();
+  const Index count = static_cast<Index>(data.extent(0));
+  const Index slice = (count + size - 1) / size;
+  const auto begin_of = [&](int r) { return std::min(count, r * slice); };
+  const auto size_of = [&](int r) { return begin_of(r + 1) - begin_of(r); };
+  const auto received = communicator.scratch<T>(slice * (size - 1));
+  const MpiBuffer<T> ours(data);
+  const MpiBuffer<T> theirs(received);
+
+  MessageSet messages(communicator);
+  ours.load(exec, 0, count);
+  for_each_peer(communicator, [&](int peer) {
+    messages.receive(theirs.data() + received_slot(peer, rank) * slice, bytes_of<T>(size_of(rank)), peer,
+                     tags::all_reduce_scatter);
+  });
+  for_each_peer(communicator, [&](int peer) {
+    messages.send(ours.data() + begin_of(peer), bytes_of<T>(size_of(peer)), peer, tags::all_reduce_scatter);
+  });
+  messages.wait("all_reduce (values to add)");
+  theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
+  combine_in_rank_order(exec, part(data, begin_of(rank), size_of(rank)), received, slice, rank, size, op);
+
+  ours.load(exec, begin_of(rank), size_of(rank));
+  for_each_peer(communicator, [&](int peer) {
+    messages.receive(ours.data() + begin_of(peer), bytes_of<T>(size_of(peer)), peer, tags::all_reduce_gather);
+  });
+  for_each_peer(communicator, [&](int peer) {
+    messages.send(ours.data() + begin_of(rank), bytes_of<T>(size_of(rank)), peer, tags::all_reduce_gather);
+  });
+  messages.wait("all_reduce (sums)");
+  ours.store(exec, 0, count);
+}
+
+/// A binomial tree: rank root + v gets the data from root + v - (highest bit of v) and passes it on.
+void broadcast_bytes(const Communicator& communicator, void* data, std::size_t bytes, int root) {
+  const int size = communicator.size();
+  const int place = (communicator.rank() - root + size) % size;  // distance from the root
+  int step = 1;
+  MessageSet messages(communicator);
+  while (step <= place)
+    step *= 2;
+  if (place > 0) {
+    messages.receive(data, bytes, (place - step / 2 + root) % size, tags::broadcast);
+    messages.wait("broadcast");
+  }
+  for (; place + step < size; step *= 2)
+    messages.send(data, bytes, (place + step + root) % size, tags::broadcast);
+  messages.wait("broadcast");
+}
+
+}  // namespace
+
+namespace impl {
+
+template <class T>
+void all_reduce(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
+  const Index count = static_cast<Index>(data.extent(0));
+  if (communicator.size() == 1 || count == 0)
+    return;
+  const Region region("espalier::parallel::all_reduce");
+  if (static_cast<Index>(bytes_of<T>(count)) <= small_reduce_bytes)
+    return all_reduce_small(exec, communicator, data, op);
+  const Index piece = reduce_piece_bytes / static_cast<Index>(sizeof(T));
+  for (Index begin = 0; begin < count; begin += piece)
+    all_reduce_piece(exec, communicator, part(data, begin, std::min(piece, count - begin)), op);
+}
+
+template <class T>
+void all_gather(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& output,
+                const FlatTensor<T>& input) {
+  const int rank = communicator.rank();
+  const Index count = static_cast<Index>(input.extent(0));
+  length(static_cast<Index>(output.extent(0)), "all_gather: output", count * communicator.size());
+  const auto own = part(output, rank * count, count);
+  if (own.data() != input.data())
+    Kokkos::deep_copy(exec, own, input);
+  if (communicator.size() == 1)
+    return;
+  const Region region("espalier::parallel::all_gather");
+  const MpiBuffer<T> all(output);
+  all.load(exec, rank * count, count);
+  MessageSet messages(communicator);
+  for_each_peer(communicator, [&](int peer) {
+    messages.receive(all.data() + peer * count, bytes_of<T>(count), peer, tags::all_gather);
+  });
+  for_each_peer(communicator, [&](int peer) {
+    messages.send(all.data() + rank * count, bytes_of<T>(count), peer, tags::all_gather);
+  });
+  messages.wait("all_gather");
+  all.store(exec, 0, count * communicator.size());
+}
+
+template <class T>
+void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& output,
+                    const FlatTensor<T>& input) {
+  const int rank = communicator.rank();
+  const int size = communicator.size();
+  const Index count = static_cast<Index>(output.extent(0));
+  length(static_cast<Index>(input.extent(0)), "reduce_scatter: input", count * size);
+  const auto own = part(input, rank * count, count);
+  if (own.data() != output.data())
+    Kokkos::deep_copy(exec, output, own);
+  if (size == 1 || count == 0)
+    return;
+  const Region region("espalier::parallel::reduce_scatter");
+  const MpiBuffer<T> all(input);
+  all.load(exec, 0, count * size);
+  const Index piece = std::max<Index>(1, reduce_piece_bytes / static_cast<Index>(sizeof(T)) / size);
+  for (Index begin = 0; begin < count; begin += piece) {
+    const Index n = std::min(piece, count - begin);
+    const auto received = communicator.scratch<T>(n * (size - 1));
+    const MpiBuffer<T> theirs(received);
+    MessageSet messages(communicator);
+    for_each_peer(communicator, [&](int peer) {
+      messages.receive(theirs.data() + received_slot(peer, rank) * n, bytes_of<T>(n), peer, tags::reduce_scatter);
+    });
+    for_each_peer(communicator, [&](int peer) {
+      messages.send(all.data() + peer * count + begin, bytes_of<T>(n), peer, tags::reduce_scatter);
+    });
+    messages.wait("reduce_scatter");
+    theirs.store(exec, 0, n * (size - 1));
+    combine_in_rank_order(exec, part(output, begin, n), received, n, rank, size, ReduceOp::sum);
+    compat::fence(exec, "espalier::parallel: the scratch may be used again");
+  }
+}
+
+template <class T>
+void broadcast(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, int root) {
+  if (communicator.size() == 1)
+    return;
+  const Region region("espalier::parallel::broadcast");
+  const Index count = static_cast<Index>(data.extent(0));
+  const MpiBuffer<T> buffer(data);
+  buffer.load(exec, 0, count);
+  broadcast_bytes(communicator, buffer.data(), bytes_of<T>(count), root);
+  buffer.store(exec, 0, count);
+}
+
+}  // namespace impl
+
+void barrier(const Communicator& communicator) {
+  if (communicator.size() == 1)
+    return;
+  const char here = 0;
+  std::vector<char> others(static_cast<std::size_t>(communicator.size() - 1));
+  exchange_all(communicator, others.data(), &here, 1, tags::barrier, "barrier");
+}
+
+template <class T>
+void all_reduce(const Communicator& communicator, std::span<T> data, ReduceOp op) {
+  if (communicator.size() == 1)
+    return;
+  std::vector<T> all(data.size() * static_cast<std::size_t>(communicator.size()));
+  all_gather(communicator, std::span<T>(all), std::span<const T>(data));
+  std::copy_n(all.begin(), data.size(), data.begin());
+  for (std::size_t i = data.size(); i < all.size(); ++i) {  // rank after rank
+    T& value = data[i % data.size()];
+    if (op == ReduceOp::sum)
+      value += all[i];
+    else if (value == value && ((op == ReduceOp::max) == (all[i] > value) || all[i] != all[i]))
+      value = all[i];
+  }
+}
+
+template <class T>
+void all_gather(const Communicator& communicator, std::span<T> output, std::span<const T> input) {
+  const auto count = static_cast<Index>(input.size());
+  const int rank = communicator.rank();
+  length(static_cast<Index>(output.size()), "all_gather: output", count * communicator.size());
+  if (output.data() + rank * count != input.data())
+    std::copy(input.begin(), input.end(), output.begin() + rank * count);
+  MessageSet messages(communicator);
+  for_each_peer(communicator, [&](int peer) {
+    messages.receive(output.data() + peer * count, bytes_of<T>(count), peer, tags::all_gather);
+  });
+  for_each_peer(communicator, [&](int peer) { messages.send(input.data(), bytes_of<T>(count), peer, tags::all_gather); });
+  messages.wait("all_gather");
+}
+
+template <class T>
+void broadcast(const Communicator& communicator, std::span<T> data, int root) {
+  broadcast_bytes(communicator, data.data(), data.size_bytes(), root);
+}
+
+#define ESPALIER_INSTANTIATE_MOVES(T)                                                                                  \
+  template void impl::all_gather(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&);     \
+  template void impl::broadcast(const ExecSpace&, const Communicator&, const FlatTensor<T>&, int);                      \
+  template void all_gather(const Communicator&, std::span<T>, std::span<const T>);                                     \
+  template void broadcast(const Communicator&, std::span<T>, int)
+#define ESPALIER_INSTANTIATE_SUMS(T)                                                                                   \
+  template void impl::all_reduce(const ExecSpace&, const Communicator&, const FlatTensor<T>&, ReduceOp);                \
+  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&); \
+  template void all_reduce(const Communicator&, std::span<T>, ReduceOp)
+
+ESPALIER_INSTANTIATE_MOVES(float);
+ESPALIER_INSTANTIATE_MOVES(double);
+ESPALIER_INSTANTIATE_MOVES(std::int32_t);
+ESPALIER_INSTANTIATE_MOVES(std::int64_t);
+ESPALIER_INSTANTIATE_MOVES(bfloat16);
+ESPALIER_INSTANTIATE_MOVES(unsigned char);
+ESPALIER_INSTANTIATE_MOVES(char);
+ESPALIER_INSTANTIATE_SUMS(float);
+ESPALIER_INSTANTIATE_SUMS(double);
+ESPALIER_INSTANTIATE_SUMS(std::int32_t);
+ESPALIER_INSTANTIATE_SUMS(std::int64_t);
+
+}  // namespace espalier

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/communicator.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+
+#include "parallel/mpi_check.hpp"
+
+namespace espalier {
+namespace {
+
+/// Takes over `handle`.
+std::shared_ptr<impl::CommunicatorState> make_state(MPI_Comm handle, std::string name,
+                                                    std::shared_ptr<CommunicationContext> context) {
+  auto state = std::make_shared<impl::CommunicatorState>();
+  state->handle = handle;
+  ESPALIER_MPI(MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN));
+  ESPALIER_MPI(MPI_Comm_rank(handle, &state->rank));
+  ESPALIER_MPI(MPI_Comm_size(handle, &state->size));
+  state->name = std::move(name);
+  state->context = std::move(context);
+  std::vector<int> ranks(static_cast<std::size_t>(state->size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  state->world_ranks.resize(ranks.size());
+  MPI_Group group;
+  MPI_Group world;
+  ESPALIER_MPI(MPI_Comm_group(handle, &group));
+  ESPALIER_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  ESPALIER_MPI(MPI_Group_translate_ranks(group, state->size, ranks.data(), world, state->world_ranks.data()));
+  ESPALIER_MPI(MPI_Group_free(&group));
+  ESPALIER_MPI(MPI_Group_free(&world));
+  return state;
+}
+
+}  // namespace
+
+impl::CommunicatorState::~CommunicatorState() {
+  // Freeing is collective: while an exception unwinds this rank, the others may be elsewhere.
+  if (handle == MPI_COMM_NULL || std::uncaught_exceptions() > 0)
+    return;
+  int finalized = 0;
+  if (MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0)
+    MPI_Comm_free(&handle);
+}
+
+Communicator::Communicator(MPI_Comm parent, std::string name, std::shared_ptr<CommunicationContext> context) {
+  MPI_Comm handle;
+  ESPALIER_MPI(MPI_Comm_dup(parent, &handle));
+  state_ = make_state(handle, std::move(name), std::move(context));
+}
+
+Communicator Communicator::split(int color, int key, std::string name) const {
+  MPI_Comm handle;
+  ESPALIER_MPI(MPI_Comm_split(state_->handle, color, key, &handle));
+  return Communicator(make_state(handle, std::move(name), state_->context));
+}
+
+Communicator Communicator::duplicate(std::string name) const {
+  return Communicator(state_->handle, std::move(name), state_->context);
+}
+
+void Communicator::set_test_delays(int max_us, std::uint64_t seed) const {
+  state_->context->max_delay_us = max_us;
+  state_->context->delay_random.seed(seed * 1000003u + static_cast<std::uint64_t>(world_rank(rank())));
+}
+
+unsigned char* Communicator::scratch_bytes(Index bytes) const {
+  if (bytes > static_cast<Index>(state_->scratch.extent(0))) {
+    state_->scratch = {};  // freed first: the two need not be there together
+    state_->scratch = allocate<unsigned char>(Category::communication, "scratch_" + state_->name, bytes);
+  }
+  return state_->scratch.data();
+}
+
+}  // namespace espalier

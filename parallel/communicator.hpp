@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "parallel/wait.hpp"
+
+namespace espalier {
+
+/// What all communicators of a job share: one object, made by Runtime and handed on by split() and duplicate().
+struct CommunicationContext {
+  WaitSettings wait;
+  std::size_t max_message_bytes = std::size_t{1} << 30;  ///< longer messages go in pieces: MPI counts are int
+  int max_delay_us = 0;                                  ///< tests: each send sleeps up to this long
+  std::mt19937_64 delay_random;
+};
+
+/// Bytes handed to MPI by this rank through one communicator.
+struct Traffic {
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+};
+
+namespace impl {
+/// The part of a Communicator that outlives it as long as messages are under way.
+struct CommunicatorState {
+  MPI_Comm handle = MPI_COMM_NULL;
+  int rank = 0;
+  int size = 1;
+  std::string name;
+  std::vector<int> world_ranks;  // by rank
+  std::shared_ptr<CommunicationContext> context;
+  Traffic traffic;
+  Tensor<unsigned char, 1> scratch;
+
+  CommunicatorState() = default;
+  CommunicatorState(const CommunicatorState&) = delete;
+  CommunicatorState& operator=(const CommunicatorState&) = delete;
+  ~CommunicatorState();
+};
+}  // namespace impl
+
+/// Owns a duplicated or split MPI communicator, so that our messages never meet anybody else's. Passed explicitly;
+/// there is no global one. Move-only.
+class Communicator {
+ public:
+  /// Duplicates `parent` (collective).
+  Communicator(MPI_Comm parent, std::string name, std::shared_ptr<CommunicationContext> context);
+  Communicator(Communicator&&) = default;
+  Communicator& operator=(Communicator&&) = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return state_->rank; }
+  int size() const { return state_->size; }
+  const std::string& name() const { return state_->name; }
+  int world_rank(int rank) const { return state_->world_ranks[static_cast<std::size_t>(rank)]; }
+
+  /// The communicator of all ranks that give the same `color` (not negative), ordered by `key`; collective.
+  Communicator split(int color, int key, std::string name) const;
+
+  /// Same ranks, separate messages; collective.
+  Communicator duplicate(std::string name) const;
+
+  const Traffic& traffic() const { return state_->traffic; }
+
+  /// Settings of the whole job, not of this communicator alone.
+  const CommunicationContext& context() const { return *state_->context; }
+  void set_wait_policy(WaitPolicy policy) const { state_->context->wait.policy = policy; }
+  void set_deadline(double seconds) const { state_->context->wait.deadline_seconds = seconds; }
+
+  /// For tests: messages longer than this go in pieces.
+  void set_max_message_bytes(std::size_t bytes) const { state_->context->max_message_bytes = bytes; }
+
+  /// For tests: sleep up to `max_us` before each send, another sequence on each rank; 0 switches it off.
+  void set_test_delays(int max_us, std::uint64_t seed) const;
+
+  /// Device memory for messages that have no home of their own, kept and grown; valid until the next call.
+  template <class T>
+  Tensor<T, 1> scratch(Index count) const {
+    return Tensor<T, 1>(reinterpret_cast<T*>(scratch_bytes(count * static_cast<Index>(sizeof(T)))), count);
+  }
+
+  MPI_Comm handle() const { return state_->handle; }
+  const std::shared_ptr<impl::CommunicatorState>& state() const { return state_; }
+
+ private:
+  explicit Communicator(std::shared_ptr<impl::CommunicatorState> state) : state_(std::move(state)) {}
+  unsigned char* scratch_bytes(Index bytes) const;
+
+  std::shared_ptr<impl::CommunicatorState> state_;
+};
+
+}  // namespace espalier

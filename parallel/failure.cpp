@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/failure.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "parallel/messages.hpp"
+
+namespace espalier {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto cause_window = 250ms;  // for a lower rank with a cause of its own to speak up
+constexpr auto consequence_window = 2s;  // for the rank that knows the cause
+
+[[noreturn]] void leave(ExitCode code) {
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  std::_Exit(static_cast<int>(code));
+}
+
+[[noreturn]] void print_and_leave(const Communicator& failures, ExitCode code, const std::string& text) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const std::string block =
+      fmt::format("espalier: error on rank {} of {}, host {} (exit code {})\n  {}\n", failures.rank(), failures.size(),
+                  host.data(), static_cast<int>(code), text);
+  std::fflush(stdout);
+  std::fwrite(block.data(), 1, block.size(), stderr);  // in one piece: launchers mix the ranks' lines
+  leave(code);
+}
+
+}  // namespace
+
+// MPI's return codes are not looked at here: whatever fails now, the next step is to leave.
+void fail_job(const Communicator& failures, ExitCode code, const std::string& text) {
+  const int rank = failures.rank();
+  const int size = failures.size();
+  const bool knows_cause = code != ExitCode::communication;
+  const char standing = knows_cause ? 1 : 0;
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank) {
+      MPI_Request request;  // never completed: a byte goes out at once
+      MPI_Isend(&standing, 1, MPI_CHAR, peer, tags::failure, failures.handle(), &request);
+    }
+  const auto window = !knows_cause ? Clock::duration(consequence_window)
+                      : rank == 0  ? Clock::duration(0)
+                                   : Clock::duration(cause_window);
+  for (const auto start = Clock::now(); Clock::now() - start < window; std::this_thread::sleep_for(1ms)) {
+    int found = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, tags::failure, failures.handle(), &found, &status) != MPI_SUCCESS || found == 0)
+      continue;
+    char theirs = 0;
+    MPI_Recv(&theirs, 1, MPI_CHAR, status.MPI_SOURCE, tags::failure, failures.handle(), MPI_STATUS_IGNORE);
+    if (theirs > standing || (theirs == standing && status.MPI_SOURCE < rank)) {
+      std::this_thread::sleep_for(consequence_window + 1s);  // that rank prints and ends the job; if not, we end it
+      break;
+    }
+  }
+  print_and_leave(failures, code, text);
+}
+
+}  // namespace espalier

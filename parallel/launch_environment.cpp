@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/launch_environment.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+namespace espalier {
+namespace {
+
+constexpr const char* reexec_variable = "ESPALIER_REEXEC";
+
+// Each launcher's name for (ranks on this host, our place among them).
+constexpr std::array<std::pair<const char*, const char*>, 5> local_variables{{
+    {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},                              // MPICH, Intel MPI: hydra
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},        // Open MPI
+    {"PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"},                            // Cray
+    {"MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},          // MVAPICH
+    {"SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},                      // srun
+}};
+
+bool is_set(const Environment& environment, const char* name) { return environment(name) != nullptr; }
+
+bool is_zero(const char* value) { return value != nullptr && std::string_view(value) == "0"; }
+
+/// Leading number of "4", "4,2", "4(x2),3"; `otherwise` if there is none.
+int leading_number(const char* text, int otherwise) {
+  if (text == nullptr)
+    return otherwise;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return end != text && value >= 0 && value < 1 << 20 ? static_cast<int>(value) : otherwise;
+}
+
+std::string status_line(const std::string& pid, const std::string& key) {
+  std::ifstream status("/proc/" + pid + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(key + ":")) {
+      const auto begin = line.find_first_not_of(" \t", key.size() + 1);
+      return begin == std::string::npos ? "" : line.substr(begin);
+    }
+  return "";
+}
+
+/// Has the launcher given this rank other cores than it has itself? The launcher is the nearest ancestor of a known name;
+/// a shell may stand between.
+bool launcher_has_other_cores() {
+  const std::string own = status_line("self", "Cpus_allowed_list");
+  std::string pid = status_line("self", "PPid");
+  for (int depth = 0; depth < 8 && !pid.empty() && pid != "0"; ++depth) {
+    const std::string name = status_line(pid, "Name");
+    for (const char* launcher : {"hydra_pmi_proxy", "pmi_proxy", "mpiexec", "mpirun", "orted", "prted", "orterun", "prterun", "palsd"})
+      if (name.starts_with(launcher))
+        return status_line(pid, "Cpus_allowed_list") != own;
+    pid = status_line(pid, "PPid");
+  }
+  return false;
+}
+
+void bind_this_process(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores)
+    CPU_SET(static_cast<std::size_t>(core), &set);
+  sched_setaffinity(0, sizeof(set), &set);  // a refusal leaves us unbound, which is only slower
+}
+
+}  // namespace
+
+std::string core_list_text(const std::vector<int>& cores) {
+  std::string text;
+  for (std::size_t i = 0; i < cores.size();) {
+    std::size_t last = i;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1)
+      ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", cores[i]);
+    if (last > i)
+      text += fmt::format("-{}", cores[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<int> parse_core_list(const std::string& text) {
+  std::vector<int> cores;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const int first = std::atoi(part.c_str());
+    const auto dash = part.find('-');
+    const int last = dash == std::string::npos ? first : std::atoi(part.c_str() + dash + 1);
+    for (int core = first; core <= last; ++core)
+      cores.push_back(core);
+  }
+  return cores;
+}
+
+LaunchFacts read_launch_facts(const Environment& environment) {
+  LaunchFacts facts;
+  bool slurm = false;
+  for (const auto& [size, place] : local_variables)
+    if (is_set(environment, size) && is_set(environment, place)) {
+      facts.local_ranks = std::max(1, leading_number(environment(size), 1));
+      facts.local_rank = leading_number(environment(place), 0) % facts.local_ranks;
+      slurm = std::string_view(size).starts_with("SLURM");
+      break;
+    }
+  facts.cores = parse_core_list(status_line("self", "Cpus_allowed_list"));
+  if (facts.cores.empty())
+    facts.cores = {0};
+  const char* const slurm_binding = environment("SLURM_CPU_BIND_TYPE");
+  facts.bound_by_launcher = facts.local_ranks == 1 ||
+                            (slurm ? slurm_binding != nullptr && std::string_view(slurm_binding) != "none" &&
+                                         std::string_view(slurm_binding) != "none,"
+                                   : launcher_has_other_cores());
+  return facts;
+}
+
+LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment) {
+  LaunchPlan plan;
+  const int cores = static_cast<int>(facts.cores.size());
+  const int share = facts.bound_by_launcher ? cores : cores / facts.local_ranks;  // 0: more ranks than cores
+  const int wanted = std::max(1, share);
+  const int per_task = facts.bound_by_launcher ? leading_number(environment("SLURM_CPUS_PER_TASK"), wanted) : wanted;
+  plan.num_threads = std::max(1, leading_number(environment("OMP_NUM_THREADS"), std::min(wanted, std::max(1, per_task))));
+  plan.ranks_share_cores = facts.local_ranks > 1 && plan.num_threads > share;
+
+  const bool user_binds = is_set(environment, "OMP_PROC_BIND") || is_set(environment, "OMP_PLACES") ||
+                          is_set(environment, "GOMP_CPU_AFFINITY") || is_set(environment, "KMP_AFFINITY");
+  const bool may_bind = !user_binds && !is_zero(environment("ESPALIER_BIND"));
+  const bool fits = plan.num_threads <= share;
+  if (may_bind && fits && !facts.bound_by_launcher)
+    plan.bind_to.assign(facts.cores.begin() + facts.local_rank * share, facts.cores.begin() + (facts.local_rank + 1) * share);
+
+  const auto choose = [&](const char* name, const std::string& value) {
+    if (!is_set(environment, name))
+      plan.variables.emplace_back(name, value);
+  };
+  choose("OMP_NUM_THREADS", std::to_string(plan.num_threads));
+  if (!user_binds)
+    choose("OMP_PROC_BIND", may_bind && fits ? "close" : "false");
+  if (plan.ranks_share_cores && !is_set(environment, "GOMP_SPINCOUNT"))
+    choose("OMP_WAIT_POLICY", "passive");  // a thread that spins at a barrier holds the core that another rank needs
+  return plan;
+}
+
+std::string prepare_launch(char** argv) {
+  const Environment environment = [](const char* name) { return std::getenv(name); };
+  const char* const earlier = std::getenv(reexec_variable);
+  if (earlier != nullptr && !is_zero(earlier)) {  // we are the program started again
+    const std::string chosen = earlier;
+    unsetenv(reexec_variable);  // children of ours choose for themselves
+    return chosen;
+  }
+  const LaunchFacts facts = read_launch_facts(environment);
+  const LaunchPlan plan = plan_launch(facts, environment);
+  std::string chosen = fmt::format("{} rank{} on this host, {} thread{} each, cores {}{}", facts.local_ranks,
+                                   facts.local_ranks > 1 ? "s" : "", plan.num_threads, plan.num_threads > 1 ? "s" : "",
+                                   core_list_text(plan.bind_to.empty() ? facts.cores : plan.bind_to),
+                                   !plan.bind_to.empty()      ? " (bound by Espalier)"
+                                   : plan.ranks_share_cores   ? " (shared)"
+                                   : facts.bound_by_launcher && facts.local_ranks > 1 ? " (bound by the launcher)"
+                                                              : "");
+  if (plan.variables.empty() && plan.bind_to.empty())
+    return chosen;
+  if (is_zero(earlier))
+    return chosen + ", left as it is (ESPALIER_REEXEC=0)";
+  if (!plan.bind_to.empty())
+    bind_this_process(plan.bind_to);  // before libgomp loads: it reads the cores it may use at that moment
+  for (std::size_t i = 0; i < plan.variables.size(); ++i) {
+    const auto& [name, value] = plan.variables[i];
+    setenv(name.c_str(), value.c_str(), 0);
+    chosen += fmt::format("{}{}={}", i == 0 ? "; set " : " ", name, value);
+  }
+  setenv(reexec_variable, chosen.c_str(), 1);
+  execv("/proc/self/exe", argv);
+  unsetenv(reexec_variable);  // no /proc, or no right to: go on with what the libraries have read
+  return chosen + " (too late for this process: it could not start itself again)";
+}
+
+}  // namespace espalier

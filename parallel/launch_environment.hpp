@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+
+/// What a rank can know before MPI_Init: its neighbours from the launcher's environment, its cores from the system.
+struct LaunchFacts {
+  int local_ranks = 1;  ///< ranks on this host
+  int local_rank = 0;
+  std::vector<int> cores;          ///< that this process may run on
+  bool bound_by_launcher = false;  ///< the cores are this rank's alone
+};
+
+/// What Espalier chooses where the user has said nothing.
+struct LaunchPlan {
+  std::vector<std::pair<std::string, std::string>> variables;  ///< environment to set
+  std::vector<int> bind_to;                                    ///< cores of this rank; empty: leave as it is
+  int num_threads = 1;
+  bool ranks_share_cores = false;
+};
+
+/// Value of an environment variable, or nullptr.
+using Environment = std::function<const char*(const char*)>;
+
+/// MPICH's hydra, Open MPI, PALS and Slurm are known; anything else counts as one rank.
+LaunchFacts read_launch_facts(const Environment& environment);
+
+/// Threads = cores / ranks of the host; each rank's threads on cores of their own where there are enough, else no binding
+/// and no spinning. Pure. A variable that the user has set is never among those returned.
+LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment);
+
+/// Applies the plan. libgomp and OpenBLAS read their environment when they load, so if anything must be set the
+/// program starts itself again once, with the same process id and arguments; ESPALIER_REEXEC=0 forbids it, ESPALIER_BIND=0
+/// forbids binding. Call before MPI_Init. Returns what was chosen, for the log.
+std::string prepare_launch(char** argv);
+
+/// "0-3,8" for {0, 1, 2, 3, 8}, and back.
+std::string core_list_text(const std::vector<int>& cores);
+std::vector<int> parse_core_list(const std::string& text);
+
+}  // namespace espalier

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/messages.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "core/error.hpp"
+#include "parallel/mpi_check.hpp"
+
+namespace espalier {
+
+MessageSet::~MessageSet() {
+  // Only after an error are there messages left. A receive is called back, so that nothing lands in freed memory.
+  int finalized = 0;
+  if (requests_.empty() || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0)
+    return;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL)
+      continue;
+    if (messages_[i].incoming && MPI_Cancel(&requests_[i]) == MPI_SUCCESS)
+      MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);  // local: the receive is either cancelled or complete
+    else
+      MPI_Request_free(&requests_[i]);
+  }
+}
+
+void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag) {
+  CommunicationContext& context = *state_->context;
+  if (context.max_delay_us > 0) {
+    std::uniform_int_distribution<int> microseconds(0, context.max_delay_us);
+    std::this_thread::sleep_for(std::chrono::microseconds(microseconds(context.delay_random)));
+  }
+  for (std::size_t begin = 0; begin < bytes; begin += context.max_message_bytes) {
+    const int count = static_cast<int>(std::min(context.max_message_bytes, bytes - begin));
+    messages_.push_back({peer, count, false});
+    requests_.push_back(MPI_REQUEST_NULL);
+    ESPALIER_MPI(MPI_Isend(static_cast<const char*>(data) + begin, count, MPI_BYTE, peer, tag, state_->handle,
+                           &requests_.back()));
+    ++state_->traffic.messages;
+  }
+  state_->traffic.bytes += bytes;
+}
+
+void MessageSet::receive(void* data, std::size_t bytes, int peer, int tag) {
+  const std::size_t piece = state_->context->max_message_bytes;
+  for (std::size_t begin = 0; begin < bytes; begin += piece) {
+    const int count = static_cast<int>(std::min(piece, bytes - begin));
+    messages_.push_back({peer, count, true});
+    requests_.push_back(MPI_REQUEST_NULL);
+    ESPALIER_MPI(MPI_Irecv(static_cast<char*>(data) + begin, count, MPI_BYTE, peer, tag, state_->handle,
+                           &requests_.back()));
+  }
+}
+
+void MessageSet::require_success(int code) {
+  if (code == MPI_SUCCESS)
+    return;
+  for (std::size_t i = 0; code == MPI_ERR_IN_STATUS && i < statuses_.size(); ++i) {
+    const int error = statuses_[i].MPI_ERROR;
+    if (error == MPI_SUCCESS || error == MPI_ERR_PENDING)
+      continue;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(error, text.data(), &length);
+    requests_[i] = MPI_REQUEST_NULL;
+    throw Error(ExitCode::communication,
+                {.what = fmt::format("a message {} {} failed", messages_[i].incoming ? "from" : "to", describe(messages_[i].peer)),
+                 .where = fmt::format("communicator {}, rank {} of {}", state_->name, state_->rank, state_->size),
+                 .got = std::string(text.data(), static_cast<std::size_t>(length)),
+                 .wanted = fmt::format("{} bytes", messages_[i].bytes),
+                 .todo = "look for the first rank that failed: the others only see that it is gone"});
+  }
+  impl::mpi_failed(code, "MPI_Testall", std::source_location::current());
+}
+
+bool MessageSet::test() {
+  if (requests_.empty())
+    return true;
+  statuses_.resize(requests_.size());
+  int done = 0;
+  require_success(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data()));
+  if (done == 0)
+    return false;
+  requests_.clear();
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    int count = messages_[i].bytes;
+    if (messages_[i].incoming)
+      ESPALIER_MPI(MPI_Get_count(&statuses_[i], MPI_BYTE, &count));
+    if (count != messages_[i].bytes)
+      throw Error(ExitCode::communication,
+                  {.what = fmt::format("a message from {} has another length than expected", describe(messages_[i].peer)),
+                   .where = fmt::format("communicator {}, rank {} of {}", state_->name, state_->rank, state_->size),
+                   .got = fmt::format("{} bytes", count),
+                   .wanted = fmt::format("{} bytes", messages_[i].bytes),
+                   .todo = "were the ranks started with the same config and binary?"});
+  }
+  messages_.clear();
+  return true;
+}
+
+void MessageSet::wait(const std::string& what) {
+  Waiter waiter(state_->context->wait);
+  while (!test())
+    if (!waiter.pause())
+      give_up(what, waiter.seconds());
+}
+
+void MessageSet::give_up(const std::string& what, double seconds) const {
+  std::set<std::string> silent;
+  std::set<std::string> deaf;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    int done = 0;
+    if (MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0)
+      (messages_[i].incoming ? silent : deaf).insert(describe(messages_[i].peer));
+  }
+  std::string got;
+  if (!silent.empty())
+    got = fmt::format("nothing from {}", fmt::join(silent, ", "));
+  if (!deaf.empty())
+    got += fmt::format("{}not taken by {}", got.empty() ? "" : "; ", fmt::join(deaf, ", "));
+  throw Error(ExitCode::communication,
+              {.what = fmt::format("waited {:.1f} s for {}, in vain", seconds, what),
+               .where = fmt::format("communicator {}, rank {} of {} (world rank {})", state_->name, state_->rank, state_->size,
+                                    state_->world_ranks[static_cast<std::size_t>(state_->rank)]),
+               .got = got,
+               .wanted = fmt::format("an answer within {:g} s", state_->context->wait.deadline_seconds),
+               .todo = "see what the named ranks do; if they are only slow, raise run.communication_timeout"});
+}
+
+std::string MessageSet::describe(int peer) const {
+  const int world_rank = state_->world_ranks[static_cast<std::size_t>(peer)];
+  return world_rank == peer ? fmt::format("rank {}", peer) : fmt::format("rank {} (world rank {})", peer, world_rank);
+}
+
+}  // namespace espalier

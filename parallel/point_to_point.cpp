@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/point_to_point.hpp"
+
+#include <fmt/format.h>
+
+namespace espalier {
+
+Request::~Request() {
+  // MPI may still read a send's buffer, and nobody will say when it is done: leave it to the end of the process.
+  if (!messages_.empty())
+    new std::any(std::move(buffers_));
+}
+
+bool Request::test() {
+  if (!messages_.test())
+    return false;
+  finish();
+  return true;
+}
+
+void Request::wait() {
+  messages_.wait(what_);
+  finish();
+}
+
+void Request::finish() {
+  if (on_done_)
+    on_done_();
+  on_done_ = nullptr;
+  buffers_.reset();
+}
+
+std::string describe_message(const char* direction, int tag, int peer, const Communicator& communicator) {
+  const std::string what = tag == tags::activations ? "activations"
+                           : tag == tags::gradients ? "gradients"
+                           : tag == tags::data      ? "data"
+                                                    : fmt::format("a message with tag {}", tag);
+  return fmt::format("the {} {} with rank {} of {}", direction, what, peer, communicator.name());
+}
+
+}  // namespace espalier

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <any>
+#include <functional>
+#include <string>
+
+#include "parallel/communicator.hpp"
+#include "parallel/messages.hpp"
+#include "parallel/mpi_buffer.hpp"
+
+namespace espalier {
+
+class Request;
+
+/// Starts to send a contiguous tensor; it must not change before the request is complete. Messages between two ranks
+/// with one tag arrive in the order in which they were sent.
+template <class View>
+Request isend(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data);
+
+/// Starts to receive into a contiguous tensor; after wait() kernels on `exec` see the data.
+template <class View>
+Request irecv(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data);
+
+/// A send or receive under way. Keeps its buffers alive; wait() must be called (a request that is dropped calls its
+/// receive back, which is right only after an error).
+class Request {
+ public:
+  Request(Request&&) = default;
+  Request& operator=(Request&&) = delete;
+  ~Request();
+
+  /// True once complete. Nothing advances a message during a long kernel: call test() between kernels.
+  [[nodiscard]] bool test();
+
+  /// @throws Error (ExitCode::communication) when the message fails or the deadline passes.
+  void wait();
+
+ private:
+  template <class View>
+  friend Request isend(const ExecSpace&, const Communicator&, const View&, int, int);
+  template <class View>
+  friend Request irecv(const ExecSpace&, const Communicator&, const View&, int, int);
+
+  Request(const Communicator& communicator, std::any buffers, std::string what)
+      : messages_(communicator), buffers_(std::move(buffers)), what_(std::move(what)) {}
+  void finish();
+
+  MessageSet messages_;
+  std::any buffers_;               // Views, by reference count
+  std::function<void()> on_done_;  // copies a received twin to the device
+  std::string what_;
+};
+
+/// Text for a wait, "send of activations to rank 2 of pp".
+std::string describe_message(const char* direction, int tag, int peer, const Communicator& communicator);
+
+template <class View>
+Request isend(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag) {
+  using T = typename View::non_const_value_type;
+  const auto window = flatten(data);
+  const MpiBuffer<T> buffer(window);
+  Request request(communicator, std::make_pair(data, buffer), describe_message("send of", tag, peer, communicator));
+  buffer.load(exec, 0, static_cast<Index>(window.extent(0)));
+  request.messages_.send(buffer.data(), window.extent(0) * sizeof(T), peer, tag);
+  return request;
+}
+
+template <class View>
+Request irecv(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag) {
+  using T = typename View::non_const_value_type;
+  const auto window = flatten(data);
+  const MpiBuffer<T> buffer(window);
+  Request request(communicator, std::make_pair(data, buffer), describe_message("receive of", tag, peer, communicator));
+  request.messages_.receive(buffer.data(), window.extent(0) * sizeof(T), peer, tag);
+  if (!mpi_reaches_device_memory())
+    request.on_done_ = [=] { buffer.store(exec, 0, static_cast<Index>(window.extent(0))); };
+  return request;
+}
+
+template <class View>
+void send(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data) {
+  isend(exec, communicator, data, peer, tag).wait();
+}
+
+template <class View>
+void recv(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data) {
+  irecv(exec, communicator, data, peer, tag).wait();
+}
+
+}  // namespace espalier

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "parallel/communicator.hpp"
+
+namespace espalier {
+
+/// The axes of the lattice of ranks. (An axis belongs to the mesh, a dim to a tensor.)
+enum class Axis { tp, dp, pp };
+inline constexpr std::size_t num_axes = 3;
+const char* to_string(Axis axis);
+
+/// One number an axis: degrees, or the coordinates of a rank.
+struct PerAxis {
+  std::array<int, num_axes> values{1, 1, 1};
+  int& operator[](Axis axis) { return values[static_cast<std::size_t>(axis)]; }
+  int operator[](Axis axis) const { return values[static_cast<std::size_t>(axis)]; }
+  bool operator==(const PerAxis&) const = default;
+};
+
+/// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
+/// With the default order: rank = tp + tp_size * (dp + dp_size * pp).
+struct MeshLayout {
+  PerAxis degrees;  ///< tp, dp, pp
+  std::array<Axis, num_axes> order{Axis::tp, Axis::dp, Axis::pp};  ///< fastest first
+
+  int size() const;
+  int degree(Axis axis) const { return degrees[axis]; }
+  PerAxis coordinates(int rank) const;
+  int rank_at(const PerAxis& coordinates) const;
+
+  /// The ranks that differ from `rank` along `axis` only, itself included, ordered along the axis.
+  std::vector<int> group(int rank, Axis axis) const;
+
+  /// Number of that group among those of the same axis: equal for all its members, unlike any other's.
+  int group_index(int rank, Axis axis) const;
+
+  std::string text() const;  ///< "tensor 2 x data 4 x pipeline 1"
+};
+
+/// The layout of a world; data = 0 takes what is left.
+/// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
+MeshLayout make_layout(int world_size, int tensor, int data, int pipeline,
+                       std::array<Axis, num_axes> order = {Axis::tp, Axis::dp, Axis::pp});
+
+/// All layouts of `world_size` ranks, those nearest to the wanted degrees first.
+std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wanted);
+
+/// A layout with a communicator an axis, created once. Communicators are named "tp", "dp", "pp".
+class ProcessMesh {
+ public:
+  /// Collective over `world`, whose size must be the layout's.
+  ProcessMesh(const Communicator& world, const MeshLayout& layout);
+
+  const Communicator& world() const { return *world_; }
+  const Communicator& tp() const { return axes_[0]; }
+  const Communicator& dp() const { return axes_[1]; }
+  const Communicator& pp() const { return axes_[2]; }
+  const Communicator& along(Axis axis) const { return axes_[static_cast<std::size_t>(axis)]; }
+  const MeshLayout& layout() const { return layout_; }
+  PerAxis coordinates() const { return layout_.coordinates(world_->rank()); }
+
+ private:
+  const Communicator* world_;
+  MeshLayout layout_;
+  std::vector<Communicator> axes_;
+};
+
+}  // namespace espalier

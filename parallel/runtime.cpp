@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "core/memory_ledger.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/failure.hpp"
+#include "parallel/launch_environment.hpp"
+#include "parallel/mpi_check.hpp"
+
+namespace espalier {
+namespace {
+
+/// The cores that the host threads of this rank may run on. Asked of each thread: OpenMP may have bound them one by one.
+std::vector<std::int32_t> cores_of_threads() {
+  using Host = Kokkos::DefaultHostExecutionSpace;
+  std::vector<cpu_set_t> masks(static_cast<std::size_t>(Host().concurrency()));
+  for (cpu_set_t& mask : masks)
+    CPU_ZERO(&mask);
+  Kokkos::parallel_for("espalier::parallel::runtime::cores_of_threads", Kokkos::RangePolicy<Host>(0, Host().concurrency()),
+                       [&](const int i) { sched_getaffinity(0, sizeof(cpu_set_t), &masks[static_cast<std::size_t>(i)]); });
+  Host().fence();
+  std::vector<std::int32_t> cores;
+  for (std::int32_t core = 0; core < CPU_SETSIZE; ++core)
+    if (std::any_of(masks.begin(), masks.end(),
+                    [=](const cpu_set_t& mask) { return CPU_ISSET(static_cast<std::size_t>(core), &mask); }))
+      cores.push_back(core);
+  return cores;
+}
+
+/// Do the ranks of this host have more threads than cores between them? Asked of the ranks themselves: the launcher's
+/// environment says what was wanted, not what is.
+bool measure_ranks_share_cores(const Communicator& world) {
+  MPI_Comm handle;
+  ESPALIER_MPI(MPI_Comm_split_type(world.handle(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &handle));
+  const Communicator host(handle, "host", world.state()->context);
+  ESPALIER_MPI(MPI_Comm_free(&handle));
+  if (host.size() == 1)
+    return false;
+  const auto threads = all_reduce(host, static_cast<std::int32_t>(Kokkos::DefaultHostExecutionSpace().concurrency()));
+  std::vector<std::int32_t> own = cores_of_threads();
+  const auto most = all_reduce(host, static_cast<std::int32_t>(own.size()), ReduceOp::max);
+  own.resize(static_cast<std::size_t>(most), own.empty() ? 0 : own[0]);
+  std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(host.size()));
+  all_gather(host, std::span<std::int32_t>(all), std::span<const std::int32_t>(own));
+  return threads > static_cast<std::int32_t>(std::set<std::int32_t>(all.begin(), all.end()).size());
+}
+
+}  // namespace
+
+Runtime::Runtime(int& argc, char**& argv) : exceptions_at_start_(std::uncaught_exceptions()) {
+  int mpi_runs = 0;
+  ESPALIER_MPI(MPI_Initialized(&mpi_runs));
+  if (mpi_runs == 0) {
+    launch_ = prepare_launch(argv);
+    setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0);  // MPICH: our error block says it all
+    int provided = MPI_THREAD_SINGLE;
+    ESPALIER_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
+    owns_mpi_ = true;
+    if (provided < MPI_THREAD_FUNNELED)
+      throw Error(ExitCode::communication, {.what = "this MPI library cannot be used from a program with threads",
+                                            .where = mpi_library_version(),
+                                            .got = fmt::format("thread level {}", provided),
+                                            .wanted = fmt::format("at least {} (MPI_THREAD_FUNNELED)", MPI_THREAD_FUNNELED),
+                                            .todo = "use an MPI built with thread support"});
+  }
+  ESPALIER_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  if (!Kokkos::is_initialized()) {
+    Kokkos::initialize(argc, argv);
+    owns_kokkos_ = true;
+    MemoryLedger::instance().install();
+  }
+  world_.emplace(MPI_COMM_WORLD, "world", std::make_shared<CommunicationContext>());
+  failures_.emplace(world_->duplicate("failures"));
+  WaitSettings& wait = world_->state()->context->wait;
+  wait.ranks_share_cores = true;  // careful until it is known
+  wait.ranks_share_cores = measure_ranks_share_cores(*world_);
+}
+
+Runtime::~Runtime() {
+  // While an exception unwinds this rank the others wait somewhere: to finalize would be to wait for them.
+  const bool unwinding = std::uncaught_exceptions() > exceptions_at_start_;
+  const bool alone = world_ && world_->size() == 1;
+  failures_.reset();
+  world_.reset();
+  if (owns_kokkos_)
+    Kokkos::finalize();
+  if (owns_mpi_ && (!unwinding || alone))
+    MPI_Finalize();
+}
+
+std::string Runtime::describe() const {
+  const WaitSettings& wait = world_->context().wait;
+  return fmt::format("{} rank{}; {}; waits {}{}", size(), size() > 1 ? "s" : "",
+                     launch_.empty() ? "launch environment left to the caller" : launch_, to_string(wait.resolved()),
+                     wait.ranks_share_cores ? " (ranks share cores)" : "");
+}
+
+void Runtime::fail(ExitCode code, const std::string& text) const { fail_job(*failures_, code, text); }
+
+int run_job(int& argc, char**& argv, const std::function<int(Runtime&)>& body) {
+  Runtime runtime(argc, argv);
+  try {
+    return body(runtime);
+  } catch (const Error& error) {
+    runtime.fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    runtime.fail(ExitCode::memory, "the operating system gives this process no more memory");
+  } catch (const std::exception& error) {
+    runtime.fail(defect, error.what());
+  } catch (...) {
+    runtime.fail(defect, "an exception of unknown type");
+  }
+}
+
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  ESPALIER_MPI(MPI_Get_library_version(text.data(), &length));
+  std::string line(text.data(), static_cast<std::size_t>(length));
+  line = line.substr(0, line.find('\n'));
+  for (char& c : line)
+    c = c == '\t' ? ' ' : c;
+  return line;
+}
+
+}  // namespace espalier

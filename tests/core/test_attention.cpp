@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/attention.hpp"
+
+#include "tests/support/gradient_check.hpp"
+#include "tests/support/reference_ops.hpp"
+
+using namespace espalier;        // NOLINT(google-build-using-namespace)
+using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+struct Result {
+  Values out, log_sum_exp, dqkv;
+};
+
+template <class T>
+Result run(const Values& qkv, const Values& dout, const OpShape& s) {
+  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size};
+  const auto qkv_device = on_device<T>(qkv, s.rows(), 3 * s.channels());
+  const auto out = undefined<T>(s.rows(), s.channels());
+  const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);
+  const auto dqkv = undefined<T>(s.rows(), 3 * s.channels());
+  attention_forward<T>(ExecSpace(), out, log_sum_exp, qkv_device, shape);
+  attention_backward<T>(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp, qkv_device, shape);
+  return {on_host(out), on_host(log_sum_exp), on_host(dqkv)};
+}
+
+// Every row of these differs in length from the tiles: 64 queries, 256 keys.
+std::vector<OpShape> attention_shapes() {
+  std::vector<OpShape> shapes = op_shapes();
+  for (const Index head_size : {1, 2, 3, 15, 16, 17, 31, 33, 64, 80})
+    shapes.push_back({1, 9, 2, head_size, 1});
+  for (const Index length : {2, 127, 128, 129, 255, 256, 511, 513})
+    shapes.push_back({1, length, 1, 4, 1});
+  return shapes;
+}
+
+template <class T>
+void compare_forward(const OpShape& s) {
+  SCOPED_TRACE(to_text(s) + (sizeof(T) == 4 ? " fp32" : " fp64"));
+  const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
+  const Result actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
+  Values log_sum_exp(actual.log_sum_exp.size());
+  const Values out = reference::attention(rounded<T>(qkv), s, &log_sum_exp);
+  EXPECT_TRUE(allclose(actual.out, out, tolerance<T>, {s.rows(), s.channels()}));
+  EXPECT_TRUE(allclose(actual.log_sum_exp, log_sum_exp, tolerance<T>, {s.batch, s.heads, s.length}));
+}
+
+TEST(Attention, forward_is_that_of_plain_loops) {
+  for (const OpShape& s : attention_shapes()) {
+    compare_forward<float>(s);
+    compare_forward<double>(s);
+  }
+}
+
+TEST(Attention, gradient_is_that_of_finite_differences) {
+  for (const OpShape& s : attention_shapes()) {
+    SCOPED_TRACE(to_text(s));
+    const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
+    const Values dout = random_values("dout", s.rows() * s.channels());
+    const Values dqkv = run<double>(qkv, dout, s).dqkv;
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12, 1e-8,
+                               {s.rows(), 3, s.heads, s.head_size}));
+    EXPECT_TRUE(allclose(run<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
+  }
+}
+
+TEST(Attention, large_scores_do_not_overflow) {
+  const OpShape s{1, 300, 1, 4, 1};
+  Values qkv = random_values("qkv", s.rows() * 12, 40);  // scores up to 3200
+  const Result actual = run<float>(qkv, random_values("dout", s.rows() * 4), s);
+  EXPECT_TRUE(allclose(actual.out, reference::attention(rounded<float>(qkv), s), 2e-3, {s.rows(), 4}));
+  for (const double value : actual.dqkv)
+    ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST(Attention, what_comes_later_changes_nothing_before) {
+  const OpShape s{1, 300, 2, 5, 1};
+  const Values dout = random_values("dout", s.rows() * s.channels());
+  Values qkv = random_values("qkv", s.rows() * 3 * s.channels());
+  const Values before = run<float>(qkv, dout, s).out;
+  for (const Index changed : {299, 256, 64, 1}) {
+    Values other = qkv;
+    for (Index i = changed * 3 * s.channels(); i < static_cast<Index>(qkv.size()); ++i)
+      other[static_cast<std::size_t>(i)] = -1;
+    const Values after = run<float>(other, dout, s).out;
+    for (Index i = 0; i < changed * s.channels(); ++i)
+      ASSERT_EQ(before[static_cast<std::size_t>(i)], after[static_cast<std::size_t>(i)])
+          << "row " << i / s.channels() << " sees row " << changed;
+  }
+}
+
+TEST(Attention, nan_is_not_lost) {
+  const OpShape s{1, 70, 1, 4, 1};
+  Values qkv = random_values("qkv", s.rows() * 12);
+  qkv[3 * 12] = std::nan("");  // Q of row 3
+  const Values out = run<float>(qkv, random_values("dout", s.rows() * 4), s).out;
+  EXPECT_TRUE(std::isnan(out[3 * 4]));
+  EXPECT_FALSE(std::isnan(out[2 * 4]));
+  EXPECT_FALSE(std::isnan(out[4 * 4]));
+}
+
+}  // namespace

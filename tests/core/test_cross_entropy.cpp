@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/cross_entropy.hpp"
+
+#include "tests/support/gradient_check.hpp"
+#include "tests/support/reference_ops.hpp"
+
+using namespace espalier;        // NOLINT(google-build-using-namespace)
+using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+// Every third row is ignored; three padding columns hold numbers that would win if they were looked at.
+struct Case {
+  Index width;
+  Values logits;
+  std::vector<TokenId> targets;
+  explicit Case(const OpShape& s)
+      : width(s.vocabulary + 3), logits(random_values("logits", s.rows() * width, 4)),
+        targets(random_tokens("targets", s.rows(), s.vocabulary)) {
+    for (std::size_t n = 0; n < targets.size(); ++n) {
+      if (n % 3 == 1)
+        targets[n] = -1 - static_cast<TokenId>(n % 2) * 99;
+      for (Index v = s.vocabulary; v < width; ++v)
+        logits[reference::at(static_cast<Index>(n), v, width)] = 1e4;
+    }
+  }
+};
+
+TEST(CrossEntropy, losses_are_those_of_plain_loops) {
+  for_each_shape_and_type([]<class T>(const OpShape& s) {
+    const Case c(s);
+    const auto losses = undefined<State<T>>(s.rows());
+    const auto logits = on_device<T>(c.logits, s.rows(), c.width);
+    const auto targets = on_device<TokenId>(c.targets, s.rows());
+    const std::uint64_t before = fingerprint(logits);
+    const Values wanted = reference::cross_entropy(rounded<T>(c.logits), c.targets, s.vocabulary);
+    cross_entropy_forward<T>(ExecSpace(), losses, logits, targets, s.vocabulary);
+    EXPECT_TRUE(allclose(on_host(losses), wanted, tolerance<T>));
+    EXPECT_EQ(before, fingerprint(logits)) << "logits are left as they are";
+    const std::uint64_t forward_bits = fingerprint(losses);
+    cross_entropy_forward_backward<T>(ExecSpace(), losses, logits, targets, s.vocabulary, State<T>(0.25));
+    EXPECT_EQ(forward_bits, fingerprint(losses));
+  });
+}
+
+template <class T>
+Values gradient(const Case& c, const OpShape& s, double scale) {
+  const auto logits = on_device<T>(c.logits, s.rows(), c.width);
+  cross_entropy_forward_backward<T>(ExecSpace(), undefined<State<T>>(s.rows()), logits,
+                                    on_device<TokenId>(c.targets, s.rows()), s.vocabulary, static_cast<State<T>>(scale));
+  return on_host(logits);
+}
+
+TEST(CrossEntropy, gradient_is_that_of_finite_differences) {
+  for (const OpShape& s : op_shapes()) {
+    SCOPED_TRACE(to_text(s));
+    const Case c(s);
+    const double scale = 1.0 / 7;
+    const Values scales(c.targets.size(), scale);
+    const Values dlogits = gradient<double>(c, s, scale);
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(scales, reference::cross_entropy(v, c.targets, s.vocabulary)); },
+                               c.logits, dlogits, 24, 1e-8, {s.rows(), c.width}));
+    EXPECT_TRUE(allclose(gradient<float>(c, s, scale), dlogits, 1e-5, {s.rows(), c.width}));
+  }
+}
+
+TEST(CrossEntropy, ignored_rows_and_padding_have_no_gradient) {
+  const OpShape s{2, 6, 1, 1, 33};
+  const Case c(s);
+  const Values dlogits = gradient<float>(c, s, 1);
+  for (Index n = 0; n < s.rows(); ++n)
+    for (Index v = 0; v < c.width; ++v)
+      if (v >= s.vocabulary || c.targets[static_cast<std::size_t>(n)] < 0)
+        EXPECT_EQ(dlogits[reference::at(n, v, c.width)], 0) << "row " << n << ", column " << v;
+}
+
+TEST(CrossEntropy, extreme_logits_stay_finite_and_nan_is_not_lost) {
+  const Index vocabulary = 40;
+  Values logits(3 * 40, -1e30);
+  logits[0] = 1e30;
+  logits[40 + 7] = 1e30;
+  logits[80 + 5] = std::nan("");
+  const auto losses = undefined<float>(3);
+  cross_entropy_forward<float>(ExecSpace(), losses, on_device<float>(logits, 3, vocabulary),
+                               on_device<TokenId>(std::vector<TokenId>{0, 8, 0}, 3), vocabulary);
+  const Values actual = on_host(losses);
+  EXPECT_EQ(actual[0], 0);
+  EXPECT_FLOAT_EQ(static_cast<float>(actual[1]), 2e30F);
+  EXPECT_TRUE(std::isnan(actual[2]));
+}
+
+TEST(CrossEntropy, losses_are_added_to_the_total) {
+  const Values losses = random_values("losses", 1000);
+  const Tensor<double, 0> total("espalier::other::total");
+  Kokkos::deep_copy(total, 3.0);
+  add_losses<double>(ExecSpace(), total, on_device<double>(losses, 1000), 0.5);
+  double wanted = 0;
+  for (const double loss : losses)
+    wanted += loss;
+  EXPECT_NEAR(on_host(total)[0], 3 + 0.5 * wanted, 1e-12);
+}
+
+}  // namespace

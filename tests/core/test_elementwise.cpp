@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/elementwise.hpp"
+
+#include "core/ops/matmul.hpp"
+#include "tests/support/gradient_check.hpp"
+#include "tests/support/reference_ops.hpp"
+
+using namespace espalier;        // NOLINT(google-build-using-namespace)
+using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+
+// The passes around a linear layer, and the layer made of them: y = x W^T + bias. N rows, K inputs, F outputs.
+namespace {
+
+struct LinearShape {
+  Index rows, inner, width;
+  explicit LinearShape(const OpShape& s) : rows(s.rows()), inner(s.channels()), width(s.vocabulary) {}
+};
+
+TEST(Linear, forward_is_that_of_plain_loops) {
+  for_each_shape_and_type([]<class T>(const OpShape& shape) {
+    const LinearShape s(shape);
+    const Values x = random_values("x", s.rows * s.inner), weight = random_values("weight", s.width * s.inner);
+    const Values bias = random_values("bias", s.width), residual = random_values("residual", s.rows * s.width);
+    const Values wanted = reference::linear(rounded<T>(x), rounded<T>(weight), rounded<T>(bias));
+    const auto x_device = on_device<T>(x, s.rows, s.inner);
+    const auto weight_device = on_device<T>(weight, s.width, s.inner);
+    const auto bias_device = on_device<T>(bias, s.width);
+
+    const auto y = undefined<T>(s.rows, s.width);
+    fill_with_bias<T>(ExecSpace(), y, bias_device);
+    matmul<T>(ExecSpace(), y, Transpose::no, x_device, Transpose::yes, weight_device, T(1), T(1));
+    EXPECT_TRUE(allclose(on_host(y), wanted, tolerance<T>, {s.rows, s.width}));
+
+    const auto with_residual = undefined<T>(s.rows, s.width);
+    fill_with_bias_and_residual<T>(ExecSpace(), with_residual, bias_device, on_device<T>(residual, s.rows, s.width));
+    matmul<T>(ExecSpace(), with_residual, Transpose::no, x_device, Transpose::yes, weight_device, T(1), T(1));
+    EXPECT_TRUE(allclose(on_host(with_residual), reference::add(wanted, rounded<T>(residual)), tolerance<T>));
+
+    const auto in_place = on_device<T>(residual, s.rows, s.width);  // y may be residual
+    fill_with_bias_and_residual<T>(ExecSpace(), in_place, bias_device, in_place);
+    matmul<T>(ExecSpace(), in_place, Transpose::no, x_device, Transpose::yes, weight_device, T(1), T(1));
+    EXPECT_EQ(fingerprint(in_place), fingerprint(with_residual));
+  });
+}
+
+TEST(Linear, gradients_are_those_of_finite_differences) {
+  for (const OpShape& shape : op_shapes()) {
+    SCOPED_TRACE(to_text(shape));
+    const LinearShape s(shape);
+    const Values x = random_values("x", s.rows * s.inner), weight = random_values("weight", s.width * s.inner);
+    const Values bias = random_values("bias", s.width), dy = random_values("dy", s.rows * s.width);
+    const auto dy_device = on_device<double>(dy, s.rows, s.width);
+    const auto dx = undefined<double>(s.rows, s.inner);
+    const auto dweight = on_device<double>(Values(weight.size(), 0.0), s.width, s.inner);
+    const auto dbias = on_device<double>(Values(bias.size(), 0.0), s.width);
+    matmul<double>(ExecSpace(), dx, Transpose::no, dy_device, Transpose::no, on_device<double>(weight, s.width, s.inner));
+    matmul<double>(ExecSpace(), dweight, Transpose::yes, dy_device, Transpose::no, on_device<double>(x, s.rows, s.inner), 1, 1);
+    bias_backward<double>(ExecSpace(), dbias, dy_device);
+    constexpr std::size_t samples = 8;
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(v, weight, bias)); }, x, on_host(dx),
+                               samples));
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(x, v, bias)); }, weight,
+                               on_host(dweight), samples));
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(x, weight, v)); }, bias,
+                               on_host(dbias), samples));
+  }
+}
+
+TEST(Linear, bias_gradient_is_added) {
+  for_each_shape_and_type([]<class T>(const OpShape& shape) {
+    const LinearShape s(shape);
+    const Values dy = random_values("dy", s.rows * s.width);
+    Values wanted(static_cast<std::size_t>(s.width), 5.0);
+    for (std::size_t i = 0; i < dy.size(); ++i)
+      wanted[i % wanted.size()] += rounded<T>({dy[i]})[0];
+    const auto dbias = on_device<State<T>>(Values(wanted.size(), 5.0), s.width);
+    bias_backward<T>(ExecSpace(), dbias, on_device<T>(dy, s.rows, s.width));
+    EXPECT_TRUE(allclose(on_host(dbias), wanted, tolerance<T>));
+  });
+}
+
+}  // namespace

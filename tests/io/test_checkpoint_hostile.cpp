@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that somebody made to do harm, with manifests whose checksums are right.
+#include <hdf5.h>
+
+#include <functional>
+
+#include "checkpoint_support.hpp"
+#include "io/hash.hpp"
+#include "io/metadata_hash.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+constexpr hsize_t extent = 24;
+const std::string dataset = "w";
+
+class CheckpointHostile : public ::testing::Test {
+ protected:
+  CheckpointHostile() : path_(directory_ / "step-00000001") {
+    std::filesystem::create_directory(path_);
+    write_bytes(directory_ / "secret", std::string(96, 's'));
+  }
+
+  // Lets `make` fill rank-00000.h5, and publishes it with a manifest that fits as well as can be.
+  void make_file(const std::function<void(hid_t)>& make) {
+    offset_ = HADDR_UNDEF;
+    const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
+    const hid_t file = H5Fcreate(file_path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    make(file);
+    H5Fclose(file);
+    H5Pclose(access);
+  }
+
+  void write_dataset(hid_t file, const char* name, hid_t type, hid_t creation,
+                     const std::vector<hsize_t>& extents) {
+    const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+    const hid_t set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    const std::vector<double> zeros(64);
+    if (H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros.data()) >= 0)
+      offset_ = H5Dget_offset(set);
+    H5Dclose(set);
+    H5Sclose(space);
+  }
+
+  Manifest manifest() const {
+    Manifest manifest;
+    manifest.info = info_of(1);
+    const auto bytes = static_cast<Index>(std::filesystem::file_size(file_path()));
+    const DatasetPlace place{offset_ == HADDR_UNDEF ? 0 : static_cast<Index>(offset_), 96};
+    manifest.files = {{"rank-00000.h5", bytes, metadata_hash(file_path(), {place}, ExitCode::checkpoint)}};
+    const std::vector<char> zeros(96);
+    manifest.blocks = {{"w",
+                        ScalarType::fp32,
+                        {24},
+                        {0},
+                        {24},
+                        "rank-00000.h5",
+                        dataset,
+                        place,
+                        xxh3_128(zeros.data(), 96)}};
+    return manifest;
+  }
+
+  void expect_refused(const std::vector<std::string>& parts) { expect_refused(manifest(), parts); }
+  void expect_refused(const Manifest& manifest, const std::vector<std::string>& parts) {
+    write_bytes(path_ / "manifest.json", to_text(manifest));
+    std::vector<float> found(24, 7);
+    expect_error(ExitCode::checkpoint, parts,
+                 [&] { CheckpointReader(path_).read("w", {24}, ScalarType::fp32, found.data()); });
+    EXPECT_EQ(found, std::vector<float>(24, 7));  // not a byte of another file was delivered
+  }
+
+  Path file_path() const { return path_ / "rank-00000.h5"; }
+
+  TemporaryDirectory directory_;
+  Path path_;
+  haddr_t offset_ = HADDR_UNDEF;
+};
+
+}  // namespace
+
+TEST_F(CheckpointHostile, the_plain_case_loads) {
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_IEEE_F32LE, H5P_DEFAULT, {extent}); });
+  write_bytes(path_ / "manifest.json", to_text(manifest()));
+  std::vector<float> found(24, 7);
+  CheckpointReader(path_).read("w", {24}, ScalarType::fp32, found.data());
+  EXPECT_EQ(found, std::vector<float>(24, 0));
+}
+
+TEST_F(CheckpointHostile, external_storage) {
+  make_file([&](hid_t file) {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(creation, (directory_ / "secret").c_str(), 0, 96);
+    const hid_t space = H5Screate_simple(1, &extent, nullptr);
+    H5Dclose(H5Dcreate2(file, "w", H5T_IEEE_F32LE, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+    H5Sclose(space);
+    H5Pclose(creation);
+  });
+  expect_refused({"dataset w", "external storage"});
+}
+
+TEST_F(CheckpointHostile, soft_and_external_links_and_cycles) {
+  make_file([&](hid_t file) {
+    write_dataset(file, "real", H5T_IEEE_F32LE, H5P_DEFAULT, {extent});
+    H5Lcreate_soft("/real", file, "w", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  expect_refused({"dataset w", "soft or external link"});
+  make_file([&](hid_t file) { H5Lcreate_external("other.h5", "/w", file, "w", H5P_DEFAULT, H5P_DEFAULT); });
+  expect_refused({"dataset w", "soft or external link"});
+  make_file([&](hid_t file) { H5Lcreate_soft("/w", file, "w", H5P_DEFAULT, H5P_DEFAULT); });
+  expect_refused({"dataset w", "soft or external link"});
+  make_file([&](hid_t file) { H5Lcreate_soft("/", file, "loop", H5P_DEFAULT, H5P_DEFAULT); });
+  Manifest through_loop = manifest();
+  through_loop.blocks[0].dataset = "loop/loop/w";
+  expect_refused(through_loop, {"soft or external link at loop"});
+  through_loop.blocks[0].dataset = "absent";
+  expect_refused(through_loop, {"dataset absent", "missing"});
+}
+
+TEST_F(CheckpointHostile, virtual_chunked_and_filtered_datasets) {
+  make_file([&](hid_t file) {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hid_t space = H5Screate_simple(1, &extent, nullptr);
+    H5Pset_virtual(creation, space, "other.h5", "/w", space);
+    H5Dclose(H5Dcreate2(file, "w", H5T_IEEE_F32LE, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+    H5Sclose(space);
+    H5Pclose(creation);
+  });
+  expect_refused({"dataset w", "not contiguous"});
+  for (const bool filtered : {false, true}) {
+    make_file([&](hid_t file) {
+      const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+      H5Pset_chunk(creation, 1, &extent);
+      if (filtered)
+        H5Pset_fletcher32(creation);
+      write_dataset(file, "w", H5T_IEEE_F32LE, creation, {extent});
+      H5Pclose(creation);
+    });
+    expect_refused({"dataset w", "not contiguous"});
+  }
+}
+
+TEST_F(CheckpointHostile, other_types_shapes_and_places) {
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_IEEE_F32BE, H5P_DEFAULT, {extent}); });
+  expect_refused({"dataset w", "another type"});
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_STD_I32LE, H5P_DEFAULT, {extent}); });
+  expect_refused({"dataset w", "another type"});
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_IEEE_F32LE, H5P_DEFAULT, {4, 6}); });
+  expect_refused({"dataset w", "another shape", "(4, 6)", "(24)"});
+  make_file([&](hid_t file) { H5Gclose(H5Gcreate2(file, "w", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)); });
+  expect_refused({"dataset w", "cannot be opened"});
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_IEEE_F32LE, H5P_DEFAULT, {extent}); });
+  offset_ -= 4;
+  expect_refused({"dataset w", "lies elsewhere"});
+  make_file([&](hid_t file) {  // declared, never stored
+    const hsize_t absurd = hsize_t{1} << 40;
+    const hid_t space = H5Screate_simple(1, &absurd, nullptr);
+    H5Dclose(H5Dcreate2(file, "w", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    H5Sclose(space);
+  });
+  expect_refused({"dataset w", "another shape"});
+}
+
+TEST_F(CheckpointHostile, manifests_that_lie) {
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_IEEE_F32LE, H5P_DEFAULT, {extent}); });
+  for (const char* const name : {"../secret", "/etc/passwd", "rank-00000.h5/../x.h5", "rank-.h5", "secret"}) {
+    Manifest bad = manifest();
+    bad.files[0].name = bad.blocks[0].file = name;
+    expect_refused(bad, {"impossible file", name});
+  }
+  const auto with_block = [&](const std::function<void(StoredBlock&)>& change, const std::string& part) {
+    Manifest bad = manifest();
+    change(bad.blocks[0]);
+    expect_refused(bad, {part});
+  };
+  with_block([](StoredBlock& b) { b.count = {25}; }, "outside its tensor");
+  with_block([](StoredBlock& b) { b.start = {-1}; }, "outside its tensor");
+  with_block([](StoredBlock& b) { b.start = {0x7fffffffffffffff}; }, "outside its tensor");
+  with_block([](StoredBlock& b) { b.start = {0, 0}; }, "disagree");
+  with_block([](StoredBlock& b) { b.place.offset = 1 << 30; }, "outside its file");
+  with_block([](StoredBlock& b) { b.place.bytes = 92; }, "outside its file");
+  with_block([](StoredBlock& b) { b.file = "rank-00001.h5"; }, "files of its list");
+  with_block([](StoredBlock& b) { b.dataset = "/w"; }, "impossible name");
+  with_block(
+      [](StoredBlock& b) {
+        b.global_shape = b.count = {Index{1} << 40, Index{1} << 40};
+        b.start = {0, 0};
+      },
+      "absurd size");
+  Manifest twice = manifest();
+  twice.files.push_back(twice.files[0]);
+  expect_refused(twice, {"impossible file"});
+  for (const char* const text : {"", "{", "[]", "{\"manifest_xxh3_128\": \"0\"}", "null"}) {
+    write_bytes(path_ / "manifest.json", text);
+    expect_error(ExitCode::checkpoint, {"manifest"}, [&] { CheckpointReader reader(path_); });
+  }
+}
+
+TEST_F(CheckpointHostile, links_in_the_directory) {
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_IEEE_F32LE, H5P_DEFAULT, {extent}); });
+  const Manifest good = manifest();
+  std::filesystem::rename(file_path(), directory_ / "elsewhere.h5");
+  std::filesystem::create_symlink(directory_ / "elsewhere.h5", file_path());
+  expect_refused(good, {"rank-00000.h5", "not a plain file"});
+  std::filesystem::remove(path_ / "manifest.json");
+  std::filesystem::create_symlink(directory_ / "secret", path_ / "manifest.json");
+  expect_error(ExitCode::checkpoint, {"manifest.json", "not a plain file"},
+               [&] { CheckpointReader reader(path_); });
+}

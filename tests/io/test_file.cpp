@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/file.hpp"
+#include "io/hash.hpp"
+#include "io/tokenizer.hpp"
+#include "support.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+TEST(File, atomic_write_replaces_and_leaves_nothing_else) {
+  const TemporaryDirectory directory;
+  write_file_atomically(directory / "a", "one");
+  write_file_atomically(directory / "a", "two");
+  EXPECT_EQ(read_file(directory / "a", ExitCode::data), "two");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST(File, output_never_follows_a_symbolic_link) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "victim", "precious");
+  std::filesystem::create_symlink(directory / "victim", directory / "link");
+  expect_error(ExitCode::write, {"link"}, [&] { OutputFile file(directory / "link"); });
+  EXPECT_EQ(read_bytes(directory / "victim"), "precious");
+}
+
+TEST(File, errors_name_the_reason) {
+  const TemporaryDirectory directory;
+  expect_error(ExitCode::data, {"file not found", "absent", "errno 2"},
+               [&] { read_file(directory / "absent", ExitCode::data); });
+  expect_error(ExitCode::data, {"cannot read"}, [&] { read_file(directory.path(), ExitCode::data); });
+  expect_error(ExitCode::write, {"/proc/none"}, [&] { make_directories("/proc/none/of/this"); });
+}
+
+TEST(File, hashes_in_pieces_equal_hashes_of_the_whole) {
+  for (const std::size_t size : {0, 1, 16, 200, 240, 241, 5000, 100001}) {
+    std::string text(size, 'x');
+    for (std::size_t i = 0; i < size; ++i)
+      text[i] = static_cast<char>(i * 31 + i / 7);
+    Hasher hasher;
+    for (std::size_t i = 0; i < size; i += 77)
+      hasher.update(text.data() + i, std::min<std::size_t>(77, size - i));
+    EXPECT_EQ(hasher.xxh3_64(), xxh3_64(text.data(), size));
+    EXPECT_EQ(hasher.xxh3_128(), xxh3_128(text.data(), size));
+  }
+  EXPECT_EQ(xxh3_128("", 0), "99aa06d3014798d86001c324468d497f");  // the published value
+}
+
+TEST(Tokenizer, bytes_go_round) {
+  const auto tokenizer = make_tokenizer("byte");
+  std::string text;
+  for (int i = 0; i < 256; ++i)
+    text += static_cast<char>(i);
+  std::vector<TokenId> tokens;
+  tokenizer->encode(text, tokens);
+  EXPECT_EQ(tokens.size(), 256u);
+  EXPECT_EQ(tokens[255], 255);
+  EXPECT_EQ(tokenizer->decode(tokens), text);
+  const std::vector<TokenId> bad{65, 256};
+  expect_error(ExitCode::data, {"token 1", "id 256"}, [&] { tokenizer->decode(bad); });
+  expect_error(ExitCode::usage, {"bpe"}, [] { make_tokenizer("bpe"); });
+}

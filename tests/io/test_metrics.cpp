@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "io/metrics.hpp"
+#include "support.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+using nlohmann::ordered_json;
+
+TEST(Metrics, a_resumed_run_takes_later_steps_again) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "metrics.jsonl";
+  {
+    MetricsWriter writer(path, -1);
+    for (int step = 1; step <= 10; ++step)
+      writer.append({{"step", step}, {"loss", 1.0 / step}});
+  }
+  const std::string straight = read_bytes(path);
+  for (int last = 0; last <= 10; ++last)
+    for (std::size_t cut = 0; cut < 20; ++cut) {
+      write_bytes(path, straight.substr(0, straight.size() - cut));  // the last line torn
+      MetricsWriter writer(path, last);
+      const int kept = last == 10 && cut > 0 ? 9 : last;
+      ASSERT_EQ(read_metrics(path).size(), static_cast<std::size_t>(kept));
+      for (int step = kept + 1; step <= 10; ++step)
+        writer.append({{"step", step}, {"loss", 1.0 / step}});
+      EXPECT_EQ(read_bytes(path), straight);
+    }
+  MetricsWriter fresh(path, -1);
+  EXPECT_EQ(read_bytes(path), "");
+}
+
+TEST(Metrics, equal_text_means_equal_bits) {
+  const TemporaryDirectory directory;
+  std::mt19937_64 random(1);
+  std::vector<double> values{0.1, 1e-300, 5e-324, 1.7976931348623157e308, 0.1f, -0.0};
+  while (values.size() < 2000) {
+    const double value = std::bit_cast<double>(random());
+    if (std::isfinite(value))
+      values.push_back(value);
+  }
+  MetricsWriter writer(directory / "m", -1);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    writer.append({{"step", i}, {"x", values[i]}});
+  const auto lines = read_metrics(directory / "m");
+  ASSERT_EQ(lines.size(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(lines[i]["x"].get<double>()),
+              std::bit_cast<std::uint64_t>(values[i]))
+        << values[i];
+}
+
+TEST(Metrics, non_finite_numbers_keep_their_names) {
+  const TemporaryDirectory directory;
+  MetricsWriter writer(directory / "m", -1);
+  const double inf = std::numeric_limits<double>::infinity();
+  writer.append({{"step", 1}, {"loss", std::nan("")}, {"seconds", {{"forward", inf}, {"bad", -inf}}}});
+  EXPECT_EQ(read_bytes(directory / "m"),
+            "{\"step\":1,\"loss\":\"nan\",\"seconds\":{\"forward\":\"inf\",\"bad\":\"-inf\"}}\n");
+}
+
+TEST(Metrics, a_full_disk_is_an_error_and_leaves_one_torn_line_at_most) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "m";
+  MetricsWriter writer(path, -1);
+  {
+    const FileSizeLimit limit(64);
+    expect_error(ExitCode::write, {"metrics", "errno"}, [&] {
+      for (int step = 0; step < 100; ++step)
+        writer.append({{"step", step}});
+    });
+  }
+  writer.append({{"step", 100}});
+  EXPECT_EQ(read_metrics(path).back()["step"], 100);
+  EXPECT_EQ(read_metrics(path).size(), 64u / 11 + 1);
+}

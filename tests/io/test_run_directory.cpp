@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/run_directory.hpp"
+#include "support.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+const std::string config = "[model]\nhidden_size = 64\n[run]\nsteps = 10\n";
+const RunDirectory::MayChange steps_may_change = [](const std::string& key) { return key == "run.steps"; };
+
+}  // namespace
+
+TEST(RunDirectory, keeps_config_and_record) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "runs/a";
+  {
+    RunDirectory run(path, config, steps_may_change);
+    EXPECT_FALSE(run.previous());
+    EXPECT_EQ(read_run_record(path)->state, "running");
+    EXPECT_EQ(read_run_record(path)->pid, ::getpid());
+    run.update({{"step", 7}});
+    run.finish("preempted", "SIGTERM");
+  }
+  EXPECT_EQ(read_bytes(path / "config.toml"), config);
+  EXPECT_TRUE(std::filesystem::is_directory(path / "checkpoints"));
+  RunDirectory again(path, "[model]\nhidden_size = 64\n[run]\nsteps = 20\n", steps_may_change);
+  ASSERT_TRUE(again.previous());
+  EXPECT_EQ(again.previous()->state, "preempted");
+  EXPECT_EQ(again.previous()->cause, "SIGTERM");
+  EXPECT_EQ(again.previous()->details["step"], 7);
+  ASSERT_EQ(again.differences().size(), 1u);
+  EXPECT_EQ(again.differences()[0].key, "run.steps");
+  again.finish("completed");
+  EXPECT_EQ(read_run_record(path)->starts, 2);
+  EXPECT_FALSE(read_run_record(path)->ended.empty());
+}
+
+TEST(RunDirectory, another_config_is_refused) {
+  const TemporaryDirectory directory;
+  { RunDirectory run(directory / "a", config, steps_may_change); }
+  expect_error(ExitCode::usage,
+               {"another config", "model.hidden_size: 64 -> 128", "model.bias: absent -> true"}, [&] {
+                 RunDirectory(directory / "a", "[model]\nhidden_size = 128\nbias = true\n[run]\nsteps = 11\n",
+                              steps_may_change);
+               });
+  EXPECT_EQ(read_bytes(directory / "a/config.toml"), config);
+}
+
+TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
+  const TemporaryDirectory directory;
+  int pipes[2];
+  ASSERT_EQ(::pipe(pipes), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const RunDirectory run(directory / "a", config, steps_may_change);
+    const char ready = 'x';
+    if (::write(pipes[1], &ready, 1) != 1)
+      ::_exit(1);
+    ::pause();
+    ::_exit(0);
+  }
+  char ready = 0;
+  ASSERT_EQ(::read(pipes[0], &ready, 1), 1);
+  const auto open = [&] { RunDirectory(directory / "a", config, steps_may_change); };
+  expect_error(ExitCode::usage, {"another job", "process " + std::to_string(child)}, open);
+  std::filesystem::remove(directory / "a/run.lock");  // where locks do nothing, the record still speaks
+  expect_error(ExitCode::usage, {"process " + std::to_string(child)}, open);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  RunDirectory run(directory / "a", config, steps_may_change);
+  EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not sign off
+  EXPECT_EQ(run.previous()->pid, child);
+}
+
+TEST(RunDirectory, a_damaged_record_is_not_in_the_way) {
+  const TemporaryDirectory directory;
+  { RunDirectory run(directory / "a", config, steps_may_change); }
+  write_bytes(directory / "a/run.json", "{\"state\": \"runn");
+  RunDirectory run(directory / "a", config, steps_may_change);
+  EXPECT_FALSE(run.previous());
+}
+
+TEST(RunDirectory, unwritable_places_are_write_errors) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "file", "x");
+  expect_error(ExitCode::write, {"file/a"},
+               [&] { RunDirectory(directory / "file/a", config, steps_may_change); });
+  expect_error(ExitCode::write, {"/proc/a"}, [&] { RunDirectory("/proc/a", config, steps_may_change); });
+  if (::geteuid() == 0)
+    return;  // permission bits do not bind root
+  std::filesystem::permissions(directory.path(),
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  expect_error(ExitCode::write, {"Permission denied"},
+               [&] { RunDirectory(directory / "b", config, steps_may_change); });
+  std::filesystem::permissions(directory.path(), std::filesystem::perms::owner_all);
+}

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+
+#include "io/token_file.hpp"
+#include "support.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+std::vector<TokenId> all_tokens(const TokenFile& file) {
+  std::vector<TokenId> tokens(static_cast<std::size_t>(file.num_tokens()));
+  file.read(0, tokens);
+  return tokens;
+}
+
+Path write_tokens(const Path& path, const std::vector<TokenId>& tokens, Index vocab_size) {
+  TokenFileWriter writer(path, "byte", vocab_size);
+  writer.append(tokens);
+  writer.finish();
+  return path;
+}
+
+std::string llmc_file(std::int32_t magic, std::int32_t version, std::int32_t count,
+                      const std::string& payload) {
+  std::vector<std::int32_t> header(256, 0);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = count;
+  return std::string(reinterpret_cast<const char*>(header.data()), 1024) + payload;
+}
+
+}  // namespace
+
+TEST(TokenFile, written_tokens_come_back_in_both_widths) {
+  const TemporaryDirectory directory;
+  for (const Index vocab_size : {256, 65536, 65537, 128256}) {
+    std::vector<TokenId> tokens(700000);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<TokenId>((i * 7919) % static_cast<std::size_t>(vocab_size));
+    const TokenFile file(write_tokens(directory / "t.tokens", tokens, vocab_size));
+    EXPECT_EQ(file.info().bytes_per_token, vocab_size <= 65536 ? 2 : 4);
+    EXPECT_EQ(file.info().tokenizer, "byte");
+    EXPECT_EQ(file.info().vocab_size, vocab_size);
+    EXPECT_EQ(all_tokens(file), tokens);
+    file.check_vocabulary(vocab_size);
+    file.verify_checksum();
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST(TokenFile, unfinished_writer_leaves_nothing) {
+  const TemporaryDirectory directory;
+  write_tokens(directory / "t", {1, 2, 3}, 256);
+  {
+    TokenFileWriter writer(directory / "t", "byte", 256);
+    writer.append(std::vector<TokenId>{9, 9});
+  }
+  EXPECT_EQ(all_tokens(TokenFile(directory / "t")), (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+  expect_error(ExitCode::data, {"id 256"}, [&] { write_tokens(directory / "u", {256}, 256); });
+}
+
+TEST(TokenFile, reads_nanogpt) {
+  const TemporaryDirectory directory;
+  write_values<std::uint16_t>(directory / "train.bin", {1, 50256, 65535});
+  const TokenFile file(directory / "train.bin");
+  EXPECT_EQ(file.info().format, TokenFormat::nanogpt);
+  EXPECT_EQ(all_tokens(file), (std::vector<TokenId>{1, 50256, 65535}));
+  write_bytes(directory / "odd.bin", "abcde");
+  expect_error(ExitCode::data, {"odd.bin", "5 bytes", "even"}, [&] { TokenFile(directory / "odd.bin"); });
+}
+
+TEST(TokenFile, reads_llmc) {
+  const TemporaryDirectory directory;
+  const std::string payload("\1\0\0\0\xff\xff\0\0", 8);
+  write_bytes(directory / "gpt2.bin", llmc_file(20240520, 1, 4, payload));
+  EXPECT_EQ(all_tokens(TokenFile(directory / "gpt2.bin")), (std::vector<TokenId>{1, 0, 65535, 0}));
+  write_bytes(directory / "llama.bin", llmc_file(20240801, 1, 2, payload));
+  EXPECT_EQ(all_tokens(TokenFile(directory / "llama.bin")), (std::vector<TokenId>{1, 65535}));
+  write_bytes(directory / "v2.bin", llmc_file(20240520, 2, 4, payload));
+  expect_error(ExitCode::data, {"version 2"}, [&] { TokenFile(directory / "v2.bin"); });
+  write_bytes(directory / "short.bin", llmc_file(20240520, 1, 5, payload));
+  expect_error(ExitCode::data, {"truncated", "1032 bytes", "1034 bytes"},
+               [&] { TokenFile(directory / "short.bin"); });
+  write_bytes(directory / "negative.bin", llmc_file(20240520, 1, -4, payload));
+  expect_error(ExitCode::data, {"promises -4 tokens"}, [&] { TokenFile(directory / "negative.bin"); });
+  write_bytes(directory / "magic.bin", llmc_file(20240521, 1, 4, payload));  // must not pass for nanoGPT's
+  expect_error(ExitCode::data, {"magic number 20240521"}, [&] { TokenFile(directory / "magic.bin"); });
+}
+
+TEST(TokenFile, bad_files_are_refused) {
+  const TemporaryDirectory directory;
+  expect_error(ExitCode::data, {"file not found", "absent"}, [&] { TokenFile(directory / "absent"); });
+  write_bytes(directory / "empty", "");
+  expect_error(ExitCode::data, {"empty token file", "empty"}, [&] { TokenFile(directory / "empty"); });
+  write_bytes(directory / "text.txt", "It was the best of times");
+  expect_error(ExitCode::data, {"not a token file", "data pack"}, [&] { TokenFile(directory / "text.txt"); });
+  TokenFileWriter(directory / "none", "byte", 256).finish();
+  expect_error(ExitCode::data, {"empty token file", "0 tokens"}, [&] { TokenFile(directory / "none"); });
+}
+
+TEST(TokenFile, truncation_anywhere_is_seen) {
+  const TemporaryDirectory directory;
+  const std::string good = read_bytes(write_tokens(directory / "good", {1, 2, 3, 4, 5, 6, 7, 8}, 256));
+  for (std::size_t size = 0; size < good.size(); ++size)
+    for (const char* const name : {"cut", "cut.bin"}) {
+      write_bytes(directory / name, good.substr(0, size));
+      if (std::string(name) == "cut.bin" && size > 0 && size < 8)
+        continue;  // a few raw tokens, as far as anybody can tell
+      EXPECT_EQ(caught([&] { TokenFile(directory / name); }).code(), ExitCode::data) << size;
+    }
+  write_bytes(directory / "cut", good.substr(0, 260));
+  expect_error(ExitCode::data, {"truncated", "260 bytes", "272 bytes: a header of 256 and 8 tokens of 2"},
+               [&] { TokenFile(directory / "cut"); });
+  write_bytes(directory / "long", good + "x");
+  expect_error(ExitCode::data, {"bytes after its last token"}, [&] { TokenFile(directory / "long"); });
+}
+
+TEST(TokenFile, every_flipped_bit_is_seen) {
+  const TemporaryDirectory directory;
+  const std::string good = read_bytes(write_tokens(directory / "good", {1, 2, 3, 4, 5, 6, 7, 8}, 256));
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    write_bytes(directory / "bad.bin", bad);
+    EXPECT_EQ(caught([&] { TokenFile(directory / "bad.bin").verify_checksum(); }).code(), ExitCode::data)
+        << bit;
+  }
+}
+
+TEST(TokenFile, token_beyond_the_vocabulary_is_named) {
+  const TemporaryDirectory directory;
+  std::vector<std::uint16_t> tokens(10000, 7);
+  tokens[9000] = 300;
+  tokens[9001] = 400;
+  write_values(directory / "t.bin", tokens);
+  const TokenFile file(directory / "t.bin");
+  file.check_vocabulary(401);
+  expect_error(ExitCode::data, {"t.bin: token 9000 of 10000", "id 300", "below 256"},
+               [&] { file.check_vocabulary(256); });
+  std::vector<std::int32_t> header(256, 0);
+  header[0] = 20240801;
+  header[1] = 1;
+  header[2] = 2;
+  header.insert(header.end(), {5, -1});  // 4294967295 as stored
+  write_values(directory / "u.bin", header);
+  const TokenFile wide(directory / "u.bin");
+  EXPECT_GT(all_tokens(wide)[1], 0);  // never an ignored token
+  expect_error(ExitCode::data, {"token 1 of 2", "id 4294967295"}, [&] { wide.check_vocabulary(256); });
+}

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Fails in the way that its first argument names; check_faults.sh looks at what comes out.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include "parallel/collectives.hpp"
+#include "parallel/runtime.hpp"
+
+using espalier::Error;
+using espalier::ExitCode;
+
+int main(int argc, char** argv) {
+  return espalier::run_job(argc, argv, [&](espalier::Runtime& runtime) {
+    const std::string fault = argc > 1 ? argv[1] : "none";
+    const espalier::Communicator& world = runtime.world();
+    const bool guilty = world.rank() == world.size() - 1;
+    if (fault == "all_throw")  // as for a bad config: every rank finds it
+      throw Error(ExitCode::usage, {.what = "unknown key", .where = "config.toml:3:1", .got = "stepz", .wanted = {}, .todo = "steps"});
+    if (fault == "one_throws" && guilty)
+      throw Error(ExitCode::data, {.what = "a token file is too short", .where = {}, .got = {}, .wanted = {}, .todo = {}});
+    if (fault == "two_throw" && world.rank() > 0)
+      throw Error(ExitCode::data, {.what = "a token file is too short", .where = {}, .got = {}, .wanted = {}, .todo = {}});
+    if (fault == "one_defect" && guilty)
+      throw std::out_of_range("vector::at");
+    if (fault == "one_killed" && guilty)
+      abort();
+    if (fault == "one_late" && guilty)
+      sleep(60);
+    if (fault == "one_late")
+      world.set_deadline(0.5);
+    espalier::barrier(world);
+    if (world.rank() == 0)
+      std::cout << runtime.describe() << '\n';
+    return 0;
+  });
+}

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/gradient_reducer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "core/error.hpp"
+#include "parallel/collectives.hpp"
+#include "tests/parallel/contributions.hpp"
+#include "tests/support/world.hpp"
+
+namespace espalier {
+namespace {
+
+using namespace test;
+
+struct RestoreSettings {
+  CommunicationContext before = world().context();
+  ~RestoreSettings() { *world().state()->context = before; }
+};
+
+/// Segments of these sizes, one after another.
+std::vector<Segment> segments_of(const std::vector<Index>& sizes) {
+  std::vector<Segment> segments;
+  Index offset = 0;
+  for (const Index size : sizes) {
+    segments.push_back({.chunk = 0, .block = static_cast<int>(segments.size()), .group = ReductionGroup::replicas,
+                        .weight_decay = true, .offset = offset, .size = size});
+    offset += size;
+  }
+  return segments;
+}
+
+Index total(const std::vector<Segment>& segments) { return segments.back().offset + segments.back().size; }
+
+// One element, fewer than ranks, odd, longer than a bucket, and some that share one.
+const std::vector<Index> odd_sizes{1, 2, 5000, 33, 700, 1, 1, 999};
+constexpr Index small_bucket = 300 * 8;
+
+TEST(Buckets, CoverAllSegmentsOnceFromTheEnd) {
+  const auto segments = segments_of(odd_sizes);
+  for (const Index elements : {Index{1}, Index{7}, Index{300}, Index{5000}, Index{1} << 40}) {
+    Index end = total(segments);
+    for (const Bucket& bucket : make_buckets(segments, elements)) {
+      EXPECT_EQ(bucket.offset + bucket.size, end);
+      EXPECT_LE(bucket.size, elements);
+      EXPECT_GE(bucket.size, 1);
+      const Segment& first = segments[static_cast<std::size_t>(bucket.first_segment)];
+      const Segment& last = segments[static_cast<std::size_t>(bucket.last_segment)];
+      EXPECT_TRUE(bucket.offset >= first.offset && bucket.offset < first.offset + first.size);
+      EXPECT_TRUE(end > last.offset && end <= last.offset + last.size);
+      end = bucket.offset;
+    }
+    EXPECT_EQ(end, 0);
+  }
+}
+
+TEST(Buckets, NeverMixReductionGroups) {
+  auto segments = segments_of({10, 10, 10, 10});
+  segments[1].group = segments[2].group = ReductionGroup::tied;
+  const auto buckets = make_buckets(segments, 1000);
+  ASSERT_EQ(buckets.size(), 3u);
+  EXPECT_EQ(buckets[1].first_segment, 1);
+  EXPECT_EQ(buckets[1].last_segment, 2);
+  EXPECT_EQ(buckets[1].size, 20);
+}
+
+TEST(Buckets, BeyondTwoToThe31) {
+  const auto buckets = make_buckets(segments_of({Index{3} << 31, 5, Index{1} << 33}), Index{1} << 30);
+  EXPECT_EQ(buckets.size(), 15u);  // 8 + 6 of 2^30 elements, and 5
+  EXPECT_EQ(buckets.front().offset, (Index{3} << 31) + 5 + (Index{7} << 30));
+  EXPECT_EQ(buckets.back().offset, 0);
+}
+
+template <class S>
+class GradientReducerOf : public testing::Test {
+ protected:
+  void fill(const Tensor<S, 1>& gradients, Index shift) const {
+    const auto host = Kokkos::create_mirror_view(gradients);
+    for (Index i = 0; i < static_cast<Index>(host.extent(0)); ++i)
+      host(i) = contribution<S>(world().rank(), i + shift);
+    Kokkos::deep_copy(gradients, host);
+  }
+  std::vector<S> wanted(Index count, Index shift) const {
+    std::vector<S> sums(static_cast<std::size_t>(count));
+    for (Index i = 0; i < count; ++i)
+      sums[static_cast<std::size_t>(i)] = rank_order_sum<S>(world().size(), i + shift);
+    return sums;
+  }
+};
+using StateTypes = testing::Types<float, double>;
+TYPED_TEST_SUITE(GradientReducerOf, StateTypes);
+
+TYPED_TEST(GradientReducerOf, SumsInRankOrderForAnyOrderOfMarks) {
+  const auto segments = segments_of(odd_sizes);
+  const auto gradients = allocate<TypeParam>(Category::gradients, "test", total(segments));
+  GradientReducer<TypeParam> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = small_bucket});
+  std::vector<int> order(segments.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  std::mt19937 random(static_cast<unsigned>(7 + world().rank()));  // another order on each rank
+  for (int step = 0; step < 12; ++step) {
+    this->fill(gradients, step);
+    reducer.begin_step();
+    for (std::size_t i = 0; i < order.size() - static_cast<std::size_t>(step % 3); ++i) {  // some are never marked
+      reducer.mark_ready(order[i]);
+      if (step % 2 == 0)
+        reducer.progress();
+    }
+    reducer.wait();
+    EXPECT_TRUE(same_bits(to_vector(gradients), this->wanted(total(segments), step))) << "step " << step;
+    std::shuffle(order.begin(), order.end(), random);
+  }
+}
+
+TYPED_TEST(GradientReducerOf, SameBitsWithDelaysAndAnyBuckets) {
+  const RestoreSettings restore;
+  const auto segments = segments_of(odd_sizes);
+  const auto gradients = allocate<TypeParam>(Category::gradients, "test", total(segments));
+  std::uint64_t seed = 0;
+  for (const Index bucket_bytes : {Index{64}, Index{1000}, Index{20000}, Index{1} << 30})
+    for (const int in_flight : {1, 4}) {
+      GradientReducer<TypeParam> reducer(ExecSpace(), world(), gradients, segments,
+                                         {.bucket_bytes = bucket_bytes, .buckets_in_flight = in_flight});
+      world().set_test_delays(bucket_bytes < 500 ? 50 : 1000, ++seed);
+      this->fill(gradients, 0);
+      reducer.begin_step();
+      for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s)
+        reducer.mark_ready(s);
+      reducer.wait();
+      EXPECT_TRUE(same_bits(to_vector(gradients), this->wanted(total(segments), 0))) << bucket_bytes << " bytes";
+    }
+}
+
+TEST(GradientReducer, StartsWhileTheRestIsStillComputed) {
+  if (world().size() == 1)
+    return;  // nothing to send
+  const auto segments = segments_of({1000, 1000, 1000});
+  const auto gradients = allocate<float>(Category::gradients, "test", total(segments));
+  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = 4000});
+  Kokkos::deep_copy(gradients, 1.0f);
+  reducer.begin_step();
+  reducer.mark_ready(2);
+  EXPECT_GT(reducer.stats().bytes_sent, 0u);
+  // Without wait(), by progress() alone, the marked bucket is summed and the others are left alone.
+  const Waiter since({});
+  while (to_vector(gradients)[2000] != static_cast<float>(world().size()) && since.seconds() < 20)
+    reducer.progress();
+  EXPECT_EQ(to_vector(gradients)[2000], static_cast<float>(world().size()));
+  EXPECT_EQ(to_vector(gradients)[1999], 1.0f);
+  EXPECT_EQ(reducer.stats().exposed_seconds, 0);
+  reducer.wait();
+  EXPECT_EQ(to_vector(gradients)[0], static_cast<float>(world().size()));
+  EXPECT_GT(reducer.stats().exposed_seconds, 0);
+}
+
+TEST(GradientReducer, BytesEqualTheFormula) {
+  const auto segments = segments_of({Index{4096} * world().size()});
+  const auto gradients = allocate<double>(Category::gradients, "test", total(segments));
+  GradientReducer<double> reducer(ExecSpace(), world(), gradients, segments);
+  reducer.begin_step();
+  reducer.wait();
+  EXPECT_EQ(reducer.stats().bytes_sent, static_cast<std::uint64_t>(2 * (world().size() - 1) * 4096 * 8));
+}
+
+TEST(GradientReducer, AllocatesNothingAfterTheConstructor) {
+  const auto segments = segments_of(odd_sizes);
+  const auto gradients = allocate<float>(Category::gradients, "test", total(segments));
+  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = small_bucket});
+  const auto before = MemoryLedger::instance().current();
+  MemoryLedger::instance().reset_peak();
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin_step();
+    reducer.wait();
+  }
+  EXPECT_EQ(MemoryLedger::instance().peak().total(), before.total());
+  if (world().size() > 1) {
+    EXPECT_GT(before[Category::communication], 0u);
+    EXPECT_LE(before[Category::communication], static_cast<std::size_t>(8 * small_bucket + 65536));
+  }
+}
+
+TEST(GradientReducer, OneRankHasNothingToDo) {
+  const Communicator alone = world().split(world().rank(), 0, "alone");
+  const auto segments = segments_of({10});
+  const auto gradients = allocate<float>(Category::gradients, "test", 10);
+  Kokkos::deep_copy(gradients, 3.0f);
+  GradientReducer<float> reducer(ExecSpace(), alone, gradients, segments);
+  reducer.begin_step();
+  reducer.mark_ready(0);
+  reducer.wait();
+  EXPECT_EQ(to_vector(gradients)[9], 3.0f);
+  EXPECT_EQ(reducer.stats().bytes_sent, 0u);
+}
+
+TEST(GradientReducer, MarkingTwiceIsADefect) {
+  if (world().size() == 1)
+    return;  // marks are not kept
+  const auto segments = segments_of({100, 100});
+  const auto gradients = allocate<float>(Category::gradients, "test", 200);
+  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments);
+  reducer.begin_step();
+  reducer.mark_ready(1);
+  EXPECT_THROW(reducer.mark_ready(1), std::logic_error);
+  EXPECT_THROW(reducer.mark_ready(2), std::logic_error);
+  reducer.wait();
+  barrier(world());
+}
+
+TEST(GradientReducer, DeadlineNamesTheBucketAndTheRank) {
+  if (world().size() == 1)
+    return;  // nobody to wait for
+  const RestoreSettings restore;
+  const auto segments = segments_of({100, 100});
+  const auto gradients = allocate<float>(Category::gradients, "test", 200);
+  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = 400});
+  world().set_deadline(0.3);
+  if (world().rank() != 1) {
+    try {
+      reducer.wait();
+      FAIL() << "rank 1 never reduced, and wait() returned";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::communication);
+      const std::string text = error.what();
+      EXPECT_NE(text.find("gradient bucket 0 of 2"), std::string::npos) << text;
+      EXPECT_NE(text.find("nothing from rank 1"), std::string::npos) << text;
+    }
+  }
+  *world().state()->context = restore.before;
+  barrier(world());
+}
+
+}  // namespace
+}  // namespace espalier

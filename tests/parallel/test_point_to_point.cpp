@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/point_to_point.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core/error.hpp"
+#include "parallel/collectives.hpp"
+#include "tests/parallel/contributions.hpp"
+#include "tests/support/world.hpp"
+
+namespace espalier {
+namespace {
+
+using namespace test;
+
+int next() { return (world().rank() + 1) % world().size(); }
+int previous() { return (world().rank() + world().size() - 1) % world().size(); }
+
+// (world size ranks in a ring; with one rank there is no peer)
+TEST(PointToPoint, RingOfTensors) {
+  if (world().size() == 1)
+    return;  // no peer
+  for (const Index count : {Index{1}, Index{7}, Index{100003}}) {
+    const auto out = make_tensor(contributions<float>(world().rank(), count));
+    const auto in = make_tensor(std::vector<float>(static_cast<std::size_t>(count)));
+    Request receive = irecv(ExecSpace(), world(), in, previous(), tags::activations);
+    Request send = isend(ExecSpace(), world(), out, next(), tags::activations);
+    receive.wait();
+    send.wait();
+    EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous(), count)));
+  }
+}
+
+TEST(PointToPoint, TagsKeepMessagesApartAndOneTagKeepsTheirOrder) {
+  if (world().size() == 1)
+    return;  // no peer
+  const auto value = [](double v) { return make_tensor(std::vector<double>{v}); };
+  const auto a = value(1), b = value(2), c = value(3);
+  std::vector<Request> sends;
+  sends.push_back(isend(ExecSpace(), world(), a, next(), tags::activations));
+  sends.push_back(isend(ExecSpace(), world(), b, next(), tags::gradients));
+  sends.push_back(isend(ExecSpace(), world(), c, next(), tags::activations));
+  const auto first = value(0), second = value(0), other = value(0);
+  recv(ExecSpace(), world(), other, previous(), tags::gradients);
+  recv(ExecSpace(), world(), first, previous(), tags::activations);
+  recv(ExecSpace(), world(), second, previous(), tags::activations);
+  EXPECT_EQ(to_vector(first)[0], 1);
+  EXPECT_EQ(to_vector(other)[0], 2);
+  EXPECT_EQ(to_vector(second)[0], 3);
+  for (Request& send : sends)
+    send.wait();
+}
+
+TEST(PointToPoint, RequestKeepsTheBufferAlive) {
+  if (world().size() == 1)
+    return;  // no peer
+  auto out = make_tensor(contributions<double>(world().rank(), 50000));
+  const auto in = make_tensor(std::vector<double>(50000));
+  Request send = isend(ExecSpace(), world(), out, next());
+  out = {};  // the request has the last reference
+  const auto overwriting = make_tensor(std::vector<double>(50000, -1.0));
+  recv(ExecSpace(), world(), in, previous());
+  send.wait();
+  EXPECT_TRUE(same_bits(to_vector(in), contributions<double>(previous(), 50000)));
+}
+
+TEST(PointToPoint, AnotherLengthThanExpectedIsAnError) {
+  if (world().size() == 1)
+    return;  // no peer
+  const Communicator own = world().duplicate("lengths");
+  for (const Index sent : {Index{3}, Index{5}}) {
+    const auto out = make_tensor(std::vector<float>(static_cast<std::size_t>(sent)));
+    const auto in = make_tensor(std::vector<float>(4));
+    Request send = isend(ExecSpace(), own, out, next());
+    try {
+      recv(ExecSpace(), own, in, previous());
+      FAIL() << sent << " elements came for 4 and nothing was said";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::communication);
+      EXPECT_NE(std::string(error.what()).find("16 bytes"), std::string::npos) << error.what();
+    }
+    send.wait();
+  }
+}
+
+TEST(PointToPoint, LongMessagesGoInPieces) {
+  if (world().size() == 1)
+    return;  // no peer
+  const CommunicationContext before = world().context();
+  world().set_max_message_bytes(13);
+  const auto messages_before = world().traffic().messages;
+  const auto out = make_tensor(contributions<float>(world().rank(), 10));
+  const auto in = make_tensor(std::vector<float>(10));
+  Request send = isend(ExecSpace(), world(), out, next());
+  recv(ExecSpace(), world(), in, previous());
+  send.wait();
+  *world().state()->context = before;
+  EXPECT_EQ(world().traffic().messages - messages_before, 4u);  // 13 + 13 + 13 + 1
+  EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous(), 10)));
+}
+
+TEST(PointToPoint, DeadlineNamesThePeer) {
+  if (world().size() == 1)
+    return;  // no peer
+  const CommunicationContext before = world().context();
+  const Communicator own = world().duplicate("silent");
+  const auto in = make_tensor(std::vector<float>(4));
+  world().set_deadline(0.1);
+  try {
+    recv(ExecSpace(), own, in, previous(), tags::activations);
+    FAIL() << "nothing was sent, and the receive returned";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("receive of activations with rank " + std::to_string(previous()) + " of silent"), std::string::npos)
+        << text;
+  }
+  *world().state()->context = before;
+  barrier(world());
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "tests/support/op_shapes.hpp"
+#include "tests/support/tensors.hpp"
+
+/// The forward ops as plain loops over host arrays in fp64: what the kernels must compute. Row-major throughout.
+/// Backward has no loops here; finite differences of these functions take their place.
+namespace espalier::test::reference {
+
+inline std::size_t at(Index row, Index col, Index cols) { return static_cast<std::size_t>(row * cols + col); }
+
+/// y (N, C) from x (N, C), weight (C), bias (C)
+inline Values layernorm(const Values& x, const Values& weight, const Values& bias, double eps = 1e-5) {
+  const auto channels = static_cast<Index>(weight.size());
+  const Index rows = static_cast<Index>(x.size()) / channels;
+  Values y(x.size());
+  for (Index n = 0; n < rows; ++n) {
+    double mean = 0;
+    double variance = 0;
+    for (Index c = 0; c < channels; ++c)
+      mean += x[at(n, c, channels)] / static_cast<double>(channels);
+    for (Index c = 0; c < channels; ++c)
+      variance += std::pow(x[at(n, c, channels)] - mean, 2) / static_cast<double>(channels);
+    for (Index c = 0; c < channels; ++c)
+      y[at(n, c, channels)] = (x[at(n, c, channels)] - mean) / std::sqrt(variance + eps) * weight[at(0, c, channels)] +
+                              bias[at(0, c, channels)];
+  }
+  return y;
+}
+
+inline Values gelu(const Values& x) {
+  Values y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    y[i] = 0.5 * x[i] * (1 + std::tanh(std::sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i])));
+  return y;
+}
+
+/// y (N, F) = x (N, K) weight^T + bias, with weight (F, K)
+inline Values linear(const Values& x, const Values& weight, const Values& bias) {
+  const auto width = static_cast<Index>(bias.size());
+  const Index inner = static_cast<Index>(weight.size()) / width;
+  const Index rows = static_cast<Index>(x.size()) / inner;
+  Values y(static_cast<std::size_t>(rows * width));
+  for (Index n = 0; n < rows; ++n)
+    for (Index f = 0; f < width; ++f) {
+      double sum = bias[at(0, f, width)];
+      for (Index k = 0; k < inner; ++k)
+        sum += x[at(n, k, inner)] * weight[at(f, k, inner)];
+      y[at(n, f, width)] = sum;
+    }
+  return y;
+}
+
+/// x (N, C) from token_table (V, C) and position_table (P, C)
+inline Values embedding(const std::vector<TokenId>& tokens, const Values& token_table, const Values& position_table,
+                        Index channels, Index length) {
+  Values x(tokens.size() * static_cast<std::size_t>(channels));
+  for (Index n = 0; n < static_cast<Index>(tokens.size()); ++n)
+    for (Index c = 0; c < channels; ++c)
+      x[at(n, c, channels)] = token_table[at(tokens[static_cast<std::size_t>(n)], c, channels)] +
+                              position_table[at(n % length, c, channels)];
+  return x;
+}
+
+/// out (N, C) from qkv (N, 3C); log_sum_exp (B*NH*T) too if wanted
+inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp = nullptr) {
+  const Index channels = s.channels();
+  Values out(static_cast<std::size_t>(s.rows() * channels), 0);
+  Values probability(static_cast<std::size_t>(s.length));
+  const auto part = [&](Index which, Index b, Index t, Index h, Index c) {
+    return qkv[at(b * s.length + t, which * channels + h * s.head_size + c, 3 * channels)];
+  };
+  for (Index b = 0; b < s.batch; ++b)
+    for (Index h = 0; h < s.heads; ++h)
+      for (Index t = 0; t < s.length; ++t) {
+        double largest = -HUGE_VAL;
+        for (Index k = 0; k <= t; ++k) {
+          double score = 0;
+          for (Index c = 0; c < s.head_size; ++c)
+            score += part(0, b, t, h, c) * part(1, b, k, h, c);
+          probability[static_cast<std::size_t>(k)] = score / std::sqrt(static_cast<double>(s.head_size));
+          largest = std::max(largest, probability[static_cast<std::size_t>(k)]);
+        }
+        double sum = 0;
+        for (Index k = 0; k <= t; ++k)
+          sum += probability[static_cast<std::size_t>(k)] = std::exp(probability[static_cast<std::size_t>(k)] - largest);
+        for (Index k = 0; k <= t; ++k)
+          for (Index c = 0; c < s.head_size; ++c)
+            out[at(b * s.length + t, h * s.head_size + c, channels)] +=
+                probability[static_cast<std::size_t>(k)] / sum * part(2, b, k, h, c);
+        if (log_sum_exp != nullptr)
+          (*log_sum_exp)[static_cast<std::size_t>((b * s.heads + h) * s.length + t)] = largest + std::log(sum);
+      }
+  return out;
+}
+
+/// losses (N) from logits (N, Vp), of which V columns count; a negative target has none
+inline Values cross_entropy(const Values& logits, const std::vector<TokenId>& targets, Index vocabulary) {
+  const Index width = static_cast<Index>(logits.size() / targets.size());
+  Values losses(targets.size(), 0);
+  for (Index n = 0; n < static_cast<Index>(targets.size()); ++n) {
+    const TokenId target = targets[static_cast<std::size_t>(n)];
+    if (target < 0)
+      continue;
+    double largest = -HUGE_VAL;
+    for (Index v = 0; v < vocabulary; ++v)
+      largest = std::max(largest, logits[at(n, v, width)]);
+    double sum = 0;
+    for (Index v = 0; v < vocabulary; ++v)
+      sum += std::exp(logits[at(n, v, width)] - largest);
+    losses[static_cast<std::size_t>(n)] = std::log(sum) + largest - logits[at(n, target, width)];
+  }
+  return losses;
+}
+
+inline Values add(Values a, const Values& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    a[i] += b[i];
+  return a;
+}
+
+}  // namespace espalier::test::reference

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/communicator.hpp"
+#include "parallel/runtime.hpp"
+
+namespace espalier::test {
+
+/// Of the running test program (tests/support/mpi_main.cpp): tests are not passed arguments.
+const Communicator& world();
+const Runtime& runtime();
+
+}  // namespace espalier::test

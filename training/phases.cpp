@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/phases.hpp"
+
+#include <numeric>
+
+namespace espalier {
+
+const char* to_string(Phase phase) {
+  static constexpr std::array<const char*, num_phases> names = {
+      "forward", "backward", "bubble", "tensor_comm", "pipeline_comm", "data_comm", "optimizer", "data", "checkpoint", "other"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+
+PhaseTimer::PhaseTimer(PhaseSeconds& seconds, Phase phase)
+    : region_(std::string("espalier::training::") + to_string(phase)),
+      seconds_(seconds),
+      phase_(phase),
+      start_(std::chrono::steady_clock::now()) {}
+
+PhaseTimer::~PhaseTimer() {
+  seconds_[phase_] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+}  // namespace espalier

@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/run_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/ops/matmul.hpp"
+#include "io/toml_config.hpp"
+#include "parallel/process_mesh.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr Index no_limit = std::numeric_limits<Index>::max();
+const IntegerRange positive{1, no_limit};
+const IntegerRange not_negative{0, no_limit};
+const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
+
+std::vector<std::string> matmul_choices() {
+  std::vector<std::string> names = {"auto"};
+  for (const MatmulLibrary library : matmul_libraries())
+    names.emplace_back(to_string(library));
+  return names;
+}
+
+// Every key once: its place in the struct, what values it takes, what it means. Reading and writing both walk through
+// this list, so a key cannot be known to one and not to the other.
+template <class Config, class Visitor>
+void visit_keys(Config& c, Visitor&& v) {
+  v.section("model", "The shape; a preset gives all of it, single keys override.");
+  v.choice("preset", c.model.preset, gpt_preset_names(), "named shape");
+  v.preset(c.model);
+  v.integer("vocab_size", c.model.shape.vocab_size, positive, "entries of the vocabulary");
+  v.integer("max_sequence_length", c.model.shape.max_sequence_length, positive, "positions that are learned");
+  v.integer("num_layers", c.model.shape.num_layers, positive, "transformer blocks");
+  v.integer("hidden_size", c.model.shape.hidden_size, positive, "channels of the residual stream");
+  v.integer("num_heads", c.model.shape.num_heads, positive, "attention heads; divide hidden_size");
+  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, positive, "channels inside the feed-forward layer");
+
+  v.section("data", "Token files, made by `espalier data pack` (nanoGPT's and llm.c's are read too).");
+  v.strings("train", c.data.train, "files to train on");
+  v.strings("validation", c.data.validation, "files to evaluate on; none: no evaluation");
+
+  v.section("batch", "");
+  v.integer("global_batch_size", c.batch.global_batch_size, positive, "sequences a step, over all replicas");
+  v.integer("micro_batch_size", c.batch.micro_batch_size, positive, "sequences of one forward pass");
+  v.integer("sequence_length", c.batch.sequence_length, not_negative, "tokens of a sequence; 0: the model's positions");
+
+  v.section("parallel", "How the ranks are used; the degrees multiply to the number of ranks.");
+  v.integer("tensor", c.parallel.tensor, positive, "ranks that share each matrix");
+  v.integer("pipeline", c.parallel.pipeline, positive, "stages of consecutive layers");
+  v.integer("data", c.parallel.data, not_negative, "replicas; 0: what is left");
+
+  v.section("precision", "");
+  v.choice("compute", c.precision.compute, {"fp32", "fp64"}, "type of weights and activations; fp64 for proofs");
+
+  v.section("optimizer", "AdamW; weight decay spares biases and norms.");
+  v.real("learning_rate", c.optimizer.learning_rate, {0, 1e3, true}, "peak");
+  v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e3}, "at the end of the decay");
+  v.choice("schedule", c.optimizer.schedule, schedules, "shape of the decay after a linear warm-up");
+  v.integer("warmup_steps", c.optimizer.warmup_steps, not_negative, "steps of the warm-up");
+  v.integer("decay_steps", c.optimizer.decay_steps, not_negative, "step at which the minimum is reached; 0: the last one");
+  v.real("stable_fraction", c.optimizer.stable_fraction, {0, 1}, "warmup_stable_decay: share of the steps before the decay");
+  v.real("beta1", c.optimizer.adamw.beta1, {0, 1, false, true}, "decay of the first moment");
+  v.real("beta2", c.optimizer.adamw.beta2, {0, 1, false, true}, "decay of the second moment");
+  v.real("eps", c.optimizer.adamw.eps, {0, 1, true}, "added to the root of the second moment");
+  v.real("weight_decay", c.optimizer.adamw.weight_decay, {0, 1e3}, "decoupled weight decay");
+  v.real("clip_grad_norm", c.optimizer.clip_grad_norm, {0, 1e30}, "largest global gradient norm; 0: no clipping");
+
+  v.section("checkpoint", "");
+  v.integer("interval", c.checkpoint.interval, not_negative, "steps between saves; 0: only at the end");
+  v.integer("keep_last", c.checkpoint.keep_last, {2, no_limit}, "complete checkpoints to keep, the newest ones");
+
+  v.section("run", "");
+  v.text("directory", c.run.directory, "where everything of this run lies");
+  v.integer("steps", c.run.steps, not_negative, "optimizer steps; 0: by tokens");
+  v.count("tokens", c.run.tokens, not_negative, "stop after so many tokens (\"1.5B\"); 0: by steps");
+  v.seconds("max_duration", c.run.max_duration, {0, 1e12}, "save and stop after this wall-clock time (\"2h\"); 0: none");
+  v.integer("seed", c.run.seed, not_negative, "of weights and data order");
+  v.integer("log_interval", c.run.log_interval, positive, "steps between lines on the console");
+  v.integer("eval_interval", c.run.eval_interval, not_negative, "steps between evaluations; 0: only at the end");
+  v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences used; 0: all");
+  v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
+  v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
+  v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library; auto: measured at start");
+}
+
+class ReadingVisitor {
+ public:
+  explicit ReadingVisitor(ConfigReader& reader) : reader_(reader) {}
+  void section(const char* name, const char*) { section_ = name; }
+  void preset(RunConfig::Model& model) {
+    const std::vector<std::string> names = gpt_preset_names();
+    if (std::find(names.begin(), names.end(), model.preset) != names.end())  // an unknown one is reported already
+      model.shape = gpt_preset(model.preset);
+  }
+  void integer(const char* key, Index& value, IntegerRange range, const char*) { reader_.read(section_, key, value, range); }
+  void count(const char* key, Index& value, IntegerRange range, const char*) {
+    reader_.read_count(section_, key, value, range);
+  }
+  void bytes(const char* key, Index& value, IntegerRange range, const char*) {
+    reader_.read_bytes(section_, key, value, range);
+  }
+  void real(const char* key, double& value, RealRange range, const char*) { reader_.read(section_, key, value, range); }
+  void seconds(const char* key, double& value, RealRange range, const char*) {
+    reader_.read_seconds(section_, key, value, range);
+  }
+  void text(const char* key, std::string& value, const char*) { reader_.read(section_, key, value); }
+  void strings(const char* key, std::vector<std::string>& value, const char*) { reader_.read(section_, key, value); }
+  void choice(const char* key, std::string& value, const std::vector<std::string>& choices, const char*) {
+    reader_.read(section_, key, value, choices);
+  }
+
+ private:
+  ConfigReader& reader_;
+  std::string section_;
+};
+
+class WritingVisitor {
+ public:
+  void section(const char* name, const char* comment) {
+    section_ = name;
+    if (*comment != '\0')
+      writer_.comment(comment);
+  }
+  void preset(const RunConfig::Model&) {}
+  void integer(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
+  void count(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
+  void bytes(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
+  void real(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
+  void seconds(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
+  void text(const char* key, const std::string& value, const char* comment) { write(key, value, comment); }
+  void strings(const char* key, const std::vector<std::string>& value, const char* comment) { write(key, value, comment); }
+  void choice(const char* key, const std::string& value, const std::vector<std::string>&, const char* comment) {
+    write(key, value, comment);
+  }
+  std::string result() const { return writer_.text(); }
+
+ private:
+  template <class Value>
+  void write(const char* key, const Value& value, const char* comment) {
+    writer_.write(section_, key, value, comment);
+  }
+  ConfigWriter writer_;
+  std::string section_;
+};
+
+// The multiples of `unit` around `value`.
+std::string nearest_multiples(Index value, Index unit) {
+  const Index below = value / unit * unit;
+  return below > 0 ? fmt::format("{} and {}", below, below + unit) : fmt::format("{}", unit);
+}
+
+// Rules between keys. Everything wrong is reported, not only the first.
+void validate(const RunConfig& c, ConfigReader& reader, int world_size) {
+  for (const std::string& problem : problems(c.model.shape))
+    reader.problem("model", problem.substr(0, problem.find(' ')), problem);
+  if (c.data.train.empty())
+    reader.problem("data", "train", "no token file is given, wanted at least one");
+  if (c.batch.sequence_length > c.model.shape.max_sequence_length)
+    reader.problem("batch", "sequence_length",
+                   fmt::format("{} is longer than the model's max_sequence_length {}", c.batch.sequence_length,
+                               c.model.shape.max_sequence_length));
+  if (c.run.steps == 0 && c.run.tokens == 0)
+    reader.problem("run", "steps", "neither steps nor tokens say when the run ends");
+  if (c.optimizer.minimum_learning_rate > c.optimizer.learning_rate)
+    reader.problem("optimizer", "minimum_learning_rate",
+                   fmt::format("{} is above learning_rate {}", c.optimizer.minimum_learning_rate, c.optimizer.learning_rate));
+  if (c.parallel.tensor != 1)
+    reader.problem("parallel", "tensor", fmt::format("{} is not possible yet, wanted 1", c.parallel.tensor));
+  if (c.parallel.pipeline != 1)
+    reader.problem("parallel", "pipeline", fmt::format("{} is not possible yet, wanted 1", c.parallel.pipeline));
+  int replicas = 0;
+  try {
+    replicas = make_layout(world_size, static_cast<int>(c.parallel.tensor), static_cast<int>(c.parallel.data),
+                           static_cast<int>(c.parallel.pipeline))
+                   .degree(Axis::dp);
+  } catch (const Error& error) {
+    reader.problem("parallel", "data", error.report().what + "; got " + error.report().got + ", wanted " + error.report().wanted);
+  }
+  const Index unit = replicas * c.batch.micro_batch_size;
+  if (unit > 0 && c.batch.global_batch_size % unit != 0)
+    reader.problem("batch", "global_batch_size",
+                   fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}",
+                               c.batch.global_batch_size, c.batch.micro_batch_size, replicas,
+                               nearest_multiples(c.batch.global_batch_size, unit)));
+}
+
+RunConfig resolve(ConfigReader& reader, int world_size) {
+  RunConfig config;
+  visit_keys(config, ReadingVisitor(reader));
+  if (config.batch.sequence_length == 0)
+    config.batch.sequence_length = config.model.shape.max_sequence_length;
+  validate(config, reader, world_size);
+  reader.finish();
+  return config;
+}
+
+}  // namespace
+
+Index RunConfig::total_steps() const {
+  const Index by_tokens = run.tokens > 0 ? (run.tokens + tokens_per_step() - 1) / tokens_per_step() : no_limit;
+  return std::min(run.steps > 0 ? run.steps : no_limit, by_tokens);
+}
+
+LearningRate RunConfig::learning_rate() const {
+  LearningRate rate;
+  const auto shape = std::find(schedules.begin(), schedules.end(), optimizer.schedule) - schedules.begin();
+  rate.shape = static_cast<LearningRateShape>(shape);  // the list is in the order of the enumeration
+  rate.peak = optimizer.learning_rate;
+  rate.minimum = optimizer.minimum_learning_rate;
+  rate.warmup_steps = optimizer.warmup_steps;
+  rate.decay_steps = optimizer.decay_steps > 0 ? optimizer.decay_steps : total_steps();
+  rate.stable_until = static_cast<Index>(optimizer.stable_fraction * static_cast<double>(rate.decay_steps));
+  return rate;
+}
+
+RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size) {
+  ConfigReader reader(file, overrides);
+  return resolve(reader, world_size);
+}
+
+RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
+                           int world_size) {
+  ConfigReader reader(text, name, overrides);
+  return resolve(reader, world_size);
+}
+
+std::string to_toml(const RunConfig& config) {
+  WritingVisitor writer;
+  visit_keys(config, writer);
+  return writer.result();
+}
+
+bool may_change_on_resume(const std::string& key) {
+  static const std::vector<std::string> frozen = {"model.", "data.", "precision.", "batch.global_batch_size",
+                                                  "batch.sequence_length", "run.seed"};
+  return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& prefix) { return key.starts_with(prefix); });
+}
+
+}  // namespace espalier

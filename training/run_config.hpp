@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/optim/adamw.hpp"
+#include "core/optim/learning_rate.hpp"
+#include "io/file.hpp"
+#include "models/gpt_config.hpp"
+
+namespace espalier {
+
+/// Every knob of a run. Sections and keys are those of the TOML file; docs/config.md is written from the comments that
+/// run_config.cpp gives each key.
+struct RunConfig {
+  struct Model {
+    std::string preset = "byte-1m";
+    GptConfig shape = gpt_preset("byte-1m");  ///< of the preset, with what the file overrides
+  } model;
+
+  struct Data {
+    std::vector<std::string> train;
+    std::vector<std::string> validation;
+  } data;
+
+  struct Batch {
+    Index global_batch_size = 8;
+    Index micro_batch_size = 8;
+    Index sequence_length = 0;  ///< 0: the model's max_sequence_length
+  } batch;
+
+  struct Parallel {
+    Index tensor = 1;
+    Index pipeline = 1;
+    Index data = 0;  ///< 0: what is left
+  } parallel;
+
+  struct Precision {
+    std::string compute = "fp32";
+  } precision;
+
+  struct Optimizer {
+    double learning_rate = 3e-4;
+    double minimum_learning_rate = 3e-5;
+    std::string schedule = "cosine";
+    Index warmup_steps = 0;
+    Index decay_steps = 0;  ///< 0: run.steps
+    double stable_fraction = 0.8;
+    AdamWConfig adamw;
+    double clip_grad_norm = 1.0;
+  } optimizer;
+
+  struct Checkpoint {
+    Index interval = 0;  ///< steps; 0: only at the end
+    Index keep_last = 2;
+  } checkpoint;
+
+  struct Run {
+    std::string directory = "runs/default";
+    Index steps = 0;
+    Index tokens = 0;
+    double max_duration = 0;  ///< seconds
+    Index seed = 1;
+    Index log_interval = 1;
+    Index eval_interval = 0;
+    Index eval_samples = 0;
+    Index device_memory = 0;  ///< bytes
+    double communication_timeout = 600;  ///< seconds
+    std::string matmul = "auto";
+  } run;
+
+  Index sequence_length() const { return batch.sequence_length; }
+  Index tokens_per_step() const { return batch.global_batch_size * batch.sequence_length; }
+  Index total_steps() const;  ///< by steps or tokens, whichever ends first
+  LearningRate learning_rate() const;
+};
+
+/// Reads a file and overrides ("section.key=value", which win), fills in what follows from other keys, and validates for
+/// `world_size` ranks. Allocates nothing. @throws Error (usage) that lists every problem with its position.
+RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size);
+
+/// The same from a text; `name` stands for the file in messages.
+RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
+                           int world_size);
+
+/// The resolved config as TOML, each key with its comment; reads back equal.
+std::string to_toml(const RunConfig& config);
+
+/// May a resumed run differ from its stored config in this key ("run.steps")?
+bool may_change_on_resume(const std::string& key);
+
+}  // namespace espalier

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/train_loop.hpp"
+
+#include <fmt/format.h>
+
+#include "core/ops/matmul.hpp"
+#include "io/metrics.hpp"
+#include "io/run_directory.hpp"
+#include "models/cost.hpp"
+#include "parallel/collectives.hpp"
+#include "training/resume.hpp"
+#include "training/training_state.hpp"
+
+namespace espalier {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Rank 0 measures, so that all ranks multiply alike. Returns the GEMM rate of one rank, for the MFU.
+template <class T>
+double choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh) {
+  MatmulChoice choice{MatmulLibrary::tiled, 0};
+  if (mesh.world().rank() == 0)
+    choice = fastest_matmul_library<T>(ExecSpace());
+  std::array<double, 2> shared = {static_cast<double>(choice.library), choice.flops_per_second};
+  broadcast(mesh.world(), std::span<double>(shared), 0);
+  set_matmul_library(wanted == "auto" ? static_cast<MatmulLibrary>(shared[0]) : parse_matmul_library(wanted));
+  return shared[1];
+}
+
+nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress) {
+  nlohmann::ordered_json seconds;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    seconds[to_string(static_cast<Phase>(i))] = report.seconds.seconds[i];
+  nlohmann::ordered_json memory;
+  const MemoryByCategory peak = MemoryLedger::instance().peak();
+  for (std::size_t i = 0; i < num_categories; ++i)
+    memory[to_string(static_cast<Category>(i))] = peak.bytes[i];
+  nlohmann::ordered_json line = {{"step", report.step},
+                                 {"loss", report.loss},
+                                 {"learning_rate", report.learning_rate},
+                                 {"gradient_norm", report.gradient_norm},
+                                 {"loss_scale", 1.0},
+                                 {"skipped_steps", 0},
+                                 {"tokens", report.tokens},
+                                 {"tokens_per_second", progress.tokens_per_second},
+                                 {"step_seconds", report.step_seconds},
+                                 {"seconds", seconds},
+                                 {"memory_peak_bytes", memory},
+                                 {"mfu", progress.mfu}};
+  if (progress.validation_loss)
+    line["validation_loss"] = *progress.validation_loss;
+  return line;
+}
+
+// What only rank 0 has: the run's directory, its metrics, the console.
+struct RunFiles {
+  std::optional<RunDirectory> directory;
+  std::optional<MetricsWriter> metrics;
+};
+
+template <class T>
+class Loop {
+ public:
+  Loop(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh, const TrainEvents& events)
+      : config_(config), options_(options), mesh_(mesh), events_(events), is_root_(mesh.world().rank() == 0) {}
+
+  TrainOutcome run(const std::function<bool()>& stop_requested) {
+    open_run();
+    try {
+      return run_in_directory(stop_requested);
+    } catch (const std::exception& error) {
+      if (is_root_)
+        files_.directory->finish("failed", error.what());
+      throw;
+    }
+  }
+
+ private:
+  TrainOutcome run_in_directory(const std::function<bool()>& stop_requested) {
+    gemm_rate_ = choose_matmul_library<T>(config_.run.matmul, mesh_);
+    Trainer<T> trainer(ExecSpace(), config_, mesh_);
+    const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
+                                               [&](const std::string& text) { note(text); });
+    note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s a rank)", to_string(matmul_library()),
+                     matmul_libraries().size(), gemm_rate_ * 1e-9));
+    if (is_root_)
+      files_.metrics.emplace(files_.directory->metrics(), resumed_step > 0 ? resumed_step : -1);
+    return finish(steps(trainer, stop_requested));
+  }
+
+  Path run_path() const { return config_.run.directory; }
+
+  void note(const std::string& text) const {
+    if (is_root_ && events_.note)
+      events_.note(text);
+  }
+
+  void open_run() {
+    if (!is_root_)
+      return;
+    files_.directory.emplace(run_path(), to_toml(config_), may_change_on_resume);
+    for (const ConfigDifference& difference : files_.directory->differences())
+      note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
+  }
+
+  bool must_stop(Index steps_of_this_start, const std::function<bool()>& stop_requested) {
+    if (stop_requested && stop_requested())
+      cause_ = "asked to stop";
+    else if (options_.stop_after > 0 && steps_of_this_start + 1 >= options_.stop_after)
+      cause_ = fmt::format("stopped after {} steps", options_.stop_after);
+    else if (config_.run.max_duration > 0 && seconds_since(start_) >= config_.run.max_duration)
+      cause_ = "run.max_duration is over";
+    else
+      return false;
+    return true;
+  }
+
+  TrainOutcome steps(Trainer<T>& trainer, const std::function<bool()>& stop_requested) {
+    const Index total = config_.total_steps();
+    Index steps_of_this_start = 0;
+    const auto first_step = Clock::now();
+    while (trainer.steps_done() < total) {
+      const StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
+      ++steps_of_this_start;
+      const bool last = report.step == total;
+      TrainProgress progress = progress_of(report, total);
+      if (trainer.has_validation() &&
+          (last || (config_.run.eval_interval > 0 && report.step % config_.run.eval_interval == 0)))
+        progress.validation_loss = trainer.evaluate();
+      const double pace = seconds_since(first_step) / static_cast<double>(steps_of_this_start);
+      progress.seconds_left = pace * static_cast<double>(total - report.step);
+      if (config_.checkpoint.interval > 0)
+        progress.seconds_to_save =
+            pace * static_cast<double>(config_.checkpoint.interval - report.step % config_.checkpoint.interval);
+      if (is_root_)
+        files_.metrics->append(metrics_line(report, progress));
+      if (is_root_ && events_.step)
+        events_.step(report, progress);
+      if (last || report.stop || (config_.checkpoint.interval > 0 && report.step % config_.checkpoint.interval == 0))
+        save(trainer);
+      if (report.stop && !last)
+        return TrainOutcome::stopped;
+    }
+    return TrainOutcome::completed;
+  }
+
+  TrainProgress progress_of(const StepReport& report, Index total) const {
+    TrainProgress progress;
+    progress.total_steps = total;
+    progress.tokens_per_second = static_cast<double>(config_.tokens_per_step()) / report.step_seconds;
+    progress.mfu = progress.tokens_per_second * training_flops_per_token(config_.model.shape, config_.batch.sequence_length) /
+                   (gemm_rate_ * mesh_.world().size());
+    return progress;
+  }
+
+  void save(const Trainer<T>& trainer) {
+    const auto start = Clock::now();
+    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_, run_path().filename());
+    if (is_root_)
+      prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last);
+    note(fmt::format("saved {} in {:.1f} s", path.string(), seconds_since(start)));
+  }
+
+  TrainOutcome finish(TrainOutcome outcome) {
+    barrier(mesh_.world());  // signed off only when every rank has come to the end
+    if (is_root_)
+      files_.directory->finish(outcome == TrainOutcome::completed ? "completed" : "preempted",
+                               outcome == TrainOutcome::completed ? "" : cause_);
+    return outcome;
+  }
+
+  const RunConfig& config_;
+  const TrainOptions& options_;
+  const ProcessMesh& mesh_;
+  const TrainEvents& events_;
+  bool is_root_;
+  RunFiles files_;
+  double gemm_rate_ = 0;
+  std::string cause_ = "another rank was asked to stop";
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+template <class T>
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh, const TrainEvents& events,
+                   const std::function<bool()>& stop_requested) {
+  return Loop<T>(config, options, mesh, events).run(stop_requested);
+}
+
+template TrainOutcome train<float>(const RunConfig&, const TrainOptions&, const ProcessMesh&, const TrainEvents&,
+                                   const std::function<bool()>&);
+template TrainOutcome train<double>(const RunConfig&, const TrainOptions&, const ProcessMesh&, const TrainEvents&,
+                                    const std::function<bool()>&);
+
+}  // namespace espalier

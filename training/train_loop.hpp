@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "training/trainer.hpp"
+
+namespace espalier {
+
+/// How one start of a run differs from its config.
+struct TrainOptions {
+  std::string resume = "auto";  ///< auto: from the newest complete checkpoint, if any; never; or a checkpoint directory
+  std::string init_from;        ///< a checkpoint directory whose weights the run starts from
+  Index stop_after = 0;         ///< steps of this start, then save and stop; 0: none
+};
+
+/// What the console wants to know besides the step itself.
+struct TrainProgress {
+  Index total_steps = 0;
+  double tokens_per_second = 0;   ///< of this step
+  double seconds_left = 0;        ///< to the end of the run, at the pace of this start
+  double seconds_to_save = 0;     ///< 0: no save is planned before the end
+  double mfu = 0;                 ///< matrix FLOP/s over the measured GEMM rate of all ranks
+  std::optional<double> validation_loss;
+};
+
+/// Called on rank 0 only.
+struct TrainEvents {
+  std::function<void(const std::string&)> note;
+  std::function<void(const StepReport&, const TrainProgress&)> step;
+};
+
+enum class TrainOutcome { completed, stopped };
+
+/// A whole run in its directory: resume, steps, evaluations, saves, metrics, signing off. Collective over the mesh.
+/// `stop_requested` is asked before each step; true on any rank stops all of them after that step, with a checkpoint.
+template <class T>
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh, const TrainEvents& events,
+                   const std::function<bool()>& stop_requested);
+
+}  // namespace espalier
