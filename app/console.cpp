@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -17,7 +18,7 @@ std::string duration_text(double seconds) {
     return fmt::format("{:.0f} ms", seconds * 1e3);
   if (seconds < 10)
     return fmt::format("{:.2f} s", seconds);
-  const auto whole = static_cast<long>(seconds + 0.5);
+  const auto whole = std::lround(seconds);
   if (whole < 100)
     return fmt::format("{} s", whole);
   if (whole < 3600)

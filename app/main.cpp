@@ -79,11 +79,8 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
                               : chosen.action(nullptr);
 }
 
-}  // namespace
-}  // namespace espalier
 
-int main(int argc, char** argv) {
-  using namespace espalier;
+int command(int argc, char** argv) {
   CLI::App app("Espalier trains transformer language models on a lattice of ranks.\n\n"
                "  espalier data pack --output train.bin TEXT...            text to token file\n"
                "  mpiexec -n 4 espalier train CONFIG.toml run.steps=1000   trains, resumes by itself\n"
@@ -116,3 +113,8 @@ int main(int argc, char** argv) {
     return 1;
   }
 }
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) { return espalier::command(argc, argv); }

@@ -21,6 +21,7 @@ struct Options {
   std::vector<std::string> overrides;
   TrainOptions train;
   bool dry_run = false;
+  bool keys = false;
   int ranks = 1;
 };
 
@@ -65,20 +66,27 @@ int train_command(const Options& options, Runtime& runtime) {
 void add_train(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* const command = app.add_subcommand("train", "Train a model; resumes by itself where an earlier start left off");
-  command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required();
+  command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required(false);
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
   command->add_option("--resume", options->train.resume,
                       "auto (default): from the newest complete checkpoint; never; or a checkpoint directory");
   command->add_option("--init-from", options->train.init_from, "start a new run from the weights of this checkpoint");
   command->add_option("--stop-after", options->train.stop_after, "save and stop after so many steps of this start (exit 75)")
       ->check(CLI::NonNegativeNumber);
+  command->add_flag("--keys", options->keys, "print every key of a config with its default and meaning");
   command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
   command->add_option("--ranks", options->ranks, "with --dry-run: as if started on so many ranks")->check(CLI::PositiveNumber);
   command->footer("  espalier train examples/quickstart.toml\n"
                   "  mpiexec -n 2 espalier train run.toml optimizer.learning_rate=1e-3 run.steps=500");
   command->callback([options, &chosen] {
-    chosen.needs_runtime = !options->dry_run;
+    chosen.needs_runtime = !options->dry_run && !options->keys;
     chosen.action = [options](Runtime* runtime) {
+      if (options->keys) {
+        fmt::print("{}", to_toml(RunConfig{}));
+        return 0;
+      }
+      if (options->config.empty())
+        throw Error(ExitCode::usage, {.what = "no config is given", .wanted = "a TOML file", .todo = "espalier train --help"});
       return options->dry_run ? dry_run(read_run_config(options->config, options->overrides, options->ranks), options->ranks)
                               : train_command(*options, *runtime);
     };

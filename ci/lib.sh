@@ -137,7 +137,8 @@ configure() {
     arguments+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   fi
   note "configuring $folder/ with the Kokkos in $prefix"
-  logged "$(mktemp)" cmake -G Ninja -S . -B "$folder" -DCMAKE_PREFIX_PATH="$prefix${CMAKE_PREFIX_PATH:+;${CMAKE_PREFIX_PATH//:/;}}" \
+  mkdir -p "$folder" || fail "cannot write to $PWD/$folder" "is the disk full, or the folder read-only?" 8
+  logged "$folder/configure.log" cmake -G Ninja -S . -B "$folder" -DCMAKE_PREFIX_PATH="$prefix${CMAKE_PREFIX_PATH:+;${CMAKE_PREFIX_PATH//:/;}}" \
     -DESPALIER_ARCH="$ESPALIER_ARCH" "${arguments[@]}" ||
     fail "cmake could not configure $folder/ (above)" "if a dependency changed place: rm -r $folder, then again"
 }

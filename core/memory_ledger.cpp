@@ -90,7 +90,9 @@ MemoryLedger& MemoryLedger::instance() {
 
 void MemoryLedger::install() {
   namespace tools = Kokkos::Tools::Experimental;
-  state().user_tool = tools::get_callbacks();
+  const tools::EventSet present = tools::get_callbacks();
+  if (present.allocate_data != on_allocate)  // installed again: the tool behind is known already
+    state().user_tool = present;
   tools::set_allocate_data_callback(on_allocate);
   tools::set_deallocate_data_callback(on_deallocate);
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 #include "core/memory_ledger.hpp"
 #include "core/types.hpp"
@@ -30,7 +31,7 @@ using Tensor = Kokkos::View<typename impl::AddPointers<T, Rank>::type, Kokkos::L
 
 /// Host copy of the same shape; the same memory where the device is the host.
 template <class T, int Rank>
-using HostTensor = typename Tensor<T, Rank>::HostMirror;
+using HostTensor = decltype(Kokkos::create_mirror_view(std::declval<Tensor<T, Rank>>()));
 
 /// Allocates a zeroed flat array of `count` elements, entered in the memory ledger under `category`. Each thread
 /// touches its own part first, so that pages lie near the thread that works on them.

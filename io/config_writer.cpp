@@ -52,12 +52,17 @@ std::map<std::string, std::string> flatten(std::string_view text) {
 
 void ConfigWriter::comment(std::string_view text) { text_ += fmt::format("# {}\n", text); }
 
+void ConfigWriter::section(std::string_view section, std::string_view about) {
+  section_ = section;
+  text_ += fmt::format("{}[{}]\n", text_.empty() ? "" : "\n", section);
+  if (!about.empty())
+    comment(about);
+}
+
 void ConfigWriter::write_line(std::string_view section, std::string_view key, const std::string& value,
                               std::string_view comment) {
-  if (section != section_) {
-    section_ = section;
-    text_ += fmt::format("{}[{}]\n", text_.empty() ? "" : "\n", section);
-  }
+  if (section != section_)
+    this->section(section, "");
   std::string line = fmt::format("{} = {}", key, value);
   if (!comment.empty())
     line = fmt::format("{:<40}  # {}", line, comment);

@@ -78,6 +78,9 @@ class ConfigWriter {
  public:
   /// A line of comment in front of what comes next.
   void comment(std::string_view text);
+
+  /// Starts a section, with a line about it; a write to another section starts that by itself.
+  void section(std::string_view section, std::string_view about);
   void write(std::string_view section, std::string_view key, bool value, std::string_view comment = {});
   void write(std::string_view section, std::string_view key, Index value, std::string_view comment = {});
   void write(std::string_view section, std::string_view key, double value, std::string_view comment = {});

@@ -23,6 +23,13 @@ const std::vector<std::pair<std::string, GptConfig>>& presets() {
   return table;
 }
 
+// "the nearest that are: 8 and 12"; below the divisor there is one only.
+std::string nearest_multiples(Index value, Index divisor) {
+  const Index below = value / divisor * divisor;
+  return below == 0 ? fmt::format("the nearest that is: {}", divisor)
+                    : fmt::format("the nearest that are: {} and {}", below, below + divisor);
+}
+
 }  // namespace
 
 std::vector<std::string> problems(const GptConfig& config) {
@@ -38,10 +45,8 @@ std::vector<std::string> problems(const GptConfig& config) {
   positive("num_heads", config.num_heads);
   positive("ffn_hidden_size", config.ffn_hidden_size);
   if (config.num_heads > 0 && config.hidden_size > 0 && config.hidden_size % config.num_heads != 0)
-    found.push_back(fmt::format("hidden_size {} is not divisible by num_heads {}; the nearest that are: {} and {}",
-                                config.hidden_size, config.num_heads,
-                                config.hidden_size / config.num_heads * config.num_heads,
-                                (config.hidden_size / config.num_heads + 1) * config.num_heads));
+    found.push_back(fmt::format("hidden_size {} is not divisible by num_heads {}; {}", config.hidden_size,
+                                config.num_heads, nearest_multiples(config.hidden_size, config.num_heads)));
   return found;
 }
 

@@ -22,6 +22,7 @@ TokenId sample_token(const std::vector<double>& logits, const SamplingConfig& co
     order.resize(static_cast<std::size_t>(config.top_k));
 
   std::vector<double> weights;  // of softmax, the largest first
+  weights.reserve(order.size());
   for (const TokenId token : order)
     weights.push_back(std::exp((logit(token) - logit(order.front())) / config.temperature));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);

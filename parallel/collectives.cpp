@@ -44,7 +44,8 @@ void for_each_peer(const Communicator& communicator, const F& f) {
 
 /// Each rank sends `input` to all others: received holds their data by received_slot().
 template <class T>
-void exchange_all(const Communicator& communicator, T* received, const T* input, Index count, int tag, const char* what) {
+void exchange_all(const Communicator& communicator, T* received, const T* input, Index count, int tag,
+                  const char* what) {
   MessageSet messages(communicator);
   for_each_peer(communicator, [&](int peer) {
     messages.receive(received + received_slot(peer, communicator.rank()) * count, bytes_of<T>(count), peer, tag);
@@ -245,7 +246,8 @@ void all_gather(const Communicator& communicator, std::span<T> output, std::span
   for_each_peer(communicator, [&](int peer) {
     messages.receive(output.data() + peer * count, bytes_of<T>(count), peer, tags::all_gather);
   });
-  for_each_peer(communicator, [&](int peer) { messages.send(input.data(), bytes_of<T>(count), peer, tags::all_gather); });
+  for_each_peer(communicator,
+                [&](int peer) { messages.send(input.data(), bytes_of<T>(count), peer, tags::all_gather); });
   messages.wait("all_gather");
 }
 
@@ -254,14 +256,15 @@ void broadcast(const Communicator& communicator, std::span<T> data, int root) {
   broadcast_bytes(communicator, data.data(), data.size_bytes(), root);
 }
 
-#define ESPALIER_INSTANTIATE_MOVES(T)                                                                                  \
-  template void impl::all_gather(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&);     \
-  template void impl::broadcast(const ExecSpace&, const Communicator&, const FlatTensor<T>&, int);                      \
-  template void all_gather(const Communicator&, std::span<T>, std::span<const T>);                                     \
+#define ESPALIER_INSTANTIATE_MOVES(T)                                                                                \
+  template void impl::all_gather(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&); \
+  template void impl::broadcast(const ExecSpace&, const Communicator&, const FlatTensor<T>&, int);                   \
+  template void all_gather(const Communicator&, std::span<T>, std::span<const T>);                                   \
   template void broadcast(const Communicator&, std::span<T>, int)
-#define ESPALIER_INSTANTIATE_SUMS(T)                                                                                   \
-  template void impl::all_reduce(const ExecSpace&, const Communicator&, const FlatTensor<T>&, ReduceOp);                \
-  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&); \
+#define ESPALIER_INSTANTIATE_SUMS(T)                                                                     \
+  template void impl::all_reduce(const ExecSpace&, const Communicator&, const FlatTensor<T>&, ReduceOp); \
+  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&,        \
+                                     const FlatTensor<T>&);                                              \
   template void all_reduce(const Communicator&, std::span<T>, ReduceOp)
 
 ESPALIER_INSTANTIATE_MOVES(float);

@@ -34,7 +34,8 @@ void broadcast(const ExecSpace& exec, const Communicator& communicator, const Fl
 
 /// Every rank gets the sum (max, min) of all.
 template <class View>
-void all_reduce(const ExecSpace& exec, const Communicator& communicator, const View& data, ReduceOp op = ReduceOp::sum) {
+void all_reduce(const ExecSpace& exec, const Communicator& communicator, const View& data,
+                ReduceOp op = ReduceOp::sum) {
   impl::all_reduce(exec, communicator, flatten(data), op);
 }
 
@@ -69,8 +70,7 @@ void broadcast(const Communicator& communicator, std::span<T> data, int root);
 
 /// One value, for convenience.
 template <class T>
-  requires std::is_arithmetic_v<T>
-T all_reduce(const Communicator& communicator, T value, ReduceOp op = ReduceOp::sum) {
+requires std::is_arithmetic_v<T> T all_reduce(const Communicator& communicator, T value, ReduceOp op = ReduceOp::sum) {
   all_reduce(communicator, std::span<T>(&value, 1), op);
   return value;
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto cause_window = 250ms;  // for a lower rank with a cause of its own to speak up
+constexpr auto cause_window = 250ms;     // for a lower rank with a cause of its own to speak up
 constexpr auto consequence_window = 2s;  // for the rank that knows the cause
 
 [[noreturn]] void leave(ExitCode code) {
@@ -29,14 +30,23 @@ constexpr auto consequence_window = 2s;  // for the rank that knows the cause
   std::_Exit(static_cast<int>(code));
 }
 
+/// MPI_Abort makes the launcher close the pipes with what it has not read yet; hydra was seen to lose the whole block
+/// in one run of twenty. So: until the pipe is empty, and a moment for the way from there to the terminal.
+void wait_until_read(int descriptor) {
+  int unread = 0;
+  for (int polls = 0; polls < 100 && ioctl(descriptor, FIONREAD, &unread) == 0 && unread > 0; ++polls)
+    std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(100ms);
+}
+
 [[noreturn]] void print_and_leave(const Communicator& failures, ExitCode code, const std::string& text) {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
-  const std::string block =
-      fmt::format("espalier: error on rank {} of {}, host {} (exit code {})\n  {}\n", failures.rank(), failures.size(),
-                  host.data(), static_cast<int>(code), text);
+  const std::string block = fmt::format("espalier: error on rank {} of {}, host {} (exit code {})\n  {}\n",
+                                        failures.rank(), failures.size(), host.data(), static_cast<int>(code), text);
   std::fflush(stdout);
   std::fwrite(block.data(), 1, block.size(), stderr);  // in one piece: launchers mix the ranks' lines
+  wait_until_read(STDERR_FILENO);
   leave(code);
 }
 

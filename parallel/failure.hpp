@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// Ends the job with one error block on standard error, printed by one rank. A rank that knows a cause goes before those
-/// that merely see a failed or late message (ExitCode::communication), which wait two seconds for it; among ranks
+/// Ends the job with one error block on standard error, printed by one rank. A rank that knows a cause goes before
+/// those that merely see a failed or late message (ExitCode::communication), which wait two seconds for it; among ranks
 /// with the same standing the lowest that reports within a quarter of a second prints. So an error that all ranks
 /// find is printed by rank 0 once, and an error of one rank is printed by that rank. Then MPI_Abort with the code.
 /// @param failures a communicator of its own, made by Runtime: the others may be anywhere.

@@ -39,8 +39,9 @@ std::vector<Bucket> make_buckets(const std::vector<Segment>& segments, Index buc
 }
 
 template <class S>
-GradientReducer<S>::GradientReducer(const ExecSpace& exec, const Communicator& communicator, const Tensor<S, 1>& gradients,
-                                    std::vector<Segment> segments, ReducerOptions options)
+GradientReducer<S>::GradientReducer(const ExecSpace& exec, const Communicator& communicator,
+                                    const Tensor<S, 1>& gradients, std::vector<Segment> segments,
+                                    ReducerOptions options)
     : exec_(exec),
       communicator_(communicator.duplicate(communicator.name() + " gradients")),
       gradients_(gradients),
@@ -148,8 +149,8 @@ void GradientReducer<S>::distribute(Place& place) {
   const Index own_begin = bucket.offset + slice_begin(bucket, rank);
   const Index own_size = slice_size(bucket, rank);
   place.received_mpi.store(exec_, 0, own_size * (size - 1));
-  combine_in_rank_order(exec_, Tensor<S, 1>(gradients_.data() + own_begin, own_size), place.received, own_size, rank, size,
-                        ReduceOp::sum);
+  combine_in_rank_order(exec_, Tensor<S, 1>(gradients_.data() + own_begin, own_size), place.received, own_size, rank,
+                        size, ReduceOp::sum);
   gradients_mpi_.load(exec_, own_begin, own_size);
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
@@ -188,10 +189,10 @@ void GradientReducer<S>::wait() {
       const auto oldest = std::min_element(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
         return a.stage != Stage::idle && (b.stage == Stage::idle || a.bucket < b.bucket);
       });
-      oldest->messages.give_up(fmt::format("the {} of gradient bucket {} of {}",
-                                           oldest->stage == Stage::collecting ? "values" : "sums", oldest->bucket,
-                                           buckets_.size()),
-                               waiter.seconds());
+      oldest->messages.give_up(
+          fmt::format("the {} of gradient bucket {} of {}", oldest->stage == Stage::collecting ? "values" : "sums",
+                      oldest->bucket, buckets_.size()),
+          waiter.seconds());
     }
   }
   exposed_seconds_ += total.seconds();

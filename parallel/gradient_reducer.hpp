@@ -30,8 +30,8 @@ struct ReducerOptions {
 };
 
 struct ReducerStats {
-  double exposed_seconds = 0;     ///< in wait(), since begin_step()
-  std::uint64_t bytes_sent = 0;   ///< since begin_step()
+  double exposed_seconds = 0;    ///< in wait(), since begin_step()
+  std::uint64_t bytes_sent = 0;  ///< since begin_step()
 };
 
 /// Sums the gradients of all replicas while backward goes on. Per step: begin_step(); mark_ready(segment) as soon as a
@@ -76,7 +76,9 @@ class GradientReducer {
   };
 
   Index slice_begin(const Bucket& bucket, int rank) const;
-  Index slice_size(const Bucket& bucket, int rank) const { return slice_begin(bucket, rank + 1) - slice_begin(bucket, rank); }
+  Index slice_size(const Bucket& bucket, int rank) const {
+    return slice_begin(bucket, rank + 1) - slice_begin(bucket, rank);
+  }
   void start(Place& place);
   void distribute(Place& place);
   void finish(Place& place);
@@ -89,8 +91,8 @@ class GradientReducer {
   std::vector<Segment> segments_;
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;
-  std::vector<int> missing_;         // by bucket: segments not marked yet
-  std::vector<char> marked_;         // by segment
+  std::vector<int> missing_;  // by bucket: segments not marked yet
+  std::vector<char> marked_;  // by segment
   int num_started_ = 0;
   int num_done_ = 0;
   double exposed_seconds_ = 0;

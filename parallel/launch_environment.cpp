@@ -8,9 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string_view>
 
 namespace espalier {
@@ -20,11 +19,11 @@ constexpr const char* reexec_variable = "ESPALIER_REEXEC";
 
 // Each launcher's name for (ranks on this host, our place among them).
 constexpr std::array<std::pair<const char*, const char*>, 5> local_variables{{
-    {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},                              // MPICH, Intel MPI: hydra
-    {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},        // Open MPI
-    {"PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"},                            // Cray
-    {"MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},          // MVAPICH
-    {"SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},                      // srun
+    {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},                        // MPICH, Intel MPI: hydra
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},  // Open MPI
+    {"PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"},                      // Cray
+    {"MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},    // MVAPICH
+    {"SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},                // srun
 }};
 
 bool is_set(const Environment& environment, const char* name) { return environment(name) != nullptr; }
@@ -40,24 +39,31 @@ int leading_number(const char* text, int otherwise) {
   return end != text && value >= 0 && value < 1 << 20 ? static_cast<int>(value) : otherwise;
 }
 
+/// The value of a line of /proc/PID/status, "" if there is none.
 std::string status_line(const std::string& pid, const std::string& key) {
-  std::ifstream status("/proc/" + pid + "/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(key + ":")) {
-      const auto begin = line.find_first_not_of(" \t", key.size() + 1);
-      return begin == std::string::npos ? "" : line.substr(begin);
-    }
-  return "";
+  std::FILE* const file = std::fopen(("/proc/" + pid + "/status").c_str(), "r");
+  if (file == nullptr)
+    return "";
+  std::array<char, 512> buffer{};
+  std::string value;
+  while (value.empty() && std::fgets(buffer.data(), static_cast<int>(buffer.size()), file) != nullptr) {
+    const std::string_view line(buffer.data());
+    if (line.starts_with(key + ":\t"))
+      value = line.substr(key.size() + 2, line.find('\n') - key.size() - 2);
+  }
+  std::fclose(file);
+  return value;
 }
 
-/// Has the launcher given this rank other cores than it has itself? The launcher is the nearest ancestor of a known name;
-/// a shell may stand between.
+/// Has the launcher given this rank other cores than it has itself? The launcher is the nearest ancestor of a known
+/// name; a shell may stand between.
 bool launcher_has_other_cores() {
   const std::string own = status_line("self", "Cpus_allowed_list");
   std::string pid = status_line("self", "PPid");
   for (int depth = 0; depth < 8 && !pid.empty() && pid != "0"; ++depth) {
     const std::string name = status_line(pid, "Name");
-    for (const char* launcher : {"hydra_pmi_proxy", "pmi_proxy", "mpiexec", "mpirun", "orted", "prted", "orterun", "prterun", "palsd"})
+    for (const char* launcher :
+         {"hydra_pmi_proxy", "pmi_proxy", "mpiexec", "mpirun", "orted", "prted", "orterun", "prterun", "palsd"})
       if (name.starts_with(launcher))
         return status_line(pid, "Cpus_allowed_list") != own;
     pid = status_line(pid, "PPid");
@@ -75,6 +81,18 @@ void bind_this_process(const std::vector<int>& cores) {
 
 }  // namespace
 
+std::vector<int> cores_of_this_thread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0)
+    return {0};
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<std::size_t>(core), &set))
+      cores.push_back(core);
+  return cores;
+}
+
 std::string core_list_text(const std::vector<int>& cores) {
   std::string text;
   for (std::size_t i = 0; i < cores.size();) {
@@ -89,19 +107,6 @@ std::string core_list_text(const std::vector<int>& cores) {
   return text;
 }
 
-std::vector<int> parse_core_list(const std::string& text) {
-  std::vector<int> cores;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const int first = std::atoi(part.c_str());
-    const auto dash = part.find('-');
-    const int last = dash == std::string::npos ? first : std::atoi(part.c_str() + dash + 1);
-    for (int core = first; core <= last; ++core)
-      cores.push_back(core);
-  }
-  return cores;
-}
-
 LaunchFacts read_launch_facts(const Environment& environment) {
   LaunchFacts facts;
   bool slurm = false;
@@ -112,14 +117,12 @@ LaunchFacts read_launch_facts(const Environment& environment) {
       slurm = std::string_view(size).starts_with("SLURM");
       break;
     }
-  facts.cores = parse_core_list(status_line("self", "Cpus_allowed_list"));
-  if (facts.cores.empty())
-    facts.cores = {0};
+  facts.cores = cores_of_this_thread();
   const char* const slurm_binding = environment("SLURM_CPU_BIND_TYPE");
-  facts.bound_by_launcher = facts.local_ranks == 1 ||
-                            (slurm ? slurm_binding != nullptr && std::string_view(slurm_binding) != "none" &&
-                                         std::string_view(slurm_binding) != "none,"
-                                   : launcher_has_other_cores());
+  facts.bound_by_launcher =
+      facts.local_ranks == 1 || (slurm ? slurm_binding != nullptr && std::string_view(slurm_binding) != "none" &&
+                                             std::string_view(slurm_binding) != "none,"
+                                       : launcher_has_other_cores());
   return facts;
 }
 
@@ -129,7 +132,8 @@ LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment)
   const int share = facts.bound_by_launcher ? cores : cores / facts.local_ranks;  // 0: more ranks than cores
   const int wanted = std::max(1, share);
   const int per_task = facts.bound_by_launcher ? leading_number(environment("SLURM_CPUS_PER_TASK"), wanted) : wanted;
-  plan.num_threads = std::max(1, leading_number(environment("OMP_NUM_THREADS"), std::min(wanted, std::max(1, per_task))));
+  plan.num_threads =
+      std::max(1, leading_number(environment("OMP_NUM_THREADS"), std::min(wanted, std::max(1, per_task))));
   plan.ranks_share_cores = facts.local_ranks > 1 && plan.num_threads > share;
 
   const bool user_binds = is_set(environment, "OMP_PROC_BIND") || is_set(environment, "OMP_PLACES") ||
@@ -137,7 +141,8 @@ LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment)
   const bool may_bind = !user_binds && !is_zero(environment("ESPALIER_BIND"));
   const bool fits = plan.num_threads <= share;
   if (may_bind && fits && !facts.bound_by_launcher)
-    plan.bind_to.assign(facts.cores.begin() + facts.local_rank * share, facts.cores.begin() + (facts.local_rank + 1) * share);
+    plan.bind_to.assign(facts.cores.begin() + facts.local_rank * share,
+                        facts.cores.begin() + (facts.local_rank + 1) * share);
 
   const auto choose = [&](const char* name, const std::string& value) {
     if (!is_set(environment, name))
@@ -155,7 +160,7 @@ std::string prepare_launch(char** argv) {
   const Environment environment = [](const char* name) { return std::getenv(name); };
   const char* const earlier = std::getenv(reexec_variable);
   if (earlier != nullptr && !is_zero(earlier)) {  // we are the program started again
-    const std::string chosen = earlier;
+    std::string chosen = earlier;
     unsetenv(reexec_variable);  // children of ours choose for themselves
     return chosen;
   }
@@ -164,10 +169,12 @@ std::string prepare_launch(char** argv) {
   std::string chosen = fmt::format("{} rank{} on this host, {} thread{} each, cores {}{}", facts.local_ranks,
                                    facts.local_ranks > 1 ? "s" : "", plan.num_threads, plan.num_threads > 1 ? "s" : "",
                                    core_list_text(plan.bind_to.empty() ? facts.cores : plan.bind_to),
-                                   !plan.bind_to.empty()      ? " (bound by Espalier)"
-                                   : plan.ranks_share_cores   ? " (shared)"
+                                   !plan.bind_to.empty()                              ? " (bound by Espalier)"
+                                   : plan.ranks_share_cores                           ? " (shared)"
                                    : facts.bound_by_launcher && facts.local_ranks > 1 ? " (bound by the launcher)"
-                                                              : "");
+                                                                                      : "");
+  if (plan.ranks_share_cores)
+    setenv("KOKKOS_DISABLE_WARNINGS", "1", 0);  // Kokkos 5 would say so on each rank; our line in the log does
   if (plan.variables.empty() && plan.bind_to.empty())
     return chosen;
   if (is_zero(earlier))

@@ -31,17 +31,19 @@ using Environment = std::function<const char*(const char*)>;
 /// MPICH's hydra, Open MPI, PALS and Slurm are known; anything else counts as one rank.
 LaunchFacts read_launch_facts(const Environment& environment);
 
-/// Threads = cores / ranks of the host; each rank's threads on cores of their own where there are enough, else no binding
-/// and no spinning. Pure. A variable that the user has set is never among those returned.
+/// Threads = cores / ranks of the host; each rank's threads on cores of their own where there are enough, else no
+/// binding and no spinning. Pure. A variable that the user has set is never among those returned.
 LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment);
 
 /// Applies the plan. libgomp and OpenBLAS read their environment when they load, so if anything must be set the
-/// program starts itself again once, with the same process id and arguments; ESPALIER_REEXEC=0 forbids it, ESPALIER_BIND=0
-/// forbids binding. Call before MPI_Init. Returns what was chosen, for the log.
+/// program starts itself again once, with the same process id and arguments; ESPALIER_REEXEC=0 forbids it,
+/// ESPALIER_BIND=0 forbids binding. Call before MPI_Init. Returns what was chosen, for the log.
 std::string prepare_launch(char** argv);
 
-/// "0-3,8" for {0, 1, 2, 3, 8}, and back.
+/// The cores that the calling thread may run on; {0} where the system does not say.
+std::vector<int> cores_of_this_thread();
+
+/// "0-3,8" for {0, 1, 2, 3, 8}.
 std::string core_list_text(const std::vector<int>& cores);
-std::vector<int> parse_core_list(const std::string& text);
 
 }  // namespace espalier

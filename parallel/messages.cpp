@@ -54,8 +54,8 @@ void MessageSet::receive(void* data, std::size_t bytes, int peer, int tag) {
     const int count = static_cast<int>(std::min(piece, bytes - begin));
     messages_.push_back({peer, count, true});
     requests_.push_back(MPI_REQUEST_NULL);
-    ESPALIER_MPI(MPI_Irecv(static_cast<char*>(data) + begin, count, MPI_BYTE, peer, tag, state_->handle,
-                           &requests_.back()));
+    ESPALIER_MPI(
+        MPI_Irecv(static_cast<char*>(data) + begin, count, MPI_BYTE, peer, tag, state_->handle, &requests_.back()));
   }
 }
 
@@ -71,7 +71,8 @@ void MessageSet::require_success(int code) {
     MPI_Error_string(error, text.data(), &length);
     requests_[i] = MPI_REQUEST_NULL;
     throw Error(ExitCode::communication,
-                {.what = fmt::format("a message {} {} failed", messages_[i].incoming ? "from" : "to", describe(messages_[i].peer)),
+                {.what = fmt::format("a message {} {} failed", messages_[i].incoming ? "from" : "to",
+                                     describe(messages_[i].peer)),
                  .where = fmt::format("communicator {}, rank {} of {}", state_->name, state_->rank, state_->size),
                  .got = std::string(text.data(), static_cast<std::size_t>(length)),
                  .wanted = fmt::format("{} bytes", messages_[i].bytes),
@@ -94,12 +95,13 @@ bool MessageSet::test() {
     if (messages_[i].incoming)
       ESPALIER_MPI(MPI_Get_count(&statuses_[i], MPI_BYTE, &count));
     if (count != messages_[i].bytes)
-      throw Error(ExitCode::communication,
-                  {.what = fmt::format("a message from {} has another length than expected", describe(messages_[i].peer)),
-                   .where = fmt::format("communicator {}, rank {} of {}", state_->name, state_->rank, state_->size),
-                   .got = fmt::format("{} bytes", count),
-                   .wanted = fmt::format("{} bytes", messages_[i].bytes),
-                   .todo = "were the ranks started with the same config and binary?"});
+      throw Error(
+          ExitCode::communication,
+          {.what = fmt::format("a message from {} has another length than expected", describe(messages_[i].peer)),
+           .where = fmt::format("communicator {}, rank {} of {}", state_->name, state_->rank, state_->size),
+           .got = fmt::format("{} bytes", count),
+           .wanted = fmt::format("{} bytes", messages_[i].bytes),
+           .todo = "were the ranks started with the same config and binary?"});
   }
   messages_.clear();
   return true;
@@ -127,8 +129,8 @@ void MessageSet::give_up(const std::string& what, double seconds) const {
     got += fmt::format("{}not taken by {}", got.empty() ? "" : "; ", fmt::join(deaf, ", "));
   throw Error(ExitCode::communication,
               {.what = fmt::format("waited {:.1f} s for {}, in vain", seconds, what),
-               .where = fmt::format("communicator {}, rank {} of {} (world rank {})", state_->name, state_->rank, state_->size,
-                                    state_->world_ranks[static_cast<std::size_t>(state_->rank)]),
+               .where = fmt::format("communicator {}, rank {} of {} (world rank {})", state_->name, state_->rank,
+                                    state_->size, state_->world_ranks[static_cast<std::size_t>(state_->rank)]),
                .got = got,
                .wanted = fmt::format("an answer within {:g} s", state_->context->wait.deadline_seconds),
                .todo = "see what the named ranks do; if they are only slow, raise run.communication_timeout"});

@@ -24,7 +24,7 @@ class MpiBuffer {
   MpiBuffer() = default;
   explicit MpiBuffer(const FlatTensor<T>& tensor) : tensor_(tensor) {
     if (!mpi_reaches_device_memory())
-      twin_ = HostTensor<T, 1>(ledger_label(Category::communication, "host_twin"), tensor.extent(0));
+      twin_ = HostTwin(ledger_label(Category::communication, "host_twin"), tensor.extent(0));
   }
 
   T* data() const { return twin_.data() != nullptr ? twin_.data() : tensor_.data(); }
@@ -43,13 +43,15 @@ class MpiBuffer {
   }
 
  private:
+  using HostTwin = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>;
+
   template <class View>
   static auto part(const View& view, Index begin, Index count) {
     return Kokkos::subview(view, Kokkos::make_pair(begin, begin + count));
   }
 
   Tensor<T, 1> tensor_;
-  HostTensor<T, 1> twin_;
+  HostTwin twin_;
 };
 
 /// A contiguous tensor of any rank as a window of rank 1.

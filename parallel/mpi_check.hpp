@@ -15,9 +15,9 @@ namespace espalier::impl {
 
 /// Every MPI call that can fail goes through this. Our communicators carry MPI_ERRORS_RETURN; under MPI's default
 /// the process would be gone before the check.
-#define ESPALIER_MPI(call)                                                                  \
-  do {                                                                                      \
-    const int espalier_mpi_code = (call);                                                   \
-    if (espalier_mpi_code != MPI_SUCCESS)                                                   \
+#define ESPALIER_MPI(call)                                                                     \
+  do {                                                                                         \
+    const int espalier_mpi_code = (call);                                                      \
+    if (espalier_mpi_code != MPI_SUCCESS)                                                      \
       ::espalier::impl::mpi_failed(espalier_mpi_code, #call, std::source_location::current()); \
   } while (false)

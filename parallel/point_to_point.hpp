@@ -17,11 +17,13 @@ class Request;
 /// Starts to send a contiguous tensor; it must not change before the request is complete. Messages between two ranks
 /// with one tag arrive in the order in which they were sent.
 template <class View>
-Request isend(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data);
+Request isend(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer,
+              int tag = tags::data);
 
 /// Starts to receive into a contiguous tensor; after wait() kernels on `exec` see the data.
 template <class View>
-Request irecv(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag = tags::data);
+Request irecv(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer,
+              int tag = tags::data);
 
 /// A send or receive under way. Keeps its buffers alive; wait() must be called (a request that is dropped calls its
 /// receive back, which is right only after an error).

@@ -28,8 +28,8 @@ double distance(const PerAxis& a, const PerAxis& b) {
     nearest += (i ? "; " : "") + layouts[i].text();
   throw Error(ExitCode::usage, {.what = problem,
                                 .where = "[parallel]",
-                                .got = fmt::format("tensor = {}, data = {}, pipeline = {} on {} ranks", wanted[Axis::tp],
-                                                   wanted[Axis::dp], wanted[Axis::pp], world_size),
+                                .got = fmt::format("tensor = {}, data = {}, pipeline = {} on {} ranks",
+                                                   wanted[Axis::tp], wanted[Axis::dp], wanted[Axis::pp], world_size),
                                 .wanted = fmt::format("tensor x data x pipeline = {}", world_size),
                                 .todo = fmt::format("nearest layouts that fit: {}", nearest)});
 }
@@ -105,13 +105,15 @@ MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, std::
     refuse(world_size, wanted, "the degrees of parallelism must be positive (data = 0: what is left)");
   const long long fixed = static_cast<long long>(tensor) * pipeline;
   if (data == 0 && world_size % fixed != 0)
-    refuse(world_size, wanted, fmt::format("tensor {} x pipeline {} = {} does not divide the {} ranks", tensor, pipeline,
-                                           fixed, world_size));
+    refuse(
+        world_size, wanted,
+        fmt::format("tensor {} x pipeline {} = {} does not divide the {} ranks", tensor, pipeline, fixed, world_size));
   if (data == 0)
     data = static_cast<int>(world_size / fixed);
   if (fixed * data != world_size)
-    refuse(world_size, wanted, fmt::format("tensor {} x data {} x pipeline {} = {}, but there are {} ranks", tensor, data,
-                                           pipeline, fixed * data, world_size));
+    refuse(world_size, wanted,
+           fmt::format("tensor {} x data {} x pipeline {} = {}, but there are {} ranks", tensor, data, pipeline,
+                       fixed * data, world_size));
   for (const Axis axis : all_axes)
     if (std::count(order.begin(), order.end(), axis) != 1)
       refuse(world_size, wanted, fmt::format("the axis order must name {} once", to_string(axis)));
@@ -120,7 +122,8 @@ MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, std::
 
 ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout) : world_(&world), layout_(layout) {
   if (layout.size() != world.size())
-    refuse(world.size(), layout.degrees, fmt::format("the layout is for {} ranks, but there are {}", layout.size(), world.size()));
+    refuse(world.size(), layout.degrees,
+           fmt::format("the layout is for {} ranks, but there are {}", layout.size(), world.size()));
   const PerAxis place = layout.coordinates(world.rank());
   for (const Axis axis : all_axes)
     axes_.push_back(world.split(layout.group_index(world.rank(), axis), place[axis], to_string(axis)));

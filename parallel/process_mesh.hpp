@@ -26,7 +26,7 @@ struct PerAxis {
 /// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
 /// With the default order: rank = tp + tp_size * (dp + dp_size * pp).
 struct MeshLayout {
-  PerAxis degrees;  ///< tp, dp, pp
+  PerAxis degrees;                                                 ///< tp, dp, pp
   std::array<Axis, num_axes> order{Axis::tp, Axis::dp, Axis::pp};  ///< fastest first
 
   int size() const;

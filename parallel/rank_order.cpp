@@ -58,13 +58,13 @@ void combine_in_rank_order(const ExecSpace& exec, const FlatTensor<T>& own, cons
   }
 }
 
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<float>&, const FlatTensor<float>&, Index, int, int,
-                                    ReduceOp);
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<double>&, const FlatTensor<double>&, Index, int, int,
-                                    ReduceOp);
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<std::int32_t>&, const FlatTensor<std::int32_t>&, Index,
-                                    int, int, ReduceOp);
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<std::int64_t>&, const FlatTensor<std::int64_t>&, Index,
-                                    int, int, ReduceOp);
+template void combine_in_rank_order(const ExecSpace&, const FlatTensor<float>&, const FlatTensor<float>&, Index, int,
+                                    int, ReduceOp);
+template void combine_in_rank_order(const ExecSpace&, const FlatTensor<double>&, const FlatTensor<double>&, Index, int,
+                                    int, ReduceOp);
+template void combine_in_rank_order(const ExecSpace&, const FlatTensor<std::int32_t>&, const FlatTensor<std::int32_t>&,
+                                    Index, int, int, ReduceOp);
+template void combine_in_rank_order(const ExecSpace&, const FlatTensor<std::int64_t>&, const FlatTensor<std::int64_t>&,
+                                    Index, int, int, ReduceOp);
 
 }  // namespace espalier

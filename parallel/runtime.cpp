@@ -3,7 +3,6 @@
 #include "parallel/runtime.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
@@ -25,21 +25,20 @@
 namespace espalier {
 namespace {
 
-/// The cores that the host threads of this rank may run on. Asked of each thread: OpenMP may have bound them one by one.
+/// The cores that the host threads of this rank may run on. Asked of each thread: OpenMP may have bound them one by
+/// one.
 std::vector<std::int32_t> cores_of_threads() {
   using Host = Kokkos::DefaultHostExecutionSpace;
-  std::vector<cpu_set_t> masks(static_cast<std::size_t>(Host().concurrency()));
-  for (cpu_set_t& mask : masks)
-    CPU_ZERO(&mask);
-  Kokkos::parallel_for("espalier::parallel::runtime::cores_of_threads", Kokkos::RangePolicy<Host>(0, Host().concurrency()),
-                       [&](const int i) { sched_getaffinity(0, sizeof(cpu_set_t), &masks[static_cast<std::size_t>(i)]); });
-  Host().fence();
-  std::vector<std::int32_t> cores;
-  for (std::int32_t core = 0; core < CPU_SETSIZE; ++core)
-    if (std::any_of(masks.begin(), masks.end(),
-                    [=](const cpu_set_t& mask) { return CPU_ISSET(static_cast<std::size_t>(core), &mask); }))
-      cores.push_back(core);
-  return cores;
+  const int num_threads = static_cast<int>(Host().concurrency());
+  std::vector<std::vector<int>> by_thread(static_cast<std::size_t>(num_threads));
+  std::vector<int>* const lists = by_thread.data();
+  Kokkos::parallel_for("espalier::parallel::runtime::cores_of_threads", Kokkos::RangePolicy<Host>(0, num_threads),
+                       [lists](const int thread) { lists[thread] = cores_of_this_thread(); });
+  compat::fence(Host(), "espalier::parallel::runtime: the lists are complete");
+  std::set<std::int32_t> cores;
+  for (const std::vector<int>& list : by_thread)
+    cores.insert(list.begin(), list.end());
+  return {cores.begin(), cores.end()};
 }
 
 /// Do the ranks of this host have more threads than cores between them? Asked of the ranks themselves: the launcher's
@@ -72,11 +71,12 @@ Runtime::Runtime(int& argc, char**& argv) : exceptions_at_start_(std::uncaught_e
     ESPALIER_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
     owns_mpi_ = true;
     if (provided < MPI_THREAD_FUNNELED)
-      throw Error(ExitCode::communication, {.what = "this MPI library cannot be used from a program with threads",
-                                            .where = mpi_library_version(),
-                                            .got = fmt::format("thread level {}", provided),
-                                            .wanted = fmt::format("at least {} (MPI_THREAD_FUNNELED)", MPI_THREAD_FUNNELED),
-                                            .todo = "use an MPI built with thread support"});
+      throw Error(ExitCode::communication,
+                  {.what = "this MPI library cannot be used from a program with threads",
+                   .where = mpi_library_version(),
+                   .got = fmt::format("thread level {}", provided),
+                   .wanted = fmt::format("at least {} (MPI_THREAD_FUNNELED)", MPI_THREAD_FUNNELED),
+                   .todo = "use an MPI built with thread support"});
   }
   ESPALIER_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   if (!Kokkos::is_initialized()) {

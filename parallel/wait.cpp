@@ -14,7 +14,7 @@ namespace espalier {
 namespace {
 
 constexpr long polls_between_clock_reads = 64;
-constexpr double yield_seconds = 2e-3;  // a message among busy ranks takes about 1 ms; after that, sleep
+constexpr double yield_seconds = 2e-3;         // a message among busy ranks takes about 1 ms; after that, sleep
 constexpr std::chrono::microseconds nap{100};  // the kernel's timer slack adds about 60 us
 
 }  // namespace

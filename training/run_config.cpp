@@ -58,8 +58,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.choice("compute", c.precision.compute, {"fp32", "fp64"}, "type of weights and activations; fp64 for proofs");
 
   v.section("optimizer", "AdamW; weight decay spares biases and norms.");
-  v.real("learning_rate", c.optimizer.learning_rate, {0, 1e3, true}, "peak");
-  v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e3}, "at the end of the decay");
+  v.real("learning_rate", c.optimizer.learning_rate, {0, 1e38, true}, "peak");
+  v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e38}, "at the end of the decay");
   v.choice("schedule", c.optimizer.schedule, schedules, "shape of the decay after a linear warm-up");
   v.integer("warmup_steps", c.optimizer.warmup_steps, not_negative, "steps of the warm-up");
   v.integer("decay_steps", c.optimizer.decay_steps, not_negative, "step at which the minimum is reached; 0: the last one");
@@ -123,8 +123,7 @@ class WritingVisitor {
  public:
   void section(const char* name, const char* comment) {
     section_ = name;
-    if (*comment != '\0')
-      writer_.comment(comment);
+    writer_.section(name, comment);
   }
   void preset(const RunConfig::Model&) {}
   void integer(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }

@@ -102,7 +102,11 @@ class Loop {
   void open_run() {
     if (!is_root_)
       return;
-    files_.directory.emplace(run_path(), to_toml(config_), may_change_on_resume);
+    // Before its first checkpoint a run has nothing to protect: a start that failed over a typo can be started again.
+    const bool has_checkpoints = !find_checkpoints(run_path() / "checkpoints").empty();
+    files_.directory.emplace(run_path(), to_toml(config_), [&](const std::string& key) {
+      return !has_checkpoints || may_change_on_resume(key);
+    });
     for (const ConfigDifference& difference : files_.directory->differences())
       note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
   }

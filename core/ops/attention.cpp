@@ -61,9 +61,9 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
     const Head<T> k = head_of<T>(qkv, shape, team.league_rank(), 1);
     const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
     const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
-    const ScratchVector<S> scores(team.team_scratch(scratch_level), query_tile * key_tile);
-    const ScratchVector<S> largest(team.team_scratch(scratch_level), query_tile);
-    const ScratchVector<S> denominator(team.team_scratch(scratch_level), query_tile);
+    const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), query_tile * key_tile);
+    const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), query_tile);
+    const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), query_tile);
 
     for (Index q0 = 0; q0 < length; q0 += query_tile) {
       const Index queries = smaller(query_tile, length - q0);
@@ -131,8 +131,8 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
     const Head<T> dk = head_of<T>(dqkv, shape, team.league_rank(), 1);
     const Head<T> dv = head_of<T>(dqkv, shape, team.league_rank(), 2);
     const Head<T> d_o = head_of<T>(dout, shape, team.league_rank(), 0);
-    const ScratchVector<S> probabilities(team.team_scratch(scratch_level), query_tile * key_tile);
-    const ScratchVector<S> dscores(team.team_scratch(scratch_level), query_tile * key_tile);
+    const ScratchVector<S> probabilities(team.team_scratch(int{scratch_level}), query_tile * key_tile);
+    const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), query_tile * key_tile);
 
     for (Index k0 = 0; k0 < length; k0 += key_tile) {
       const Index all_keys = smaller(key_tile, length - k0);

@@ -18,6 +18,21 @@ std::atomic<MatmulLibrary>& chosen_library() {
   return library;
 }
 
+// What stands in where the library chosen has no kernel for T (oneDNN none for fp64): another library before our own.
+template <class T>
+MatmulLibrary library_for(MatmulLibrary library) {
+  if (library != MatmulLibrary::onednn || std::is_same_v<T, float>)
+    return library;
+  static const MatmulLibrary other = [] {
+    const std::vector<MatmulLibrary> present = matmul_libraries();
+    for (const MatmulLibrary candidate : {MatmulLibrary::openblas, MatmulLibrary::kokkos_kernels})
+      if (std::find(present.begin(), present.end(), candidate) != present.end())
+        return candidate;
+    return MatmulLibrary::tiled;
+  }();
+  return other;
+}
+
 template <class T>
 void run(MatmulLibrary library, const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a, Transpose tb,
          Matrix<const T> b, T alpha, T beta) {
@@ -40,7 +55,9 @@ void matmul(const ExecSpace& exec, Matrix<T> c, Transpose transpose_a, std::type
                               cols_b, c.rows, c.cols));
   if (c.rows == 0 || c.cols == 0)
     return;
-  run(chosen_library(), exec, c, transpose_a, a, transpose_b, b, alpha, beta);
+  // Of an empty sum beta * c is left; some libraries return early and leave c.
+  const MatmulLibrary library = inner_a == 0 ? MatmulLibrary::tiled : chosen_library().load();
+  run(library_for<T>(library), exec, c, transpose_a, a, transpose_b, b, alpha, beta);
 }
 
 const char* to_string(MatmulLibrary library) {

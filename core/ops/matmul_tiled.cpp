@@ -61,9 +61,9 @@ void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const
     const Index col = team.league_rank() % tile_cols * tile;
     const Index rows = smaller(tile, c_rows - row);
     const Index cols = smaller(tile, c_cols - col);
-    const ScratchTile<S> tile_a(team.team_scratch(scratch_level), tile, tile);
-    const ScratchTile<S> tile_b(team.team_scratch(scratch_level), tile, tile);
-    const ScratchTile<S> sum(team.team_scratch(scratch_level), tile, tile);
+    const ScratchTile<S> tile_a(team.team_scratch(int{scratch_level}), tile, tile);
+    const ScratchTile<S> tile_b(team.team_scratch(int{scratch_level}), tile, tile);
+    const ScratchTile<S> sum(team.team_scratch(int{scratch_level}), tile, tile);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, tile), [&](const Index i) {
       Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, tile), [&](const Index j) { sum(i, j) = 0; });
     });

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.hpp"
-
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
-using namespace espalier;        // NOLINT(google-build-using-namespace)
-using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+using namespace espalier;
+using namespace espalier::test;
 
 namespace {
 
@@ -22,7 +21,8 @@ Result run(const Values& qkv, const Values& dout, const OpShape& s) {
   const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);
   const auto dqkv = undefined<T>(s.rows(), 3 * s.channels());
   attention_forward<T>(ExecSpace(), out, log_sum_exp, qkv_device, shape);
-  attention_backward<T>(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp, qkv_device, shape);
+  attention_backward<T>(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp, qkv_device,
+                        shape);
   return {on_host(out), on_host(log_sum_exp), on_host(dqkv)};
 }
 
@@ -60,8 +60,8 @@ TEST(Attention, gradient_is_that_of_finite_differences) {
     const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
     const Values dout = random_values("dout", s.rows() * s.channels());
     const Values dqkv = run<double>(qkv, dout, s).dqkv;
-    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12, 1e-8,
-                               {s.rows(), 3, s.heads, s.head_size}));
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12,
+                               1e-8, {s.rows(), 3, s.heads, s.head_size}));
     EXPECT_TRUE(allclose(run<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
   }
 }

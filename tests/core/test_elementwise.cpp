@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/elementwise.hpp"
-
 #include "core/ops/matmul.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
-using namespace espalier;        // NOLINT(google-build-using-namespace)
-using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+using namespace espalier;
+using namespace espalier::test;
 
 // The passes around a linear layer, and the layer made of them: y = x W^T + bias. N rows, K inputs, F outputs.
 namespace {
@@ -54,12 +53,14 @@ TEST(Linear, gradients_are_those_of_finite_differences) {
     const auto dx = undefined<double>(s.rows, s.inner);
     const auto dweight = on_device<double>(Values(weight.size(), 0.0), s.width, s.inner);
     const auto dbias = on_device<double>(Values(bias.size(), 0.0), s.width);
-    matmul<double>(ExecSpace(), dx, Transpose::no, dy_device, Transpose::no, on_device<double>(weight, s.width, s.inner));
-    matmul<double>(ExecSpace(), dweight, Transpose::yes, dy_device, Transpose::no, on_device<double>(x, s.rows, s.inner), 1, 1);
+    matmul<double>(ExecSpace(), dx, Transpose::no, dy_device, Transpose::no,
+                   on_device<double>(weight, s.width, s.inner));
+    matmul<double>(ExecSpace(), dweight, Transpose::yes, dy_device, Transpose::no,
+                   on_device<double>(x, s.rows, s.inner), 1, 1);
     bias_backward<double>(ExecSpace(), dbias, dy_device);
     constexpr std::size_t samples = 8;
-    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(v, weight, bias)); }, x, on_host(dx),
-                               samples));
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(v, weight, bias)); }, x,
+                               on_host(dx), samples));
     EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(x, v, bias)); }, weight,
                                on_host(dweight), samples));
     EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(x, weight, v)); }, bias,

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/embedding.hpp"
-
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
-using namespace espalier;        // NOLINT(google-build-using-namespace)
-using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+using namespace espalier;
+using namespace espalier::test;
 
 namespace {
 
@@ -29,10 +28,10 @@ TEST(Embedding, forward_is_that_of_plain_loops) {
     embedding_forward<T>(ExecSpace(), x, on_device<TokenId>(c.tokens, s.rows()),
                          on_device<T>(c.token_table, s.vocabulary, s.channels()),
                          on_device<T>(c.position_table, c.positions, s.channels()), s.length);
-    EXPECT_TRUE(allclose(on_host(x),
-                         reference::embedding(c.tokens, rounded<T>(c.token_table), rounded<T>(c.position_table),
-                                              s.channels(), s.length),
-                         tolerance<T>, {s.rows(), s.channels()}));
+    EXPECT_TRUE(allclose(
+        on_host(x),
+        reference::embedding(c.tokens, rounded<T>(c.token_table), rounded<T>(c.position_table), s.channels(), s.length),
+        tolerance<T>, {s.rows(), s.channels()}));
   });
 }
 

@@ -1,18 +1,17 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/gelu.hpp"
-
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
-using namespace espalier;        // NOLINT(google-build-using-namespace)
-using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+using namespace espalier;
+using namespace espalier::test;
 
 namespace {
 
 TEST(Gelu, forward_is_that_of_plain_loops) {
   for_each_shape_and_type([]<class T>(const OpShape& s) {
-    const Values x = random_values("x", s.rows() * s.channels(), 8);
+    const Values x = random_values("x", s.rows() * s.channels(), 4);
     const auto y = undefined<T>(s.rows(), s.channels());
     gelu_forward<T>(ExecSpace(), y, on_device<T>(x, s.rows(), s.channels()));
     EXPECT_TRUE(allclose(on_host(y), reference::gelu(rounded<T>(x)), tolerance<T>, {s.rows(), s.channels()}));
@@ -43,7 +42,8 @@ TEST(Gelu, stays_finite_far_out_and_passes_nan_on) {
   const auto y = undefined<float>(Index{1}, columns);
   const auto dx = undefined<float>(Index{1}, columns);
   gelu_forward<float>(ExecSpace(), y, on_device<float>(x, 1, columns));
-  gelu_backward<float>(ExecSpace(), dx, on_device<float>(Values(x.size(), 1.0), 1, columns), on_device<float>(x, 1, columns));
+  gelu_backward<float>(ExecSpace(), dx, on_device<float>(Values(x.size(), 1.0), 1, columns),
+                       on_device<float>(x, 1, columns));
   EXPECT_TRUE(allclose(on_host(y), y_wanted, 1e-6));
   EXPECT_TRUE(allclose(on_host(dx), slope_wanted, 1e-6));
 }

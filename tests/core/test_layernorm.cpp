@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/layernorm.hpp"
-
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
-using namespace espalier;        // NOLINT(google-build-using-namespace)
-using namespace espalier::test;  // NOLINT(google-build-using-namespace)
+using namespace espalier;
+using namespace espalier::test;
 
 namespace {
 
@@ -54,7 +53,8 @@ TEST(Layernorm, forward_is_that_of_plain_loops) {
     const Index rows = s.rows(), channels = s.channels();
     const auto y = undefined<T>(rows, channels);
     layernorm_forward<T>(ExecSpace(), y, undefined<State<T>>(rows), undefined<State<T>>(rows),
-                         on_device<T>(c.x, rows, channels), on_device<T>(c.weight, channels), on_device<T>(c.bias, channels));
+                         on_device<T>(c.x, rows, channels), on_device<T>(c.weight, channels),
+                         on_device<T>(c.bias, channels));
     EXPECT_TRUE(allclose(on_host(y), reference::layernorm(rounded<T>(c.x), rounded<T>(c.weight), rounded<T>(c.bias)),
                          tolerance<T>, {rows, channels}));
   });
@@ -66,12 +66,12 @@ TEST(Layernorm, gradients_are_those_of_finite_differences) {
     const Case c(s);
     const Gradients g = backward<double>(c, s.rows(), s.channels());
     const Values twos(c.weight.size(), 2.0), threes(c.weight.size(), 3.0);
-    EXPECT_TRUE(gradient_check([&](const Values& x) { return dot(c.dy, reference::layernorm(x, c.weight, c.bias)); }, c.x,
-                               minus(g.dx, c.dx_before), 24, 1e-7, {s.rows(), s.channels()}));
-    EXPECT_TRUE(gradient_check([&](const Values& w) { return dot(c.dy, reference::layernorm(c.x, w, c.bias)); }, c.weight,
-                               minus(g.dweight, twos)));
-    EXPECT_TRUE(gradient_check([&](const Values& b) { return dot(c.dy, reference::layernorm(c.x, c.weight, b)); }, c.bias,
-                               minus(g.dbias, threes)));
+    EXPECT_TRUE(gradient_check([&](const Values& x) { return dot(c.dy, reference::layernorm(x, c.weight, c.bias)); },
+                               c.x, minus(g.dx, c.dx_before), 24, 1e-7, {s.rows(), s.channels()}));
+    EXPECT_TRUE(gradient_check([&](const Values& w) { return dot(c.dy, reference::layernorm(c.x, w, c.bias)); },
+                               c.weight, minus(g.dweight, twos)));
+    EXPECT_TRUE(gradient_check([&](const Values& b) { return dot(c.dy, reference::layernorm(c.x, c.weight, b)); },
+                               c.bias, minus(g.dbias, threes)));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "io/checkpoint.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 namespace espalier::test {
 

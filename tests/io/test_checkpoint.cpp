@@ -3,9 +3,9 @@
 #include <cmath>
 #include <random>
 
-#include "checkpoint_support.hpp"
 #include "io/block_copy.hpp"
 #include "io/checkpoint.hpp"
+#include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "checkpoint_support.hpp"
+#include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

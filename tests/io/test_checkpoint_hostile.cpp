@@ -5,9 +5,9 @@
 
 #include <functional>
 
-#include "checkpoint_support.hpp"
 #include "io/hash.hpp"
 #include "io/metadata_hash.hpp"
+#include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -3,7 +3,7 @@
 #include "io/file.hpp"
 #include "io/hash.hpp"
 #include "io/tokenizer.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "io/metrics.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -4,7 +4,7 @@
 
 #include "io/pack.hpp"
 #include "io/token_file.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

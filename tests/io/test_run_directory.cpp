@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "io/run_directory.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "io/token_file.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "io/token_loader.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

@@ -4,7 +4,7 @@
 
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
-#include "support.hpp"
+#include "tests/io/support.hpp"
 
 using namespace espalier;
 using namespace espalier::test;

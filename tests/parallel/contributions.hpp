@@ -17,14 +17,15 @@
 namespace espalier::test {
 
 /// What rank `rank` contributes at index i: values of very unlike sizes and both signs, so that adding them in
-/// another order gives other bits (a test of its own checks that). Integers stay small. Not inlined: contracted with the
-/// addition to a fused multiply-add, it would be another value than the one that was sent.
+/// another order gives other bits (a test of its own checks that). Integers stay small. Not inlined: contracted with
+/// the addition to a fused multiply-add, it would be another value than the one that was sent.
 template <class T>
 [[gnu::noinline]] T contribution(int rank, Index i) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>((rank + 1) * (i % 1000 + 1));
   } else {
-    const std::uint64_t key = (static_cast<std::uint64_t>(rank) * 1000003u + static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15u;
+    const std::uint64_t key =
+        (static_cast<std::uint64_t>(rank) * 1000003u + static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15u;
     const double unit = static_cast<double>(key >> 11) / 9007199254740992.0 - 0.5;
     return static_cast<T>(unit * std::pow(10.0, static_cast<double>(key % 7)));
   }

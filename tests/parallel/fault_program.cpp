@@ -20,11 +20,14 @@ int main(int argc, char** argv) {
     const espalier::Communicator& world = runtime.world();
     const bool guilty = world.rank() == world.size() - 1;
     if (fault == "all_throw")  // as for a bad config: every rank finds it
-      throw Error(ExitCode::usage, {.what = "unknown key", .where = "config.toml:3:1", .got = "stepz", .wanted = {}, .todo = "steps"});
+      throw Error(ExitCode::usage,
+                  {.what = "unknown key", .where = "config.toml:3:1", .got = "stepz", .wanted = {}, .todo = "steps"});
     if (fault == "one_throws" && guilty)
-      throw Error(ExitCode::data, {.what = "a token file is too short", .where = {}, .got = {}, .wanted = {}, .todo = {}});
+      throw Error(ExitCode::data,
+                  {.what = "a token file is too short", .where = {}, .got = {}, .wanted = {}, .todo = {}});
     if (fault == "two_throw" && world.rank() > 0)
-      throw Error(ExitCode::data, {.what = "a token file is too short", .where = {}, .got = {}, .wanted = {}, .todo = {}});
+      throw Error(ExitCode::data,
+                  {.what = "a token file is too short", .where = {}, .got = {}, .wanted = {}, .todo = {}});
     if (fault == "one_defect" && guilty)
       throw std::out_of_range("vector::at");
     if (fault == "one_killed" && guilty)

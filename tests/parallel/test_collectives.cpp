@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/collectives.hpp"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "parallel/collectives.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/support/world.hpp"
 
@@ -100,7 +99,8 @@ TEST(Collectives, SameBitsWhateverTheDelaysAndCuts) {
   const auto wanted = rank_order_sums<float>(world().size(), count);
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     world().set_test_delays(3000, seed);
-    world().set_max_message_bytes(seed % 2 == 0 ? 1000 : std::size_t{1} << 30);  // 1000: cut inside a slice, 12 bytes left
+    world().set_max_message_bytes(seed % 2 == 0 ? 1000
+                                                : std::size_t{1} << 30);  // 1000: cut inside a slice, 12 bytes left
     const auto data = make_tensor(contributions<float>(world().rank(), count));
     all_reduce(ExecSpace(), world(), data);
     EXPECT_TRUE(same_bits(to_vector(data), wanted)) << "seed " << seed;
@@ -111,7 +111,8 @@ TEST(Collectives, NoFloatIsLostInTheMaximum) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Index count : {Index{3}, Index{2000}}) {  // both ways
     for (int owner = 0; owner < world().size(); ++owner) {
-      const auto data = make_tensor(std::vector<float>(static_cast<std::size_t>(count), world().rank() == owner ? nan : 1.0f));
+      const auto data =
+          make_tensor(std::vector<float>(static_cast<std::size_t>(count), world().rank() == owner ? nan : 1.0f));
       all_reduce(ExecSpace(), world(), data, ReduceOp::max);
       EXPECT_TRUE(std::isnan(to_vector(data)[1]));
       EXPECT_TRUE(std::isnan(all_reduce(world(), world().rank() == owner ? nan : 1.0f, ReduceOp::max)));

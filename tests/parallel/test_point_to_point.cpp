@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/point_to_point.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/point_to_point.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/support/world.hpp"
 
@@ -114,7 +113,8 @@ TEST(PointToPoint, DeadlineNamesThePeer) {
     FAIL() << "nothing was sent, and the receive returned";
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("receive of activations with rank " + std::to_string(previous()) + " of silent"), std::string::npos)
+    EXPECT_NE(text.find("receive of activations with rank " + std::to_string(previous()) + " of silent"),
+              std::string::npos)
         << text;
   }
   *world().state()->context = before;

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/process_mesh.hpp"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/process_mesh.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {

@@ -9,7 +9,8 @@
 namespace espalier::test {
 
 /// Compares `gradient` with finite differences of the scalar function f(point) in fp64. Five points give an error of
-/// order h^4, so that 1e-8 can be asked for. Of a long vector `samples` entries are taken, the first and last with them.
+/// order h^4, so that 1e-8 can be asked for. Of a long vector `samples` entries are taken, the first and last with
+/// them.
 template <class F>
 testing::AssertionResult gradient_check(const F& f, Values point, const Values& gradient, std::size_t samples = 24,
                                         double relative = 1e-8, const std::vector<Index>& shape = {}) {

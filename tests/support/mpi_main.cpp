@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// main of every test program: Runtime, then GoogleTest on all ranks. Rank 0 prints the progress, any rank its failures. A
-// failure on any rank fails the program, and so do another number of ranks than asked for and a filter without tests.
+// main of every test program: Runtime, then GoogleTest on all ranks. Rank 0 prints the progress, any rank its failures.
+// A failure on any rank fails the program, and so do another number of ranks than asked for and a filter without tests.
 //   --expect_ranks=N   fail unless started on N ranks (an mpiexec of another MPI starts N times one rank)
 //   --hang_rank=R      rank R waits until a debugger sets `release` to 1
 #include <gtest/gtest.h>
@@ -26,12 +26,15 @@ const espalier::Runtime* current_runtime = nullptr;
 class PrintFailuresWithRank : public testing::EmptyTestEventListener {
  public:
   explicit PrintFailuresWithRank(int rank) : rank_(rank) {}
-  void OnTestStart(const testing::TestInfo& test) override { test_ = std::string(test.test_suite_name()) + "." + test.name(); }
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed())
       return;
-    std::fprintf(stderr, "[rank %d] %s:%d: %s\n%s\n", rank_, result.file_name() != nullptr ? result.file_name() : "unknown",
-                 result.line_number(), test_.c_str(), result.message());
+    std::fprintf(stderr, "[rank %d] %s:%d: %s\n%s\n", rank_,
+                 result.file_name() != nullptr ? result.file_name() : "unknown", result.line_number(), test_.c_str(),
+                 result.message());
   }
 
  private:
@@ -48,7 +51,8 @@ int number_after(int argc, char** argv, std::string_view option) {
 
 void wait_for_debugger(int rank) {
   volatile int release = 0;
-  std::fprintf(stderr, "[rank %d] process %d waits for a debugger: set var release = 1\n", rank, static_cast<int>(getpid()));
+  std::fprintf(stderr, "[rank %d] process %d waits for a debugger: set var release = 1\n", rank,
+               static_cast<int>(getpid()));
   while (release == 0)
     sleep(1);
 }

@@ -28,11 +28,11 @@ inline std::string to_text(const OpShape& s) {
          " HS=" + std::to_string(s.head_size) + " V=" + std::to_string(s.vocabulary);
 }
 
-/// The one table of shapes of all op tests: single elements, odd sizes, and sizes around the tiles (attention: 64 queries,
-/// 256 keys; rows: 32 lanes).
+/// The one table of shapes of all op tests: single elements, odd sizes, and sizes around the tiles (attention: 64
+/// queries, 256 keys; rows: 32 lanes).
 inline const std::vector<OpShape>& op_shapes() {
   static const std::vector<OpShape> shapes = {
-      {1, 1, 1, 1, 1},   {1, 1, 1, 8, 2},    {3, 1, 2, 5, 7},    {2, 5, 2, 4, 11},    {1, 63, 1, 16, 31},
+      {1, 1, 1, 1, 1},    {1, 1, 1, 8, 2},    {3, 1, 2, 5, 7},     {2, 5, 2, 4, 11},    {1, 63, 1, 16, 31},
       {2, 64, 2, 32, 32}, {1, 65, 3, 11, 33}, {1, 257, 1, 80, 65}, {2, 300, 1, 7, 130}, {1, 321, 2, 3, 64},
   };
   return shapes;

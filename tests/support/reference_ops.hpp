@@ -35,8 +35,11 @@ inline Values layernorm(const Values& x, const Values& weight, const Values& bia
 
 inline Values gelu(const Values& x) {
   Values y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i)
-    y[i] = 0.5 * x[i] * (1 + std::tanh(std::sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i])));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const long double u = std::sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
+    y[i] = static_cast<double>(0.5L * static_cast<long double>(x[i]) *
+                               (1 + std::tanh(u)));  // 1 + tanh cancels: long double
+  }
   return y;
 }
 
@@ -88,11 +91,13 @@ inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp
         }
         double sum = 0;
         for (Index k = 0; k <= t; ++k)
-          sum += probability[static_cast<std::size_t>(k)] = std::exp(probability[static_cast<std::size_t>(k)] - largest);
-        for (Index k = 0; k <= t; ++k)
+          sum += probability[static_cast<std::size_t>(k)] =
+              std::exp(probability[static_cast<std::size_t>(k)] - largest);
+        for (Index k = 0; k <= t; ++k) {
+          const double share = probability[static_cast<std::size_t>(k)] / sum;
           for (Index c = 0; c < s.head_size; ++c)
-            out[at(b * s.length + t, h * s.head_size + c, channels)] +=
-                probability[static_cast<std::size_t>(k)] / sum * part(2, b, k, h, c);
+            out[at(b * s.length + t, h * s.head_size + c, channels)] += share * part(2, b, k, h, c);
+        }
         if (log_sum_exp != nullptr)
           (*log_sum_exp)[static_cast<std::size_t>((b * s.heads + h) * s.length + t)] = largest + std::log(sum);
       }

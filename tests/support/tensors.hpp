@@ -45,7 +45,8 @@ Values rounded(Values values) {
 /// A device tensor with these values in row-major order.
 template <class T, class Source, class... Extents>
 Tensor<T, static_cast<int>(sizeof...(Extents))> on_device(const std::vector<Source>& values, Extents... extents) {
-  const Tensor<T, static_cast<int>(sizeof...(Extents))> tensor("espalier::other::test", static_cast<std::size_t>(extents)...);
+  const Tensor<T, static_cast<int>(sizeof...(Extents))> tensor("espalier::other::test",
+                                                               static_cast<std::size_t>(extents)...);
   const auto host = Kokkos::create_mirror_view(tensor);
   ESPALIER_ASSERT(host.size() == values.size(), "espalier::test::on_device: as many values as elements");
   for (std::size_t i = 0; i < values.size(); ++i)

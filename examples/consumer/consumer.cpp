@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include "models/cost.hpp"
+#include "training/run_config.hpp"
+
+int main() {
+  const espalier::GptConfig shape = espalier::gpt_preset("gpt2-124m");
+  std::printf("gpt2-124m has %lld parameters\n", static_cast<long long>(espalier::num_parameters(shape)));
+  const espalier::RunConfig config =
+      espalier::parse_run_config("run.steps = 1\ndata.train = [\"train.bin\"]\n", "consumer", {}, 1);
+  return config.total_steps() == 1 && espalier::num_parameters(shape) == 124439808 ? 0 : 1;
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# Runs the command as a user would: test_command.sh ESPALIER MPIEXEC
+set -uo pipefail
+espalier=$1 mpiexec=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+# expect CODE "TEXT" COMMAND...: the exit code, and a text that the output contains.
+expect() {
+  local code=$1 text=$2 got=0; shift 2
+  "$@" >out.txt 2>&1 || got=$?
+  if [[ $got != "$code" ]] || ! grep -qF -- "$text" out.txt; then
+    echo "FAILED: $*"; echo "  exit code $got, wanted $code; output wanted to contain: $text"; sed 's/^/  | /' out.txt
+    failures=$((failures + 1))
+  fi
+}
+# once TEXT: the last output has it in exactly one line: one rank reports, once.
+once() {
+  local count; count=$(grep -cF -- "$1" out.txt)
+  [[ $count == 1 ]] || { echo "FAILED: \"$1\" stands $count times in"; sed 's/^/  | /' out.txt; failures=$((failures + 1)); }
+}
+
+for i in $(seq 400); do echo "The tree number $i is trained along a lattice, and the lattice holds the tree."; done >text.txt
+cat >run.toml <<'TOML'
+[model]
+preset = "byte-1m"
+num_layers = 1
+hidden_size = 32
+num_heads = 2
+ffn_hidden_size = 64
+max_sequence_length = 32
+[data]
+train = ["train.bin"]
+validation = ["val.bin"]
+[batch]
+global_batch_size = 8
+micro_batch_size = 2
+[run]
+directory = "run"
+steps = 6
+eval_samples = 8
+TOML
+
+expect 0 "train.bin" "$espalier" data pack --output train.bin --validation val.bin --validation-fraction 0.1 text.txt
+expect 0 "checksum" "$espalier" data inspect train.bin
+expect 0 "parameters" "$espalier" train run.toml --dry-run --ranks 4
+expect 0 "train" "$espalier" --help
+expect 0 "section.key=value" "$espalier" train --help
+expect 0 "Kokkos" "$espalier" --version
+expect 75 "stopped after a saved checkpoint" "$mpiexec" -n 2 "$espalier" train run.toml --stop-after 3
+grep -q '"state": "preempted"' run/run.json || { echo "FAILED: run.json does not say preempted"; failures=$((failures + 1)); }
+expect 0 "resumed from" "$espalier" train run.toml
+grep -q '"state": "completed"' run/run.json || { echo "FAILED: run.json does not say completed"; failures=$((failures + 1)); }
+expect 0 "embedding.token" "$espalier" checkpoint inspect run/checkpoints/step-00000006
+expect 0 "every checksum is right" "$espalier" checkpoint verify run/checkpoints/step-00000006
+expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
+cp out.txt first.txt
+expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
+cmp -s out.txt first.txt || { echo "FAILED: the same seed wrote another text"; failures=$((failures + 1)); }
+
+# ---- Bad input: the right code, one block, what to do ----
+expect 2 "did you mean train" "$espalier" trian run.toml
+expect 2 "global_batch_size" "$mpiexec" -n 2 "$espalier" train run.toml batch.global_batch_sise=8 model.hidden_size=33 run.steps=-1
+once "error"
+grep -qF "num_heads" out.txt && grep -qF -- "-1" out.txt || { echo "FAILED: not all problems at once"; cat out.txt; failures=$((failures + 1)); }
+expect 2 "nearest that are" "$mpiexec" -n 2 "$espalier" train run.toml batch.global_batch_size=7
+expect 2 "max_sequence_length" "$espalier" train run.toml batch.sequence_length=64
+expect 2 "missing.toml" "$espalier" train missing.toml
+expect 2 "hidden_size" "$espalier" train run.toml model.hidden_size=64
+expect 3 "missing.bin" "$mpiexec" -n 2 "$espalier" train run.toml 'data.train=["missing.bin"]' run.directory=other
+once "error"
+: >empty.bin
+expect 3 "empty.bin" "$espalier" train run.toml 'data.train=["empty.bin"]' run.directory=other
+head -c 1000 train.bin >short.bin
+expect 3 "short.bin" "$espalier" train run.toml 'data.train=["short.bin"]' run.directory=other
+expect 3 "vocab" "$espalier" train run.toml model.vocab_size=100 run.directory=other
+expect 4 "another model" "$espalier" train run.toml model.hidden_size=48 run.directory=other --init-from run/checkpoints/step-00000006
+expect 7 "budget" "$espalier" train run.toml run.device_memory=100kB run.directory=small
+expect 5 "diverged" "$espalier" train run.toml optimizer.learning_rate=1e30 optimizer.clip_grad_norm=0 optimizer.minimum_learning_rate=0 run.directory=wild
+grep -q '"state": "failed"' wild/run.json || { echo "FAILED: run.json does not say failed"; failures=$((failures + 1)); }
+touch file
+expect 8 "file" "$espalier" train run.toml run.directory=file/below
+expect 3 "missing.txt" "$espalier" data pack --output a.bin missing.txt
+expect 4 "no complete checkpoint" "$espalier" generate --checkpoint nowhere --prompt a
+
+if ((failures)); then echo "$failures checks failed"; exit 1; fi
+echo "all checks passed"

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/optim/adamw.hpp"
+#include "tests/support/allclose.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+constexpr AdamWConfig config{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+
+// Algorithm 2 of Loshchilov and Hutter, 2019, element by element.
+struct PlainAdamW {
+  Values w, m, v;
+  void step(const Values& gradient, double rate, double decay, double clip, int t) {
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const double g = clip * gradient[i];
+      m[i] = config.beta1 * m[i] + (1 - config.beta1) * g;
+      v[i] = config.beta2 * v[i] + (1 - config.beta2) * g * g;
+      const double mhat = m[i] / (1 - std::pow(config.beta1, t));
+      const double vhat = v[i] / (1 - std::pow(config.beta2, t));
+      w[i] -= rate * (mhat / (std::sqrt(vhat) + config.eps) + decay * w[i]);
+    }
+  }
+};
+
+template <class T>
+void compare(Index size, double decay, double tolerance_of_weights) {
+  SCOPED_TRACE("size " + std::to_string(size) + ", bytes " + std::to_string(sizeof(T)));
+  constexpr Index offset = 64;
+  const Index total = size + 2 * offset;
+  const auto w = on_device<T>(random_values("w", total), total);
+  const auto m = on_device<T>(Values(static_cast<std::size_t>(total), 0.0), total);
+  const auto v = on_device<T>(Values(static_cast<std::size_t>(total), 0.0), total);
+  const Values start = on_host(w);
+  const auto part = [&](const Values& all) { return Values(all.begin() + offset, all.end() - offset); };
+  PlainAdamW plain{part(start), Values(static_cast<std::size_t>(size), 0.0),
+                   Values(static_cast<std::size_t>(size), 0.0)};
+  const Tensor<double, 0> clip("espalier::other::clip");
+  for (int t = 1; t <= 5; ++t) {
+    const Values gradient = rounded<T>(random_values("gradient" + std::to_string(t), total));
+    Kokkos::deep_copy(clip, 1.0 / t);
+    adamw_update<T>(ExecSpace(), w, w, m, v, on_device<T>(gradient, total), offset, size, config, 0.01 * t, decay, clip,
+                    t);
+    Kokkos::fence();
+    plain.step(part(gradient), 0.01 * t, decay, 1.0 / t, t);
+  }
+  EXPECT_TRUE(allclose(part(on_host(w)), plain.w, tolerance_of_weights));
+  EXPECT_TRUE(allclose(part(on_host(m)), plain.m, tolerance_of_weights));
+  EXPECT_TRUE(allclose(part(on_host(v)), plain.v, tolerance_of_weights));
+  const Values end = on_host(w);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(offset); ++i) {
+    ASSERT_EQ(end[i], start[i]) << "before the part";
+    ASSERT_EQ(end[end.size() - 1 - i], start[start.size() - 1 - i]) << "after the part";
+  }
+}
+
+TEST(AdamW, is_that_of_plain_loops) {
+  for (const Index size : {1, 63, 1024, 1025, 5000})
+    for (const double decay : {0.0, 0.1}) {
+      compare<float>(size, decay, 2e-6);
+      compare<double>(size, decay, 1e-13);
+    }
+}
+
+TEST(AdamW, without_gradient_only_decays) {
+  const auto w = on_device<double>(Values{1, -2, 0}, 3);
+  const auto zero = on_device<double>(Values{0, 0, 0}, 3);
+  const auto m = on_device<double>(Values{0, 0, 0}, 3);
+  const auto v = on_device<double>(Values{0, 0, 0}, 3);
+  const Tensor<double, 0> clip("espalier::other::clip");
+  Kokkos::deep_copy(clip, 1.0);
+  adamw_update<double>(ExecSpace(), w, w, m, v, zero, 0, 3, config, 0.5, 0.1, clip, 1);
+  EXPECT_TRUE(allclose(on_host(w), {0.95, -1.9, 0}, 1e-15));
+}
+
+TEST(AdamW, decays_the_segments_that_say_so) {
+  ParameterStore<double> parameters;
+  const auto matrix = parameters.declare({.name = "matrix", .shape = {3, 5}, .init_mean = 1});
+  const auto bias = parameters.declare({.name = "bias", .shape = {5}, .weight_decay = false, .init_mean = 1});
+  parameters.allocate();
+  parameters.initialize(ExecSpace(), 1);
+  const AdamW<double> optimizer(parameters, config);
+  const Tensor<double, 0> clip("espalier::other::clip");
+  Kokkos::deep_copy(clip, 1.0);
+  optimizer.step(ExecSpace(), 0.5, clip, 1);
+  EXPECT_TRUE(allclose(on_host(parameters.weight(matrix, 15)), Values(15, 0.95), 1e-15));
+  EXPECT_TRUE(allclose(on_host(parameters.weight(bias, 5)), Values(5, 1.0), 0));
+}
+
+}  // namespace

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+using namespace espalier;
+
+namespace {
+
+TEST(Error, is_one_block_without_empty_lines) {
+  const Error error(ExitCode::data, {.what = "a token is out of range", .got = "300", .todo = "pack again"});
+  EXPECT_STREQ(error.what(), "a token is out of range\n  got:    300\n  do:     pack again");
+  EXPECT_EQ(error.code(), ExitCode::data);
+}
+
+TEST(Error, assertions_name_condition_place_and_message) {
+  try {
+    ESPALIER_ASSERT(1 + 1 == 3, "arithmetic has changed");
+    FAIL();
+  } catch (const std::logic_error& error) {
+    const std::string text = error.what();
+    for (const char* part : {"arithmetic has changed", "1 + 1 == 3", "test_error.cpp:"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+}  // namespace

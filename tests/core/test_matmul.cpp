@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/error.hpp"
+#include "core/ops/matmul.hpp"
+#include "tests/support/allclose.hpp"
+#include "tests/support/reference_ops.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+struct Product {
+  Index rows, cols, inner;
+};
+
+// Single elements, odd sizes, and sizes around the tiles of the tiled kernel (64 in fp32, 32 in fp64).
+const std::vector<Product> products = {{1, 1, 1},    {1, 7, 5},    {5, 1, 3},     {3, 4, 1},
+                                       {31, 33, 32}, {64, 64, 64}, {65, 63, 129}, {130, 70, 17}};
+
+// A matrix inside a wider array: what lies between its rows must neither count nor change.
+struct Window {
+  Index rows, cols, stride;
+  Window(Index r, Index c, Index gap) : rows(r), cols(c), stride(c + gap) {}
+  Values random(const char* name) const {
+    Values values = random_values(name, rows * stride);
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = cols; j < stride; ++j)
+        values[reference::at(i, j, stride)] = std::nan("");
+    return values;
+  }
+};
+
+template <class T>
+struct Operands {
+  Window c, a, b;
+  Transpose ta, tb;
+  Values c_values, a_values, b_values;
+
+  Operands(const Product& p, Transpose transpose_a, Transpose transpose_b, Index gap)
+      : c(p.rows, p.cols, gap),
+        a(transpose_a == Transpose::no ? p.rows : p.inner, transpose_a == Transpose::no ? p.inner : p.rows, 2 * gap),
+        b(transpose_b == Transpose::no ? p.inner : p.cols, transpose_b == Transpose::no ? p.cols : p.inner, 3 * gap),
+        ta(transpose_a),
+        tb(transpose_b),
+        c_values(rounded<T>(c.random("c"))),
+        a_values(rounded<T>(a.random("a"))),
+        b_values(rounded<T>(b.random("b"))) {}
+
+  Values expected(double alpha, double beta) const {
+    Values result = c_values;
+    const Index inner = ta == Transpose::no ? a.cols : a.rows;
+    for (Index i = 0; i < c.rows; ++i)
+      for (Index j = 0; j < c.cols; ++j) {
+        double sum = 0;
+        for (Index k = 0; k < inner; ++k)
+          sum += a_values[ta == Transpose::no ? reference::at(i, k, a.stride) : reference::at(k, i, a.stride)] *
+                 b_values[tb == Transpose::no ? reference::at(k, j, b.stride) : reference::at(j, k, b.stride)];
+        double& out = result[reference::at(i, j, c.stride)];
+        out = alpha * sum + (beta == 0 ? 0 : beta * out);
+      }
+    return result;
+  }
+
+  Values actual(T alpha, T beta) const {
+    const auto c_device = on_device<T>(c_values, c.rows * c.stride);
+    const auto a_device = on_device<T>(a_values, a.rows * a.stride);
+    const auto b_device = on_device<T>(b_values, b.rows * b.stride);
+    matmul<T>(ExecSpace(), {c_device.data(), c.rows, c.cols, c.stride}, ta, {a_device.data(), a.rows, a.cols, a.stride},
+              tb, {b_device.data(), b.rows, b.cols, b.stride}, alpha, beta);
+    return on_host(c_device);
+  }
+};
+
+class Matmul : public testing::TestWithParam<MatmulLibrary> {
+ protected:
+  void SetUp() override { set_matmul_library(GetParam()); }
+  void TearDown() override { set_matmul_library(before_); }
+
+ private:
+  MatmulLibrary before_ = matmul_library();
+};
+
+template <class T>
+void compare(const Product& p, Transpose ta, Transpose tb, Index gap) {
+  Operands<T> operands(p, ta, tb, gap);
+  for (const auto& [alpha, beta] : {std::pair(1.0, 0.0), {1.0, 1.0}, {-0.5, 0.25}, {2.0, 0.0}}) {
+    if (beta == 0)
+      operands.c_values.assign(operands.c_values.size(), std::nan(""));  // the old content must not be read
+    else
+      operands.c_values = rounded<T>(operands.c.random("c"));
+    EXPECT_TRUE(allclose(operands.actual(static_cast<T>(alpha), static_cast<T>(beta)), operands.expected(alpha, beta),
+                         tolerance<T>, {operands.c.rows, operands.c.stride}))
+        << "(" << p.rows << ", " << p.inner << ") x (" << p.inner << ", " << p.cols << "), transposed "
+        << (ta == Transpose::yes) << (tb == Transpose::yes) << ", gap " << gap << ", alpha " << alpha << ", beta "
+        << beta << ", bytes " << sizeof(T);
+  }
+}
+
+TEST_P(Matmul, is_that_of_plain_loops) {
+  for (const Product& p : products)
+    for (const Transpose ta : {Transpose::no, Transpose::yes})
+      for (const Transpose tb : {Transpose::no, Transpose::yes})
+        for (const Index gap : {0, 3}) {
+          compare<float>(p, ta, tb, gap);
+          compare<double>(p, ta, tb, gap);
+        }
+}
+
+TEST_P(Matmul, of_nothing_scales_the_output) {
+  const auto c = on_device<float>(Values{1, 2, 3, 4}, 2, 2);
+  const auto empty = on_device<float>(Values{0, 0, 0, 0}, 2, 2);
+  const Matrix<const float> a(empty.data(), 2, 0, 2);
+  matmul<float>(ExecSpace(), c, Transpose::no, a, Transpose::yes, a, 1.0F, 0.5F);
+  EXPECT_TRUE(allclose(on_host(c), {0.5, 1, 1.5, 2}, 0));
+}
+
+TEST_P(Matmul, an_empty_output_is_no_error) {
+  const auto a = on_device<float>(Values{1, 2, 3, 4}, 2, 2);
+  const Matrix<float> c(a.data(), 0, 2, 2);
+  matmul<float>(ExecSpace(), c, Transpose::no, Matrix<float>(a.data(), 0, 2, 2), Transpose::no, a);
+  EXPECT_TRUE(allclose(on_host(a), {1, 2, 3, 4}, 0));
+}
+
+TEST_P(Matmul, sizes_that_do_not_fit_are_refused) {
+  const auto a = on_device<float>(Values{1, 2, 3, 4, 5, 6}, 2, 3);
+  const auto c = on_device<float>(Values{1, 2, 3, 4}, 2, 2);
+  EXPECT_THROW(matmul<float>(ExecSpace(), c, Transpose::no, a, Transpose::no, a), std::logic_error);
+  EXPECT_NO_THROW(matmul<float>(ExecSpace(), c, Transpose::no, a, Transpose::yes, a));
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, Matmul, testing::ValuesIn(matmul_libraries()),
+                         [](const auto& library) { return std::string(to_string(library.param)); });
+
+TEST(MatmulLibraries, are_found_by_name) {
+  for (const MatmulLibrary library : matmul_libraries())
+    EXPECT_EQ(parse_matmul_library(to_string(library)), library);
+  try {
+    parse_matmul_library("mkl");
+    FAIL() << "an unknown library is accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(std::string(error.what()).find("tiled"), std::string::npos) << error.what();
+  }
+}
+
+TEST(MatmulLibraries, are_measured) {
+  const std::vector<double> rates = measure_matmul_rates<float>(ExecSpace(), 64, 1);
+  ASSERT_EQ(rates.size(), matmul_libraries().size());
+  for (const double rate : rates)
+    EXPECT_GT(rate, 0);
+  EXPECT_FALSE(describe_matmul_libraries().empty());
+}
+
+}  // namespace

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt.hpp"
+#include "tests/support/gradient_check.hpp"
+#include "tests/support/tiny_gpt.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+constexpr Index batch = 2, length = 5, rows = batch * length;
+
+Tokens tokens_with_ignored() {
+  Tokens tokens = tiny_tokens(rows);
+  tokens.targets[2] = -1;
+  tokens.targets[9] = -100;
+  return tokens;
+}
+
+template <class T>
+void compare_loss(double tolerance_of_loss) {
+  const Tokens tokens = tokens_with_ignored();
+  TinyGpt<T> tiny(batch, length, 1);
+  const double wanted = reference::gpt_loss(tiny.weights(), tiny.config, tokens, batch, length) / 8;
+  tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
+  EXPECT_NEAR(tiny.loss(), wanted, tolerance_of_loss * wanted);
+  tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
+  EXPECT_NEAR(tiny.loss(), 2 * wanted, 2 * tolerance_of_loss * wanted) << "losses are added";
+  tiny.reset();
+  tiny.model->evaluate(tiny.exec, 0, tokens.batch(), 1.0 / 8);
+  EXPECT_NEAR(tiny.loss(), wanted, tolerance_of_loss * wanted) << "evaluate";
+}
+
+TEST(Gpt, loss_is_that_of_plain_loops) {
+  compare_loss<float>(1e-6);
+  compare_loss<double>(1e-13);
+}
+
+TEST(Gpt, gradient_of_every_parameter_is_that_of_finite_differences) {
+  const Tokens tokens = tokens_with_ignored();
+  TinyGpt<double> tiny(batch, length, 1);
+  tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
+  tiny.model->backward(tiny.exec, 0);
+  std::map<std::string, Values> weights = tiny.weights();
+  ASSERT_EQ(weights.size(), 2u + 2 * 12 + 2);
+  for (const auto& [name, values] : tiny.weights()) {
+    SCOPED_TRACE(name);
+    const Values before = values;
+    EXPECT_TRUE(gradient_check(
+        [&, &parameter = name](const Values& point) {
+          weights[parameter] = point;
+          return reference::gpt_loss(weights, tiny.config, tokens, batch, length) / 8;
+        },
+        before, tiny.gradient(name), 12, 2e-8));
+    weights[name] = before;
+  }
+}
+
+TEST(Gpt, fp32_gradients_are_those_of_fp64) {
+  const Tokens tokens = tokens_with_ignored();
+  TinyGpt<float> single(batch, length, 1);
+  TinyGpt<double> twice(batch, length, 1);
+  single.model->forward(single.exec, 0, tokens.batch(), 1.0 / 8);
+  single.model->backward(single.exec, 0);
+  twice.model->forward(twice.exec, 0, tokens.batch(), 1.0 / 8);
+  twice.model->backward(twice.exec, 0);
+  for (const Parameter& parameter : twice.parameters.parameters())
+    EXPECT_TRUE(allclose(single.gradient(parameter.spec.name), twice.gradient(parameter.spec.name), 1e-5))
+        << parameter.spec.name;
+}
+
+// Two micro-batches through two slots in every order that a pipeline may choose.
+template <class T>
+void compare_orders(double tolerance_of_gradients) {
+  const Tokens first = tiny_tokens(rows, tiny_config(), "first"), second = tiny_tokens(rows, tiny_config(), "second");
+  TinyGpt<T> tiny(batch, length, 2);
+  Gpt<T>& model = *tiny.model;
+  const auto forward = [&](int slot, const Tokens& tokens) { model.forward(tiny.exec, slot, tokens.batch(), 0.05); };
+  const auto backward = [&](int slot) { model.backward(tiny.exec, slot); };
+  forward(0, first), backward(0), forward(0, second), backward(0);
+  const Values one_after_the_other = tiny.gradients();
+  const double loss = tiny.loss();
+  tiny.reset();
+  forward(0, first), forward(1, second), backward(0), backward(1);
+  EXPECT_TRUE(allclose(tiny.gradients(), one_after_the_other, 0)) << "the same order: the same bits";
+  EXPECT_EQ(tiny.loss(), loss);
+  tiny.reset();
+  forward(0, first), forward(1, second), backward(1), backward(0);
+  EXPECT_TRUE(allclose(tiny.gradients(), one_after_the_other, tolerance_of_gradients));
+  tiny.reset();
+  forward(1, first), forward(0, second), backward(1), backward(0);
+  EXPECT_TRUE(allclose(tiny.gradients(), one_after_the_other, 0)) << "slots are alike";
+}
+
+TEST(Gpt, two_forwards_may_precede_their_backwards) {
+  compare_orders<float>(1e-5);
+  compare_orders<double>(1e-13);
+}
+
+TEST(Gpt, accumulated_gradients_are_those_of_one_larger_batch) {
+  const Tokens tokens = tokens_with_ignored();
+  TinyGpt<double> whole(batch, length, 1);
+  whole.model->forward(whole.exec, 0, tokens.batch(), 1.0 / 8);
+  whole.model->backward(whole.exec, 0);
+  TinyGpt<double> parts(1, length, 1);
+  for (Index b = 0; b < batch; ++b) {
+    parts.model->forward(parts.exec, 0, tokens.from(b * length), 1.0 / 8);
+    parts.model->backward(parts.exec, 0);
+  }
+  EXPECT_NEAR(parts.loss(), whole.loss(), 1e-14);
+  EXPECT_TRUE(allclose(parts.gradients(), whole.gradients(), 1e-13));
+}
+
+TEST(Gpt, a_batch_of_ignored_targets_has_no_loss_and_no_gradient) {
+  Tokens tokens = tiny_tokens(rows);
+  tokens.targets.assign(tokens.targets.size(), -1);
+  TinyGpt<float> tiny(batch, length, 1);
+  tiny.model->forward(tiny.exec, 0, tokens.batch(), 0.1);
+  tiny.model->backward(tiny.exec, 0);
+  EXPECT_EQ(tiny.loss(), 0);
+  EXPECT_TRUE(allclose(tiny.gradients(), Values(tiny.gradients().size(), 0.0), 0));
+}
+
+TEST(Gpt, repeats_its_bits) {
+  const Tokens tokens = tokens_with_ignored();
+  TinyGpt<float> tiny(batch, length, 1);
+  std::uint64_t bits = 0;
+  for (int repetition = 0; repetition < 4; ++repetition) {
+    tiny.reset();
+    tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
+    tiny.model->backward(tiny.exec, 0);
+    if (repetition == 0)
+      bits = fingerprint(tiny.parameters.flat_gradients());
+    EXPECT_EQ(fingerprint(tiny.parameters.flat_gradients()), bits);
+  }
+}
+
+Values logits(TinyGpt<float>& tiny, const std::vector<TokenId>& tokens) {
+  const Matrix<float> window = tiny.model->logits(tiny.exec, tokens);
+  EXPECT_EQ(window.rows, static_cast<Index>(tokens.size()));
+  EXPECT_EQ(window.cols, tiny.config.vocab_size);
+  const Tensor<float, 2> all(window.data, window.rows, window.stride);
+  const Values padded = on_host(all);
+  Values values;
+  for (Index i = 0; i < window.rows; ++i)
+    values.insert(values.end(), padded.begin() + i * window.stride, padded.begin() + i * window.stride + window.cols);
+  return values;
+}
+
+TEST(Gpt, logits_are_those_of_plain_loops_and_see_no_later_token) {
+  TinyGpt<float> tiny(1, 8, 1);
+  std::vector<TokenId> tokens = tiny_tokens(8).inputs;
+  const Values all = logits(tiny, tokens);
+  EXPECT_TRUE(allclose(all, reference::gpt_logits(tiny.weights(), tiny.config, tokens, 1, 8), 1e-5, {8, 11}));
+  for (std::size_t t = 1; t < 8; ++t) {
+    const Values of_prefix = logits(tiny, {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(t)});
+    EXPECT_TRUE(allclose(of_prefix, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11)}, 0,
+                         {static_cast<Index>(t), 11}));
+    std::vector<TokenId> changed = tokens;
+    changed[t] = (tokens[t] + 1) % 11;
+    const Values after = logits(tiny, changed);
+    EXPECT_TRUE(std::equal(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11), after.begin()));
+    EXPECT_FALSE(std::equal(all.begin() + static_cast<std::ptrdiff_t>(t * 11), all.end(),
+                            after.begin() + static_cast<std::ptrdiff_t>(t * 11)));
+  }
+}
+
+TEST(Gpt, tells_when_the_gradients_of_a_block_are_final) {
+  TinyGpt<double> tiny(batch, length, 1);
+  tiny.model->forward(tiny.exec, 0, tiny_tokens(rows).batch(), 0.1);
+  std::vector<int> order;
+  std::map<int, Values> when_told;
+  const auto of_block = [&](int block) {
+    Values gradients;
+    for (const Parameter& parameter : tiny.parameters.parameters())
+      if (parameter.spec.block == block) {
+        const Values part = tiny.gradient(parameter.spec.name);
+        gradients.insert(gradients.end(), part.begin(), part.end());
+      }
+    return gradients;
+  };
+  tiny.model->backward(tiny.exec, 0, [&](int block) {
+    order.push_back(block);
+    when_told[block] = of_block(block);
+  });
+  EXPECT_EQ(order, (std::vector<int>{3, 2, 1, 0}));
+  EXPECT_EQ(tiny.model->num_blocks(), 4);
+  for (const int block : order)
+    EXPECT_TRUE(allclose(when_told[block], of_block(block), 0)) << "block " << block;
+}
+
+}  // namespace

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Any number of replicas trains the model of one rank.
+#include <gtest/gtest.h>
+
+#include "tests/training/tiny_run.hpp"
+
+namespace espalier::test {
+namespace {
+
+double largest_relative_error(const std::vector<double>& got, const std::vector<double>& wanted) {
+  EXPECT_EQ(got.size(), wanted.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    largest = std::max(largest, std::abs(got[i] - wanted[i]) / std::abs(wanted[i]));
+  return largest;
+}
+
+// Each rank trains alone on the whole batch; all ranks train together.
+template <class T>
+void expect_losses_of_one_rank(double tolerance) {
+  const SharedFolder folder("data_parallel");
+  const Communicator alone = world().split(world().rank(), 0, "alone");
+  const Curve wanted = train_curve<T>(tiny_config(folder, 1), alone, 20);
+  const Curve got = train_curve<T>(tiny_config(folder, world().size()), world(), 20);
+  EXPECT_LT(wanted.losses.back(), wanted.losses.front() - 0.1) << "the model must learn, or equality proves nothing";
+  EXPECT_LT(largest_relative_error(got.losses, wanted.losses), tolerance);
+  EXPECT_LT(largest_relative_error(got.norms, wanted.norms), 10 * tolerance);
+}
+
+TEST(DataParallel, LossesOfOneRankInFp32) { expect_losses_of_one_rank<float>(1e-5); }
+TEST(DataParallel, LossesOfOneRankInFp64) { expect_losses_of_one_rank<double>(1e-10); }
+
+TEST(DataParallel, SameBitsTwiceAlsoWithDelayedMessages) {
+  const SharedFolder folder("same_bits");
+  const RunConfig config = tiny_config(folder, world().size());
+  const Curve first = train_curve<float>(config, world(), 10);
+  const Curve second = train_curve<float>(config, world(), 10);
+  EXPECT_EQ(first, second);
+  world().set_test_delays(2000, 42);
+  const Curve delayed = train_curve<float>(config, world(), 10);
+  world().set_test_delays(0, 0);
+  EXPECT_EQ(first, delayed);
+}
+
+TEST(DataParallel, AccumulationDoesNotChangeTheStep) {
+  const SharedFolder folder("accumulation");
+  const int size = world().size();
+  const Curve wanted = train_curve<double>(tiny_config(folder, size), world(), 6);
+  for (const char* const micro_batch : {"batch.micro_batch_size=1", "batch.micro_batch_size=2"}) {
+    const Curve got = train_curve<double>(tiny_config(folder, size, {micro_batch}), world(), 6);
+    EXPECT_LT(largest_relative_error(got.losses, wanted.losses), 1e-12) << micro_batch;
+  }
+}
+
+TEST(DataParallel, EvaluationDoesNotDependOnTheNumberOfReplicas) {
+  const SharedFolder folder("evaluation");
+  const std::string file = (folder / "tokens.bin").string();
+  const std::vector<std::string> more = {"data.validation=[\"" + file + "\"]", "run.eval_samples=13"};
+  const Communicator alone = world().split(world().rank(), 0, "alone");
+  const auto evaluate = [&](const Communicator& communicator) {
+    const RunConfig config = tiny_config(folder, communicator.size(), more);
+    const ProcessMesh mesh(communicator, make_layout(communicator.size(), 1, communicator.size(), 1));
+    return Trainer<double>(ExecSpace(), config, mesh).evaluate();
+  };
+  tiny_config(folder, 1);  // writes the file
+  EXPECT_NEAR(evaluate(world()), evaluate(alone), 1e-12);
+}
+
+}  // namespace
+}  // namespace espalier::test

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/training/tiny_run.hpp"
+
+namespace espalier::test {
+namespace {
+
+TEST(Trainer, LossFallsAndCountsTokens) {
+  const SharedFolder folder("trainer");
+  const RunConfig config = tiny_config(folder, 1);
+  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
+  Trainer<float> trainer(ExecSpace(), config, mesh);
+  StepReport report;
+  double first = 0;
+  for (int i = 0; i < 20; ++i) {
+    report = trainer.step();
+    first = i == 0 ? report.loss : first;
+  }
+  EXPECT_NEAR(first, std::log(61.0), 0.1) << "a model that knows nothing";
+  EXPECT_LT(report.loss, first - 0.1);
+  EXPECT_EQ(report.step, 20);
+  EXPECT_EQ(report.tokens, 20 * 8 * 24);
+}
+
+TEST(Trainer, DivergenceEndsTheRunBeforeTheWeightsChange) {
+  const SharedFolder folder("diverge");
+  const RunConfig config = tiny_config(folder, 1);
+  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
+  Trainer<float> trainer(ExecSpace(), config, mesh);
+  trainer.step();
+  Kokkos::deep_copy(Kokkos::subview(trainer.parameters().flat_weights(), std::pair<Index, Index>(0, 64)), 1e38F);
+  const auto before = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
+  std::vector<float> kept(before.data(), before.data() + before.extent(0));
+  try {
+    trainer.step();
+    ADD_FAILURE() << "an infinite loss went unnoticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::numerical);
+    EXPECT_NE(std::string(error.what()).find("step 2"), std::string::npos) << error.what();
+  }
+  const auto after = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
+  EXPECT_TRUE(std::equal(kept.begin(), kept.end(), after.data()));
+}
+
+TEST(Trainer, MemoryIsWhatWasPredicted) {
+  const SharedFolder folder("memory");
+  const RunConfig config = tiny_config(folder, 1, {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64"});
+  const MemoryByCategory before = MemoryLedger::instance().current();
+  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
+  const Trainer<float> trainer(ExecSpace(), config, mesh);
+  const MemoryByCategory after = MemoryLedger::instance().current();
+  const MemoryByCategory predicted = predict_memory<float>(config, 1);
+  const auto measured = static_cast<double>(after.total() - before.total());
+  EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01);
+  for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::activations})
+    EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category);
+}
+
+TEST(Trainer, OverBudgetFailsBeforeItAllocates) {
+  const SharedFolder folder("budget");
+  const RunConfig config = tiny_config(folder, 1);
+  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
+  MemoryLedger::instance().set_budget(MemoryLedger::instance().current().total() + 100000);
+  try {
+    const Trainer<float> trainer(ExecSpace(), config, mesh);
+    ADD_FAILURE() << "the budget was not enforced";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::memory);
+  }
+  MemoryLedger::instance().set_budget(0);
+}
+
+TEST(Trainer, TokenBeyondTheVocabularyIsNamed) {
+  const SharedFolder folder("vocabulary");
+  const RunConfig config = tiny_config(folder, 1, {"model.vocab_size=60"});
+  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
+  try {
+    const Trainer<float> trainer(ExecSpace(), config, mesh);
+    ADD_FAILURE() << "token 60 of a vocabulary of 60 was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_NE(std::string(error.what()).find("tokens.bin"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace espalier::test

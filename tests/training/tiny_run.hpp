@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/random.hpp"
+#include "parallel/collectives.hpp"
+#include "tests/support/world.hpp"
+#include "training/trainer.hpp"
+
+namespace espalier::test {
+
+/// A folder of this test job, shared by its ranks, removed by rank 0.
+class SharedFolder {
+ public:
+  explicit SharedFolder(const std::string& name) {
+    auto id = static_cast<std::int64_t>(::getpid());
+    broadcast(world(), std::span<std::int64_t>(&id, 1), 0);
+    path_ = std::filesystem::temp_directory_path() / fmt::format("espalier-{}-{}", name, id);
+    if (world().rank() == 0)
+      std::filesystem::create_directories(path_);
+    barrier(world());
+  }
+  ~SharedFolder() {
+    barrier(world());
+    std::error_code ignored;
+    if (world().rank() == 0)
+      std::filesystem::remove_all(path_, ignored);
+  }
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A token file with something to learn: each token mostly follows from the one before.
+inline std::string write_tokens(const std::filesystem::path& path, Index count, Index vocab_size) {
+  if (world().rank() == 0) {
+    const RandomStream random(7, "tiny_run");
+    std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+    TokenId last = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const auto noise = static_cast<TokenId>(random.bits(i) % 4);
+      last = tokens[i] = static_cast<TokenId>((last * 5 + 3 + noise) % vocab_size);
+    }
+    TokenFileWriter writer(path, "byte", vocab_size);
+    writer.append(tokens);
+    writer.finish();
+  }
+  barrier(world());
+  return path.string();
+}
+
+/// Two layers of 32 channels on 8 sequences a step; warm-up, clipping and a learning rate of 1e-3.
+inline RunConfig tiny_config(const SharedFolder& folder, int world_size, const std::vector<std::string>& more = {}) {
+  const std::string tokens = write_tokens(folder / "tokens.bin", 5000, 61);
+  std::vector<std::string> overrides = {
+      "model.vocab_size=61", "model.max_sequence_length=24", "model.num_layers=2", "model.hidden_size=32",
+      "model.num_heads=4", "model.ffn_hidden_size=96", "batch.global_batch_size=8", "batch.micro_batch_size=2",
+      "optimizer.learning_rate=1e-3", "optimizer.minimum_learning_rate=1e-4", "optimizer.warmup_steps=5", "run.steps=20",
+      "run.matmul=tiled", "data.train=[\"" + tokens + "\"]", "run.directory=\"" + (folder / "run").string() + "\""};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return parse_run_config("", "tiny", overrides, world_size);
+}
+
+/// Losses and gradient norms of the first steps.
+struct Curve {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  bool operator==(const Curve&) const = default;
+};
+
+template <class T>
+Curve train_curve(const RunConfig& config, const Communicator& communicator, int steps) {
+  const ProcessMesh mesh(communicator, make_layout(communicator.size(), 1, communicator.size(), 1));
+  Trainer<T> trainer(ExecSpace(), config, mesh);
+  Curve curve;
+  for (int i = 0; i < steps; ++i) {
+    const StepReport report = trainer.step();
+    curve.losses.push_back(report.loss);
+    curve.norms.push_back(report.gradient_norm);
+  }
+  return curve;
+}
+
+}  // namespace espalier::test
