@@ -102,30 +102,38 @@ class OpsBench {
     const auto n = static_cast<double>(rows_);
     const Matrix2 x = tensor(rows_, c), y = tensor(rows_, c), wide = tensor(rows_, f), qkv = tensor(rows_, 3 * c);
     const Matrix2 dqkv = tensor(rows_, 3 * c), logits = tensor(rows_, shape_.vocab_size);
-    const Tensor<float, 1> weight = allocate<float>(Category::workspace, "bench", c), mean(weight), rstd(tensor(1, rows_).data(), rows_);
+    const Tensor<float, 1> weight = allocate<float>(Category::workspace, "bench", c), mean(weight),
+                           rstd(tensor(1, rows_).data(), rows_);
     const Tensor<float, 1> statistics = allocate<float>(Category::workspace, "bench", rows_ * shape_.num_heads);
     const Tensor<TokenId, 1> targets = allocate<TokenId>(Category::workspace, "bench", rows_);
-    const AttentionShape attention{options_.micro_batch, options_.sequence_length, shape_.num_heads, shape_.head_size()};
+    const AttentionShape attention{options_.micro_batch, options_.sequence_length, shape_.num_heads,
+                                   shape_.head_size()};
     const double attention_flops = 2.0 * n * static_cast<double>(c) * static_cast<double>(options_.sequence_length + 1);
 
-    add("layernorm, forward", best_seconds(exec_, [&] { layernorm_forward<float>(exec_, y, rstd, statistics, x, weight, weight); }),
-        0, 8 * n * static_cast<double>(c));
-    add("gelu, forward", best_seconds(exec_, [&] { gelu_forward<float>(exec_, wide, wide); }), 0, 8 * n * static_cast<double>(f));
+    add("layernorm, forward",
+        best_seconds(exec_, [&] { layernorm_forward<float>(exec_, y, rstd, statistics, x, weight, weight); }), 0,
+        8 * n * static_cast<double>(c));
+    add("gelu, forward", best_seconds(exec_, [&] { gelu_forward<float>(exec_, wide, wide); }), 0,
+        8 * n * static_cast<double>(f));
     add("attention, forward",
         best_seconds(exec_, [&] { attention_forward<float>(exec_, y, statistics, qkv, attention); }), attention_flops,
         16 * n * static_cast<double>(c));
     add("attention, backward",
         best_seconds(exec_, [&] { attention_backward<float>(exec_, dqkv, x, y, statistics, qkv, attention); }),
         2.5 * attention_flops, 36 * n * static_cast<double>(c));
-    add("cross_entropy, forward and backward", best_seconds(exec_, [&] {
-          cross_entropy_forward_backward<float>(exec_, rstd, logits, targets, shape_.vocab_size, 1e-3F);
-        }),
+    add("cross_entropy, forward and backward",
+        best_seconds(
+            exec_,
+            [&] { cross_entropy_forward_backward<float>(exec_, rstd, logits, targets, shape_.vocab_size, 1e-3F); }),
         0, 8 * n * static_cast<double>(shape_.vocab_size));
     const Index elements = Index{1} << 24;
-    const Tensor<float, 1> w = allocate<float>(Category::workspace, "bench", elements), m = allocate<float>(Category::workspace, "bench", elements);
-    const Tensor<float, 1> v = allocate<float>(Category::workspace, "bench", elements), g = allocate<float>(Category::workspace, "bench", elements);
+    const Tensor<float, 1> w = allocate<float>(Category::workspace, "bench", elements),
+                           m = allocate<float>(Category::workspace, "bench", elements);
+    const Tensor<float, 1> v = allocate<float>(Category::workspace, "bench", elements),
+                           g = allocate<float>(Category::workspace, "bench", elements);
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
-    add("adamw", best_seconds(exec_, [&] { adamw_update<float>(exec_, w, w, m, v, g, 0, elements, {}, 1e-3, 0.1, clip, 1); }), 0,
+    add("adamw",
+        best_seconds(exec_, [&] { adamw_update<float>(exec_, w, w, m, v, g, 0, elements, {}, 1e-3, 0.1, clip, 1); }), 0,
         28.0 * static_cast<double>(elements));
     keep().clear();
   }
@@ -145,8 +153,9 @@ int bench_ops(const Options& options) {
   }
   fmt::print("{:<48} {:>10} {:>10} {:>8}\n", "op", "ms", "GFLOP/s", "GB/s");
   for (const auto& row : results)
-    fmt::print("{:<48} {:>10.3f} {:>10.1f} {:>8.1f}\n", row["op"].get<std::string>(), row["seconds"].get<double>() * 1e3,
-               row["gflops_per_second"].get<double>(), row["gbytes_per_second"].get<double>());
+    fmt::print("{:<48} {:>10.3f} {:>10.1f} {:>8.1f}\n", row["op"].get<std::string>(),
+               row["seconds"].get<double>() * 1e3, row["gflops_per_second"].get<double>(),
+               row["gbytes_per_second"].get<double>());
   return 0;
 }
 
@@ -154,10 +163,12 @@ int bench_ops(const Options& options) {
 
 void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
-  CLI::App* const command = bench.add_subcommand("ops", "Each op at the shapes of a model, products by every GEMM library");
+  CLI::App* const command =
+      bench.add_subcommand("ops", "Each op at the shapes of a model, products by every GEMM library");
   command->add_option("--model", options->model, "preset; default gpt2-124m");
   command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(CLI::PositiveNumber);
-  command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")->check(CLI::PositiveNumber);
+  command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--json", options->json, "print JSON");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;

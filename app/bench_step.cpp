@@ -86,29 +86,30 @@ double median(std::vector<double> values) {
 }
 
 RunConfig bench_config(const Options& options, int replicas, const std::string& tokens) {
-  return parse_run_config("", "espalier bench step",
-                          {"model.preset=" + options.model, fmt::format("batch.micro_batch_size={}", options.micro_batch),
-                           fmt::format("batch.global_batch_size={}", options.micro_batch * replicas),
-                           fmt::format("batch.sequence_length={}", options.sequence_length),
-                           "precision.compute=" + options.precision, fmt::format("run.steps={}", options.steps),
-                           "data.train=[\"" + tokens + "\"]", "run.matmul=" + options.matmul},
-                          replicas);
+  return parse_run_config(
+      "", "espalier bench step",
+      {"model.preset=" + options.model, fmt::format("batch.micro_batch_size={}", options.micro_batch),
+       fmt::format("batch.global_batch_size={}", options.micro_batch * replicas),
+       fmt::format("batch.sequence_length={}", options.sequence_length), "precision.compute=" + options.precision,
+       fmt::format("run.steps={}", options.steps), "data.train=[\"" + tokens + "\"]", "run.matmul=" + options.matmul},
+      replicas);
 }
 
 template <class T>
 nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   const GptConfig shape = gpt_preset(options.model);
-  const RandomTokens tokens(shape.vocab_size, options.sequence_length * (options.micro_batch * runtime.size() + 1) * 4 + 1,
-                            runtime.rank());
+  const RandomTokens tokens(
+      shape.vocab_size, options.sequence_length * (options.micro_batch * runtime.size() + 1) * 4 + 1, runtime.rank());
   const RunConfig config = bench_config(options, runtime.size(), tokens.path());
   const ProcessMesh mesh(runtime.world(), make_layout(runtime.size(), 1, runtime.size(), 1));
 
   const std::size_t at_start = resident_bytes();
-  const GemmRate before = measure_gemm_rate<T>();
-  set_matmul_library(options.matmul == "auto" ? fastest_matmul_library<T>(ExecSpace()).library
-                                              : parse_matmul_library(options.matmul));
-  // What is still resident although every matrix is gone is the libraries' own.
-  MemoryLedger::instance().record_library_scratch(resident_bytes() - std::min(resident_bytes(), at_start));
+  GemmRate before;
+  MemoryLedger::instance().record_library_scratch_of([&] {
+    before = measure_gemm_rate<T>();
+    set_matmul_library(options.matmul == "auto" ? fastest_matmul_library<T>(ExecSpace()).library
+                                                : parse_matmul_library(options.matmul));
+  });
   MemoryLedger::instance().reset_peak();
 
   Trainer<T> trainer(ExecSpace(), config, mesh);
@@ -182,11 +183,14 @@ int bench_step(const Options& options, Runtime& runtime) {
 
 void add_bench_step(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
-  CLI::App* const command = bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
+  CLI::App* const command =
+      bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
   command->add_option("--model", options->model, "preset; default gpt2-124m");
   command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(CLI::PositiveNumber);
-  command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")->check(CLI::PositiveNumber);
-  command->add_option("--precision", options->precision, "fp32 (default) or fp64")->check(CLI::IsMember({"fp32", "fp64"}));
+  command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--precision", options->precision, "fp32 (default) or fp64")
+      ->check(CLI::IsMember({"fp32", "fp64"}));
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): measured");
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(CLI::PositiveNumber);
   command->add_flag("--json", options->json, "print JSON");

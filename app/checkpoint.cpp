@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "io/checkpoint.hpp"
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -7,7 +9,6 @@
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "core/tensor.hpp"
-#include "io/checkpoint.hpp"
 
 namespace espalier {
 namespace {

@@ -48,10 +48,10 @@ std::string bytes_text(std::size_t bytes) {
 }
 
 std::string step_line(const StepReport& report, const TrainProgress& progress) {
-  std::string line = fmt::format("step {:>6}/{} | loss {:.4f} | norm {:.3g} | lr {:.1e} | {} | {} tok/s | mfu {:.0f}% | left {}",
-                                 report.step, progress.total_steps, report.loss, report.gradient_norm, report.learning_rate,
-                                 duration_text(report.step_seconds), quantity_text(progress.tokens_per_second),
-                                 100 * progress.mfu, duration_text(progress.seconds_left));
+  std::string line = fmt::format(
+      "step {:>6}/{} | loss {:.4f} | norm {:.3g} | lr {:.1e} | {} | {} tok/s | mfu {:.0f}% | left {}", report.step,
+      progress.total_steps, report.loss, report.gradient_norm, report.learning_rate, duration_text(report.step_seconds),
+      quantity_text(progress.tokens_per_second), 100 * progress.mfu, duration_text(progress.seconds_left));
   if (progress.seconds_to_save > 0)
     line += fmt::format(" | save {}", duration_text(progress.seconds_to_save));
   return line.substr(0, 120);
@@ -78,7 +78,8 @@ void Console::step(const StepReport& report, const TrainProgress& progress) {
   if (report.step % log_interval_ == 0 || report.step == progress.total_steps)
     note(step_line(report, progress));
   if (progress.validation_loss)
-    note(fmt::format("step {:>6}/{} | validation loss {:.4f}", report.step, progress.total_steps, *progress.validation_loss));
+    note(fmt::format("step {:>6}/{} | validation loss {:.4f}", report.step, progress.total_steps,
+                     *progress.validation_loss));
   if (!draws_bar_ || report.step == progress.total_steps)
     return;
   constexpr int width = 40;

@@ -24,8 +24,9 @@ void require(bool needed, bool present, const char* name) {
   if (rank == nullptr || std::strcmp(rank, "0") == 0) {
     write_text("espalier: error: this program was built for another CPU\n  got:    a CPU without ");
     write_text(name);
-    write_text("\n  wanted: the instruction set it was compiled for (-march of the build machine)\n"
-               "  do:     build it on this kind of machine, or with -DESPALIER_ARCH=x86-64-v3 (or what all machines have)\n");
+    write_text(
+        "\n  wanted: the instruction set it was compiled for (-march of the build machine)\n"
+        "  do:     build it on this kind of machine, or with -DESPALIER_ARCH=x86-64-v3 (or what all machines have)\n");
   }
   _exit(2);
 }

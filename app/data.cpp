@@ -24,7 +24,8 @@ int pack(const PackCommand& command) {
   const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const PackSummary summary =
       pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
-  fmt::print("{} files, {} documents, {} bytes of text\n", summary.num_files, summary.num_documents, summary.text_bytes);
+  fmt::print("{} files, {} documents, {} bytes of text\n", summary.num_files, summary.num_documents,
+             summary.text_bytes);
   fmt::print("{}: {} tokens\n", command.output, summary.train_tokens);
   if (!command.validation.empty())
     fmt::print("{}: {} tokens ({})\n", command.validation, summary.validation_tokens,
@@ -44,8 +45,9 @@ int inspect(const std::string& path, Index vocab_size, Index show) {
     file.verify_checksum();
   if (const Index size = vocab_size > 0 ? vocab_size : info.vocab_size; size > 0)
     file.check_vocabulary(size);
-  fmt::print("  checked     {}\n", info.format == TokenFormat::espalier ? "checksum and every token" : "every token, where a "
-                                                                                                        "vocabulary is given");
+  fmt::print("  checked     {}\n", info.format == TokenFormat::espalier ? "checksum and every token"
+                                                                        : "every token, where a "
+                                                                          "vocabulary is given");
   std::vector<TokenId> tokens(static_cast<std::size_t>(std::min(show, info.num_tokens)));
   file.read(0, tokens);
   fmt::print("  first       ");
@@ -63,7 +65,8 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("inputs", command->inputs, "text files and patterns ('corpus/*.txt')")->required();
   pack_app->add_option("--output", command->output, "token file to train on")->required();
   pack_app->add_option("--validation", command->validation, "token file to validate on");
-  pack_app->add_option("--validation-fraction", command->options.validation_fraction, "share of the text that goes there")
+  pack_app
+      ->add_option("--validation-fraction", command->options.validation_fraction, "share of the text that goes there")
       ->check(CLI::Range(0.0, 1.0));
   pack_app->add_option("--tokenizer", command->tokenizer, "byte (default)");
   pack_app->add_option("--exclude", command->exclude, "patterns of file names to leave out");
@@ -71,7 +74,8 @@ void add_pack(CLI::App& data, Chosen& chosen) {
                        "text that ends a document; none: every file is one document");
   pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents");
   pack_app->add_flag("--allow-binary", command->options.allow_binary, "take files with zero bytes too");
-  pack_app->footer("  espalier data pack --output train.bin --validation val.bin --validation-fraction 0.05 books/*.txt");
+  pack_app->footer(
+      "  espalier data pack --output train.bin --validation val.bin --validation-fraction 0.05 books/*.txt");
   pack_app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return pack(*command); }; });
 }
 

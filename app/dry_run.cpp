@@ -41,10 +41,11 @@ int dry_run(const RunConfig& config, int ranks) {
       make_layout(ranks, static_cast<int>(config.parallel.tensor), static_cast<int>(config.parallel.data),
                   static_cast<int>(config.parallel.pipeline));
   const GptConfig& shape = config.model.shape;
-  const double flops = training_flops_per_token(shape, config.batch.sequence_length) * static_cast<double>(config.tokens_per_step());
+  const double flops =
+      training_flops_per_token(shape, config.batch.sequence_length) * static_cast<double>(config.tokens_per_step());
   fmt::print("model        {}: {} parameters, {} layers x {} channels, {} heads, vocabulary {}\n", config.model.preset,
-             quantity_text(static_cast<double>(num_parameters(shape))), shape.num_layers, shape.hidden_size, shape.num_heads,
-             shape.vocab_size);
+             quantity_text(static_cast<double>(num_parameters(shape))), shape.num_layers, shape.hidden_size,
+             shape.num_heads, shape.vocab_size);
   fmt::print("mesh         {} ranks: {}\n", ranks, layout.text());
   fmt::print("batch        {} sequences of {} tokens a step = {} micro-batches of {} on each of {} replicas\n",
              config.batch.global_batch_size, config.batch.sequence_length,
@@ -53,10 +54,12 @@ int dry_run(const RunConfig& config, int ranks) {
   fmt::print("run          {} steps, {} tokens, {}FLOP a step\n", config.total_steps(),
              quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())), quantity_text(flops));
   print_schedule(config, layout.degree(Axis::dp));
-  const MemoryByCategory memory = config.precision.compute == "fp64" ? predict_memory<double>(config, layout.degree(Axis::dp))
-                                                                     : predict_memory<float>(config, layout.degree(Axis::dp));
+  const MemoryByCategory memory = config.precision.compute == "fp64"
+                                      ? predict_memory<double>(config, layout.degree(Axis::dp))
+                                      : predict_memory<float>(config, layout.degree(Axis::dp));
   print_memory(memory, config.run.device_memory);
-  const bool fits = config.run.device_memory == 0 || memory.total() <= static_cast<std::size_t>(config.run.device_memory);
+  const bool fits =
+      config.run.device_memory == 0 || memory.total() <= static_cast<std::size_t>(config.run.device_memory);
   return static_cast<int>(fits ? ExitCode::ok : ExitCode::memory);
 }
 

@@ -91,7 +91,8 @@ int generate(const Options& options) {
   for (Index i = 0; i < options.max_tokens; ++i) {
     const std::size_t first = tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
     const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
-    const TokenId token = sample_token(generator.next_logits(window), options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
+    const TokenId token =
+        sample_token(generator.next_logits(window), options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
     tokens.push_back(token);
     fmt::print("{}", tokenizer->decode(std::span<const TokenId>(&token, 1)));
     std::fflush(stdout);
@@ -112,7 +113,9 @@ void add_generate(CLI::App& app, Chosen& chosen) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--top-k", options->sampling.top_k, "only the k most likely tokens; 0 (default): all")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--top-p", options->sampling.top_p, "only the most likely tokens of this total probability; default 0.95")
+  command
+      ->add_option("--top-p", options->sampling.top_p,
+                   "only the most likely tokens of this total probability; default 0.95")
       ->check(CLI::Range(0.0, 1.0));
   command->add_option("--seed", options->seed, "same seed, same text");
   command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\" --temperature 0.5");

@@ -38,15 +38,17 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-[[noreturn]] void throw_usage(const CLI::App& app, const std::vector<std::string>& reversed, const CLI::ParseError& error) {
+[[noreturn]] void throw_usage(const CLI::App& app, const std::vector<std::string>& reversed,
+                              const CLI::ParseError& error) {
   const std::string first = reversed.empty() ? "" : reversed.back();
   const std::vector<std::string> commands = command_names(app);
   if (!first.starts_with("-") && std::find(commands.begin(), commands.end(), first) == commands.end()) {
     const std::string nearest = nearest_word(first, commands);
-    throw Error(ExitCode::usage, {.what = "unknown command",
-                                  .got = first,
-                                  .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
-                                  .todo = nearest.empty() ? "espalier --help" : fmt::format("did you mean {}?", nearest)});
+    throw Error(ExitCode::usage,
+                {.what = "unknown command",
+                 .got = first,
+                 .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
+                 .todo = nearest.empty() ? "espalier --help" : fmt::format("did you mean {}?", nearest)});
   }
   throw Error(ExitCode::usage, {.what = error.what(), .todo = fmt::format("espalier {} --help", first)});
 }
@@ -79,12 +81,12 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
                               : chosen.action(nullptr);
 }
 
-
 int command(int argc, char** argv) {
-  CLI::App app("Espalier trains transformer language models on a lattice of ranks.\n\n"
-               "  espalier data pack --output train.bin TEXT...            text to token file\n"
-               "  mpiexec -n 4 espalier train CONFIG.toml run.steps=1000   trains, resumes by itself\n"
-               "  espalier generate --checkpoint RUN --prompt TEXT         writes text");
+  CLI::App app(
+      "Espalier trains transformer language models on a lattice of ranks.\n\n"
+      "  espalier data pack --output train.bin TEXT...            text to token file\n"
+      "  mpiexec -n 4 espalier train CONFIG.toml run.steps=1000   trains, resumes by itself\n"
+      "  espalier generate --checkpoint RUN --prompt TEXT         writes text");
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
   Chosen chosen;

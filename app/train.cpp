@@ -33,9 +33,9 @@ int train_command(const Options& options, Runtime& runtime) {
   const RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
   runtime.world().set_deadline(config.run.communication_timeout);
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
-  const ProcessMesh mesh(runtime.world(), make_layout(runtime.size(), static_cast<int>(config.parallel.tensor),
-                                                      static_cast<int>(config.parallel.data),
-                                                      static_cast<int>(config.parallel.pipeline)));
+  const ProcessMesh mesh(
+      runtime.world(), make_layout(runtime.size(), static_cast<int>(config.parallel.tensor),
+                                   static_cast<int>(config.parallel.data), static_cast<int>(config.parallel.pipeline)));
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT})
     std::signal(signal, request_stop);
 
@@ -55,9 +55,10 @@ int train_command(const Options& options, Runtime& runtime) {
                                    ? train<double>(config, options.train, mesh, events, stop_requested)
                                    : train<float>(config, options.train, mesh, events, stop_requested);
   if (runtime.rank() == 0)
-    console.note(outcome == TrainOutcome::completed
-                     ? fmt::format("completed; everything lies in {}", config.run.directory)
-                     : fmt::format("stopped after a saved checkpoint; the same command goes on ({})", config.run.directory));
+    console.note(
+        outcome == TrainOutcome::completed
+            ? fmt::format("completed; everything lies in {}", config.run.directory)
+            : fmt::format("stopped after a saved checkpoint; the same command goes on ({})", config.run.directory));
   return static_cast<int>(outcome == TrainOutcome::completed ? ExitCode::ok : ExitCode::stopped);
 }
 
@@ -65,19 +66,24 @@ int train_command(const Options& options, Runtime& runtime) {
 
 void add_train(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
-  CLI::App* const command = app.add_subcommand("train", "Train a model; resumes by itself where an earlier start left off");
+  CLI::App* const command =
+      app.add_subcommand("train", "Train a model; resumes by itself where an earlier start left off");
   command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required(false);
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
   command->add_option("--resume", options->train.resume,
                       "auto (default): from the newest complete checkpoint; never; or a checkpoint directory");
   command->add_option("--init-from", options->train.init_from, "start a new run from the weights of this checkpoint");
-  command->add_option("--stop-after", options->train.stop_after, "save and stop after so many steps of this start (exit 75)")
+  command
+      ->add_option("--stop-after", options->train.stop_after,
+                   "save and stop after so many steps of this start (exit 75)")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--keys", options->keys, "print every key of a config with its default and meaning");
   command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
-  command->add_option("--ranks", options->ranks, "with --dry-run: as if started on so many ranks")->check(CLI::PositiveNumber);
-  command->footer("  espalier train examples/quickstart.toml\n"
-                  "  mpiexec -n 2 espalier train run.toml optimizer.learning_rate=1e-3 run.steps=500");
+  command->add_option("--ranks", options->ranks, "with --dry-run: as if started on so many ranks")
+      ->check(CLI::PositiveNumber);
+  command->footer(
+      "  espalier train examples/quickstart.toml\n"
+      "  mpiexec -n 2 espalier train run.toml optimizer.learning_rate=1e-3 run.steps=500");
   command->callback([options, &chosen] {
     chosen.needs_runtime = !options->dry_run && !options->keys;
     chosen.action = [options](Runtime* runtime) {
@@ -86,9 +92,11 @@ void add_train(CLI::App& app, Chosen& chosen) {
         return 0;
       }
       if (options->config.empty())
-        throw Error(ExitCode::usage, {.what = "no config is given", .wanted = "a TOML file", .todo = "espalier train --help"});
-      return options->dry_run ? dry_run(read_run_config(options->config, options->overrides, options->ranks), options->ranks)
-                              : train_command(*options, *runtime);
+        throw Error(ExitCode::usage,
+                    {.what = "no config is given", .wanted = "a TOML file", .todo = "espalier train --help"});
+      return options->dry_run
+                 ? dry_run(read_run_config(options->config, options->overrides, options->ranks), options->ranks)
+                 : train_command(*options, *runtime);
     };
   });
 }

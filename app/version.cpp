@@ -9,10 +9,11 @@
 namespace espalier {
 
 std::string version_text() {
-  return fmt::format("Espalier {} ({})\nKokkos   {}.{}.{}, runs on {}\nMPI      {}\nGEMM     {}\nHDF5     {}.{}.{}\nbuilt for {}",
-                     ESPALIER_VERSION, ESPALIER_REVISION, KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100,
-                     KOKKOS_VERSION % 100, ExecSpace::name(), mpi_library_version(), describe_matmul_libraries(),
-                     H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE, built_for());
+  return fmt::format(
+      "Espalier {} ({})\nKokkos   {}.{}.{}, runs on {}\nMPI      {}\nGEMM     {}\nHDF5     {}.{}.{}\nbuilt for {}",
+      ESPALIER_VERSION, ESPALIER_REVISION, KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
+      ExecSpace::name(), mpi_library_version(), describe_matmul_libraries(), H5_VERS_MAJOR, H5_VERS_MINOR,
+      H5_VERS_RELEASE, built_for());
 }
 
 }  // namespace espalier

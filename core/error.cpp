@@ -23,9 +23,10 @@ Error::Error(ExitCode code, ErrorReport report)
     : std::runtime_error(to_text(report)), code_(code), report_(std::move(report)) {}
 
 void impl::assertion_failed(const char* condition, const std::string& message, const std::source_location& at) {
-  throw std::logic_error(fmt::format("{}\n  where:  {}:{} ({})\n  wanted: {}\n  do:     this is a defect of Espalier; please "
-                                     "report it with the command line and config",
-                                     message, at.file_name(), at.line(), at.function_name(), condition));
+  throw std::logic_error(
+      fmt::format("{}\n  where:  {}:{} ({})\n  wanted: {}\n  do:     this is a defect of Espalier; please "
+                  "report it with the command line and config",
+                  message, at.file_name(), at.line(), at.function_name(), condition));
 }
 
 }  // namespace espalier

@@ -52,7 +52,8 @@ namespace impl {
 }  // namespace espalier
 
 /// Our own mistakes: says the broken condition and the place. Users' mistakes throw espalier::Error instead.
-#define ESPALIER_ASSERT(condition, message)                                                                  \
-  do {                                                                                                       \
-    if (!(condition)) ::espalier::impl::assertion_failed(#condition, message, std::source_location::current()); \
+#define ESPALIER_ASSERT(condition, message)                                                     \
+  do {                                                                                          \
+    if (!(condition))                                                                           \
+      ::espalier::impl::assertion_failed(#condition, message, std::source_location::current()); \
   } while (false)

@@ -3,6 +3,7 @@
 #include "core/memory_ledger.hpp"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -52,7 +53,8 @@ void add_bytes(Category category, std::size_t bytes) {
     ledger.peak = ledger.current;
 }
 
-void on_allocate(const Kokkos_Profiling_SpaceHandle space, const char* label, const void* data, const std::uint64_t bytes) {
+void on_allocate(const Kokkos_Profiling_SpaceHandle space, const char* label, const void* data,
+                 const std::uint64_t bytes) {
   {
     const std::lock_guard lock(state().mutex);
     add_bytes(category_of(label), bytes);
@@ -133,15 +135,19 @@ void MemoryLedger::require_room(Category category, const std::string& name, std:
   std::string biggest;
   for (std::size_t i = 0; i < 3 && need.bytes[order[i]] > 0; ++i)
     biggest += fmt::format("{}{} {}", i ? ", " : "", names[order[i]], mebibytes(need.bytes[order[i]]));
-  throw Error(ExitCode::memory,
-              {.what = "the model does not fit the memory budget",
-               .where = fmt::format("allocating {} for {} ({})", mebibytes(bytes), name, to_string(category)),
-               .got = fmt::format("{} needed so far: {}", mebibytes(used.total() + bytes), biggest),
-               .wanted = fmt::format("at most {} (run.device_memory)", mebibytes(state().budget)),
-               .todo = "use a smaller batch.micro_batch_size or batch.sequence_length, a smaller model, or raise the budget"});
+  throw Error(
+      ExitCode::memory,
+      {.what = "the model does not fit the memory budget",
+       .where = fmt::format("allocating {} for {} ({})", mebibytes(bytes), name, to_string(category)),
+       .got = fmt::format("{} needed so far: {}", mebibytes(used.total() + bytes), biggest),
+       .wanted = fmt::format("at most {} (run.device_memory)", mebibytes(state().budget)),
+       .todo = "use a smaller batch.micro_batch_size or batch.sequence_length, a smaller model, or raise the budget"});
 }
 
 std::size_t resident_bytes() {
+#ifdef __GLIBC__
+  malloc_trim(0);  // else what was freed a moment ago still counts
+#endif
   std::size_t pages = 0;
   std::size_t resident = 0;
   std::FILE* file = std::fopen("/proc/self/statm", "r");

@@ -42,6 +42,10 @@ class MemoryLedger {
   /// Bytes that a library keeps outside Kokkos (packing buffers of a BLAS): counted from here on.
   void record_library_scratch(std::size_t bytes);
 
+  /// Enters what stays resident of `run`, which frees all that it allocates through Kokkos: the libraries' own.
+  template <class F>
+  void record_library_scratch_of(const F& run);
+
   /// Largest total allowed (0: no limit). A budget makes "does not fit" testable on any machine.
   void set_budget(std::size_t bytes);
   std::size_t budget() const;
@@ -53,8 +57,17 @@ class MemoryLedger {
   MemoryLedger() = default;
 };
 
-/// Resident memory of this process and its high-water mark, from the operating system; 0 where unknown.
+/// Resident memory of this process, after free memory has gone back, and its high-water mark, from the operating
+/// system; 0 where unknown.
 std::size_t resident_bytes();
 std::size_t peak_resident_bytes();
+
+template <class F>
+void MemoryLedger::record_library_scratch_of(const F& run) {
+  const std::size_t before = resident_bytes();
+  run();
+  const std::size_t after = resident_bytes();
+  record_library_scratch(after > before ? after - before : 0);
+}
 
 }  // namespace espalier

@@ -13,8 +13,8 @@ namespace espalier {
 namespace {
 
 // Vectors of any instruction set and transactions of any GPU start at a multiple of 128 bytes.
-constexpr Index parameter_alignment = 64;   // elements
-constexpr Index segment_alignment = 256;    // elements
+constexpr Index parameter_alignment = 64;  // elements
+constexpr Index segment_alignment = 256;   // elements
 
 Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -22,7 +22,9 @@ Index product(const std::vector<Index>& extents) {
   return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
 }
 
-auto segment_key(const ParameterSpec& spec) { return std::tuple(spec.chunk, spec.block, spec.group, !spec.weight_decay); }
+auto segment_key(const ParameterSpec& spec) {
+  return std::tuple(spec.chunk, spec.block, spec.group, !spec.weight_decay);
+}
 
 // The three factors of a row-major index around the sharded dimension: outer x dim x inner.
 struct ShardGeometry {
@@ -113,8 +115,9 @@ Index ParameterStore<T>::num_parameters() const {
 template <class T>
 void ParameterStore<T>::zero_gradients(const ExecSpace& exec) const {
   const auto gradients = gradients_;
-  Kokkos::parallel_for("espalier::core::zero_gradients", Kokkos::RangePolicy<ExecSpace>(exec, 0, flat_size_),
-                       KOKKOS_LAMBDA(const Index i) { gradients(i) = 0; });
+  Kokkos::parallel_for(
+      "espalier::core::zero_gradients", Kokkos::RangePolicy<ExecSpace>(exec, 0, flat_size_),
+      KOKKOS_LAMBDA(const Index i) { gradients(i) = 0; });
 }
 
 template <class T>
@@ -127,13 +130,13 @@ void ParameterStore<T>::initialize(const ExecSpace& exec, std::uint64_t seed) co
     const auto weights = weights_;
     const auto masters = masters_;
     const Index offset = parameter.offset;
-    Kokkos::parallel_for("espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, 0, parameter.size),
-                         KOKKOS_LAMBDA(const Index i) {
-                           const double noise =
-                               deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i)));
-                           masters(offset + i) = static_cast<State<T>>(mean + deviation * noise);
-                           weights(offset + i) = static_cast<T>(masters(offset + i));
-                         });
+    Kokkos::parallel_for(
+        "espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, 0, parameter.size),
+        KOKKOS_LAMBDA(const Index i) {
+          const double noise = deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i)));
+          masters(offset + i) = static_cast<State<T>>(mean + deviation * noise);
+          weights(offset + i) = static_cast<T>(masters(offset + i));
+        });
   }
 }
 

@@ -22,13 +22,13 @@ struct Shard {
 enum class ReductionGroup { replicas, replicas_and_tensor, tied };
 
 struct ParameterSpec {
-  std::string name;           ///< logical, the same on every layout: "h.3.mlp.up.weight"
-  std::vector<Index> shape;   ///< global
+  std::string name;          ///< logical, the same on every layout: "h.3.mlp.up.weight"
+  std::vector<Index> shape;  ///< global
   Shard shard = {};
-  int chunk = 0;              ///< model chunk (virtual stage) on this rank
-  int block = 0;              ///< position inside the chunk, in forward order
+  int chunk = 0;  ///< model chunk (virtual stage) on this rank
+  int block = 0;  ///< position inside the chunk, in forward order
   ReductionGroup group = ReductionGroup::replicas;
-  bool weight_decay = true;   ///< false for biases and norms
+  bool weight_decay = true;  ///< false for biases and norms
   double init_mean = 0;
   double init_std = 0;
 };

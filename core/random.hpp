@@ -16,7 +16,8 @@ struct PhiloxBlock {
 };
 
 KOKKOS_INLINE_FUNCTION PhiloxBlock philox(std::uint64_t key, std::uint64_t counter) {
-  std::uint32_t x0 = static_cast<std::uint32_t>(counter), x1 = static_cast<std::uint32_t>(counter >> 32), x2 = 0, x3 = 0;
+  std::uint32_t x0 = static_cast<std::uint32_t>(counter), x1 = static_cast<std::uint32_t>(counter >> 32), x2 = 0,
+                x3 = 0;
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * x0;

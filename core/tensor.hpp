@@ -40,8 +40,9 @@ template <class T>
 Tensor<T, 1> allocate(Category category, const std::string& name, Index count) {
   MemoryLedger::instance().require_room(category, name, static_cast<std::size_t>(count) * sizeof(T));
   Tensor<T, 1> data(Kokkos::view_alloc(ledger_label(category, name), Kokkos::WithoutInitializing), count);
-  Kokkos::parallel_for("espalier::core::allocate::first_touch", Kokkos::RangePolicy<ExecSpace>(0, count),
-                       KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });
+  Kokkos::parallel_for(
+      "espalier::core::allocate::first_touch", Kokkos::RangePolicy<ExecSpace>(0, count),
+      KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });
   ExecSpace().fence();  // the caller may use any instance next
   return data;
 }

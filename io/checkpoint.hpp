@@ -38,8 +38,7 @@ Path begin_checkpoint(const Path& directory, Index step);
 ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks);
 
 /// Proves that each element has one writer, writes the manifest and publishes. Returns the checkpoint's path.
-Path publish_checkpoint(const Path& directory, const CheckpointInfo& info,
-                        std::span<const ShardRecord> shards);
+Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards);
 
 /// Removes the partial directory of a save that failed somewhere.
 void abandon_checkpoint(const Path& directory, Index step) noexcept;
@@ -76,12 +75,11 @@ class CheckpointReader {
 
   /// Reads the box into `destination`, contiguous, converted to `type`. After an error its content is
   /// unspecified.
-  void read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count,
-            ScalarType type, void* destination) const;
+  void read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count, ScalarType type,
+            void* destination) const;
 
   /// The whole tensor, which must have this shape.
-  void read(const std::string& name, const std::vector<Index>& global_shape, ScalarType type,
-            void* destination) const;
+  void read(const std::string& name, const std::vector<Index>& global_shape, ScalarType type, void* destination) const;
 
   /// Reads every byte of every file against its checksum. Returns the bytes read.
   Index verify() const;

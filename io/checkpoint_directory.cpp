@@ -18,8 +18,7 @@ std::optional<Index> parse_step(const std::string& name) {
   const char* const end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + 5, end, step);
   const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
-  return error == std::errc() && (suffix.empty() || suffix == partial_suffix) ? std::optional(step)
-                                                                              : std::nullopt;
+  return error == std::errc() && (suffix.empty() || suffix == partial_suffix) ? std::optional(step) : std::nullopt;
 }
 
 std::string first_line(const ErrorReport& report) {
@@ -55,9 +54,8 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
     }
     entries.push_back(std::move(entry));
   }
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return a.step != b.step ? a.step > b.step : a.path < b.path;
-  });
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.step != b.step ? a.step > b.step : a.path < b.path; });
   return entries;
 }
 

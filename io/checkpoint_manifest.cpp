@@ -20,8 +20,7 @@ constexpr const char* format_name = "espalier-checkpoint";
 const std::string checksum_key = "\"manifest_xxh3_128\": \"";
 const std::string zero_checksum(32, '0');
 
-[[noreturn]] void refuse(const Path& path, const std::string& what, std::string got = {},
-                         std::string wanted = {}) {
+[[noreturn]] void refuse(const Path& path, const std::string& what, std::string got = {}, std::string wanted = {}) {
   throw Error(ExitCode::checkpoint,
               {.what = what,
                .where = path.string(),
@@ -75,10 +74,10 @@ StoredFile file_from_json(const json& item) {
 void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
   const std::size_t rank = block.global_shape.size();
   const auto fail = [&](const std::string& what) {
-    refuse(path, fmt::format("tensor {}: {}", block.name, what),
-           fmt::format("shape ({}), start ({}), count ({}), {} bytes at {}",
-                       fmt::join(block.global_shape, ", "), fmt::join(block.start, ", "),
-                       fmt::join(block.count, ", "), block.place.bytes, block.place.offset));
+    refuse(
+        path, fmt::format("tensor {}: {}", block.name, what),
+        fmt::format("shape ({}), start ({}), count ({}), {} bytes at {}", fmt::join(block.global_shape, ", "),
+                    fmt::join(block.start, ", "), fmt::join(block.count, ", "), block.place.bytes, block.place.offset));
   };
   if (!is_dataset_name(block.dataset) || !is_dataset_name(block.name))
     fail("impossible name");
@@ -181,8 +180,7 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
     for (const json& block : root.at("blocks"))
       manifest.blocks.push_back(block_from_json(block));
   } catch (const json::exception& error) {
-    refuse(path, "a checkpoint manifest cannot be understood", error.what(),
-           "the keys of docs/checkpoint_format.md");
+    refuse(path, "a checkpoint manifest cannot be understood", error.what(), "the keys of docs/checkpoint_format.md");
   } catch (const std::invalid_argument& error) {
     refuse(path, "a checkpoint manifest cannot be understood", error.what(), "fp32, fp64 or bf16");
   }
@@ -195,8 +193,8 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
   for (const StoredBlock& block : manifest.blocks) {
     const auto file = file_bytes.find(block.file);
     if (file == file_bytes.end() || !datasets.insert({block.file, block.dataset}).second)
-      refuse(path, "a checkpoint manifest names an impossible file",
-             block.file + ": dataset " + block.dataset, "files of its list, each dataset once");
+      refuse(path, "a checkpoint manifest names an impossible file", block.file + ": dataset " + block.dataset,
+             "files of its list, each dataset once");
     check_block(block, file->second, path);
   }
   check_coverage(manifest.blocks, path);
@@ -209,9 +207,7 @@ void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path) {
     tensors[block.name].push_back(&block);
   for (auto& [name, parts] : tensors) {
     // By the start along the first dimension: only neighbours in this order can overlap.
-    const auto first_start = [](const StoredBlock* block) {
-      return block->start.empty() ? 0 : block->start[0];
-    };
+    const auto first_start = [](const StoredBlock* block) { return block->start.empty() ? 0 : block->start[0]; };
     std::sort(parts.begin(), parts.end(),
               [&](const auto* a, const auto* b) { return first_start(a) < first_start(b); });
     Index covered = 0;
@@ -223,14 +219,13 @@ void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path) {
         if (!parts[i]->start.empty() && first_start(parts[j]) >= parts[i]->start[0] + parts[i]->count[0])
           break;
         if (parts[j]->start.size() == parts[i]->start.size() && overlap(*parts[i], *parts[j]))
-          refuse(path, "an element of a tensor is stored twice", name,
-                 "exactly one writer for every element");
+          refuse(path, "an element of a tensor is stored twice", name, "exactly one writer for every element");
       }
     }
     const Index wanted = num_elements(parts[0]->global_shape);
     if (covered != wanted)
-      refuse(path, "elements of a tensor are not stored",
-             fmt::format("{} of {} in {}", covered, wanted, name), "exactly one writer for every element");
+      refuse(path, "elements of a tensor are not stored", fmt::format("{} of {} in {}", covered, wanted, name),
+             "exactly one writer for every element");
   }
 }
 

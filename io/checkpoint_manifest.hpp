@@ -42,8 +42,7 @@ struct CheckpointInfo {
   std::string run;  ///< name of the run
   Index step = 0;
   nlohmann::json layout = nlohmann::json::object();  ///< that wrote it, for people
-  nlohmann::json state =
-      nlohmann::json::object();  ///< all that is no tensor: data position, seed, config, versions
+  nlohmann::json state = nlohmann::json::object();   ///< all that is no tensor: data position, seed, config, versions
 };
 
 struct Manifest {

@@ -15,9 +15,8 @@
 namespace espalier {
 namespace {
 
-[[noreturn]] void refuse(
-    const Path& path, std::string what, std::string got, std::string wanted,
-    std::string todo = "use another checkpoint; this one is damaged or was tampered with") {
+[[noreturn]] void refuse(const Path& path, std::string what, std::string got, std::string wanted,
+                         std::string todo = "use another checkpoint; this one is damaged or was tampered with") {
   throw Error(ExitCode::checkpoint,
               {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
 }
@@ -65,8 +64,7 @@ const Hdf5Reader& CheckpointReader::Data::file(const std::string& name) {
                                      [&](const StoredFile& candidate) { return candidate.name == name; });
     const std::string found = metadata_hash(path / name, places, ExitCode::checkpoint);
     if (found != stored->xxh3_128)
-      refuse(path / name, "a checkpoint file is damaged outside its data", "XXH3-128 " + found,
-             stored->xxh3_128);
+      refuse(path / name, "a checkpoint file is damaged outside its data", "XXH3-128 " + found, stored->xxh3_128);
     trusted.insert(name);
   }
   open_file = nullptr;  // before the next one opens
@@ -79,8 +77,8 @@ void CheckpointReader::Data::read_block(const StoredBlock& block, void* destinat
   file(block.file).read(block.dataset, block.type, block.count, block.place, destination);
   const std::string found = xxh3_128(destination, static_cast<std::size_t>(block.place.bytes));
   if (found != block.xxh3_128)
-    refuse((path / block.file).string() + ": dataset " + block.dataset,
-           "the data of a checkpoint are damaged", "XXH3-128 " + found, block.xxh3_128);
+    refuse((path / block.file).string() + ": dataset " + block.dataset, "the data of a checkpoint are damaged",
+           "XXH3-128 " + found, block.xxh3_128);
 }
 
 CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_unique<Data>()) {
@@ -97,8 +95,7 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
     check_regular(path);
     const auto bytes = static_cast<Index>(std::filesystem::file_size(path, error));
     if (error || bytes != file.bytes)
-      refuse(path,
-             bytes < file.bytes ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
+      refuse(path, bytes < file.bytes ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
              fmt::format("{} bytes", bytes), fmt::format("{} bytes", file.bytes));
   }
   for (std::size_t i = 0; i < data_->manifest.blocks.size(); ++i) {
@@ -128,13 +125,13 @@ bool CheckpointReader::contains(const std::string& name) const { return data_->t
 const TensorInfo& CheckpointReader::tensor(const std::string& name) const {
   const auto found = data_->tensors.find(name);
   if (found == data_->tensors.end())
-    refuse(data_->path, "a checkpoint lacks a tensor", fmt::format("{} other tensors", data_->tensors.size()),
-           name, "is it a checkpoint of this model? `espalier checkpoint inspect` lists its tensors");
+    refuse(data_->path, "a checkpoint lacks a tensor", fmt::format("{} other tensors", data_->tensors.size()), name,
+           "is it a checkpoint of this model? `espalier checkpoint inspect` lists its tensors");
   return found->second;
 }
 
-void CheckpointReader::read(const std::string& name, const std::vector<Index>& start,
-                            const std::vector<Index>& count, ScalarType type, void* destination) const {
+void CheckpointReader::read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count,
+                            ScalarType type, void* destination) const {
   const TensorInfo& info = tensor(name);
   const std::size_t rank = info.global_shape.size();
   bool inside = start.size() == rank && count.size() == rank;

@@ -35,13 +35,9 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
   return {std::move(name), type, shape, start, shape, data};
 }
 
-Path checkpoint_path(const Path& directory, Index step) {
-  return directory / fmt::format("step-{:08}", step);
-}
+Path checkpoint_path(const Path& directory, Index step) { return directory / fmt::format("step-{:08}", step); }
 
-Path begin_checkpoint(const Path& directory, Index step) {
-  return begin_directory(checkpoint_path(directory, step));
-}
+Path begin_checkpoint(const Path& directory, Index step) { return begin_directory(checkpoint_path(directory, step)); }
 
 ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks) {
   check_space(partial, blocks);
@@ -54,9 +50,8 @@ ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorB
       // Blocks of one tensor share its group; the number tells them apart within a file.
       const std::string dataset = fmt::format("{}/block-{}", block.name, record.blocks.size());
       const DatasetPlace place = file.write(dataset, block.type, block.count, block.data);
-      record.blocks.push_back({block.name, block.type, block.global_shape, block.start, block.count,
-                               record.file.name, dataset, place,
-                               xxh3_128(block.data, static_cast<std::size_t>(place.bytes))});
+      record.blocks.push_back({block.name, block.type, block.global_shape, block.start, block.count, record.file.name,
+                               dataset, place, xxh3_128(block.data, static_cast<std::size_t>(place.bytes))});
     }
     file.close();
     record.file.bytes = static_cast<Index>(std::filesystem::file_size(path));
@@ -72,8 +67,7 @@ ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorB
   return record;
 }
 
-Path publish_checkpoint(const Path& directory, const CheckpointInfo& info,
-                        std::span<const ShardRecord> shards) {
+Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards) {
   const Path path = checkpoint_path(directory, info.step);
   const Path partial = Path(path) += partial_suffix;
   Manifest manifest{info, {}, {}};

@@ -40,17 +40,11 @@ struct Given {
   std::string text;  // of an override, as typed
 };
 
-Position position_of(const toml::source_region& source) {
-  return {false, source.begin.line, source.begin.column};
-}
+Position position_of(const toml::source_region& source) { return {false, source.begin.line, source.begin.column}; }
 
-std::string display(std::string_view section, std::string_view key) {
-  return fmt::format("{}.{}", section, key);
-}
+std::string display(std::string_view section, std::string_view key) { return fmt::format("{}.{}", section, key); }
 
-std::string describe(const toml::node& node) {
-  return fmt::format("{} ({})", to_toml_text(node), article(node));
-}
+std::string describe(const toml::node& node) { return fmt::format("{} ({})", to_toml_text(node), article(node)); }
 
 std::string describe(IntegerRange range) {
   const IntegerRange any;
@@ -66,8 +60,7 @@ std::string describe(RealRange range) {
   if (range.min > -std::numeric_limits<double>::infinity())
     text = fmt::format("{} {}", range.min_open ? "more than" : "at least", range.min);
   if (range.max < std::numeric_limits<double>::infinity())
-    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.max_open ? "less than" : "at most",
-                        range.max);
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.max_open ? "less than" : "at most", range.max);
   return text.empty() ? "a finite number" : text;
 }
 
@@ -91,8 +84,7 @@ struct ConfigReader::Data {
   void add_override(std::size_t number, const std::string& text);
   void check_unknown();
   std::string location(const Position& position) const {
-    return position.command_line ? "command line"
-                                 : fmt::format("{}:{}:{}", name, position.line, position.column);
+    return position.command_line ? "command line" : fmt::format("{}:{}:{}", name, position.line, position.column);
   }
 
   const Given* ask(std::string_view section, std::string_view key) {
@@ -102,8 +94,7 @@ struct ConfigReader::Data {
   }
   void wrong(const Given& item, std::string_view section, std::string_view key, const std::string& got,
              const std::string& wanted) {
-    problems.push_back(
-        {item.position, fmt::format("{}: got {}, wanted {}", display(section, key), got, wanted)});
+    problems.push_back({item.position, fmt::format("{}: got {}, wanted {}", display(section, key), got, wanted)});
   }
 };
 
@@ -201,17 +192,16 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::str
   if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
     const std::string nearest = nearest_word(text, choices);
     data_->wrong(*item, section, key, fmt::format("\"{}\"", text),
-                 nearest.empty() ? fmt::format("one of \"{}\"", fmt::join(choices, "\", \""))
-                                 : fmt::format("one of \"{}\"; did you mean \"{}\"?",
-                                               fmt::join(choices, "\", \""), nearest));
+                 nearest.empty()
+                     ? fmt::format("one of \"{}\"", fmt::join(choices, "\", \""))
+                     : fmt::format("one of \"{}\"; did you mean \"{}\"?", fmt::join(choices, "\", \""), nearest));
     return true;
   }
   value = text;
   return true;
 }
 
-bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<Index>& value,
-                        IntegerRange range) {
+bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<Index>& value, IntegerRange range) {
   const Given* const item = data_->ask(section, key);
   if (item == nullptr)
     return false;
@@ -223,8 +213,7 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::vec
     if (good)
       numbers.push_back(**(*array)[i].as_integer());
   }
-  const auto outside =
-      std::find_if_not(numbers.begin(), numbers.end(), [&](Index n) { return inside(n, range); });
+  const auto outside = std::find_if_not(numbers.begin(), numbers.end(), [&](Index n) { return inside(n, range); });
   if (!good)
     data_->wrong(*item, section, key, describe(*item->value), "a list of integers, like [1, 2]");
   else if (outside != numbers.end())
@@ -261,8 +250,7 @@ namespace {
 // Units go through one path: a number as it is, a string by its parser.
 template <class Number, class Range, class Parse>
 void take_unit(const toml::node& node, const std::string& text, Number& value, Range range, Parse parse,
-               const std::string& wanted,
-               const std::function<void(const std::string&, const std::string&)>& wrong) {
+               const std::string& wanted, const std::function<void(const std::string&, const std::string&)>& wrong) {
   std::optional<Number> number;
   if (node.is_string())
     number = parse(**node.as_string());
@@ -283,37 +271,30 @@ void take_unit(const toml::node& node, const std::string& text, Number& value, R
 
 }  // namespace
 
-bool ConfigReader::read_count(std::string_view section, std::string_view key, Index& value,
-                              IntegerRange range) {
+bool ConfigReader::read_count(std::string_view section, std::string_view key, Index& value, IntegerRange range) {
   const Given* const item = data_->ask(section, key);
   if (item != nullptr)
-    take_unit(*item->value, item->text, value, range, parse_count, "a whole number, like 1000 or \"1.5B\"",
-              [&](const std::string& got, const std::string& wanted) {
-                data_->wrong(*item, section, key, got, wanted);
-              });
+    take_unit(
+        *item->value, item->text, value, range, parse_count, "a whole number, like 1000 or \"1.5B\"",
+        [&](const std::string& got, const std::string& wanted) { data_->wrong(*item, section, key, got, wanted); });
   return item != nullptr;
 }
 
-bool ConfigReader::read_bytes(std::string_view section, std::string_view key, Index& value,
-                              IntegerRange range) {
+bool ConfigReader::read_bytes(std::string_view section, std::string_view key, Index& value, IntegerRange range) {
   const Given* const item = data_->ask(section, key);
   if (item != nullptr)
-    take_unit(*item->value, item->text, value, range, parse_bytes, "a size, like \"64 MiB\" or \"2 GB\"",
-              [&](const std::string& got, const std::string& wanted) {
-                data_->wrong(*item, section, key, got, wanted);
-              });
+    take_unit(
+        *item->value, item->text, value, range, parse_bytes, "a size, like \"64 MiB\" or \"2 GB\"",
+        [&](const std::string& got, const std::string& wanted) { data_->wrong(*item, section, key, got, wanted); });
   return item != nullptr;
 }
 
-bool ConfigReader::read_seconds(std::string_view section, std::string_view key, double& value,
-                                RealRange range) {
+bool ConfigReader::read_seconds(std::string_view section, std::string_view key, double& value, RealRange range) {
   const Given* const item = data_->ask(section, key);
   if (item != nullptr)
-    take_unit(*item->value, item->text, value, range, parse_seconds,
-              "a duration, like \"90s\", \"2h\" or \"01:30:00\"",
-              [&](const std::string& got, const std::string& wanted) {
-                data_->wrong(*item, section, key, got, wanted);
-              });
+    take_unit(
+        *item->value, item->text, value, range, parse_seconds, "a duration, like \"90s\", \"2h\" or \"01:30:00\"",
+        [&](const std::string& got, const std::string& wanted) { data_->wrong(*item, section, key, got, wanted); });
   return item != nullptr;
 }
 
@@ -344,8 +325,8 @@ void ConfigReader::Data::check_unknown() {
   };
   for (const auto& [section, position] : sections)
     if (known.count(section) == 0)
-      problems.push_back({position, fmt::format("[{}]: unknown section{}", section,
-                                                suggest(nearest_word(section, section_names)))});
+      problems.push_back(
+          {position, fmt::format("[{}]: unknown section{}", section, suggest(nearest_word(section, section_names)))});
   for (const auto& [name_of, item] : given) {
     const auto& [section, key] = name_of;
     const auto found = known.find(section);
@@ -358,8 +339,7 @@ void ConfigReader::Data::check_unknown() {
       if (keys.count(key) > 0)
         elsewhere = fmt::format("; it belongs in [{}]", other);
     if (section.empty()) {
-      problems.push_back(
-          {item.key_position, fmt::format("{}: stands before any [section]{}", key, elsewhere)});
+      problems.push_back({item.key_position, fmt::format("{}: stands before any [section]{}", key, elsewhere)});
     } else if (found == known.end()) {
       problems.push_back({item.key_position, fmt::format("{}: unknown section{}", display(section, key),
                                                          suggest(nearest_word(section, section_names)))});
@@ -375,12 +355,10 @@ void ConfigReader::finish() {
   data_->check_unknown();
   if (data_->problems.empty())
     return;
-  std::stable_sort(data_->problems.begin(), data_->problems.end(), [](const Problem& a, const Problem& b) {
-    return a.position.order() < b.position.order();
-  });
+  std::stable_sort(data_->problems.begin(), data_->problems.end(),
+                   [](const Problem& a, const Problem& b) { return a.position.order() < b.position.order(); });
   const std::size_t count = data_->problems.size();
-  std::string text =
-      count == 1 ? "the config has a problem" : fmt::format("the config has {} problems", count);
+  std::string text = count == 1 ? "the config has a problem" : fmt::format("the config has {} problems", count);
   for (const Problem& problem : data_->problems)
     text += fmt::format("\n  {}: {}",
                         problem.position.line == std::numeric_limits<std::size_t>::max()

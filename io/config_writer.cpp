@@ -69,18 +69,15 @@ void ConfigWriter::write_line(std::string_view section, std::string_view key, co
   text_ += line + '\n';
 }
 
-void ConfigWriter::write(std::string_view section, std::string_view key, bool value,
-                         std::string_view comment) {
+void ConfigWriter::write(std::string_view section, std::string_view key, bool value, std::string_view comment) {
   write_line(section, key, value ? "true" : "false", comment);
 }
 
-void ConfigWriter::write(std::string_view section, std::string_view key, Index value,
-                         std::string_view comment) {
+void ConfigWriter::write(std::string_view section, std::string_view key, Index value, std::string_view comment) {
   write_line(section, key, fmt::format("{}", value), comment);
 }
 
-void ConfigWriter::write(std::string_view section, std::string_view key, double value,
-                         std::string_view comment) {
+void ConfigWriter::write(std::string_view section, std::string_view key, double value, std::string_view comment) {
   std::string text = fmt::format("{}", value);  // the shortest text that reads back to the same bits
   if (text.find_first_not_of("-0123456789") == std::string::npos)
     text += ".0";
@@ -97,8 +94,8 @@ void ConfigWriter::write(std::string_view section, std::string_view key, const s
   write_line(section, key, fmt::format("[{}]", fmt::join(value, ", ")), comment);
 }
 
-void ConfigWriter::write(std::string_view section, std::string_view key,
-                         const std::vector<std::string>& value, std::string_view comment) {
+void ConfigWriter::write(std::string_view section, std::string_view key, const std::vector<std::string>& value,
+                         std::string_view comment) {
   std::vector<std::string> items;
   for (const std::string& item : value)
     items.push_back(toml_quoted(item));
@@ -119,8 +116,7 @@ std::vector<ConfigDifference> diff_configs(std::string_view old_text, std::strin
   for (const auto& [key, value] : new_values)
     if (old_values.count(key) == 0)
       differences.push_back({key, "", value});
-  std::sort(differences.begin(), differences.end(),
-            [](const auto& a, const auto& b) { return a.key < b.key; });
+  std::sort(differences.begin(), differences.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
   return differences;
 }
 

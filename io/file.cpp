@@ -24,8 +24,7 @@ std::string advice(int error_number, const Path& path) {
       const Path directory = path.parent_path().empty() ? Path(".") : path.parent_path();
       const auto space = std::filesystem::space(directory, ignored);
       const std::string left =
-          ignored ? ""
-                  : fmt::format(" ({:.1f} MB are left there)", static_cast<double>(space.available) / 1e6);
+          ignored ? "" : fmt::format(" ({:.1f} MB are left there)", static_cast<double>(space.available) / 1e6);
       return "free some space, raise the quota or choose another directory" + left;
     }
     case EACCES:
@@ -50,10 +49,9 @@ std::string system_message(int error_number) {
 }
 
 void throw_write_error(const std::string& what, const Path& path, int error_number) {
-  throw Error(ExitCode::write, {.what = what,
-                                .where = path.string(),
-                                .got = system_message(error_number),
-                                .todo = advice(error_number, path)});
+  throw Error(
+      ExitCode::write,
+      {.what = what, .where = path.string(), .got = system_message(error_number), .todo = advice(error_number, path)});
 }
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {

@@ -30,9 +30,7 @@ Hasher::~Hasher() = default;
 Hasher::Hasher(Hasher&&) noexcept = default;
 Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 
-void Hasher::update(const void* data, std::size_t size) {
-  XXH3_128bits_update(state_->xxh3.get(), data, size);
-}
+void Hasher::update(const void* data, std::size_t size) { XXH3_128bits_update(state_->xxh3.get(), data, size); }
 std::uint64_t Hasher::xxh3_64() const { return XXH3_64bits_digest(state_->xxh3.get()); }
 std::string Hasher::xxh3_128() const { return to_hex(XXH3_128bits_digest(state_->xxh3.get())); }
 

@@ -122,9 +122,8 @@ DatasetPlace Hdf5Writer::write(const std::string& name, ScalarType type, const s
                                const void* data) {
   ESPALIER_ASSERT(file_ >= 0, "the file is closed");
   const auto extents = to_extents(shape);
-  const Dataspace space(extents.empty()
-                            ? H5Screate(H5S_SCALAR)
-                            : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
+  const Dataspace space(extents.empty() ? H5Screate(H5S_SCALAR)
+                                        : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
   const PropertyList links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links, 1);
   const PropertyList creation(H5Pcreate(H5P_DATASET_CREATE));
@@ -162,8 +161,7 @@ Hdf5Reader::~Hdf5Reader() {
     H5Fclose(file_);
 }
 
-void Hdf5Reader::refuse(const std::string& dataset, std::string what, std::string got,
-                        std::string wanted) const {
+void Hdf5Reader::refuse(const std::string& dataset, std::string what, std::string got, std::string wanted) const {
   throw Error(ExitCode::checkpoint,
               {.what = std::move(what),
                .where = path_.string() + (dataset.empty() ? "" : ": dataset " + dataset),
@@ -172,8 +170,8 @@ void Hdf5Reader::refuse(const std::string& dataset, std::string what, std::strin
                .todo = "use another checkpoint; this one was damaged or not written by Espalier"});
 }
 
-void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vector<Index>& shape,
-                      DatasetPlace place, void* destination) const {
+void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vector<Index>& shape, DatasetPlace place,
+                      void* destination) const {
   // Soft and external links could lead to another file.
   for (std::size_t end = name.find('/');; end = name.find('/', end + 1)) {
     H5L_info_t link = {};
@@ -181,8 +179,7 @@ void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vecto
     if (H5Lget_info(file_, prefix.c_str(), &link, H5P_DEFAULT) < 0)
       refuse(name, "a dataset is missing", hdf5_message(), "the dataset that the manifest names");
     if (link.type != H5L_TYPE_HARD)
-      refuse(name, "a dataset is reached through a link", "a soft or external link at " + prefix,
-             "hard links only");
+      refuse(name, "a dataset is reached through a link", "a soft or external link at " + prefix, "hard links only");
     if (end == std::string::npos)
       break;
   }
@@ -192,8 +189,7 @@ void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vecto
 
   const PropertyList creation(H5Dget_create_plist(dataset));
   if (creation < 0 || H5Pget_layout(creation) != H5D_CONTIGUOUS)
-    refuse(name, "a dataset is not contiguous", "a chunked, compact or virtual dataset",
-           "a contiguous dataset");
+    refuse(name, "a dataset is not contiguous", "a chunked, compact or virtual dataset", "a contiguous dataset");
   if (H5Pget_external_count(creation) != 0)
     refuse(name, "a dataset lies outside its file", "external storage", "data inside the file");
   if (H5Pget_nfilters(creation) != 0)
@@ -214,8 +210,7 @@ void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vecto
   const DatasetPlace found{static_cast<Index>(H5Dget_offset(dataset)),
                            static_cast<Index>(H5Dget_storage_size(dataset))};
   if (found.offset != place.offset || found.bytes != place.bytes)
-    refuse(name, "a dataset lies elsewhere in its file",
-           fmt::format("{} bytes at {}", found.bytes, found.offset),
+    refuse(name, "a dataset lies elsewhere in its file", fmt::format("{} bytes at {}", found.bytes, found.offset),
            fmt::format("{} bytes at {}", place.bytes, place.offset));
   if (H5Dread(dataset, stored_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, destination) < 0)
     refuse(name, "a dataset cannot be read", hdf5_message(), "readable data");

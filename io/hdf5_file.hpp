@@ -27,8 +27,7 @@ class Hdf5Writer {
   ~Hdf5Writer();
 
   /// Writes a dataset of that shape; groups in its name ("a/b") are made on the way.
-  DatasetPlace write(const std::string& name, ScalarType type, const std::vector<Index>& shape,
-                     const void* data);
+  DatasetPlace write(const std::string& name, ScalarType type, const std::vector<Index>& shape, const void* data);
 
   /// Closes and makes the file durable: HDF5 itself never calls fsync.
   void close();
@@ -53,8 +52,7 @@ class Hdf5Reader {
             void* destination) const;
 
  private:
-  [[noreturn]] void refuse(const std::string& dataset, std::string what, std::string got,
-                           std::string wanted) const;
+  [[noreturn]] void refuse(const std::string& dataset, std::string what, std::string got, std::string wanted) const;
 
   Path path_;
   std::int64_t file_ = -1;

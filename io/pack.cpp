@@ -19,8 +19,7 @@ namespace espalier {
 namespace {
 
 constexpr Index few_documents = 50;
-constexpr std::size_t piece_bytes = std::size_t{16}
-                                    << 20;  // encoded at a time, from line start to line start
+constexpr std::size_t piece_bytes = std::size_t{16} << 20;  // encoded at a time, from line start to line start
 
 [[noreturn]] void refuse(std::string what, std::string where, std::string todo) {
   throw Error(ExitCode::data, {.what = std::move(what), .where = std::move(where), .todo = std::move(todo)});
@@ -79,29 +78,25 @@ std::size_t tail_start(std::string_view text, double fraction) {
 void check_text(const Path& path, std::string_view text) {
   const std::size_t zero = text.substr(0, 65536).find('\0');
   if (zero != std::string_view::npos)
-    throw Error(ExitCode::data,
-                {.what = "a file to pack is not text",
-                 .where = path.string(),
-                 .got = fmt::format("a zero byte at offset {}", zero),
-                 .wanted = "plain text",
-                 .todo = fmt::format("leave it out: --exclude '*{}'", path.extension().string())});
+    throw Error(ExitCode::data, {.what = "a file to pack is not text",
+                                 .where = path.string(),
+                                 .got = fmt::format("a zero byte at offset {}", zero),
+                                 .wanted = "plain text",
+                                 .todo = fmt::format("leave it out: --exclude '*{}'", path.extension().string())});
 }
 
 }  // namespace
 
-std::vector<Path> expand_inputs(const std::vector<std::string>& patterns,
-                                const std::vector<std::string>& exclude) {
+std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude) {
   std::set<Path> candidates;
   for (const std::string& pattern : patterns)
     for (const std::string& path : expand_pattern(pattern)) {
       if (std::filesystem::is_directory(path))
-        refuse("a directory is given where a file is wanted", path,
-               fmt::format("name its files: '{}/*'", path));
+        refuse("a directory is given where a file is wanted", path, fmt::format("name its files: '{}/*'", path));
       const std::string name = Path(path).filename().string();
-      const bool excluded =
-          std::any_of(exclude.begin(), exclude.end(), [&](const std::string& excluded_pattern) {
-            return ::fnmatch(excluded_pattern.c_str(), name.c_str(), 0) == 0;
-          });
+      const bool excluded = std::any_of(exclude.begin(), exclude.end(), [&](const std::string& excluded_pattern) {
+        return ::fnmatch(excluded_pattern.c_str(), name.c_str(), 0) == 0;
+      });
       std::error_code broken_link;
       const Path canonical = std::filesystem::canonical(path, broken_link);
       if (broken_link)
@@ -128,8 +123,7 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
     throw Error(ExitCode::usage, {.what = "validation fraction out of range",
                                   .got = fmt::format("{}", fraction),
                                   .wanted = "at least 0, less than 1"});
-  ESPALIER_ASSERT(fraction == 0 || !validation_output.empty(),
-                  "a validation fraction needs a validation output");
+  ESPALIER_ASSERT(fraction == 0 || !validation_output.empty(), "a validation fraction needs a validation output");
 
   PackSummary summary;
   for (const Path& path : files) {
@@ -138,8 +132,7 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
       check_text(path, file.text());
     ++summary.num_files;
     summary.text_bytes += static_cast<Index>(file.size());
-    for_each_document(file.text(), options.document_separator,
-                      [&](std::string_view) { ++summary.num_documents; });
+    for_each_document(file.text(), options.document_separator, [&](std::string_view) { ++summary.num_documents; });
   }
   summary.split_inside_documents = fraction > 0 && summary.num_documents < few_documents;
 
@@ -170,10 +163,10 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
   summary.train_tokens = train.num_tokens();
   summary.validation_tokens = validation ? validation->num_tokens() : 0;
   if (summary.train_tokens == 0 || (validation && summary.validation_tokens == 0))
-    refuse(summary.train_tokens == 0 ? "no text is left for training" : "no text is left for validation",
-           fmt::format("{} files, {} documents, {} bytes", summary.num_files, summary.num_documents,
-                       summary.text_bytes),
-           "give more text, or change the validation fraction or the document separator");
+    refuse(
+        summary.train_tokens == 0 ? "no text is left for training" : "no text is left for validation",
+        fmt::format("{} files, {} documents, {} bytes", summary.num_files, summary.num_documents, summary.text_bytes),
+        "give more text, or change the validation fraction or the document separator");
   train.finish();
   if (validation)
     validation->finish();

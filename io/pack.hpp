@@ -13,12 +13,10 @@ namespace espalier {
 /// Files named by paths and shell patterns, as canonical paths, sorted; a file reached by several names
 /// (patterns, symbolic or hard links) comes once. `exclude` are patterns of file names ("*.dat"). Throws
 /// Error(data) for a path that is missing, a pattern without a match, and a directory.
-std::vector<Path> expand_inputs(const std::vector<std::string>& patterns,
-                                const std::vector<std::string>& exclude = {});
+std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
 
 struct PackOptions {
-  std::string document_separator =
-      {};  ///< stays at the end of its document; empty: every file is one document
+  std::string document_separator = {};  ///< stays at the end of its document; empty: every file is one document
   double validation_fraction = 0;
   std::uint64_t seed = 0;     ///< of the choice of validation documents
   bool allow_binary = false;  ///< files with zero bytes are refused otherwise

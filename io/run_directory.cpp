@@ -59,14 +59,13 @@ bool is_alive_here(const RunRecord& record) {
 }
 
 [[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
-  throw Error(
-      ExitCode::usage,
-      {.what = "another job runs in this run directory",
-       .where = path.string(),
-       .got = owner ? fmt::format("process {} on {}, started {}", owner->pid, owner->host, owner->started)
-                    : "a process that holds its lock",
-       .wanted = "a run directory of one's own",
-       .todo = "wait for that job, stop it, or set run.directory to another directory"});
+  throw Error(ExitCode::usage,
+              {.what = "another job runs in this run directory",
+               .where = path.string(),
+               .got = owner ? fmt::format("process {} on {}, started {}", owner->pid, owner->host, owner->started)
+                            : "a process that holds its lock",
+               .wanted = "a run directory of one's own",
+               .todo = "wait for that job, stop it, or set run.directory to another directory"});
 }
 
 }  // namespace
@@ -101,8 +100,7 @@ RunRecord run_record_from_json(const nlohmann::ordered_json& json) {
 
 std::optional<RunRecord> read_run_record(const Path& directory) {
   try {
-    return run_record_from_json(
-        nlohmann::ordered_json::parse(read_file(directory / "run.json", ExitCode::data)));
+    return run_record_from_json(nlohmann::ordered_json::parse(read_file(directory / "run.json", ExitCode::data)));
   } catch (const std::exception&) {  // absent or damaged: it is advisory
     return std::nullopt;
   }
@@ -155,15 +153,12 @@ void RunDirectory::compare_config(const std::string& config_text, const MayChang
                              difference.old_value.empty() ? "absent" : difference.old_value,
                              difference.new_value.empty() ? "absent" : difference.new_value);
   if (!refused.empty())
-    throw Error(ExitCode::usage,
-                {.what = "the run directory belongs to a run with another config:" + refused,
-                 .where = stored.string(),
-                 .todo = "set run.directory to a new directory, or go back to the stored values"});
+    throw Error(ExitCode::usage, {.what = "the run directory belongs to a run with another config:" + refused,
+                                  .where = stored.string(),
+                                  .todo = "set run.directory to a new directory, or go back to the stored values"});
 }
 
-void RunDirectory::write_record() const {
-  write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n");
-}
+void RunDirectory::write_record() const { write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n"); }
 
 void RunDirectory::update(const nlohmann::json& details) {
   record_.details.update(details);

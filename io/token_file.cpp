@@ -12,8 +12,7 @@
 namespace espalier {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "token files are little endian and read as they are");
+static_assert(std::endian::native == std::endian::little, "token files are little endian and read as they are");
 
 constexpr std::int32_t llmc_magic_uint16 = 20240520;
 constexpr std::int32_t llmc_magic_uint32 = 20240801;
@@ -21,8 +20,7 @@ constexpr std::size_t llmc_header_bytes = 256 * sizeof(std::int32_t);
 
 [[noreturn]] void refuse(const Path& path, std::string what, std::string got, std::string wanted,
                          std::string todo = {}) {
-  throw Error(ExitCode::data,
-              {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
+  throw Error(ExitCode::data, {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
 }
 
 const char* const pack_again = "copy the file again, or make it again with `espalier data pack`";
@@ -46,19 +44,19 @@ void check_size(const TokenFileInfo& info, std::size_t file_bytes) {
 
 TokenFileInfo parse_espalier(const Path& path, const MappedFile& file) {
   if (file.size() < sizeof(TokenFileHeader))
-    refuse(path, "truncated token file", fmt::format("{} bytes", file.size()),
-           "a header of 256 bytes, then tokens", pack_again);
+    refuse(path, "truncated token file", fmt::format("{} bytes", file.size()), "a header of 256 bytes, then tokens",
+           pack_again);
   TokenFileHeader header;
   std::memcpy(&header, file.data(), sizeof(header));
   if (header.header_hash != xxh3_64(&header, offsetof(TokenFileHeader, header_hash)))
     refuse(path, "token file with a damaged header", fmt::format("checksum {:016x}", header.header_hash),
            fmt::format("{:016x}", xxh3_64(&header, offsetof(TokenFileHeader, header_hash))), pack_again);
   if (header.version != 1)
-    refuse(path, "token file of another format version", fmt::format("version {}", header.version),
-           "version 1", "use the Espalier that wrote it, or pack the text again");
+    refuse(path, "token file of another format version", fmt::format("version {}", header.version), "version 1",
+           "use the Espalier that wrote it, or pack the text again");
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
-    refuse(path, "token file with an unknown token type",
-           fmt::format("{} bytes per token", header.bytes_per_token), "2 or 4");
+    refuse(path, "token file with an unknown token type", fmt::format("{} bytes per token", header.bytes_per_token),
+           "2 or 4");
   TokenFileInfo info;
   info.path = path;
   info.bytes_per_token = header.bytes_per_token;
@@ -77,8 +75,7 @@ TokenFileInfo parse_llmc(const Path& path, const MappedFile& file, std::int32_t 
            "a header of 1024 bytes, then tokens", pack_again);
   std::memcpy(header, file.data(), sizeof(header));
   if (header[1] != 1)
-    refuse(path, "llm.c token file of another format version", fmt::format("version {}", header[1]),
-           "version 1");
+    refuse(path, "llm.c token file of another format version", fmt::format("version {}", header[1]), "version 1");
   TokenFileInfo info;
   info.path = path;
   info.format = TokenFormat::llmc;
@@ -93,8 +90,7 @@ bool looks_like_damaged_header(const MappedFile& file) {
   const TokenFileHeader ours;
   int wrong_bits = 0;
   for (std::size_t i = 0; i < sizeof(ours.magic); ++i)
-    wrong_bits +=
-        std::popcount(static_cast<unsigned>(static_cast<unsigned char>(ours.magic[i]) ^ file.data()[i]));
+    wrong_bits += std::popcount(static_cast<unsigned>(static_cast<unsigned char>(ours.magic[i]) ^ file.data()[i]));
   if (wrong_bits <= 8)
     return true;
   if (file.size() < llmc_header_bytes)
@@ -116,11 +112,10 @@ TokenFileInfo parse(const Path& path, const MappedFile& file) {
   if (magic == llmc_magic_uint16 || magic == llmc_magic_uint32)
     return parse_llmc(path, file, magic);
   if (path.extension() != ".bin" || (file.size() >= 8 && looks_like_damaged_header(file)))
-    refuse(
-        path, "not a token file",
-        fmt::format("magic number {} (0x{:08x})", magic, static_cast<std::uint32_t>(magic)),
-        "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or raw uint16 tokens in a file named *.bin (nanoGPT)",
-        "make one from text with `espalier data pack`");
+    refuse(path, "not a token file",
+           fmt::format("magic number {} (0x{:08x})", magic, static_cast<std::uint32_t>(magic)),
+           "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or raw uint16 tokens in a file named *.bin (nanoGPT)",
+           "make one from text with `espalier data pack`");
   TokenFileInfo info;
   info.path = path;
   info.format = TokenFormat::nanogpt;
@@ -189,14 +184,12 @@ void TokenFile::read(Index first, std::span<TokenId> tokens) const {
 
 void TokenFile::check_vocabulary(Index vocab_size) const {
   const unsigned char* const bytes = file_.data() + info_.payload_offset;
-  const Index position = info_.bytes_per_token == 2
-                             ? find_beyond<std::uint16_t>(bytes, info_.num_tokens, vocab_size)
-                             : find_beyond<std::uint32_t>(bytes, info_.num_tokens, vocab_size);
+  const Index position = info_.bytes_per_token == 2 ? find_beyond<std::uint16_t>(bytes, info_.num_tokens, vocab_size)
+                                                    : find_beyond<std::uint32_t>(bytes, info_.num_tokens, vocab_size);
   if (position < 0)
     return;
   std::uint32_t token = 0;
-  std::memcpy(&token, bytes + position * info_.bytes_per_token,
-              static_cast<std::size_t>(info_.bytes_per_token));
+  std::memcpy(&token, bytes + position * info_.bytes_per_token, static_cast<std::size_t>(info_.bytes_per_token));
   throw Error(ExitCode::data,
               {.what = "a token is beyond the model's vocabulary",
                .where = fmt::format("{}: token {} of {}", info_.path.string(), position, info_.num_tokens),
@@ -208,8 +201,7 @@ void TokenFile::check_vocabulary(Index vocab_size) const {
 void TokenFile::verify_checksum() const {
   if (info_.format != TokenFormat::espalier)
     return;
-  const std::uint64_t hash =
-      xxh3_64(file_.data() + info_.payload_offset, file_.size() - sizeof(TokenFileHeader));
+  const std::uint64_t hash = xxh3_64(file_.data() + info_.payload_offset, file_.size() - sizeof(TokenFileHeader));
   if (hash != info_.payload_hash)
     refuse(info_.path, "damaged token file", fmt::format("XXH3-64 of the tokens {:016x}", hash),
            fmt::format("{:016x}", info_.payload_hash), pack_again);

@@ -25,14 +25,13 @@ SampleIndex::SampleIndex(std::vector<TokenFile> files, Index sequence_length, In
   Index total = 0;
   for (const TokenFile& file : files_) {
     if (file.num_tokens() < sequence_length + 1)
-      throw Error(
-          ExitCode::data,
-          {.what = "a token file is shorter than one sequence",
-           .where = file.info().path.string(),
-           .got = fmt::format("{} tokens", file.num_tokens()),
-           .wanted = fmt::format("at least {}: batch.sequence_length = {} and the target of its last token",
-                                 sequence_length + 1, sequence_length),
-           .todo = "shorten batch.sequence_length or pack more text"});
+      throw Error(ExitCode::data,
+                  {.what = "a token file is shorter than one sequence",
+                   .where = file.info().path.string(),
+                   .got = fmt::format("{} tokens", file.num_tokens()),
+                   .wanted = fmt::format("at least {}: batch.sequence_length = {} and the target of its last token",
+                                         sequence_length + 1, sequence_length),
+                   .todo = "shorten batch.sequence_length or pack more text"});
     total += (file.num_tokens() - 1) / sequence_length;
     last_sample_.push_back(total);
   }
@@ -68,15 +67,13 @@ TokenLoader::TokenLoader(std::vector<TokenFile> files, const LoaderOptions& opti
                   "no such replica or micro-batch");
   if (options.global_batch_size <= 0 || options.global_batch_size % together != 0) {
     const Index below = options.global_batch_size / together * together;
-    throw Error(
-        ExitCode::usage,
-        {.what = "the global batch cannot be divided among the replicas",
-         .got = fmt::format("global_batch_size = {}, micro_batch_size = {}, {} data-parallel ranks",
-                            options.global_batch_size, options.micro_batch_size, options.size),
-         .wanted =
-             fmt::format("a multiple of {} x {} = {}", options.micro_batch_size, options.size, together),
-         .todo = below > 0 ? fmt::format("set batch.global_batch_size to {} or {}", below, below + together)
-                           : fmt::format("set batch.global_batch_size to {}", together)});
+    throw Error(ExitCode::usage,
+                {.what = "the global batch cannot be divided among the replicas",
+                 .got = fmt::format("global_batch_size = {}, micro_batch_size = {}, {} data-parallel ranks",
+                                    options.global_batch_size, options.micro_batch_size, options.size),
+                 .wanted = fmt::format("a multiple of {} x {} = {}", options.micro_batch_size, options.size, together),
+                 .todo = below > 0 ? fmt::format("set batch.global_batch_size to {} or {}", below, below + together)
+                                   : fmt::format("set batch.global_batch_size to {}", together)});
   }
 }
 
@@ -88,8 +85,7 @@ Index TokenLoader::valid_tokens() const { return options_.global_batch_size * op
 
 Batch TokenLoader::batch(Index position, Index microbatch) const {
   const Index local = options_.global_batch_size / options_.size;
-  Batch batch =
-      make_batch(options_, position + options_.rank * local + microbatch * options_.micro_batch_size);
+  Batch batch = make_batch(options_, position + options_.rank * local + microbatch * options_.micro_batch_size);
   const Index n = num_samples();
   for (Index row = 0; row < options_.micro_batch_size; ++row) {
     const Index global = batch.first_sample + row;
@@ -108,12 +104,10 @@ std::vector<Batch> TokenLoader::next_step() {
   return batches;
 }
 
-SequentialLoader::SequentialLoader(std::vector<TokenFile> files, const LoaderOptions& options,
-                                   Index max_samples)
+SequentialLoader::SequentialLoader(std::vector<TokenFile> files, const LoaderOptions& options, Index max_samples)
     : options_(options),
       samples_(std::move(files), options.sequence_length, options.vocab_size),
-      num_samples_(max_samples > 0 ? std::min(max_samples, samples_.num_samples()) : samples_.num_samples()) {
-}
+      num_samples_(max_samples > 0 ? std::min(max_samples, samples_.num_samples()) : samples_.num_samples()) {}
 
 Index SequentialLoader::num_batches() const {
   const Index together = options_.micro_batch_size * options_.size;

@@ -45,8 +45,7 @@ class ConfigReader {
   bool read(std::string_view section, std::string_view key, double& value, RealRange range = {});
   bool read(std::string_view section, std::string_view key, std::string& value,
             const std::vector<std::string>& choices = {});
-  bool read(std::string_view section, std::string_view key, std::vector<Index>& value,
-            IntegerRange range = {});
+  bool read(std::string_view section, std::string_view key, std::vector<Index>& value, IntegerRange range = {});
   bool read(std::string_view section, std::string_view key,
             std::vector<std::string>& value);  ///< or one string
 
@@ -84,21 +83,18 @@ class ConfigWriter {
   void write(std::string_view section, std::string_view key, bool value, std::string_view comment = {});
   void write(std::string_view section, std::string_view key, Index value, std::string_view comment = {});
   void write(std::string_view section, std::string_view key, double value, std::string_view comment = {});
-  void write(std::string_view section, std::string_view key, const std::string& value,
-             std::string_view comment = {});
+  void write(std::string_view section, std::string_view key, const std::string& value, std::string_view comment = {});
   void write(std::string_view section, std::string_view key, const std::vector<Index>& value,
              std::string_view comment = {});
   void write(std::string_view section, std::string_view key, const std::vector<std::string>& value,
              std::string_view comment = {});
-  void write(std::string_view section, std::string_view key, const char* value,
-             std::string_view comment = {}) {
+  void write(std::string_view section, std::string_view key, const char* value, std::string_view comment = {}) {
     write(section, key, std::string(value), comment);
   }
   std::string text() const { return text_; }
 
  private:
-  void write_line(std::string_view section, std::string_view key, const std::string& value,
-                  std::string_view comment);
+  void write_line(std::string_view section, std::string_view key, const std::string& value, std::string_view comment);
 
   std::string text_;
   std::string section_;

@@ -16,11 +16,10 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
     const auto& begin = error.source().begin;
-    throw Error(ExitCode::usage,
-                {.what = "the config is not valid TOML",
-                 .where = fmt::format("{}:{}:{}", name, begin.line, begin.column),
-                 .got = std::string(error.description()),
-                 .todo = "lines are `key = value` under a `[section]`; strings need quotes"});
+    throw Error(ExitCode::usage, {.what = "the config is not valid TOML",
+                                  .where = fmt::format("{}:{}:{}", name, begin.line, begin.column),
+                                  .got = std::string(error.description()),
+                                  .todo = "lines are `key = value` under a `[section]`; strings need quotes"});
   }
 }
 

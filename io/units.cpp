@@ -18,8 +18,7 @@ void skip_space(std::string_view& text) {
 std::optional<double> take_number(std::string_view& text) {
   skip_space(text);
   double value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
   if (error != std::errc() || !(value >= 0) || !std::isfinite(value))
     return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
@@ -40,8 +39,7 @@ std::string_view take_word(std::string_view& text) {
 // Digits alone keep all 63 bits; a fraction or a unit goes through double and must come out whole.
 std::optional<Index> scaled(std::string_view number_text, double value, double scale) {
   Index exact = 0;
-  const auto [end, error] =
-      std::from_chars(number_text.data(), number_text.data() + number_text.size(), exact);
+  const auto [end, error] = std::from_chars(number_text.data(), number_text.data() + number_text.size(), exact);
   if (error == std::errc() && end == number_text.data() + number_text.size() && scale == 1)
     return exact;
   const double product = value * scale;
@@ -101,8 +99,7 @@ std::optional<Index> parse_count(std::string_view text) {
     scale = 1e12;
   if (scale != 1)
     unit = take_word(text);
-  const bool known =
-      unit.empty() || unit == "tokens" || unit == "steps" || unit == "samples" || unit == "sequences";
+  const bool known = unit.empty() || unit == "tokens" || unit == "steps" || unit == "samples" || unit == "sequences";
   return known && text.empty() ? scaled(number, *value, scale) : std::nullopt;
 }
 
@@ -121,8 +118,7 @@ std::optional<Index> parse_bytes(std::string_view text) {
   if (unit.empty() || unit == "B" || unit == "bytes")
     return scaled(number, *value, 1);
   const std::string_view prefixes = "KMGT";
-  const std::size_t power =
-      prefixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
+  const std::size_t power = prefixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
   const std::string_view rest = unit.substr(1);
   if (power == std::string_view::npos || !(rest.empty() || rest == "iB" || rest == "B"))
     return std::nullopt;

@@ -8,7 +8,8 @@ template <class T>
 typename Attention<T>::Saved Attention<T>::Saved::take(Arena& arena, const AttentionShape& shape) {
   const Index rows = shape.batch * shape.sequence_length;
   const Index channels = shape.num_heads * shape.head_size;
-  return {arena.take<T>(rows, 3 * channels), arena.take<T>(rows, channels), arena.take<State<T>>(rows * shape.num_heads)};
+  return {arena.take<T>(rows, 3 * channels), arena.take<T>(rows, channels),
+          arena.take<State<T>>(rows * shape.num_heads)};
 }
 
 template <class T>

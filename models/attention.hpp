@@ -27,8 +27,8 @@ class Attention {
     static Gradients take(Arena& arena, const AttentionShape& shape);
   };
 
-  Attention(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Placement placement, double init_std,
-            double projection_std);
+  Attention(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Placement placement,
+            double init_std, double projection_std);
 
   /// y = residual + attention(x)
   void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tensor<T, 2> x /* (N, C) */,

@@ -23,7 +23,8 @@ Embedding<T>::Embedding(ParameterStore<T>& parameters, const GptConfig& config, 
                                           .init_std = 0.02})) {}
 
 template <class T>
-void Embedding<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1> tokens, Index sequence_length) const {
+void Embedding<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1> tokens,
+                           Index sequence_length) const {
   embedding_forward<T>(exec, x, tokens, parameters_->weight(token_table_, config_.vocab_size, config_.hidden_size),
                        parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
                        sequence_length);

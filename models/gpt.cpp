@@ -13,7 +13,8 @@ namespace {
 
 // Copies host tokens to the front of a device array.
 void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, Index count) {
-  const Kokkos::View<const TokenId*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> source(from, count);
+  const Kokkos::View<const TokenId*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> source(from,
+                                                                                                             count);
   Kokkos::deep_copy(exec, Kokkos::subview(to, std::pair<Index, Index>(0, count)), source);
 }
 

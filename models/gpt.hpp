@@ -17,8 +17,8 @@ struct TokenBatch {
   const TokenId* targets;  ///< the token that follows each input; negative = ignored
 };
 
-/// A GPT-2 class decoder. Weights live in a ParameterStore, activations in slots of an arena that is laid out before the
-/// first step: one slot for each micro-batch in flight, so forwards and backwards of different micro-batches may be
+/// A GPT-2 class decoder. Weights live in a ParameterStore, activations in slots of an arena that is laid out before
+/// the first step: one slot for each micro-batch in flight, so forwards and backwards of different micro-batches may be
 /// interleaved in any order.
 ///
 ///     ParameterStore<float> parameters;

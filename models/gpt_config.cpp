@@ -15,9 +15,9 @@ namespace {
 // vocabulary, positions, layers, hidden, heads, feed-forward. GPT-2: Radford et al., 2019; the small ones read bytes.
 const std::vector<std::pair<std::string, GptConfig>>& presets() {
   static const std::vector<std::pair<std::string, GptConfig>> table = {
-      {"gpt2-124m", {50257, 1024, 12, 768, 12, 3072}},   {"gpt2-355m", {50257, 1024, 24, 1024, 16, 4096}},
-      {"gpt2-774m", {50257, 1024, 36, 1280, 20, 5120}},  {"gpt2-1558m", {50257, 1024, 48, 1600, 25, 6400}},
-      {"byte-1m", {256, 256, 4, 128, 4, 512}},           {"byte-3m", {256, 256, 4, 256, 4, 1024}},
+      {"gpt2-124m", {50257, 1024, 12, 768, 12, 3072}},  {"gpt2-355m", {50257, 1024, 24, 1024, 16, 4096}},
+      {"gpt2-774m", {50257, 1024, 36, 1280, 20, 5120}}, {"gpt2-1558m", {50257, 1024, 48, 1600, 25, 6400}},
+      {"byte-1m", {256, 256, 4, 128, 4, 512}},          {"byte-3m", {256, 256, 4, 256, 4, 1024}},
       {"byte-11m", {256, 512, 6, 384, 6, 1536}},
   };
   return table;
@@ -61,8 +61,9 @@ GptConfig gpt_preset(const std::string& name) {
   for (const auto& [preset, config] : presets())
     if (preset == name)
       return config;
-  throw Error(ExitCode::usage,
-              {.what = "unknown model preset", .got = name, .wanted = fmt::format("one of {}", fmt::join(gpt_preset_names(), ", "))});
+  throw Error(ExitCode::usage, {.what = "unknown model preset",
+                                .got = name,
+                                .wanted = fmt::format("one of {}", fmt::join(gpt_preset_names(), ", "))});
 }
 
 }  // namespace espalier

@@ -11,12 +11,12 @@ namespace espalier {
 
 /// Shape of a GPT-2 class decoder: learned positions, pre-norm blocks, GELU, tied token embedding and head.
 struct GptConfig {
-  Index vocab_size = 50257;        ///< V
+  Index vocab_size = 50257;          ///< V
   Index max_sequence_length = 1024;  ///< P, rows of the position table
-  Index num_layers = 12;           ///< L
-  Index hidden_size = 768;         ///< C
-  Index num_heads = 12;            ///< NH
-  Index ffn_hidden_size = 3072;    ///< F, usually 4C
+  Index num_layers = 12;             ///< L
+  Index hidden_size = 768;           ///< C
+  Index num_heads = 12;              ///< NH
+  Index ffn_hidden_size = 3072;      ///< F, usually 4C
 
   Index head_size() const { return hidden_size / num_heads; }  ///< HS
 };

@@ -15,8 +15,8 @@ class Head {
  public:
   struct Saved {
     typename LayerNorm<T>::Saved norm;
-    Tensor<T, 2> logits;          ///< (N, Vp): logits, after the loss their gradient
-    Tensor<State<T>, 1> losses;   ///< (N)
+    Tensor<T, 2> logits;         ///< (N, Vp): logits, after the loss their gradient
+    Tensor<State<T>, 1> losses;  ///< (N)
 
     static Saved take(Arena& arena, const GptConfig& config, Index rows);
   };

@@ -23,8 +23,8 @@ class Mlp {
     static Gradients take(Arena& arena, Index rows, Index ffn_hidden_size);
   };
 
-  Mlp(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Index ffn_hidden_size, Placement placement,
-      double init_std, double projection_std);
+  Mlp(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Index ffn_hidden_size,
+      Placement placement, double init_std, double projection_std);
 
   /// y = residual + mlp(x)
   void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tensor<T, 2> x /* (N, C) */,

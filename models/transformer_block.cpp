@@ -11,7 +11,9 @@ constexpr double init_std = 0.02;
 
 // Each block adds two branches to the residual stream: their last layers start smaller, so that its variance does not
 // grow with the depth (GPT-2, section 2.3).
-double projection_std(const GptConfig& config) { return init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)); }
+double projection_std(const GptConfig& config) {
+  return init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+}
 
 }  // namespace
 
@@ -52,7 +54,8 @@ TransformerBlock<T>::TransformerBlock(ParameterStore<T>& parameters, const std::
            projection_std(config)) {}
 
 template <class T>
-void TransformerBlock<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, const AttentionShape& shape, Saved& saved) const {
+void TransformerBlock<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, const AttentionShape& shape,
+                                  Saved& saved) const {
   norm1_.forward(exec, x, saved.norm1);
   attention_.forward(exec, saved.h, saved.norm1.y, x, shape, saved.attention);
   norm2_.forward(exec, saved.h, saved.norm2);

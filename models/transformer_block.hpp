@@ -36,7 +36,8 @@ class TransformerBlock {
     static Gradients take(Arena& arena, const GptConfig& config, const AttentionShape& shape);
   };
 
-  TransformerBlock(ParameterStore<T>& parameters, const std::string& name, const GptConfig& config, Placement placement);
+  TransformerBlock(ParameterStore<T>& parameters, const std::string& name, const GptConfig& config,
+                   Placement placement);
 
   /// saved.y = block(x); x must live until backward is done.
   void forward(const ExecSpace& exec, Tensor<T, 2> x /* (N, C) */, const AttentionShape& shape, Saved& saved) const;

@@ -11,9 +11,9 @@ enum class OperationKind { forward, backward };
 
 struct Operation {
   OperationKind kind = OperationKind::forward;
-  int chunk = 0;             ///< of the model on this rank
+  int chunk = 0;  ///< of the model on this rank
   int microbatch = 0;
-  bool reduces = false;      ///< backward: gradients are final afterwards, their reduction starts inside
+  bool reduces = false;  ///< backward: gradients are final afterwards, their reduction starts inside
 };
 
 using PipelineSchedule = std::vector<Operation>;

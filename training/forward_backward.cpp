@@ -43,7 +43,7 @@ void forward_backward(const ExecSpace& exec, Gpt<T>& model, const std::vector<Ba
 
 template void forward_backward<float>(const ExecSpace&, Gpt<float>&, const std::vector<Batch>&, const PipelineSchedule&,
                                       GradientReducer<float>&, double, PhaseSeconds&);
-template void forward_backward<double>(const ExecSpace&, Gpt<double>&, const std::vector<Batch>&, const PipelineSchedule&,
-                                       GradientReducer<double>&, double, PhaseSeconds&);
+template void forward_backward<double>(const ExecSpace&, Gpt<double>&, const std::vector<Batch>&,
+                                       const PipelineSchedule&, GradientReducer<double>&, double, PhaseSeconds&);
 
 }  // namespace espalier

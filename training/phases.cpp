@@ -8,7 +8,8 @@ namespace espalier {
 
 const char* to_string(Phase phase) {
   static constexpr std::array<const char*, num_phases> names = {
-      "forward", "backward", "bubble", "tensor_comm", "pipeline_comm", "data_comm", "optimizer", "data", "checkpoint", "other"};
+      "forward",   "backward",  "bubble", "tensor_comm", "pipeline_comm",
+      "data_comm", "optimizer", "data",   "checkpoint",  "other"};
   return names[static_cast<std::size_t>(phase)];
 }
 

@@ -50,9 +50,10 @@ void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& co
   try {
     set_matmul_library(parse_matmul_library(stored));
   } catch (const Error&) {
-    note(fmt::format("the checkpoint was trained with the GEMM library {}, which is absent here: results may differ in "
-                     "rounding",
-                     stored));
+    note(
+        fmt::format("the checkpoint was trained with the GEMM library {}, which is absent here: results may differ in "
+                    "rounding",
+                    stored));
   }
 }
 
@@ -70,19 +71,21 @@ Index load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, T
 }  // namespace
 
 template <class T>
-Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config, const ProcessMesh& mesh,
-                      Trainer<T>& trainer, const std::function<void(const std::string&)>& note) {
+Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,
+                      const ProcessMesh& mesh, Trainer<T>& trainer,
+                      const std::function<void(const std::string&)>& note) {
   const bool explicit_path = options.resume != "auto" && options.resume != "never";
   if (explicit_path)
     return load(options.resume, config, mesh, trainer, note);
 
   const std::vector<std::string> paths = candidates(checkpoints, mesh.world(), note);
   if (options.resume == "never" && !paths.empty())
-    throw Error(ExitCode::usage, {.what = "the run directory holds checkpoints, and --resume never would write over them",
-                                  .where = checkpoints.string(),
-                                  .got = fmt::format("{} checkpoints, the newest {}", paths.size(), paths.front()),
-                                  .wanted = "an empty run directory",
-                                  .todo = "resume (leave --resume away), or set run.directory to another directory"});
+    throw Error(ExitCode::usage,
+                {.what = "the run directory holds checkpoints, and --resume never would write over them",
+                 .where = checkpoints.string(),
+                 .got = fmt::format("{} checkpoints, the newest {}", paths.size(), paths.front()),
+                 .wanted = "an empty run directory",
+                 .todo = "resume (leave --resume away), or set run.directory to another directory"});
   for (const std::string& path : paths) {
     std::string problem;
     Index step = 0;
@@ -98,11 +101,12 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
     note(fmt::format("passing over {}: {}", path, problem.empty() ? "another rank cannot read it" : problem));
   }
   if (!paths.empty())
-    throw Error(ExitCode::checkpoint, {.what = "none of the run's checkpoints can be used",
-                                       .where = checkpoints.string(),
-                                       .got = fmt::format("{} damaged or foreign checkpoints (named above)", paths.size()),
-                                       .wanted = "a complete checkpoint of this model",
-                                       .todo = "restore one from a backup, or start over in another run.directory"});
+    throw Error(ExitCode::checkpoint,
+                {.what = "none of the run's checkpoints can be used",
+                 .where = checkpoints.string(),
+                 .got = fmt::format("{} damaged or foreign checkpoints (named above)", paths.size()),
+                 .wanted = "a complete checkpoint of this model",
+                 .todo = "restore one from a backup, or start over in another run.directory"});
   if (!options.init_from.empty()) {
     load_weights(CheckpointReader(options.init_from), trainer.parameters());
     note(fmt::format("weights from {}", options.init_from));
@@ -110,8 +114,8 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   return 0;
 }
 
-template Index resume_training<float>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&, Trainer<float>&,
-                                      const std::function<void(const std::string&)>&);
+template Index resume_training<float>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&,
+                                      Trainer<float>&, const std::function<void(const std::string&)>&);
 template Index resume_training<double>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&,
                                        Trainer<double>&, const std::function<void(const std::string&)>&);
 

@@ -9,12 +9,13 @@
 
 namespace espalier {
 
-/// Decides where a start goes on, and loads it. Collective; all ranks take the same checkpoint or all refuse. `note` tells
-/// what was taken, what was passed over, and why.
+/// Decides where a start goes on, and loads it. Collective; all ranks take the same checkpoint or all refuse. `note`
+/// tells what was taken, what was passed over, and why.
 /// @returns the step to go on after, 0 for a fresh start.
 /// @throws Error (checkpoint) when there are checkpoints but none can be used: a run never starts over silently.
 template <class T>
-Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config, const ProcessMesh& mesh,
-                      Trainer<T>& trainer, const std::function<void(const std::string&)>& note);
+Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,
+                      const ProcessMesh& mesh, Trainer<T>& trainer,
+                      const std::function<void(const std::string&)>& note);
 
 }  // namespace espalier

@@ -62,8 +62,10 @@ void visit_keys(Config& c, Visitor&& v) {
   v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e38}, "at the end of the decay");
   v.choice("schedule", c.optimizer.schedule, schedules, "shape of the decay after a linear warm-up");
   v.integer("warmup_steps", c.optimizer.warmup_steps, not_negative, "steps of the warm-up");
-  v.integer("decay_steps", c.optimizer.decay_steps, not_negative, "step at which the minimum is reached; 0: the last one");
-  v.real("stable_fraction", c.optimizer.stable_fraction, {0, 1}, "warmup_stable_decay: share of the steps before the decay");
+  v.integer("decay_steps", c.optimizer.decay_steps, not_negative,
+            "step at which the minimum is reached; 0: the last one");
+  v.real("stable_fraction", c.optimizer.stable_fraction, {0, 1},
+         "warmup_stable_decay: share of the steps before the decay");
   v.real("beta1", c.optimizer.adamw.beta1, {0, 1, false, true}, "decay of the first moment");
   v.real("beta2", c.optimizer.adamw.beta2, {0, 1, false, true}, "decay of the second moment");
   v.real("eps", c.optimizer.adamw.eps, {0, 1, true}, "added to the root of the second moment");
@@ -78,7 +80,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.text("directory", c.run.directory, "where everything of this run lies");
   v.integer("steps", c.run.steps, not_negative, "optimizer steps; 0: by tokens");
   v.count("tokens", c.run.tokens, not_negative, "stop after so many tokens (\"1.5B\"); 0: by steps");
-  v.seconds("max_duration", c.run.max_duration, {0, 1e12}, "save and stop after this wall-clock time (\"2h\"); 0: none");
+  v.seconds("max_duration", c.run.max_duration, {0, 1e12},
+            "save and stop after this wall-clock time (\"2h\"); 0: none");
   v.integer("seed", c.run.seed, not_negative, "of weights and data order");
   v.integer("log_interval", c.run.log_interval, positive, "steps between lines on the console");
   v.integer("eval_interval", c.run.eval_interval, not_negative, "steps between evaluations; 0: only at the end");
@@ -97,7 +100,9 @@ class ReadingVisitor {
     if (std::find(names.begin(), names.end(), model.preset) != names.end())  // an unknown one is reported already
       model.shape = gpt_preset(model.preset);
   }
-  void integer(const char* key, Index& value, IntegerRange range, const char*) { reader_.read(section_, key, value, range); }
+  void integer(const char* key, Index& value, IntegerRange range, const char*) {
+    reader_.read(section_, key, value, range);
+  }
   void count(const char* key, Index& value, IntegerRange range, const char*) {
     reader_.read_count(section_, key, value, range);
   }
@@ -132,7 +137,9 @@ class WritingVisitor {
   void real(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
   void seconds(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
   void text(const char* key, const std::string& value, const char* comment) { write(key, value, comment); }
-  void strings(const char* key, const std::vector<std::string>& value, const char* comment) { write(key, value, comment); }
+  void strings(const char* key, const std::vector<std::string>& value, const char* comment) {
+    write(key, value, comment);
+  }
   void choice(const char* key, const std::string& value, const std::vector<std::string>&, const char* comment) {
     write(key, value, comment);
   }
@@ -166,8 +173,9 @@ void validate(const RunConfig& c, ConfigReader& reader, int world_size) {
   if (c.run.steps == 0 && c.run.tokens == 0)
     reader.problem("run", "steps", "neither steps nor tokens say when the run ends");
   if (c.optimizer.minimum_learning_rate > c.optimizer.learning_rate)
-    reader.problem("optimizer", "minimum_learning_rate",
-                   fmt::format("{} is above learning_rate {}", c.optimizer.minimum_learning_rate, c.optimizer.learning_rate));
+    reader.problem(
+        "optimizer", "minimum_learning_rate",
+        fmt::format("{} is above learning_rate {}", c.optimizer.minimum_learning_rate, c.optimizer.learning_rate));
   if (c.parallel.tensor != 1)
     reader.problem("parallel", "tensor", fmt::format("{} is not possible yet, wanted 1", c.parallel.tensor));
   if (c.parallel.pipeline != 1)
@@ -178,7 +186,8 @@ void validate(const RunConfig& c, ConfigReader& reader, int world_size) {
                            static_cast<int>(c.parallel.pipeline))
                    .degree(Axis::dp);
   } catch (const Error& error) {
-    reader.problem("parallel", "data", error.report().what + "; got " + error.report().got + ", wanted " + error.report().wanted);
+    reader.problem("parallel", "data",
+                   error.report().what + "; got " + error.report().got + ", wanted " + error.report().wanted);
   }
   const Index unit = replicas * c.batch.micro_batch_size;
   if (unit > 0 && c.batch.global_batch_size % unit != 0)
@@ -235,8 +244,8 @@ std::string to_toml(const RunConfig& config) {
 }
 
 bool may_change_on_resume(const std::string& key) {
-  static const std::vector<std::string> frozen = {"model.", "data.", "precision.", "batch.global_batch_size",
-                                                  "batch.sequence_length", "run.seed"};
+  static const std::vector<std::string> frozen = {
+      "model.", "data.", "precision.", "batch.global_batch_size", "batch.sequence_length", "run.seed"};
   return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& prefix) { return key.starts_with(prefix); });
 }
 

@@ -66,7 +66,7 @@ struct RunConfig {
     Index log_interval = 1;
     Index eval_interval = 0;
     Index eval_samples = 0;
-    Index device_memory = 0;  ///< bytes
+    Index device_memory = 0;             ///< bytes
     double communication_timeout = 600;  ///< seconds
     std::string matmul = "auto";
   } run;
@@ -77,8 +77,8 @@ struct RunConfig {
   LearningRate learning_rate() const;
 };
 
-/// Reads a file and overrides ("section.key=value", which win), fills in what follows from other keys, and validates for
-/// `world_size` ranks. Allocates nothing. @throws Error (usage) that lists every problem with its position.
+/// Reads a file and overrides ("section.key=value", which win), fills in what follows from other keys, and validates
+/// for `world_size` ranks. Allocates nothing. @throws Error (usage) that lists every problem with its position.
 RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size);
 
 /// The same from a text; `name` stands for the file in messages.

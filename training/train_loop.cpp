@@ -23,8 +23,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 template <class T>
 double choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh) {
   MatmulChoice choice{MatmulLibrary::tiled, 0};
-  if (mesh.world().rank() == 0)
-    choice = fastest_matmul_library<T>(ExecSpace());
+  MemoryLedger::instance().record_library_scratch_of([&] {
+    if (mesh.world().rank() == 0)
+      choice = fastest_matmul_library<T>(ExecSpace());
+  });
   std::array<double, 2> shared = {static_cast<double>(choice.library), choice.flops_per_second};
   broadcast(mesh.world(), std::span<double>(shared), 0);
   set_matmul_library(wanted == "auto" ? static_cast<MatmulLibrary>(shared[0]) : parse_matmul_library(wanted));
@@ -104,9 +106,8 @@ class Loop {
       return;
     // Before its first checkpoint a run has nothing to protect: a start that failed over a typo can be started again.
     const bool has_checkpoints = !find_checkpoints(run_path() / "checkpoints").empty();
-    files_.directory.emplace(run_path(), to_toml(config_), [&](const std::string& key) {
-      return !has_checkpoints || may_change_on_resume(key);
-    });
+    files_.directory.emplace(run_path(), to_toml(config_),
+                             [&](const std::string& key) { return !has_checkpoints || may_change_on_resume(key); });
     for (const ConfigDifference& difference : files_.directory->differences())
       note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
   }
@@ -156,7 +157,8 @@ class Loop {
     TrainProgress progress;
     progress.total_steps = total;
     progress.tokens_per_second = static_cast<double>(config_.tokens_per_step()) / report.step_seconds;
-    progress.mfu = progress.tokens_per_second * training_flops_per_token(config_.model.shape, config_.batch.sequence_length) /
+    progress.mfu = progress.tokens_per_second *
+                   training_flops_per_token(config_.model.shape, config_.batch.sequence_length) /
                    (gemm_rate_ * mesh_.world().size());
     return progress;
   }
@@ -191,8 +193,8 @@ class Loop {
 }  // namespace
 
 template <class T>
-TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh, const TrainEvents& events,
-                   const std::function<bool()>& stop_requested) {
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh,
+                   const TrainEvents& events, const std::function<bool()>& stop_requested) {
   return Loop<T>(config, options, mesh, events).run(stop_requested);
 }
 

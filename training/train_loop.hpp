@@ -20,10 +20,10 @@ struct TrainOptions {
 /// What the console wants to know besides the step itself.
 struct TrainProgress {
   Index total_steps = 0;
-  double tokens_per_second = 0;   ///< of this step
-  double seconds_left = 0;        ///< to the end of the run, at the pace of this start
-  double seconds_to_save = 0;     ///< 0: no save is planned before the end
-  double mfu = 0;                 ///< matrix FLOP/s over the measured GEMM rate of all ranks
+  double tokens_per_second = 0;  ///< of this step
+  double seconds_left = 0;       ///< to the end of the run, at the pace of this start
+  double seconds_to_save = 0;    ///< 0: no save is planned before the end
+  double mfu = 0;                ///< matrix FLOP/s over the measured GEMM rate of all ranks
   std::optional<double> validation_loss;
 };
 
@@ -38,7 +38,7 @@ enum class TrainOutcome { completed, stopped };
 /// A whole run in its directory: resume, steps, evaluations, saves, metrics, signing off. Collective over the mesh.
 /// `stop_requested` is asked before each step; true on any rank stops all of them after that step, with a checkpoint.
 template <class T>
-TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh, const TrainEvents& events,
-                   const std::function<bool()>& stop_requested);
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh,
+                   const TrainEvents& events, const std::function<bool()>& stop_requested);
 
 }  // namespace espalier

@@ -82,8 +82,8 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const Proces
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")) {
   if (!config.data.validation.empty())
-    validation_.emplace(open_files(config.data.validation, config.model.shape.vocab_size, tokenizer_), loader_options(config, mesh),
-                        config.run.eval_samples);
+    validation_.emplace(open_files(config.data.validation, config.model.shape.vocab_size, tokenizer_),
+                        loader_options(config, mesh), config.run.eval_samples);
   model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, slots_needed(schedule_));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
 }
@@ -167,7 +167,9 @@ MemoryByCategory predict_memory(const RunConfig& config, int replicas) {
   const auto flat = static_cast<std::size_t>(parameters.flat_size());
   const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
   MemoryByCategory memory;
-  const auto set = [&](Category category, std::size_t bytes) { memory.bytes[static_cast<std::size_t>(category)] = bytes; };
+  const auto set = [&](Category category, std::size_t bytes) {
+    memory.bytes[static_cast<std::size_t>(category)] = bytes;
+  };
   set(Category::weights, flat * sizeof(T));
   set(Category::gradients, flat * sizeof(State<T>));
   set(Category::optimizer, flat * (2 + (std::is_same_v<T, State<T>> ? 0 : 1)) * sizeof(State<T>));

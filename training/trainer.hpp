@@ -18,7 +18,7 @@ struct StepReport {
   double loss = 0;
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
-  Index tokens = 0;  ///< seen so far
+  Index tokens = 0;   ///< seen so far
   bool stop = false;  ///< some rank asked to stop
   double step_seconds = 0;
   PhaseSeconds seconds;
@@ -33,8 +33,8 @@ class Trainer {
   Trainer(const ExecSpace& exec, const RunConfig& config, const ProcessMesh& mesh);
 
   /// One step: data, forward and backward of all micro-batches, reduction, clipping, update. `stop_requested` of any
-  /// rank comes back as report.stop on all of them. @throws Error (numerical) for a loss or gradient that is not finite,
-  /// before the weights change.
+  /// rank comes back as report.stop on all of them. @throws Error (numerical) for a loss or gradient that is not
+  /// finite, before the weights change.
   StepReport step(bool stop_requested = false);
 
   /// Mean loss over the validation files, the same on every rank.

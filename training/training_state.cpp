@@ -25,7 +25,9 @@ std::array<FlatArray<T>, 3> flat_arrays(const ParameterStore<T>& parameters, con
            {"exp_avg_sq", optimizer.exp_avg_sq()}}};
 }
 
-std::string stored_name(const char* group, const Parameter& parameter) { return fmt::format("{}/{}", group, parameter.spec.name); }
+std::string stored_name(const char* group, const Parameter& parameter) {
+  return fmt::format("{}/{}", group, parameter.spec.name);
+}
 
 // The box of the logical tensor that this rank holds.
 std::vector<Index> local_start(const Parameter& parameter) {
@@ -39,11 +41,12 @@ std::vector<Index> local_start(const Parameter& parameter) {
 template <class T>
 void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters) {
   const auto refuse = [&](const std::string& got, const std::string& wanted) {
-    throw Error(ExitCode::checkpoint, {.what = "the checkpoint belongs to another model",
-                                       .where = checkpoint.path().string(),
-                                       .got = got,
-                                       .wanted = wanted,
-                                       .todo = "use the [model] section that wrote it (`espalier checkpoint inspect` shows it)"});
+    throw Error(ExitCode::checkpoint,
+                {.what = "the checkpoint belongs to another model",
+                 .where = checkpoint.path().string(),
+                 .got = got,
+                 .wanted = wanted,
+                 .todo = "use the [model] section that wrote it (`espalier checkpoint inspect` shows it)"});
   };
   std::set<std::string> expected;
   for (const Parameter& parameter : parameters.parameters()) {
@@ -52,7 +55,8 @@ void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T
     if (!checkpoint.contains(name))
       refuse("no tensor " + name, name + " " + shape_text(parameter.spec.shape));
     if (checkpoint.tensor(name).global_shape != parameter.spec.shape)
-      refuse(name + " " + shape_text(checkpoint.tensor(name).global_shape), name + " " + shape_text(parameter.spec.shape));
+      refuse(name + " " + shape_text(checkpoint.tensor(name).global_shape),
+             name + " " + shape_text(parameter.spec.shape));
   }
   for (const TensorInfo& tensor : checkpoint.tensors())
     if (tensor.name.starts_with("weights/") && !expected.contains(tensor.name))
@@ -84,8 +88,8 @@ nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
 }  // namespace
 
 template <class T>
-Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                         const std::string& run_name) {
+Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
+                         const ProcessMesh& mesh, const std::string& run_name) {
   Path path;
   if (mesh.world().rank() == 0) {
     std::vector<TensorBlock> blocks;
@@ -114,9 +118,9 @@ void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& p
   load_array<T>(checkpoint, parameters, {"weights", parameters.flat_masters()});
   const auto masters = parameters.flat_masters();
   const auto weights = parameters.flat_weights();
-  Kokkos::parallel_for("espalier::training::load_weights::convert",
-                       Kokkos::RangePolicy<ExecSpace>(0, parameters.flat_size()),
-                       KOKKOS_LAMBDA(const Index i) { weights(i) = static_cast<T>(masters(i)); });
+  Kokkos::parallel_for(
+      "espalier::training::load_weights::convert", Kokkos::RangePolicy<ExecSpace>(0, parameters.flat_size()),
+      KOKKOS_LAMBDA(const Index i) { weights(i) = static_cast<T>(masters(i)); });
 }
 
 template <class T>
@@ -127,7 +131,8 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
       load_array(checkpoint, trainer.parameters(), array);
   const nlohmann::json& state = checkpoint.state();
   try {
-    trainer.restore(state.at("step").get<Index>(), state.at("data_position").get<Index>(), state.at("loss").get<double>());
+    trainer.restore(state.at("step").get<Index>(), state.at("data_position").get<Index>(),
+                    state.at("loss").get<double>());
   } catch (const nlohmann::json::exception& error) {
     throw Error(ExitCode::checkpoint, {.what = "the checkpoint's state is incomplete",
                                        .where = checkpoint.path().string(),
@@ -137,10 +142,10 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                       \
-  template Path save_training_state<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,          \
-                                       const std::string&);                                                          \
-  template void load_training_state<T>(const CheckpointReader&, Trainer<T>&);                                         \
+#define ESPALIER_INSTANTIATE(T)                                                                              \
+  template Path save_training_state<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&, \
+                                       const std::string&);                                                  \
+  template void load_training_state<T>(const CheckpointReader&, Trainer<T>&);                                \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

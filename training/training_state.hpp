@@ -10,8 +10,8 @@ namespace espalier {
 /// Writes weights, both moments and all other state under `directory`/step-XXXXXXXX. Collective over the mesh; rank 0
 /// writes, the others wait. @returns the checkpoint's path.
 template <class T>
-Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                         const std::string& run_name);
+Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
+                         const ProcessMesh& mesh, const std::string& run_name);
 
 /// Makes the trainer go on exactly where the checkpoint was saved. @throws Error (checkpoint) when it is damaged or
 /// belongs to another model.

@@ -33,14 +33,14 @@ template <class T>
 void cross_entropy_forward(const ExecSpace& exec, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
                            Tensor<TokenId, 1> targets, Index vocab_size) {
   using S = State<T>;
-  Kokkos::parallel_for("espalier::core::cross_entropy_forward", row_policy(exec, logits.extent(0)),
-                       KOKKOS_LAMBDA(const TeamMember& team) {
-                         const Index n = team.league_rank();
-                         const T* const row = &logits(n, 0);
-                         const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
-                         Kokkos::single(Kokkos::PerTeam(team),
-                                        [&]() { losses(n) = row_loss(softmax, row, targets(n)); });
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::cross_entropy_forward", row_policy(exec, logits.extent(0)),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank();
+        const T* const row = &logits(n, 0);
+        const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { losses(n) = row_loss(softmax, row, targets(n)); });
+      });
 }
 
 template <class T>
@@ -48,36 +48,38 @@ void cross_entropy_forward_backward(const ExecSpace& exec, Tensor<State<T>, 1> l
                                     Tensor<TokenId, 1> targets, Index vocab_size, State<T> scale) {
   using S = State<T>;
   const Index width = logits.extent(1);
-  Kokkos::parallel_for("espalier::core::cross_entropy_forward_backward", row_policy(exec, logits.extent(0)),
-                       KOKKOS_LAMBDA(const TeamMember& team) {
-                         const Index n = team.league_rank();
-                         const TokenId target = targets(n);
-                         T* const row = &logits(n, 0);
-                         const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
-                         Kokkos::single(Kokkos::PerTeam(team), [&]() { losses(n) = row_loss(softmax, row, target); });
-                         const S factor = target < 0 ? S(0) : scale / softmax.sum;
-                         team.team_barrier();  // the loss has read its logit
-                         row_for(team, vocab_size, [&](const Index v) {
-                           row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
-                         });
-                         row_for(team, width - vocab_size, [&](const Index v) { row[vocab_size + v] = T(0); });
-                         team.team_barrier();  // the whole row is softmax before the target is subtracted
-                         Kokkos::single(Kokkos::PerTeam(team), [&]() {
-                           if (target >= 0)
-                             row[target] = static_cast<T>(static_cast<S>(row[target]) - scale);
-                         });
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::cross_entropy_forward_backward", row_policy(exec, logits.extent(0)),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank();
+        const TokenId target = targets(n);
+        T* const row = &logits(n, 0);
+        const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { losses(n) = row_loss(softmax, row, target); });
+        const S factor = target < 0 ? S(0) : scale / softmax.sum;
+        team.team_barrier();  // the loss has read its logit
+        row_for(team, vocab_size, [&](const Index v) {
+          row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
+        });
+        row_for(team, width - vocab_size, [&](const Index v) { row[vocab_size + v] = T(0); });
+        team.team_barrier();  // the whole row is softmax before the target is subtracted
+        Kokkos::single(Kokkos::PerTeam(team), [&]() {
+          if (target >= 0)
+            row[target] = static_cast<T>(static_cast<S>(row[target]) - scale);
+        });
+      });
 }
 
 template <class S>
 void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> losses, double scale) {
   const Index rows = losses.extent(0);
-  Kokkos::parallel_for("espalier::core::add_losses", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
-    double sum = 0;
-    for (Index n = 0; n < rows; ++n)
-      sum += static_cast<double>(losses(n));
-    total() += scale * sum;
-  });
+  Kokkos::parallel_for(
+      "espalier::core::add_losses", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
+        double sum = 0;
+        for (Index n = 0; n < rows; ++n)
+          sum += static_cast<double>(losses(n));
+        total() += scale * sum;
+      });
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                   \

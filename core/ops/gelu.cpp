@@ -28,37 +28,37 @@ template <class T>
 void gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x) {
   using S = State<T>;
   const Index width = x.extent(1);
-  Kokkos::parallel_for("espalier::core::gelu_forward", row_policy(exec, x.extent(0)),
-                       KOKKOS_LAMBDA(const TeamMember& team) {
-                         const T* const in = &x(team.league_rank(), 0);
-                         T* const out = &y(team.league_rank(), 0);
-                         row_for(team, width, [&](const Index i) {
-                           const S value = static_cast<S>(in[i]);
-                           out[i] = static_cast<T>(value * gate(value).sigmoid);
-                         });
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::gelu_forward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
+        const T* const in = &x(team.league_rank(), 0);
+        T* const out = &y(team.league_rank(), 0);
+        row_for(team, width, [&](const Index i) {
+          const S value = static_cast<S>(in[i]);
+          out[i] = static_cast<T>(value * gate(value).sigmoid);
+        });
+      });
 }
 
 template <class T>
 void gelu_backward(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tensor<T, 2> x) {
   using S = State<T>;
   const Index width = x.extent(1);
-  Kokkos::parallel_for("espalier::core::gelu_backward", row_policy(exec, x.extent(0)),
-                       KOKKOS_LAMBDA(const TeamMember& team) {
-                         const T* const in = &x(team.league_rank(), 0);
-                         const T* const g = &dy(team.league_rank(), 0);
-                         T* const out = &dx(team.league_rank(), 0);
-                         row_for(team, width, [&](const Index i) {
-                           const S value = static_cast<S>(in[i]);
-                           const Gate<S> at = gate(value);
-                           const S derivative = at.sigmoid * (S(1) + value * (S(1) - at.sigmoid) * at.slope);
-                           out[i] = static_cast<T>(static_cast<S>(g[i]) * derivative);
-                         });
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::gelu_backward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
+        const T* const in = &x(team.league_rank(), 0);
+        const T* const g = &dy(team.league_rank(), 0);
+        T* const out = &dx(team.league_rank(), 0);
+        row_for(team, width, [&](const Index i) {
+          const S value = static_cast<S>(in[i]);
+          const Gate<S> at = gate(value);
+          const S derivative = at.sigmoid * (S(1) + value * (S(1) - at.sigmoid) * at.slope);
+          out[i] = static_cast<T>(static_cast<S>(g[i]) * derivative);
+        });
+      });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                        \
-  template void gelu_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>);         \
+#define ESPALIER_INSTANTIATE(T)                                                \
+  template void gelu_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>); \
   template void gelu_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

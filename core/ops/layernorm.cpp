@@ -13,29 +13,28 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1
   using S = State<T>;
   const Index channels = x.extent(1);
   const S epsilon = static_cast<S>(eps);
-  Kokkos::parallel_for("espalier::core::layernorm_forward", row_policy(exec, x.extent(0)),
-                       KOKKOS_LAMBDA(const TeamMember& team) {
-                         const Index n = team.league_rank();
-                         const T* const row = &x(n, 0);
-                         T* const out = &y(n, 0);
-                         const T* const w = weight.data();
-                         const T* const b = bias.data();
-                         const S scale = S(1) / static_cast<S>(channels);
-                         const S m = scale * row_sum<S>(team, channels, [&](const Index c) { return static_cast<S>(row[c]); });
-                         const S variance = scale * row_sum<S>(team, channels, [&](const Index c) {
-                                              const S centred = static_cast<S>(row[c]) - m;
-                                              return centred * centred;
-                                            });
-                         const S r = S(1) / compat::sqrt(variance + epsilon);
-                         row_for(team, channels, [&](const Index c) {
-                           out[c] = static_cast<T>((static_cast<S>(row[c]) - m) * r * static_cast<S>(w[c]) +
-                                                   static_cast<S>(b[c]));
-                         });
-                         Kokkos::single(Kokkos::PerTeam(team), [&]() {
-                           mean(n) = m;
-                           rstd(n) = r;
-                         });
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::layernorm_forward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank();
+        const T* const row = &x(n, 0);
+        T* const out = &y(n, 0);
+        const T* const w = weight.data();
+        const T* const b = bias.data();
+        const S scale = S(1) / static_cast<S>(channels);
+        const S m = scale * row_sum<S>(team, channels, [&](const Index c) { return static_cast<S>(row[c]); });
+        const S variance = scale * row_sum<S>(team, channels, [&](const Index c) {
+                             const S centred = static_cast<S>(row[c]) - m;
+                             return centred * centred;
+                           });
+        const S r = S(1) / compat::sqrt(variance + epsilon);
+        row_for(team, channels, [&](const Index c) {
+          out[c] = static_cast<T>((static_cast<S>(row[c]) - m) * r * static_cast<S>(w[c]) + static_cast<S>(b[c]));
+        });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() {
+          mean(n) = m;
+          rstd(n) = r;
+        });
+      });
 }
 
 template <class T>
@@ -44,26 +43,24 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 
   using S = State<T>;
   const Index channels = x.extent(1);
   // dx = rstd * (g - average(g) - xhat * average(g * xhat)) with g = dy * weight
-  Kokkos::parallel_for("espalier::core::layernorm_backward_input", row_policy(exec, x.extent(0)),
-                       KOKKOS_LAMBDA(const TeamMember& team) {
-                         const Index n = team.league_rank();
-                         const T* const in = &x(n, 0);
-                         const T* const g = &dy(n, 0);
-                         const T* const w = weight.data();
-                         T* const out = &dx(n, 0);
-                         const S m = mean(n);
-                         const S r = rstd(n);
-                         const S scale = S(1) / static_cast<S>(channels);
-                         const auto gradient = [=](const Index c) { return static_cast<S>(g[c]) * static_cast<S>(w[c]); };
-                         const auto xhat = [=](const Index c) { return (static_cast<S>(in[c]) - m) * r; };
-                         const S average = scale * row_sum<S>(team, channels, gradient);
-                         const S projection =
-                             scale * row_sum<S>(team, channels, [&](const Index c) { return gradient(c) * xhat(c); });
-                         row_for(team, channels, [&](const Index c) {
-                           out[c] = static_cast<T>(static_cast<S>(out[c]) +
-                                                   r * (gradient(c) - average - xhat(c) * projection));
-                         });
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::layernorm_backward_input", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank();
+        const T* const in = &x(n, 0);
+        const T* const g = &dy(n, 0);
+        const T* const w = weight.data();
+        T* const out = &dx(n, 0);
+        const S m = mean(n);
+        const S r = rstd(n);
+        const S scale = S(1) / static_cast<S>(channels);
+        const auto gradient = [=](const Index c) { return static_cast<S>(g[c]) * static_cast<S>(w[c]); };
+        const auto xhat = [=](const Index c) { return (static_cast<S>(in[c]) - m) * r; };
+        const S average = scale * row_sum<S>(team, channels, gradient);
+        const S projection = scale * row_sum<S>(team, channels, [&](const Index c) { return gradient(c) * xhat(c); });
+        row_for(team, channels, [&](const Index c) {
+          out[c] = static_cast<T>(static_cast<S>(out[c]) + r * (gradient(c) - average - xhat(c) * projection));
+        });
+      });
 }
 
 template <class T>
@@ -83,13 +80,13 @@ void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweigh
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                    \
-  template void layernorm_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,     \
-                                     Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1>, double);                            \
-  template void layernorm_backward_input<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>,            \
-                                            Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>);               \
-  template void layernorm_backward_weight<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>,           \
-                                             Tensor<T, 2>, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
+#define ESPALIER_INSTANTIATE(T)                                                                                        \
+  template void layernorm_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,         \
+                                     Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1>, double);                                \
+  template void layernorm_backward_input<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>,                \
+                                            Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>);                   \
+  template void layernorm_backward_weight<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 2>, \
+                                             Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

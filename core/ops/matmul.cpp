@@ -89,49 +89,54 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
   Tensor<T, 2> a("espalier::workspace::measure_a", size, size);
   Tensor<T, 2> b("espalier::workspace::measure_b", size, size);
   Tensor<T, 2> c("espalier::workspace::measure_c", size, size);
-  Kokkos::parallel_for("espalier::core::measure_matmul_rates::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size),
-                       KOKKOS_LAMBDA(const Index i) {
-                         for (Index j = 0; j < size; ++j) {
-                           a(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5);
-                           b(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5);
-                         }
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::measure_matmul_rates::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size),
+      KOKKOS_LAMBDA(const Index i) {
+        for (Index j = 0; j < size; ++j) {
+          a(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5);
+          b(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5);
+        }
+      });
   compat::fence(exec, "espalier::measure_matmul_rates: inputs are ready before the clock starts");
-  std::vector<double> rates;
-  for (const MatmulLibrary library : matmul_libraries()) {
-    double best_seconds = 1e30;
-    for (int repetition = 0; repetition <= repetitions; ++repetition) {  // one more: the first warms up
+  // In turns, so that whatever else the machine does for a while meets all of them.
+  const std::vector<MatmulLibrary> libraries = matmul_libraries();
+  std::vector<double> best_seconds(libraries.size(), 1e30);
+  for (int repetition = 0; repetition <= repetitions; ++repetition)  // one more: the first warms up
+    for (std::size_t i = 0; i < libraries.size(); ++i) {
+      if (libraries[i] == MatmulLibrary::tiled && repetition > 1)
+        continue;  // slow by design; one figure is enough
       const auto start = std::chrono::steady_clock::now();
-      run<T>(library, exec, c, Transpose::no, a, Transpose::yes, b, T(1), T(0));
+      run<T>(libraries[i], exec, c, Transpose::no, a, Transpose::yes, b, T(1), T(0));
       compat::fence(exec, "espalier::measure_matmul_rates: the product is done when the clock stops");
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (repetition > 0)
-        best_seconds = std::min(best_seconds, elapsed.count());
-      if (library == MatmulLibrary::tiled && size > 512 && repetition == 1)
-        break;  // slow by design; one figure is enough
+        best_seconds[i] = std::min(best_seconds[i], elapsed.count());
     }
-    rates.push_back(2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / best_seconds);
-  }
+  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+  std::vector<double> rates;
+  rates.reserve(libraries.size());
+  for (const double seconds : best_seconds)
+    rates.push_back(flops / seconds);
   return rates;
 }
 
 template <class T>
 MatmulChoice fastest_matmul_library(const ExecSpace& exec) {
   const std::vector<MatmulLibrary> libraries = matmul_libraries();
-  const std::vector<double> rates = measure_matmul_rates<T>(exec, 512, 3);
+  const std::vector<double> rates = measure_matmul_rates<T>(exec, 512, 8);
   const double best = *std::max_element(rates.begin(), rates.end());
   for (const MatmulLibrary preferred :
        {MatmulLibrary::openblas, MatmulLibrary::onednn, MatmulLibrary::kokkos_kernels, MatmulLibrary::tiled})
     for (std::size_t i = 0; i < libraries.size(); ++i)
-      if (libraries[i] == preferred && rates[i] >= 0.85 * best)
+      if (libraries[i] == preferred && rates[i] >= 0.7 * best)
         return {preferred, best};
   return {MatmulLibrary::tiled, best};
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                        \
-  template void matmul<T>(const ExecSpace&, Matrix<T>, Transpose, std::type_identity_t<Matrix<const T>>, Transpose,    \
-                          std::type_identity_t<Matrix<const T>>, std::type_identity_t<T>, std::type_identity_t<T>);    \
-  template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);                                  \
+#define ESPALIER_INSTANTIATE(T)                                                                                     \
+  template void matmul<T>(const ExecSpace&, Matrix<T>, Transpose, std::type_identity_t<Matrix<const T>>, Transpose, \
+                          std::type_identity_t<Matrix<const T>>, std::type_identity_t<T>, std::type_identity_t<T>); \
+  template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);                               \
   template MatmulChoice fastest_matmul_library<T>(const ExecSpace&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -24,8 +24,8 @@ struct Matrix {
   Matrix(const Tensor<std::remove_const_t<T>, 2>& t)  // NOLINT(google-explicit-constructor): a tensor is a matrix
       : data(t.data()), rows(t.extent(0)), cols(t.extent(1)), stride(t.extent(1)) {}
   template <class U>
-    requires(std::is_const_v<T> && std::is_same_v<const U, T>)
-  Matrix(const Matrix<U>& m)  // NOLINT(google-explicit-constructor): reading needs less
+  requires(std::is_const_v<T>&& std::is_same_v<const U, T>)
+      Matrix(const Matrix<U>& m)  // NOLINT(google-explicit-constructor): reading needs less
       : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}
 };
 
@@ -60,8 +60,9 @@ struct MatmulChoice {
   double flops_per_second;  ///< the best rate of any library in the quick measurement
 };
 
-/// Measures (some 20 ms) and picks the library to prefer here: the first of a fixed order that is within 15 % of the
-/// fastest. The margin keeps the choice, and so the bits of a run, the same from start to start on one kind of machine.
+/// Measures (some 50 ms) and picks the library to prefer here: the first of a fixed order that reaches 0.7 of the
+/// fastest. The margin keeps the choice, and so the bits of a run, the same from start to start on one kind of machine;
+/// what it guards against is a library without kernels for this CPU.
 template <class T>
 MatmulChoice fastest_matmul_library(const ExecSpace& exec);
 

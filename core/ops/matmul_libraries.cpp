@@ -22,8 +22,8 @@ namespace {
 #ifdef ESPALIER_HAVE_OPENBLAS
 CBLAS_TRANSPOSE cblas(Transpose t) { return t == Transpose::yes ? CblasTrans : CblasNoTrans; }
 
-void openblas(float* c, blasint ldc, Transpose ta, const float* a, blasint lda, Transpose tb, const float* b, blasint ldb,
-              blasint m, blasint n, blasint k, float alpha, float beta) {
+void openblas(float* c, blasint ldc, Transpose ta, const float* a, blasint lda, Transpose tb, const float* b,
+              blasint ldb, blasint m, blasint n, blasint k, float alpha, float beta) {
   cblas_sgemm(CblasRowMajor, cblas(ta), cblas(tb), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 void openblas(double* c, blasint ldc, Transpose ta, const double* a, blasint lda, Transpose tb, const double* b,
@@ -70,8 +70,8 @@ bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& 
     case MatmulLibrary::onednn:
 #ifdef ESPALIER_HAVE_ONEDNN
       if constexpr (std::is_same_v<T, float>)  // oneDNN has no fp64 GEMM
-        return dnnl_sgemm(ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N', c.rows, c.cols, inner, alpha,
-                          a.data, a.stride, b.data, b.stride, beta, c.data, c.stride) == dnnl_success;
+        return dnnl_sgemm(ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N', c.rows, c.cols, inner,
+                          alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride) == dnnl_success;
 #endif
       return false;
   }
@@ -79,8 +79,8 @@ bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& 
 }
 
 template <class T>
-void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb, Index m,
-                         Index n, Index k, T alpha, T beta) {
+void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb,
+                         Index m, Index n, Index k, T alpha, T beta) {
 #ifdef ESPALIER_HAVE_OPENBLAS
   openblas(c, static_cast<blasint>(ldc), ta, a, static_cast<blasint>(lda), tb, b, static_cast<blasint>(ldb),
            static_cast<blasint>(m), static_cast<blasint>(n), static_cast<blasint>(k), alpha, beta);
@@ -97,11 +97,11 @@ void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, T
 #endif
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                          \
-  template bool matmul_by_library<T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>, Transpose,  \
-                                     Matrix<const T>, T, T);                                                             \
-  template void tile_matmul_on_host<T>(T*, Index, Transpose, const T*, Index, Transpose, const T*, Index, Index, Index, \
-                                       Index, T, T);
+#define ESPALIER_INSTANTIATE(T)                                                                                  \
+  template bool matmul_by_library<T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>,     \
+                                     Transpose, Matrix<const T>, T, T);                                          \
+  template void tile_matmul_on_host<T>(T*, Index, Transpose, const T*, Index, Transpose, const T*, Index, Index, \
+                                       Index, Index, T, T);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE
@@ -109,15 +109,16 @@ ESPALIER_INSTANTIATE(double)
 }  // namespace impl
 
 std::vector<MatmulLibrary> matmul_libraries() {
-  return {MatmulLibrary::tiled,
+  return {
+      MatmulLibrary::tiled,
 #ifdef ESPALIER_HAVE_KOKKOS_KERNELS
-          MatmulLibrary::kokkos_kernels,
+      MatmulLibrary::kokkos_kernels,
 #endif
 #ifdef ESPALIER_HAVE_ONEDNN
-          MatmulLibrary::onednn,
+      MatmulLibrary::onednn,
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
-          MatmulLibrary::openblas,
+      MatmulLibrary::openblas,
 #endif
   };
 }
@@ -132,7 +133,9 @@ std::string describe_matmul_libraries() {
   text += fmt::format(", oneDNN {}.{}.{}", version->major, version->minor, version->patch);
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
-  const char* const threading = openblas_get_parallel() == 2 ? "OpenMP" : openblas_get_parallel() == 1 ? "pthreads" : "serial";
+  const char* const threading = openblas_get_parallel() == 2   ? "OpenMP"
+                                : openblas_get_parallel() == 1 ? "pthreads"
+                                                               : "serial";
   text += fmt::format(", {} on {} kernels ({})", openblas_get_config(), openblas_get_corename(), threading);
 #endif
   return text;

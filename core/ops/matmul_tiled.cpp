@@ -19,8 +19,8 @@ KOKKOS_INLINE_FUNCTION Index smaller(Index a, Index b) { return a < b ? a : b; }
 
 // Copies the (rows x cols) corner at (row, col) of op(m) into a tile, the rest of the tile with zeros.
 template <class T>
-KOKKOS_INLINE_FUNCTION void load_tile(const TeamMember& team, const ScratchTile<State<T>>& to, const T* data, Index stride,
-                                      bool transposed, Index row, Index col, Index rows, Index cols) {
+KOKKOS_INLINE_FUNCTION void load_tile(const TeamMember& team, const ScratchTile<State<T>>& to, const T* data,
+                                      Index stride, bool transposed, Index row, Index col, Index rows, Index cols) {
   constexpr Index tile = tile_size<State<T>>;
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, tile), [&](const Index i) {
     Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, tile), [&](const Index j) {
@@ -56,40 +56,41 @@ void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const
 
   TeamPolicy policy = row_policy(exec, tile_rows * tile_cols);
   policy.set_scratch_size(scratch_level, Kokkos::PerTeam(3 * static_cast<int>(ScratchTile<S>::shmem_size(tile, tile))));
-  Kokkos::parallel_for("espalier::core::matmul_tiled", policy, KOKKOS_LAMBDA(const TeamMember& team) {
-    const Index row = team.league_rank() / tile_cols * tile;
-    const Index col = team.league_rank() % tile_cols * tile;
-    const Index rows = smaller(tile, c_rows - row);
-    const Index cols = smaller(tile, c_cols - col);
-    const ScratchTile<S> tile_a(team.team_scratch(int{scratch_level}), tile, tile);
-    const ScratchTile<S> tile_b(team.team_scratch(int{scratch_level}), tile, tile);
-    const ScratchTile<S> sum(team.team_scratch(int{scratch_level}), tile, tile);
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, tile), [&](const Index i) {
-      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, tile), [&](const Index j) { sum(i, j) = 0; });
-    });
-    for (Index k0 = 0; k0 < inner; k0 += tile) {
-      const Index depth = smaller(tile, inner - k0);
-      team.team_barrier();  // the tiles of the last round are no longer read
-      load_tile<T>(team, tile_a, a_data, a_stride, transposed_a, row, k0, rows, depth);
-      load_tile<T>(team, tile_b, b_data, b_stride, transposed_b, k0, col, depth, cols);
-      team.team_barrier();  // the tiles are complete
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](const Index i) {
-        for (Index k = 0; k < depth; ++k) {
-          const S factor = tile_a(i, k);
-          Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, tile),
-                               [&](const Index j) { sum(i, j) += factor * tile_b(k, j); });
+  Kokkos::parallel_for(
+      "espalier::core::matmul_tiled", policy, KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index row = team.league_rank() / tile_cols * tile;
+        const Index col = team.league_rank() % tile_cols * tile;
+        const Index rows = smaller(tile, c_rows - row);
+        const Index cols = smaller(tile, c_cols - col);
+        const ScratchTile<S> tile_a(team.team_scratch(int{scratch_level}), tile, tile);
+        const ScratchTile<S> tile_b(team.team_scratch(int{scratch_level}), tile, tile);
+        const ScratchTile<S> sum(team.team_scratch(int{scratch_level}), tile, tile);
+        Kokkos::parallel_for(Kokkos::TeamThreadRange(team, tile), [&](const Index i) {
+          Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, tile), [&](const Index j) { sum(i, j) = 0; });
+        });
+        for (Index k0 = 0; k0 < inner; k0 += tile) {
+          const Index depth = smaller(tile, inner - k0);
+          team.team_barrier();  // the tiles of the last round are no longer read
+          load_tile<T>(team, tile_a, a_data, a_stride, transposed_a, row, k0, rows, depth);
+          load_tile<T>(team, tile_b, b_data, b_stride, transposed_b, k0, col, depth, cols);
+          team.team_barrier();  // the tiles are complete
+          Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](const Index i) {
+            for (Index k = 0; k < depth; ++k) {
+              const S factor = tile_a(i, k);
+              Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, tile),
+                                   [&](const Index j) { sum(i, j) += factor * tile_b(k, j); });
+            }
+          });
         }
+        team.team_barrier();
+        Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](const Index i) {
+          Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, cols), [&](const Index j) {
+            T& out = c_data[(row + i) * c_stride + col + j];
+            const S old = beta == T(0) ? S(0) : static_cast<S>(beta) * static_cast<S>(out);
+            out = static_cast<T>(static_cast<S>(alpha) * sum(i, j) + old);
+          });
+        });
       });
-    }
-    team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](const Index i) {
-      Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, cols), [&](const Index j) {
-        T& out = c_data[(row + i) * c_stride + col + j];
-        const S old = beta == T(0) ? S(0) : static_cast<S>(beta) * static_cast<S>(out);
-        out = static_cast<T>(static_cast<S>(alpha) * sum(i, j) + old);
-      });
-    });
-  });
 }
 
 template void matmul_tiled<float>(const ExecSpace&, Matrix<float>, Transpose, Matrix<const float>, Transpose,

@@ -43,34 +43,37 @@ void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
   const auto partial = partial_;
   const auto first_piece = first_piece_;
   const auto sums = sums_;
-  Kokkos::parallel_for("espalier::core::squared_norm::pieces", row_policy(exec, pieces.extent(0)),
-                       KOKKOS_LAMBDA(const TeamMember& team) {
-                         const Index p = team.league_rank();
-                         const S* const first = values.data() + pieces(p, 0);
-                         const double sum = row_sum<double>(team, pieces(p, 1), [=](const Index i) {
-                           return static_cast<double>(first[i]) * static_cast<double>(first[i]);
-                         });
-                         Kokkos::single(Kokkos::PerTeam(team), [&]() { partial(p) = sum; });
-                       });
-  Kokkos::parallel_for("espalier::core::squared_norm::ranges", Kokkos::RangePolicy<ExecSpace>(exec, 0, sums.extent(0)),
-                       KOKKOS_LAMBDA(const Index i) {
-                         double sum = 0;
-                         for (Index p = first_piece(i); p < first_piece(i + 1); ++p)
-                           sum += partial(p);
-                         sums(i) = sum;
-                       });
+  Kokkos::parallel_for(
+      "espalier::core::squared_norm::pieces", row_policy(exec, pieces.extent(0)),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index p = team.league_rank();
+        const S* const first = values.data() + pieces(p, 0);
+        const double sum = row_sum<double>(team, pieces(p, 1), [=](const Index i) {
+          return static_cast<double>(first[i]) * static_cast<double>(first[i]);
+        });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { partial(p) = sum; });
+      });
+  Kokkos::parallel_for(
+      "espalier::core::squared_norm::ranges", Kokkos::RangePolicy<ExecSpace>(exec, 0, sums.extent(0)),
+      KOKKOS_LAMBDA(const Index i) {
+        double sum = 0;
+        for (Index p = first_piece(i); p < first_piece(i + 1); ++p)
+          sum += partial(p);
+        sums(i) = sum;
+      });
 }
 
 void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0> factor, Tensor<double, 1> sums,
                  double max_norm) {
   const Index ranges = sums.extent(0);
-  Kokkos::parallel_for("espalier::core::clip_factor", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
-    double total = 0;
-    for (Index i = 0; i < ranges; ++i)
-      total += sums(i);
-    norm() = compat::sqrt(total);
-    factor() = max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0;
-  });
+  Kokkos::parallel_for(
+      "espalier::core::clip_factor", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
+        double total = 0;
+        for (Index i = 0; i < ranges; ++i)
+          total += sums(i);
+        norm() = compat::sqrt(total);
+        factor() = max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0;
+      });
 }
 
 template void SquaredNorm::compute<float>(const ExecSpace&, Tensor<float, 1>) const;

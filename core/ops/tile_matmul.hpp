@@ -9,15 +9,16 @@ namespace espalier {
 namespace impl {
 /// The product of one thread, through a BLAS where there is one (which runs serially inside a parallel region).
 template <class T>
-void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb, Index m,
-                         Index n, Index k, T alpha, T beta);
+void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb,
+                         Index m, Index n, Index k, T alpha, T beta);
 }  // namespace impl
 
 /// c (m, n) = alpha * op(a) (m, k) * op(b) (k, n) + beta * c, by the members of one team inside a kernel; all
 /// row-major with the strides given. Call from every member; the caller puts barriers around it.
 template <class T>
 KOKKOS_INLINE_FUNCTION void tile_matmul(const TeamMember& team, T* c, Index ldc, Transpose ta, const T* a, Index lda,
-                                        Transpose tb, const T* b, Index ldb, Index m, Index n, Index k, T alpha, T beta) {
+                                        Transpose tb, const T* b, Index ldb, Index m, Index n, Index k, T alpha,
+                                        T beta) {
   if constexpr (exec_is_host) {
     impl::tile_matmul_on_host(c, ldc, ta, a, lda, tb, b, ldb, m, n, k, alpha, beta);
   } else {
@@ -26,7 +27,8 @@ KOKKOS_INLINE_FUNCTION void tile_matmul(const TeamMember& team, T* c, Index ldc,
       const Index j = at % n;
       T sum = 0;
       for (Index l = 0; l < k; ++l)
-        sum += (ta == Transpose::no ? a[i * lda + l] : a[l * lda + i]) * (tb == Transpose::no ? b[l * ldb + j] : b[j * ldb + l]);
+        sum += (ta == Transpose::no ? a[i * lda + l] : a[l * lda + i]) *
+               (tb == Transpose::no ? b[l * ldb + j] : b[j * ldb + l]);
       c[i * ldc + j] = alpha * sum + (beta == T(0) ? T(0) : beta * c[i * ldc + j]);
     });
   }

@@ -11,7 +11,8 @@ namespace espalier {
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
                   Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
-                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip, Index step) {
+                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip,
+                  Index step) {
   using S = State<T>;
   const S beta1 = static_cast<S>(config.beta1);
   const S beta2 = static_cast<S>(config.beta2);
@@ -25,22 +26,23 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
   S* const v = exp_avg_sq.data() + offset;
   const S* const gradient = gradients.data() + offset;
   constexpr Index strip = exec_is_host ? 1024 : 1;  // long enough to vectorise, short enough to balance
-  Kokkos::parallel_for("espalier::core::adamw_update",
-                       Kokkos::RangePolicy<ExecSpace>(exec, 0, (size + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
-                         const S factor = static_cast<S>(clip());
-                         const Index last = (s + 1) * strip < size ? (s + 1) * strip : size;
+  Kokkos::parallel_for(
+      "espalier::core::adamw_update", Kokkos::RangePolicy<ExecSpace>(exec, 0, (size + strip - 1) / strip),
+      KOKKOS_LAMBDA(const Index s) {
+        const S factor = static_cast<S>(clip());
+        const Index last = (s + 1) * strip < size ? (s + 1) * strip : size;
 #pragma GCC ivdep
-                         for (Index i = s * strip; i < last; ++i) {
-                           const S g = factor * gradient[i];
-                           const S first = beta1 * m[i] + (S(1) - beta1) * g;
-                           const S second = beta2 * v[i] + (S(1) - beta2) * g * g;
-                           m[i] = first;
-                           v[i] = second;
-                           const S updated = keep * master[i] - rate * first / (compat::sqrt(second) * correction + eps);
-                           master[i] = updated;
-                           w[i] = static_cast<T>(updated);
-                         }
-                       });
+        for (Index i = s * strip; i < last; ++i) {
+          const S g = factor * gradient[i];
+          const S first = beta1 * m[i] + (S(1) - beta1) * g;
+          const S second = beta2 * v[i] + (S(1) - beta2) * g * g;
+          m[i] = first;
+          v[i] = second;
+          const S updated = keep * master[i] - rate * first / (compat::sqrt(second) * correction + eps);
+          master[i] = updated;
+          w[i] = static_cast<T>(updated);
+        }
+      });
 }
 
 template <class T>

@@ -22,7 +22,8 @@ struct AdamWConfig {
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
                   Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
-                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip, Index step);
+                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip,
+                  Index step);
 
 /// The optimizer state of one parameter store.
 template <class T>

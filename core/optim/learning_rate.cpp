@@ -20,7 +20,8 @@ const char* to_string(LearningRateShape shape) {
 double LearningRate::at(Index step) const {
   if (step < warmup_steps)
     return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
-  const Index start = shape == LearningRateShape::warmup_stable_decay ? std::max(stable_until, warmup_steps) : warmup_steps;
+  const Index start =
+      shape == LearningRateShape::warmup_stable_decay ? std::max(stable_until, warmup_steps) : warmup_steps;
   const double span = static_cast<double>(std::max<Index>(1, decay_steps - start));
   const double progress = std::clamp(static_cast<double>(step - start) / span, 0.0, 1.0);
   switch (shape) {

@@ -84,8 +84,7 @@ void expect_error(ExitCode code, const std::vector<std::string>& parts, const Ac
   const Error error = caught(action);
   EXPECT_EQ(error.code(), code) << error.what();
   for (const std::string& part : parts)
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << "no \"" << part << "\" in:\n"
-                                                                       << error.what();
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << "no \"" << part << "\" in:\n" << error.what();
 }
 
 }  // namespace espalier::test

@@ -59,10 +59,8 @@ TEST(Checkpoint, any_box_is_assembled_from_any_cut) {
       copy_overlap(everything, ScalarType::fp32, whole.data(), box, ScalarType::fp32, data.back().data());
     }
     for (std::size_t i = 0; i < data.size(); ++i)
-      blocks.push_back(
-          {"w", ScalarType::fp32, shape, cuts[writer][i].start, cuts[writer][i].count, data[i].data()});
-    const auto text =
-        to_json(write_shard(partial, static_cast<int>(writer), blocks)).dump();  // as it travels
+      blocks.push_back({"w", ScalarType::fp32, shape, cuts[writer][i].start, cuts[writer][i].count, data[i].data()});
+    const auto text = to_json(write_shard(partial, static_cast<int>(writer), blocks)).dump();  // as it travels
     shards.push_back(shard_record_from_json(nlohmann::json::parse(text)));
   }
   const CheckpointReader reader(publish_checkpoint(directory / "c", info, shards));
@@ -82,8 +80,8 @@ TEST(Checkpoint, any_box_is_assembled_from_any_cut) {
     for (Index i = 0; i < box.count[0]; ++i)
       for (Index j = 0; j < box.count[1]; ++j)
         for (Index k = 0; k < box.count[2]; ++k)
-          ASSERT_EQ(part[next++], static_cast<double>((box.start[0] + i) * 24 + (box.start[1] + j) * 6 +
-                                                      box.start[2] + k + 1));
+          ASSERT_EQ(part[next++],
+                    static_cast<double>((box.start[0] + i) * 24 + (box.start[1] + j) * 6 + box.start[2] + k + 1));
   }
   EXPECT_GT(reader.verify(), 0);
 }
@@ -169,8 +167,8 @@ TEST(Checkpoint, the_newest_comes_first_and_old_ones_go) {
   EXPECT_EQ(found[4].step, 100);  // counts complete ones only
   prune_checkpoints(directory / "c", 1);
   save(directory / "c", 600);  // removes the unfinished save
-  EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"other", "step-00000300", "step-00000400",
-                                                                 "step-00000600", "step-1234567890"}));
+  EXPECT_EQ(names_in(directory / "c"),
+            (std::vector<std::string>{"other", "step-00000300", "step-00000400", "step-00000600", "step-1234567890"}));
 }
 
 TEST(Checkpoint, a_step_is_replaced_in_one_move) {

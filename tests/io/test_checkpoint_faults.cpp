@@ -71,10 +71,9 @@ TEST(CheckpointFaults, damaged_data_are_named) {
   std::vector<double> bias(3);
   reader.read("weights/h.0.bias", {3}, ScalarType::fp64, bias.data());  // another tensor is still good
   float part = 0;
-  expect_error(ExitCode::checkpoint,
-               {"rank-00000.h5: dataset weights/h.0.weight/block-0", "damaged", "XXH3-128"}, [&] {
-                 reader.read("weights/h.0.weight", {3, 5}, {1, 1}, ScalarType::fp32, &part);
-               });
+  expect_error(ExitCode::checkpoint, {"rank-00000.h5: dataset weights/h.0.weight/block-0", "damaged", "XXH3-128"}, [&] {
+    reader.read("weights/h.0.weight", {3, 5}, {1, 1}, ScalarType::fp32, &part);
+  });
 }
 
 TEST(CheckpointFaults, files_of_two_checkpoints_do_not_mix) {

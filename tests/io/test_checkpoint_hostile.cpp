@@ -35,8 +35,7 @@ class CheckpointHostile : public ::testing::Test {
     H5Pclose(access);
   }
 
-  void write_dataset(hid_t file, const char* name, hid_t type, hid_t creation,
-                     const std::vector<hsize_t>& extents) {
+  void write_dataset(hid_t file, const char* name, hid_t type, hid_t creation, const std::vector<hsize_t>& extents) {
     const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
     const hid_t set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
     const std::vector<double> zeros(64);
@@ -53,15 +52,8 @@ class CheckpointHostile : public ::testing::Test {
     const DatasetPlace place{offset_ == HADDR_UNDEF ? 0 : static_cast<Index>(offset_), 96};
     manifest.files = {{"rank-00000.h5", bytes, metadata_hash(file_path(), {place}, ExitCode::checkpoint)}};
     const std::vector<char> zeros(96);
-    manifest.blocks = {{"w",
-                        ScalarType::fp32,
-                        {24},
-                        {0},
-                        {24},
-                        "rank-00000.h5",
-                        dataset,
-                        place,
-                        xxh3_128(zeros.data(), 96)}};
+    manifest.blocks = {
+        {"w", ScalarType::fp32, {24}, {0}, {24}, "rank-00000.h5", dataset, place, xxh3_128(zeros.data(), 96)}};
     return manifest;
   }
 
@@ -208,6 +200,5 @@ TEST_F(CheckpointHostile, links_in_the_directory) {
   expect_refused(good, {"rank-00000.h5", "not a plain file"});
   std::filesystem::remove(path_ / "manifest.json");
   std::filesystem::create_symlink(directory_ / "secret", path_ / "manifest.json");
-  expect_error(ExitCode::checkpoint, {"manifest.json", "not a plain file"},
-               [&] { CheckpointReader reader(path_); });
+  expect_error(ExitCode::checkpoint, {"manifest.json", "not a plain file"}, [&] { CheckpointReader reader(path_); });
 }

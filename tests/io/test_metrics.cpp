@@ -50,8 +50,7 @@ TEST(Metrics, equal_text_means_equal_bits) {
   const auto lines = read_metrics(directory / "m");
   ASSERT_EQ(lines.size(), values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
-    EXPECT_EQ(std::bit_cast<std::uint64_t>(lines[i]["x"].get<double>()),
-              std::bit_cast<std::uint64_t>(values[i]))
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(lines[i]["x"].get<double>()), std::bit_cast<std::uint64_t>(values[i]))
         << values[i];
 }
 

@@ -42,11 +42,9 @@ TEST(Pack, inputs_are_sorted_and_come_once) {
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(files[0].filename(), "a");
   EXPECT_EQ(files[1].filename(), "b");
-  expect_error(ExitCode::data, {"no file matches", "*.txt"},
-               [&] { expand_inputs({(directory / "*.txt").string()}); });
+  expect_error(ExitCode::data, {"no file matches", "*.txt"}, [&] { expand_inputs({(directory / "*.txt").string()}); });
   expect_error(ExitCode::data, {"directory"}, [&] { expand_inputs({(directory / "d").string()}); });
-  expect_error(ExitCode::data, {"no files"},
-               [&] { expand_inputs({(directory / "c.dat").string()}, {"*.dat"}); });
+  expect_error(ExitCode::data, {"no files"}, [&] { expand_inputs({(directory / "c.dat").string()}, {"*.dat"}); });
 }
 
 TEST(Pack, whole_documents_go_to_either_side) {
@@ -91,8 +89,8 @@ TEST(Pack, few_documents_give_their_tails) {
   for (int i = 0; i < 1000; ++i)
     text += "line " + std::to_string(i) + "\n";
   write_bytes(directory / "book", text);
-  const PackSummary summary = pack_text({directory / "book"}, ByteTokenizer(), directory / "train",
-                                        directory / "val", {.validation_fraction = 0.1});
+  const PackSummary summary = pack_text({directory / "book"}, ByteTokenizer(), directory / "train", directory / "val",
+                                        {.validation_fraction = 0.1});
   EXPECT_TRUE(summary.split_inside_documents);
   const std::string validation = text_of(directory / "val");
   EXPECT_EQ(text_of(directory / "train") + validation, text);
@@ -114,7 +112,6 @@ TEST(Pack, bad_input_leaves_no_output) {
   expect_error(ExitCode::data, {"no text is left for training"},
                [&] { pack_text({directory / "empty"}, ByteTokenizer(), directory / "train", "", {}); });
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 3);
-  expect_error(ExitCode::usage, {"fraction"}, [&] {
-    pack_text({}, ByteTokenizer(), directory / "t", directory / "v", {.validation_fraction = 1});
-  });
+  expect_error(ExitCode::usage, {"fraction"},
+               [&] { pack_text({}, ByteTokenizer(), directory / "t", directory / "v", {.validation_fraction = 1}); });
 }

@@ -45,11 +45,9 @@ TEST(RunDirectory, keeps_config_and_record) {
 TEST(RunDirectory, another_config_is_refused) {
   const TemporaryDirectory directory;
   { RunDirectory run(directory / "a", config, steps_may_change); }
-  expect_error(ExitCode::usage,
-               {"another config", "model.hidden_size: 64 -> 128", "model.bias: absent -> true"}, [&] {
-                 RunDirectory(directory / "a", "[model]\nhidden_size = 128\nbias = true\n[run]\nsteps = 11\n",
-                              steps_may_change);
-               });
+  expect_error(ExitCode::usage, {"another config", "model.hidden_size: 64 -> 128", "model.bias: absent -> true"}, [&] {
+    RunDirectory(directory / "a", "[model]\nhidden_size = 128\nbias = true\n[run]\nsteps = 11\n", steps_may_change);
+  });
   EXPECT_EQ(read_bytes(directory / "a/config.toml"), config);
 }
 
@@ -90,8 +88,7 @@ TEST(RunDirectory, a_damaged_record_is_not_in_the_way) {
 TEST(RunDirectory, unwritable_places_are_write_errors) {
   const TemporaryDirectory directory;
   write_bytes(directory / "file", "x");
-  expect_error(ExitCode::write, {"file/a"},
-               [&] { RunDirectory(directory / "file/a", config, steps_may_change); });
+  expect_error(ExitCode::write, {"file/a"}, [&] { RunDirectory(directory / "file/a", config, steps_may_change); });
   expect_error(ExitCode::write, {"/proc/a"}, [&] { RunDirectory("/proc/a", config, steps_may_change); });
   if (::geteuid() == 0)
     return;  // permission bits do not bind root

@@ -23,8 +23,7 @@ Path write_tokens(const Path& path, const std::vector<TokenId>& tokens, Index vo
   return path;
 }
 
-std::string llmc_file(std::int32_t magic, std::int32_t version, std::int32_t count,
-                      const std::string& payload) {
+std::string llmc_file(std::int32_t magic, std::int32_t version, std::int32_t count, const std::string& payload) {
   std::vector<std::int32_t> header(256, 0);
   header[0] = magic;
   header[1] = version;
@@ -83,8 +82,7 @@ TEST(TokenFile, reads_llmc) {
   write_bytes(directory / "v2.bin", llmc_file(20240520, 2, 4, payload));
   expect_error(ExitCode::data, {"version 2"}, [&] { TokenFile(directory / "v2.bin"); });
   write_bytes(directory / "short.bin", llmc_file(20240520, 1, 5, payload));
-  expect_error(ExitCode::data, {"truncated", "1032 bytes", "1034 bytes"},
-               [&] { TokenFile(directory / "short.bin"); });
+  expect_error(ExitCode::data, {"truncated", "1032 bytes", "1034 bytes"}, [&] { TokenFile(directory / "short.bin"); });
   write_bytes(directory / "negative.bin", llmc_file(20240520, 1, -4, payload));
   expect_error(ExitCode::data, {"promises -4 tokens"}, [&] { TokenFile(directory / "negative.bin"); });
   write_bytes(directory / "magic.bin", llmc_file(20240521, 1, 4, payload));  // must not pass for nanoGPT's
@@ -126,8 +124,7 @@ TEST(TokenFile, every_flipped_bit_is_seen) {
     std::string bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
     write_bytes(directory / "bad.bin", bad);
-    EXPECT_EQ(caught([&] { TokenFile(directory / "bad.bin").verify_checksum(); }).code(), ExitCode::data)
-        << bit;
+    EXPECT_EQ(caught([&] { TokenFile(directory / "bad.bin").verify_checksum(); }).code(), ExitCode::data) << bit;
   }
 }
 

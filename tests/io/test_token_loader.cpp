@@ -126,8 +126,8 @@ TEST_F(TokenLoaderTest, bad_sizes_are_refused) {
 }
 
 TEST_F(TokenLoaderTest, tokens_beyond_the_vocabulary_are_named_when_met) {
-  const TokenLoader ours(
-      files(), {.micro_batch_size = 37, .sequence_length = 4, .global_batch_size = 37, .vocab_size = 1040});
+  const TokenLoader ours(files(),
+                         {.micro_batch_size = 37, .sequence_length = 4, .global_batch_size = 37, .vocab_size = 1040});
   expect_error(ExitCode::data, {"/b: token 40 of 49", "id 1040"}, [&] { ours.batch(0, 0); });
 }
 

@@ -35,7 +35,8 @@ void read_all(ConfigReader& reader, Settings& settings) {
 }  // namespace
 
 TEST(TomlConfig, reads_values_and_where_they_come_from) {
-  ConfigReader reader(R"([batch]
+  ConfigReader reader(
+      R"([batch]
 micro_batch_size = 4
 [optimizer]
 learning_rate = 1
@@ -49,9 +50,8 @@ device_memory = "2 GiB"
 [parallel]
 layers_per_stage = [3, 4]
 )",
-                      "run.toml",
-                      {"batch.global_batch_size=32", "run.directory=runs/a b", "run.tokens=64M",
-                       "optimizer.learning_rate=3e-4"});
+      "run.toml",
+      {"batch.global_batch_size=32", "run.directory=runs/a b", "run.tokens=64M", "optimizer.learning_rate=3e-4"});
   Settings settings;
   read_all(reader, settings);
   reader.finish();
@@ -119,10 +119,9 @@ TEST(TomlConfig, types_are_strict) {
   read_all(reader, settings);
   EXPECT_EQ(settings.directory, "2024");  // an override needs no quotes to be a string
   const std::string text = caught([&] { reader.finish(); }).what();
-  for (const char* const part :
-       {"got 1.5 (a number with a fraction), wanted an integer", "got true (a boolean)",
-        "got 1 (an integer), wanted true or false", "got -3, wanted at least 1",
-        "got \"fast\" (a string), wanted a number", "a list of integers"})
+  for (const char* const part : {"got 1.5 (a number with a fraction), wanted an integer", "got true (a boolean)",
+                                 "got 1 (an integer), wanted true or false", "got -3, wanted at least 1",
+                                 "got \"fast\" (a string), wanted a number", "a list of integers"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " not in\n" << text;
   ConfigReader second("[run]\ndirectory = 7\n", "c", {});
   read_all(second, settings);
@@ -144,10 +143,8 @@ TEST(TomlConfig, syntax_errors_have_a_position) {
 
 TEST(TomlConfig, what_is_written_reads_back_equal) {
   const TemporaryDirectory directory;
-  Settings wanted{.micro_batch_size = 3,
-                  .learning_rate = 0.1 + 0.2,
-                  .tied = false,
-                  .directory = "a \"b\"\\c\n\x01\xc3\xa9"};
+  Settings wanted{
+      .micro_batch_size = 3, .learning_rate = 0.1 + 0.2, .tied = false, .directory = "a \"b\"\\c\n\x01\xc3\xa9"};
   wanted.layers = {1, 2, 3};
   ConfigWriter writer;
   writer.comment("all values as used");
@@ -176,8 +173,7 @@ TEST(TomlConfig, what_is_written_reads_back_equal) {
 }
 
 TEST(TomlConfig, differences_ignore_order_and_comments) {
-  EXPECT_TRUE(diff_configs("[a]\nx = 1 # c\ny = 2.0\n[b]\nz = \"s\"\n", "[b]\nz = 's'\n[a]\ny = 2.0\nx = 1\n")
-                  .empty());
+  EXPECT_TRUE(diff_configs("[a]\nx = 1 # c\ny = 2.0\n[b]\nz = \"s\"\n", "[b]\nz = 's'\n[a]\ny = 2.0\nx = 1\n").empty());
   const auto differences = diff_configs("[a]\nx = 1\ny = 2\n", "[a]\nx = 3\nw = [1]\n");
   ASSERT_EQ(differences.size(), 3u);
   EXPECT_EQ(differences[0].key, "a.w");

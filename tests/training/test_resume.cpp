@@ -75,7 +75,8 @@ TEST(Resume, StepsAfterTheCheckpointAreTakenAgain) {
   if (world().rank() == 0) {
     bool passed_over = false;
     for (const std::string& note : again.notes)
-      passed_over = passed_over || (note.find("passing over") != std::string::npos && note.find("step-00000006") != std::string::npos);
+      passed_over = passed_over ||
+                    (note.find("passing over") != std::string::npos && note.find("step-00000006") != std::string::npos);
     EXPECT_TRUE(passed_over) << "the torn checkpoint must be named";
   }
 }
@@ -86,8 +87,10 @@ TEST(Resume, DamagedDataFallBackToTheOlderCheckpoint) {
   start_run(config, {});
   const std::vector<std::string> wanted = losses(config);
   if (world().rank() == 0) {
-    std::fstream file(folder / "run/checkpoints/step-00000008/rank-00000.h5", std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(std::filesystem::file_size(folder / "run/checkpoints/step-00000008/rank-00000.h5") / 2));
+    std::fstream file(folder / "run/checkpoints/step-00000008/rank-00000.h5",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(
+        std::filesystem::file_size(folder / "run/checkpoints/step-00000008/rank-00000.h5") / 2));
     file.put('\x5a');
     file.put('\xa5');
   }

@@ -39,7 +39,8 @@ TEST(RunConfig, ResolvesAndReadsBackEqual) {
 }
 
 TEST(RunConfig, StepsFromTokens) {
-  const RunConfig config = parse_run_config(good, "run.toml", {"run.steps=0", "run.tokens=\"1M\"", "batch.sequence_length=100"}, 1);
+  const RunConfig config =
+      parse_run_config(good, "run.toml", {"run.steps=0", "run.tokens=\"1M\"", "batch.sequence_length=100"}, 1);
   EXPECT_EQ(config.total_steps(), 625);
 }
 

@@ -46,7 +46,8 @@ TEST(Trainer, DivergenceEndsTheRunBeforeTheWeightsChange) {
 
 TEST(Trainer, MemoryIsWhatWasPredicted) {
   const SharedFolder folder("memory");
-  const RunConfig config = tiny_config(folder, 1, {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64"});
+  const RunConfig config =
+      tiny_config(folder, 1, {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64"});
   const MemoryByCategory before = MemoryLedger::instance().current();
   const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
   const Trainer<float> trainer(ExecSpace(), config, mesh);

@@ -61,11 +61,21 @@ inline std::string write_tokens(const std::filesystem::path& path, Index count, 
 /// Two layers of 32 channels on 8 sequences a step; warm-up, clipping and a learning rate of 1e-3.
 inline RunConfig tiny_config(const SharedFolder& folder, int world_size, const std::vector<std::string>& more = {}) {
   const std::string tokens = write_tokens(folder / "tokens.bin", 5000, 61);
-  std::vector<std::string> overrides = {
-      "model.vocab_size=61", "model.max_sequence_length=24", "model.num_layers=2", "model.hidden_size=32",
-      "model.num_heads=4", "model.ffn_hidden_size=96", "batch.global_batch_size=8", "batch.micro_batch_size=2",
-      "optimizer.learning_rate=1e-3", "optimizer.minimum_learning_rate=1e-4", "optimizer.warmup_steps=5", "run.steps=20",
-      "run.matmul=tiled", "data.train=[\"" + tokens + "\"]", "run.directory=\"" + (folder / "run").string() + "\""};
+  std::vector<std::string> overrides = {"model.vocab_size=61",
+                                        "model.max_sequence_length=24",
+                                        "model.num_layers=2",
+                                        "model.hidden_size=32",
+                                        "model.num_heads=4",
+                                        "model.ffn_hidden_size=96",
+                                        "batch.global_batch_size=8",
+                                        "batch.micro_batch_size=2",
+                                        "optimizer.learning_rate=1e-3",
+                                        "optimizer.minimum_learning_rate=1e-4",
+                                        "optimizer.warmup_steps=5",
+                                        "run.steps=20",
+                                        "run.matmul=tiled",
+                                        "data.train=[\"" + tokens + "\"]",
+                                        "run.directory=\"" + (folder / "run").string() + "\""};
   overrides.insert(overrides.end(), more.begin(), more.end());
   return parse_run_config("", "tiny", overrides, world_size);
 }
