@@ -27,14 +27,14 @@ Path begin_directory(const Path& path) {
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), error))
     if (entry.path().extension() == partial_suffix && entry.path().filename().string().starts_with("step-"))
       remove_tree(entry.path());
-  const Path partial = partial_path(path);
+  Path partial = partial_path(path);
   if (!std::filesystem::create_directory(partial, error))
     throw_write_error("cannot create a directory", partial, error ? error.value() : EEXIST);
   return partial;
 }
 
 void publish_directory(const Path& path) {
-  const Path partial = partial_path(path);
+  Path partial = partial_path(path);
   sync_directory(partial);
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
@@ -58,7 +58,7 @@ void publish_directory(const Path& path) {
 }
 
 void remove_directory(const Path& path) {
-  const Path partial = partial_path(path);
+  Path partial = partial_path(path);
   remove_tree(partial);
   if (::rename(path.c_str(), partial.c_str()) != 0)
     throw_write_error("cannot remove a directory", path, errno);

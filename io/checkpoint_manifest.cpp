@@ -139,11 +139,11 @@ std::string to_text(const Manifest& manifest) {
   json files = json::array();
   for (const StoredFile& file : manifest.files)
     files.push_back(file_to_json(file));
-  root["files"] = std::move(files);
+  root["files"] = files;
   json blocks = json::array();
   for (const StoredBlock& block : manifest.blocks)
     blocks.push_back(block_to_json(block));
-  root["blocks"] = std::move(blocks);
+  root["blocks"] = blocks;
   std::string text = root.dump(1) + "\n";
   text.replace(text.find(checksum_key) + checksum_key.size(), 32, xxh3_128(text.data(), text.size()));
   return text;

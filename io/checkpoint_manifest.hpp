@@ -54,7 +54,7 @@ struct Manifest {
 inline constexpr int checkpoint_format_version = 1;
 
 nlohmann::json to_json(const ShardRecord& record);
-ShardRecord shard_record_from_json(const nlohmann::json& json);
+ShardRecord shard_record_from_json(const nlohmann::json& item);
 
 /// The text of manifest.json. It contains a checksum of itself, taken with the digits of the checksum as
 /// zeros.

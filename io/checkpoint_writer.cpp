@@ -68,7 +68,7 @@ ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorB
 }
 
 Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards) {
-  const Path path = checkpoint_path(directory, info.step);
+  Path path = checkpoint_path(directory, info.step);
   const Path partial = Path(path) += partial_suffix;
   Manifest manifest{info, {}, {}};
   for (const ShardRecord& shard : shards) {

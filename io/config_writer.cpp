@@ -97,6 +97,7 @@ void ConfigWriter::write(std::string_view section, std::string_view key, const s
 void ConfigWriter::write(std::string_view section, std::string_view key, const std::vector<std::string>& value,
                          std::string_view comment) {
   std::vector<std::string> items;
+  items.reserve(value.size());
   for (const std::string& item : value)
     items.push_back(toml_quoted(item));
   write_line(section, key, fmt::format("[{}]", fmt::join(items, ", ")), comment);

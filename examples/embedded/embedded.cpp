@@ -12,7 +12,7 @@
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/runtime.hpp"
 
-using namespace espalier;
+using namespace espalier;  // NOLINT(google-build-using-namespace): the example is one file
 
 // A text that a small model can learn by heart: each token follows from the one before.
 void make_batch(int step, int rank, std::vector<TokenId>& inputs, std::vector<TokenId>& targets) {
