@@ -1,5 +1,5 @@
 # What Espalier is built on. Required: Kokkos, MPI, fmt; with the command also HDF5, toml++, CLI11,
-# nlohmann-json, spdlog, xxHash. GEMM libraries: whichever of Kokkos Kernels, a CBLAS and oneDNN is found.
+# nlohmann-json, xxHash. GEMM libraries: whichever of Kokkos Kernels, a CBLAS and oneDNN is found.
 
 if(NOT TARGET Kokkos::kokkos)
   find_package(Kokkos 3.4 REQUIRED CONFIG)
@@ -41,6 +41,5 @@ if(ESPALIER_ENABLE_APP)
   find_package(CLI11 REQUIRED)
   find_package(tomlplusplus REQUIRED)
   find_package(nlohmann_json REQUIRED)
-  find_package(spdlog REQUIRED)
   find_library(ESPALIER_XXHASH_LIBRARY NAMES xxhash REQUIRED)
 endif()

@@ -68,7 +68,7 @@ inline RunConfig tiny_config(const SharedFolder& folder, int world_size, const s
                                         "model.num_heads=4",
                                         "model.ffn_hidden_size=96",
                                         "batch.global_batch_size=8",
-                                        "batch.micro_batch_size=2",
+                                        fmt::format("batch.micro_batch_size={}", world_size > 4 ? 1 : 2),
                                         "optimizer.learning_rate=1e-3",
                                         "optimizer.minimum_learning_rate=1e-4",
                                         "optimizer.warmup_steps=5",
