@@ -4,6 +4,7 @@
 # Runs the command as a user would: test_command.sh ESPALIER MPIEXEC
 set -uo pipefail
 espalier=$1 mpiexec=$2
+script=$(realpath "$0")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -51,6 +52,8 @@ expect 0 "parameters" "$espalier" train run.toml --dry-run --ranks 4
 expect 0 "train" "$espalier" --help
 expect 0 "section.key=value" "$espalier" train --help
 expect 0 "Kokkos" "$espalier" --version
+"$espalier" train --keys >keys.txt
+grep -vxFf "$(dirname "$script")/../../docs/config.md" keys.txt && { echo "FAILED: docs/config.md lacks these lines"; failures=$((failures + 1)); }
 expect 75 "stopped after a saved checkpoint" "$mpiexec" -n 2 "$espalier" train run.toml --stop-after 3
 grep -q '"state": "preempted"' run/run.json || { echo "FAILED: run.json does not say preempted"; failures=$((failures + 1)); }
 expect 0 "resumed from" "$espalier" train run.toml
