@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/ops/matmul.hpp"
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
@@ -138,9 +140,7 @@ class Loop {
         progress.validation_loss = trainer.evaluate();
       const double pace = seconds_since(first_step) / static_cast<double>(steps_of_this_start);
       progress.seconds_left = pace * static_cast<double>(total - report.step);
-      if (config_.checkpoint.interval > 0)
-        progress.seconds_to_save =
-            pace * static_cast<double>(config_.checkpoint.interval - report.step % config_.checkpoint.interval);
+      progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));
       if (is_root_)
         files_.metrics->append(metrics_line(report, progress));
       if (is_root_ && events_.step)
@@ -161,6 +161,11 @@ class Loop {
                    training_flops_per_token(config_.model.shape, config_.batch.sequence_length) /
                    (gemm_rate_ * mesh_.world().size());
     return progress;
+  }
+
+  Index steps_to_save(Index step, Index total) const {
+    const Index interval = config_.checkpoint.interval;
+    return interval > 0 ? std::min(interval - step % interval, total - step) : total - step;
   }
 
   void save(const Trainer<T>& trainer) {

@@ -22,7 +22,7 @@ struct TrainProgress {
   Index total_steps = 0;
   double tokens_per_second = 0;  ///< of this step
   double seconds_left = 0;       ///< to the end of the run, at the pace of this start
-  double seconds_to_save = 0;    ///< 0: no save is planned before the end
+  double seconds_to_save = 0;    ///< to the next save; the run ends with one
   double mfu = 0;                ///< matrix FLOP/s over the measured GEMM rate of all ranks
   std::optional<double> validation_loss;
 };
