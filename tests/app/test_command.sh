@@ -65,6 +65,16 @@ cp out.txt first.txt
 expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
 cmp -s out.txt first.txt || { echo "FAILED: the same seed wrote another text"; failures=$((failures + 1)); }
 
+# ---- A signal finishes the step, saves, and asks to be started again ----
+"$espalier" train run.toml run.steps=1000000 run.directory=signal >out.txt 2>&1 &
+job=$!
+for ((i = 0; i < 600; i++)); do [[ -s signal/metrics.jsonl ]] && break; sleep 0.1; done
+kill -TERM "$job"
+got=0; wait "$job" || got=$?
+if [[ $got != 75 ]] || ! grep -q '"state": "preempted"' signal/run.json || ! ls signal/checkpoints/step-*/manifest.json >/dev/null; then
+  echo "FAILED: SIGTERM: exit code $got, wanted 75 and a checkpoint"; cat out.txt; failures=$((failures + 1))
+fi
+
 # ---- Bad input: the right code, one block, what to do ----
 expect 2 "did you mean train" "$espalier" trian run.toml
 expect 2 "global_batch_size" "$mpiexec" -n 2 "$espalier" train run.toml batch.global_batch_sise=8 model.hidden_size=33 run.steps=-1
