@@ -37,9 +37,9 @@ struct ShardGeometry {
 ShardGeometry geometry(const ParameterSpec& spec) {
   const auto dim = static_cast<std::size_t>(spec.shard.dim);
   const Index global_extent = spec.shape[dim];
-  const Index local_extent = global_extent / spec.shard.parts;
+  const IndexRange ours = spec.shard.range(global_extent);
   const Index inner = product({spec.shape.begin() + spec.shard.dim + 1, spec.shape.end()});
-  return {local_extent, global_extent, inner, spec.shard.part * local_extent};
+  return {ours.size(), global_extent, inner, ours.begin};
 }
 
 KOKKOS_INLINE_FUNCTION Index to_global(const ShardGeometry& g, Index local) {
@@ -49,16 +49,22 @@ KOKKOS_INLINE_FUNCTION Index to_global(const ShardGeometry& g, Index local) {
 
 }  // namespace
 
+IndexRange Shard::range(Index extent) const {
+  const auto begin_of = [&](Index p) { return p * (extent / parts) + std::min(p, extent % parts); };
+  return {begin_of(part), begin_of(part + 1)};
+}
+
 Index global_index(const ParameterSpec& spec, Index local) { return to_global(geometry(spec), local); }
 
 template <class T>
 typename ParameterStore<T>::Id ParameterStore<T>::declare(ParameterSpec spec) {
   ESPALIER_ASSERT(flat_size_ == 0, "espalier::ParameterStore::declare: the store is laid out already");
-  ESPALIER_ASSERT(spec.shape.at(static_cast<std::size_t>(spec.shard.dim)) % spec.shard.parts == 0,
-                  "espalier::ParameterStore::declare: " + spec.name + " does not divide by its shards");
+  const auto sharded_dim = static_cast<std::size_t>(spec.shard.dim);
+  ESPALIER_ASSERT(spec.shape.at(sharded_dim) >= spec.shard.parts,
+                  "espalier::ParameterStore::declare: " + spec.name + " has fewer rows than shards");
   Parameter parameter;
   parameter.local_shape = spec.shape;
-  parameter.local_shape[static_cast<std::size_t>(spec.shard.dim)] /= spec.shard.parts;
+  parameter.local_shape[sharded_dim] = spec.shard.range(spec.shape[sharded_dim]).size();
   parameter.size = product(parameter.local_shape);
   parameter.spec = std::move(spec);
   parameters_.push_back(std::move(parameter));

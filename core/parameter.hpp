@@ -11,15 +11,30 @@
 
 namespace espalier {
 
-/// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts` equal ones, ours is `part`.
+/// A half-open run of indices.
+struct IndexRange {
+  Index begin = 0;
+  Index end = 0;
+  Index size() const { return end - begin; }
+  bool operator==(const IndexRange&) const = default;
+};
+
+/// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts`, ours is `part`. Where the
+/// extent does not divide, the first parts are one longer: nothing is ever padded.
 struct Shard {
   int dim = 0;
   Index part = 0;
   Index parts = 1;
+
+  /// Our indices along `dim`, which is `extent` long.
+  IndexRange range(Index extent) const;
 };
 
-/// Over which ranks the gradient of a parameter is summed, besides the replicas of data parallelism.
-enum class ReductionGroup { replicas, replicas_and_tensor, tied };
+/// Over which ranks the gradient of a parameter is summed: the replicas of data parallelism; also the tensor axis,
+/// where each of its ranks has seen other rows only; or the replicas of the first and of the last stage, which both
+/// hold the token table. The order is that of the flat arrays, so that tied gradients, final last, are reduced last.
+enum class ReductionGroup { tied, replicas, replicas_and_tensor };
+inline constexpr std::size_t num_reduction_groups = 3;
 
 struct ParameterSpec {
   std::string name;          ///< logical, the same on every layout: "h.3.mlp.up.weight"
