@@ -165,7 +165,8 @@ MemoryByCategory predict_memory(const RunConfig& config, int replicas) {
   const Gpt<T> model(parameters, config.model.shape);
   parameters.lay_out();
   const auto flat = static_cast<std::size_t>(parameters.flat_size());
-  const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
+  const auto activations =
+      model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length, {{.slots = 1}});
   MemoryByCategory memory;
   const auto set = [&](Category category, std::size_t bytes) {
     memory.bytes[static_cast<std::size_t>(category)] = bytes;
