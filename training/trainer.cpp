@@ -77,7 +77,7 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const Proces
       loader_(open_files(config.data.train, config.model.shape.vocab_size, tokenizer_), loader_options(config, mesh)),
       schedule_(single_stage_schedule(static_cast<int>(loader_.num_microbatches()))),
       optimizer_(allocated(parameters_), config.optimizer.adamw),
-      reducer_(exec, mesh.dp(), parameters_.flat_gradients(), parameters_.segments()),
+      reducer_(exec, mesh.reductions(), parameters_.flat_gradients(), parameters_.segments(), parameters_.parameters()),
       squared_norm_(parameter_ranges(parameters_)),
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")) {
