@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "parallel/schedule_run.hpp"
 
