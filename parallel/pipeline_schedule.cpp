@@ -144,6 +144,13 @@ PipelineSchedule make_schedule(const PipelineShape& shape, int stage) {
   return list;
 }
 
+std::vector<PipelineSchedule> make_schedules(const PipelineShape& shape) {
+  std::vector<PipelineSchedule> stages;
+  for (int stage = 0; stage < shape.stages; ++stage)
+    stages.push_back(make_schedule(shape, stage));
+  return stages;
+}
+
 int slots_needed(const PipelineSchedule& schedule, int chunk) {
   return most_open(schedule, chunk, OperationKind::forward, OperationKind::backward, OperationKind::backward_weight);
 }

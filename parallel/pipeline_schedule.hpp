@@ -79,6 +79,9 @@ struct PipelineShape {
 /// the same bits. Pure.
 PipelineSchedule make_schedule(const PipelineShape& shape, int stage);
 
+/// The lists of all stages.
+std::vector<PipelineSchedule> make_schedules(const PipelineShape& shape);
+
 /// How many micro-batches of `chunk` have been forward but not backward (weight part included) at once, at most: the
 /// activation slots that the stage needs for it.
 int slots_needed(const PipelineSchedule& schedule, int chunk);
