@@ -26,6 +26,7 @@ inline constexpr int reduce_scatter = 16387;
 inline constexpr int broadcast = 16388;
 inline constexpr int barrier = 16389;
 inline constexpr int failure = 16390;
+inline constexpr int gather_texts = 16391;
 inline constexpr int largest = 32767;  ///< the MPI standard promises no larger one
 }  // namespace tags
 
