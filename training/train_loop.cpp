@@ -170,7 +170,8 @@ class Loop {
 
   void save(const Trainer<T>& trainer) {
     const auto start = Clock::now();
-    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_, run_path().filename());
+    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_, run_path().filename(),
+                                          ownership_of_one(trainer.parameters(), is_root_));
     if (is_root_)
       prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last);
     note(fmt::format("saved {} in {:.1f} s", path.string(), seconds_since(start)));
