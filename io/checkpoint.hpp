@@ -30,8 +30,9 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
 /// checkpoints/step-00000100
 Path checkpoint_path(const Path& directory, Index step);
 
-/// Makes the partial directory, and room by removing leftovers of killed saves. Returns its path.
-Path begin_checkpoint(const Path& directory, Index step);
+/// Makes the partial directory, and room by removing leftovers of killed saves. Returns its path. Throws Error(write)
+/// when there is no room for `bytes`, what all writers together are going to write.
+Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0);
 
 /// Writes rank-WRITER.h5 into the partial directory, closed and on disk. Throws Error(write) with the file
 /// removed.

@@ -29,6 +29,7 @@ inline constexpr int broadcast = 16388;
 inline constexpr int barrier = 16389;
 inline constexpr int failure = 16390;
 inline constexpr int clock = 16391;
+inline constexpr int gather_texts = 16392;
 inline constexpr int largest = 32767;  ///< the MPI standard promises no larger one
 }  // namespace tags
 

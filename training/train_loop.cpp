@@ -12,6 +12,7 @@
 #include "models/cost.hpp"
 #include "parallel/collectives.hpp"
 #include "training/resume.hpp"
+#include "training/same_start.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
@@ -73,6 +74,8 @@ class Loop {
       : config_(config), options_(options), mesh_(mesh), events_(events), is_root_(mesh.world().rank() == 0) {}
 
   TrainOutcome run(const std::function<bool()>& stop_requested) {
+    require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
+                                                                     options_.resume, options_.init_from));
     open_run();
     try {
       return run_in_directory(stop_requested);
@@ -110,6 +113,10 @@ class Loop {
     const bool has_checkpoints = !find_checkpoints(run_path() / "checkpoints").empty();
     files_.directory.emplace(run_path(), to_toml(config_),
                              [&](const std::string& key) { return !has_checkpoints || may_change_on_resume(key); });
+    if (files_.directory->unfinished()) {
+      note(files_.directory->unfinished()->text);
+      remove_positions(files_.directory->state());
+    }
     for (const ConfigDifference& difference : files_.directory->differences())
       note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
   }
@@ -170,7 +177,8 @@ class Loop {
 
   void save(const Trainer<T>& trainer) {
     const auto start = Clock::now();
-    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_, run_path().filename());
+    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_, run_path().filename(),
+                                          ownership_of_one(trainer.parameters(), is_root_));
     if (is_root_)
       prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last);
     note(fmt::format("saved {} in {:.1f} s", path.string(), seconds_since(start)));

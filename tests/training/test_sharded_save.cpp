@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// All ranks save together or not at all.
+#include <gtest/gtest.h>
+
+#include "tests/io/support.hpp"
+#include "tests/training/tiny_run.hpp"
+#include "tests/training/virtual_ranks.hpp"
+#include "training/sharded_save.hpp"
+
+namespace espalier::test {
+namespace {
+
+CheckpointInfo info_of(Index step) {
+  CheckpointInfo info;
+  info.step = step;
+  return info;
+}
+
+std::vector<VirtualLayout> layouts_of_this_world() {
+  const int n = world().size();
+  std::vector<VirtualLayout> layouts = {{n, 1, 1, false}, {1, n, 1, false}, {1, n, 1, true}, {1, 1, n, false}};
+  if (n == 4)
+    layouts.insert(layouts.end(), {{2, 2, 1, true}, {2, 1, 2, false}, {1, 2, 2, true}});
+  return layouts;
+}
+
+Path save(const Path& directory, Index step, const VirtualRank<float>& rank) {
+  return save_sharded(directory, info_of(step), rank.blocks(), rank.tensors(), world());
+}
+
+// All ranks must throw, with a text that contains `part`, and leave nothing behind.
+template <class Action>
+void expect_failure_everywhere(const Path& directory, ExitCode code, const std::string& part, const Action& action) {
+  expect_error(code, {part}, action);
+  barrier(world());
+  EXPECT_TRUE(std::filesystem::is_empty(directory)) << "a failed save left something in " << directory;
+  barrier(world());
+}
+
+TEST(ShardedSave, AnyLayoutReadsIt) {
+  const SharedFolder folder("sharded_save");
+  for (const VirtualLayout& layout : layouts_of_this_world()) {
+    const VirtualRank<float> rank(layout, world().rank());
+    rank.fill(false);
+    const Path path = save(folder / layout.text(), 7, rank);
+    const CheckpointReader checkpoint(path);  // complete on every rank as soon as it returns
+    for (const VirtualLayout& other : layouts_of_this_world()) {
+      const VirtualRank<float> reader(other, world().rank());
+      reader.fill(true);
+      reader.read(checkpoint);
+      EXPECT_EQ(reader.num_wrong(), 0) << other.text() << " from " << layout.text();
+    }
+    const bool writes = !rank.blocks().empty();
+    const Index writers = all_reduce(world(), writes ? Index{1} : Index{0});
+    EXPECT_EQ(static_cast<Index>(checkpoint.files().size()), writers) << "one file a writer";
+    barrier(world());
+  }
+}
+
+TEST(ShardedSave, OneWriterThatCannotFailsAllAndTheNextSaveWorks) {
+  const SharedFolder folder("sharded_fault");
+  const VirtualRank<float> rank({world().size(), 1, 1, false}, world().rank());
+  rank.fill(false);
+  std::filesystem::create_directories(folder / "c");
+  barrier(world());
+  for (int failing = 0; failing < world().size(); ++failing)
+    expect_failure_everywhere(folder / "c", ExitCode::write,
+                              world().size() > 1 ? "rank " + std::to_string(failing) : "", [&] {
+                                std::optional<FileSizeLimit> full_disk;
+                                if (world().rank() == failing)
+                                  full_disk.emplace(1000);
+                                save(folder / "c", 1, rank);
+                              });
+  EXPECT_EQ(CheckpointReader(save(folder / "c", 1, rank)).info().step, 1);
+}
+
+TEST(ShardedSave, ATensorWithoutOrWithTwoWritersIsRefusedBeforeTheFirstByte) {
+  const SharedFolder folder("sharded_coverage");
+  std::filesystem::create_directories(folder / "c");
+  barrier(world());
+  const VirtualRank<float> rank({1, world().size(), 1, false}, world().rank());
+  expect_failure_everywhere(folder / "c", ExitCode::write, "no rank writes the tensor exp_avg/", [&] {
+    try {
+      save_sharded(folder / "c", info_of(1), {}, rank.tensors(), world());
+    } catch (const std::logic_error& error) {  // of one rank
+      throw Error(ExitCode::write, {.what = error.what()});
+    }
+  });
+  if (world().size() == 1)
+    return;
+  const VirtualRank<float> same({1, 1, 1, false}, 0);  // on every rank
+  expect_failure_everywhere(folder / "c", ExitCode::write, "stored twice", [&] { save(folder / "c", 1, same); });
+  expect_failure_everywhere(folder / "c", ExitCode::write, "not stored", [&] {
+    std::vector<TensorBlock> blocks = rank.blocks();
+    if (!blocks.empty())
+      blocks.front().count.back() -= 1;
+    save_sharded(folder / "c", info_of(1), blocks, rank.tensors(), world());
+  });
+}
+
+TEST(ShardedSave, ADirectoryThatCannotBeMadeFailsAll) {
+  const VirtualRank<float> rank({1, world().size(), 1, false}, world().rank());
+  expect_error(ExitCode::write, {"/proc/no"}, [&] { save("/proc/no", 1, rank); });
+  barrier(world());
+}
+
+TEST(ShardedSave, StagesKnowTheNamesOfTheWholeModel) {
+  const SharedFolder folder("sharded_stages");
+  const VirtualRank<float> whole({1, 1, 1, false}, 0);
+  const VirtualRank<float> stage({1, 1, world().size(), false}, world().rank());
+  const std::vector<std::string> names = model_tensors(world(), stage.store());
+  EXPECT_EQ(names, model_tensors(world(), whole.store()));
+  EXPECT_EQ(names.size(), 2U + 4 * 8 + 1);
+
+  stage.fill(false);
+  const Path path = save(folder / "c", 1, stage);
+  stage.fill(true);
+  load_weights(CheckpointReader(path), stage.store(), names);
+  const auto only_weights = stage.arrays().back();
+  EXPECT_NE(only_weights.data(0), -1);
+  // A name that the checkpoint lacks, of whichever stage, and one that the model lacks.
+  std::vector<std::string> more = names;
+  more.push_back("h.4.norm1.weight");
+  expect_error(ExitCode::checkpoint, {"another model", "h.4.norm1.weight"},
+               [&] { load_weights(CheckpointReader(path), stage.store(), more); });
+  std::vector<std::string> fewer(names.begin(), names.end() - 1);
+  expect_error(ExitCode::checkpoint, {"another model", names.back()},
+               [&] { load_weights(CheckpointReader(path), stage.store(), fewer); });
+  barrier(world());
+}
+
+}  // namespace
+}  // namespace espalier::test
