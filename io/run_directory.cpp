@@ -108,6 +108,19 @@ std::optional<RunRecord> read_run_record(const Path& directory) {
   }
 }
 
+void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
+  try {
+    std::optional<RunRecord> record = read_run_record(directory);
+    if (!record || record->state != "running")
+      return;
+    record->state = "failed";
+    record->cause = cause;
+    record->ended = utc_now();
+    write_file_atomically(directory / "run.json", to_json(*record).dump(2) + "\n");
+  } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
+  }
+}
+
 RunDirectory::RunDirectory(Path path, const std::string& config_text, const MayChange& may_change)
     : path_(std::move(path)) {
   make_directories(path_);

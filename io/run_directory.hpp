@@ -34,6 +34,10 @@ RunRecord run_record_from_json(const nlohmann::ordered_json& json);
 /// run.json of a directory, if there is a readable one.
 std::optional<RunRecord> read_run_record(const Path& directory);
 
+/// Writes "failed" and the cause into run.json, unless something signed the start off before: the first to know is the
+/// one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
+void sign_off_failed(const Path& directory, const std::string& cause) noexcept;
+
 /// A start that ended without signing off: killed, or left with exit(0) before the end.
 struct UnfinishedStart {
   RunRecord record;

@@ -27,7 +27,7 @@ Path rank_path(const Path& directory, int rank) { return directory / fmt::format
 
 // Times are integers here: two events that touch do not overlap after rounding.
 struct Span {
-  const TraceEvent* event;
+  const TimelineEvent* event;
   std::int64_t begin_ns;
   std::int64_t end_ns;
   int lane;
@@ -39,9 +39,9 @@ std::int64_t to_ns(double seconds) {
 }
 
 // In a lane events follow one another or lie in one another. The first that an event fits into takes it.
-std::vector<Span> in_lanes(std::span<const TraceEvent> events, int track) {
+std::vector<Span> in_lanes(std::span<const TimelineEvent> events, int track) {
   std::vector<Span> spans;
-  for (const TraceEvent& event : events)
+  for (const TimelineEvent& event : events)
     if (event.track == track)
       spans.push_back({&event, to_ns(event.begin), std::max(to_ns(event.begin), to_ns(event.end)), 0});
   std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
@@ -79,7 +79,7 @@ std::string trace_process_name(int rank, int stage, int replica, int tensor) {
   return fmt::format("rank {}: stage {}, replica {}, tensor {}", rank, stage, replica, tensor);
 }
 
-void write_trace(const Path& directory, int rank, const std::string& process_name, std::span<const TraceEvent> events) {
+void write_trace(const Path& directory, int rank, const std::string& process_name, std::span<const TimelineEvent> events) {
   const int process = rank + 1;
   // Unlike numbers in unlike processes: some viewers know a thread by its number alone.
   const auto thread = [&](int track, int lane) { return process * 1000 + track * lanes_per_track + lane; };

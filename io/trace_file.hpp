@@ -7,23 +7,9 @@
 #include <vector>
 
 #include "io/file.hpp"
+#include "parallel/timeline.hpp"
 
 namespace espalier {
-
-/// The two threads that each rank has in a trace.
-enum TraceTrack : int { operations_track = 0, communication_track = 1 };
-
-/// Something that a rank did, from `begin` to `end`: seconds on a clock that all ranks share, from any origin.
-struct TraceEvent {
-  std::string name;      ///< "forward 3"
-  std::string category;  ///< a phase: "forward", "data_comm"
-  int chunk = 0;
-  int microbatch = 0;
-  double begin = 0;
-  double end = 0;
-  int track = operations_track;
-  int step = 0;
-};
 
 /// "rank 3: stage 1, replica 0, tensor 1"
 std::string trace_process_name(int rank, int stage, int replica, int tensor);
@@ -32,7 +18,7 @@ std::string trace_process_name(int rank, int stage, int replica, int tensor);
 /// A rank is a process, numbered from 1 as Perfetto keeps 0 for the idle process. Events of one track that overlap
 /// without one containing the other, as messages in flight do, get further threads: viewers draw a thread as a stack.
 /// Throws Error(write).
-void write_trace(const Path& directory, int rank, const std::string& process_name, std::span<const TraceEvent> events);
+void write_trace(const Path& directory, int rank, const std::string& process_name, std::span<const TimelineEvent> events);
 
 /// Joins the files of ranks 0 to num_ranks - 1 into DIRECTORY/trace.json. Returns the ranks whose file is absent or
 /// not one of write_trace's: those that ended early.

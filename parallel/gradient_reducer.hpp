@@ -47,6 +47,8 @@ class GradientReducer {
   /// The gradient of segments()[index] is final; its bucket's reduction starts now if that fills it.
   void mark_ready(int segment);
 
+  bool is_marked(int segment) const { return marked_.at(static_cast<std::size_t>(segment)) != 0; }
+
   /// Advances what is in flight without waiting.
   void progress();
 
@@ -60,7 +62,8 @@ class GradientReducer {
     using T = typename View::non_const_value_type;
     static_assert(std::is_trivially_copyable_v<T>);
     const auto flat = flatten(weights);
-    start_gather_of({reinterpret_cast<unsigned char*>(flat.data()), flat.extent(0) * sizeof(T)}, sizeof(T));
+    start_gather_of(Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(flat.data()), flat.extent(0) * sizeof(T)),
+                    sizeof(T));
   }
 
   /// Completes the gather; kernels on `exec` then see all weights.

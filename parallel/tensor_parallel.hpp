@@ -64,6 +64,7 @@ class TensorParallel {
  private:
   template <class F>
   void communicate(const char* what, const F& collective) const;
+  void drop(const ExecSpace& exec, Tensor<T, 2> local) const;
 
   const Communicator* axis_ = nullptr;
   int rank_ = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ struct TimelineEvent {
   double begin = 0;
   double end = 0;
   int track = 0;
+  std::int64_t step = 0;
 };
 
 inline constexpr int operations_track = 0;     ///< what the rank itself did, one thing after another
@@ -31,17 +33,23 @@ class Timeline {
   void switch_off() { on_ = false; }
 
   void record(TimelineEvent event) {
-    if (on_)
-      events_.push_back(std::move(event));
+    if (!on_)
+      return;
+    event.step = step_;
+    events_.push_back(std::move(event));
   }
 
   const std::vector<TimelineEvent>& events() const { return events_; }
+
+  /// Events from now on belong to this step.
+  void set_step(std::int64_t step) { step_ = step; }
 
   /// Hands over the events so far, and goes on with none.
   std::vector<TimelineEvent> take();
 
  private:
   bool on_ = false;
+  std::int64_t step_ = 0;
   std::vector<TimelineEvent> events_;
 };
 

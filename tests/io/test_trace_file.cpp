@@ -27,7 +27,7 @@ std::string name_of_thread(const Path& path, const json& event) {
   return "";
 }
 
-const std::vector<TraceEvent> two_events = {
+const std::vector<TimelineEvent> two_events = {
     {"forward 3", "forward", 1, 3, 0.25, 0.250001234, operations_track, 7},
     {"bucket \"0\"\n\xff", "data_comm", 0, -1, 0.2500005, 0.26, communication_track, 7}};
 
@@ -56,7 +56,7 @@ TEST(TraceFile, is_json_with_the_events_and_their_names) {
 
 TEST(TraceFile, touching_events_share_a_thread_and_overlapping_ones_do_not) {
   const TemporaryDirectory directory;
-  std::vector<TraceEvent> events;
+  std::vector<TimelineEvent> events;
   for (int i = 0; i < 1000; ++i)  // end of one = begin of the next, at no round number
     events.push_back({"touching", "", 0, i, i / 3e3, (i + 1) / 3e3, operations_track, 0});
   events.push_back({"outer", "", 0, 0, 1, 2, communication_track, 0});
