@@ -146,6 +146,7 @@ PipelineSchedule make_schedule(const PipelineShape& shape, int stage) {
 
 std::vector<PipelineSchedule> make_schedules(const PipelineShape& shape) {
   std::vector<PipelineSchedule> stages;
+  stages.reserve(static_cast<std::size_t>(shape.stages));
   for (int stage = 0; stage < shape.stages; ++stage)
     stages.push_back(make_schedule(shape, stage));
   return stages;

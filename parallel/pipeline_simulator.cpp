@@ -20,9 +20,9 @@ std::vector<int> in_flight_of(const PipelineSchedule& list) {
   int chunks = 1;
   for (const Operation& operation : list)
     chunks = std::max(chunks, operation.chunk + 1);
-  std::vector<int> most;
+  std::vector<int> most(static_cast<std::size_t>(chunks));
   for (int chunk = 0; chunk < chunks; ++chunk)
-    most.push_back(slots_needed(list, chunk));
+    most[static_cast<std::size_t>(chunk)] = slots_needed(list, chunk);
   return most;
 }
 

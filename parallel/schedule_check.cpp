@@ -104,9 +104,9 @@ class WorldCheck {
       if (stage_of(rank) != 0)
         continue;
       const std::vector<int> pipeline = layout_.group(rank, Axis::pp);
-      std::vector<int> combination;
-      for (const int member : pipeline)
-        combination.push_back(id_of_[static_cast<std::size_t>(member)]);
+      std::vector<int> combination(pipeline.size());
+      std::transform(pipeline.begin(), pipeline.end(), combination.begin(),
+                     [&](int member) { return id_of_[static_cast<std::size_t>(member)]; });
       if (seen.insert(combination).second)
         check_message_order(pipeline);
     }
@@ -175,6 +175,7 @@ class WorldCheck {
     else
       runners = layout_.group(0, Axis::pp);
     std::vector<const PipelineSchedule*> lists;
+    lists.reserve(runners.size());
     for (const int rank : runners)
       lists.push_back(&list_of(rank));
     const ScheduleRun result = run_schedules(lists, lists_differ() ? layout_ : one_pipeline);
@@ -196,6 +197,7 @@ class WorldCheck {
 
 std::vector<std::string> check_schedules(const std::vector<PipelineSchedule>& stages, const PipelineShape& shape) {
   std::vector<const PipelineSchedule*> ranks;
+  ranks.reserve(stages.size());
   for (const PipelineSchedule& list : stages)
     ranks.push_back(&list);
   return check_schedules(ranks, {.degrees = {{1, 1, shape.stages}}}, shape);

@@ -185,6 +185,25 @@ TEST(PipelineSchedule, ActivationsInFlightAreBounded) {
   });
 }
 
+// All chunks of a stage together: those of the warm-up and one more, as in Narayanan et al. where p divides m.
+TEST(PipelineSchedule, InterleavedHoldsTheWarmUpAndOneMore) {
+  for_each_shape([](const PipelineShape& shape) {
+    if (shape.kind != ScheduleKind::interleaved || shape.chunks == 1 || shape.microbatches % shape.stages != 0)
+      return;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      int in_flight = 0;
+      int most = 0;
+      for (const Operation& operation : make_schedule(shape, stage)) {
+        in_flight += operation.kind == OperationKind::forward ? 1 : 0;
+        most = std::max(most, in_flight);
+        in_flight -= operation.kind == OperationKind::backward ? 1 : 0;
+      }
+      const int warm_up = (shape.chunks - 1) * shape.stages + 2 * (shape.stages - stage - 1);
+      ASSERT_EQ(most, std::min(shape.chunks * shape.microbatches, warm_up + 1)) << shape;
+    }
+  });
+}
+
 TEST(PipelineSchedule, Names) {
   EXPECT_EQ(schedule_kind_names(), "sequential, gpipe, 1f1b, interleaved, zero_bubble");
   for (const ScheduleKind kind : all_schedule_kinds())
