@@ -116,7 +116,7 @@ void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
     record->state = "failed";
     record->cause = cause;
     record->ended = utc_now();
-    write_file_atomically(directory / "run.json", to_json(*record).dump(2) + "\n");
+    write_file_atomically(directory / "run.json", to_json(*record).dump(1) + "\n");
   } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
   }
 }
