@@ -60,7 +60,8 @@ class GradientReducer {
     using T = typename View::non_const_value_type;
     static_assert(std::is_trivially_copyable_v<T>);
     const auto flat = flatten(weights);
-    start_gather_of({reinterpret_cast<unsigned char*>(flat.data()), flat.extent(0) * sizeof(T)}, sizeof(T));
+    start_gather_of(Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(flat.data()), flat.extent(0) * sizeof(T)),
+                    static_cast<Index>(sizeof(T)));
   }
 
   /// Completes the gather; kernels on `exec` then see all weights.
