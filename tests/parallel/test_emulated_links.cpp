@@ -51,12 +51,12 @@ TEST(EmulatedLinks, AMessageTakesLatencyAndBandwidth) {
     return;  // no peer
   const auto out = make_tensor(contributions<float>(world().rank(), 1000));
   const auto in = make_tensor(std::vector<float>(1000));
-  const auto traffic_before = world().traffic();
   double seconds = 0;
   {
     // 4000 bytes x 10 at 400 kB/s: 0.1 s, and 0.05 s of latency
     const Emulate emulate(
         {.within_node = {.latency = 0.05, .bytes_per_second = 4e5}, .between_nodes = {}, .message_scale = 10});
+    const auto traffic_before = world().traffic();
     const double begin = world().clock().now();
     Request receive = irecv(ExecSpace(), world(), in, previous(), tags::activations);
     Request send = isend(ExecSpace(), world(), out, next(), tags::activations);
