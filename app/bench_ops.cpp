@@ -133,7 +133,7 @@ class OpsBench {
                            g = allocate<float>(Category::workspace, "bench", elements);
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     add("adamw",
-        best_seconds(exec_, [&] { adamw_update<float>(exec_, w, w, m, v, g, 0, elements, {}, 1e-3, 0.1, clip, 1); }), 0,
+        best_seconds(exec_, [&] { adamw_update<float>(exec_, w, w, m, v, g, 0, elements, AdamWConfig{}, 1e-3, 0.1, clip, 1); }), 0,
         28.0 * static_cast<double>(elements));
     keep().clear();
   }

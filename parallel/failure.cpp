@@ -81,6 +81,7 @@ void fail_job(const Communicator& failures, ExitCode code, const std::string& te
 
 // MPI's return codes are not looked at here: whatever fails now, the next step is to leave.
 void fail_job(const Communicator& failures, ExitCode code, const std::string& text, bool knows_cause) {
+  watch_for_exit(nullptr);  // MPI_Abort may call exit() itself
   const int rank = failures.rank();
   const int size = failures.size();
   const char standing = knows_cause ? 1 : 0;

@@ -36,6 +36,7 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
     : exec_(exec), gradients_(gradients), segments_(std::move(segments)), zero_stage_(options.zero_stage) {
   const ReductionCommunicators communicators = with_planted_fault(given);
   const PerGroup<GroupPlace> places = communicators.places();
+  ESPALIER_ASSERT(zero_stage_ == 0 || zero_stage_ == 1, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, places, options, static_cast<Index>(sizeof(S)));
   for (const ReductionGroup group : all_reduction_groups)
     if (places[group].joins == group && places[group].size > 1)
@@ -301,15 +302,17 @@ void GradientReducer<S>::complete(const char* what) {
   const double began = communicator.clock().now();
   const Waiter total(settings);  // the time exposed
   Waiter waiter(settings);       // the deadline is that of one bucket
+  WaitNote note;
   int done_before = -1;
   for (progress(); !all_done(); progress()) {
     if (num_done() != done_before) {
       done_before = num_done();
       waiter = Waiter(settings);
-      oldest().messages.note_wait(describe(oldest()));
-    } else if (!waiter.pause()) {
-      oldest().messages.give_up(describe(oldest()), waiter.seconds());
+      note = WaitNote();
     }
+    note.update(oldest().messages, waiter.seconds(), [this] { return describe(oldest()); });
+    if (!waiter.pause())
+      oldest().messages.give_up(describe(oldest()), waiter.seconds());
   }
   communicator.position().leave_wait();
   exposed_seconds_ += total.seconds();

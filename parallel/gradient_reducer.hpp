@@ -63,7 +63,7 @@ class GradientReducer {
     static_assert(std::is_trivially_copyable_v<T>);
     const auto flat = flatten(weights);
     start_gather_of(Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(flat.data()), flat.extent(0) * sizeof(T)),
-                    sizeof(T));
+                    static_cast<Index>(sizeof(T)));
   }
 
   /// Completes the gather; kernels on `exec` then see all weights.

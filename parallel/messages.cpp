@@ -15,12 +15,6 @@
 #include "parallel/mpi_check.hpp"
 
 namespace espalier {
-namespace {
-
-constexpr double seconds_between_refreshes = 1;
-
-}  // namespace
-
 MessageSet::~MessageSet() {
   // Only after an error are there messages left. A receive is called back, so that nothing lands in freed memory.
   int finalized = 0;
@@ -160,18 +154,15 @@ void MessageSet::read_stamps() {
 void MessageSet::wait(const std::string& what) {
   if (test())
     return;
-  note_wait(what);
   Waiter waiter(state_->context->wait);
-  double refresh_at = seconds_between_refreshes;
+  WaitNote note;
   while (!test()) {
+    note.update(*this, waiter.seconds(), [&] { return what; });
     if (!waiter.pause())
       give_up(what, waiter.seconds());  // the position goes on saying what was waited for
-    if (waiter.seconds() > refresh_at) {
-      refresh_at += seconds_between_refreshes;
-      refresh_wait();
-    }
   }
-  state_->context->position.leave_wait();
+  if (note.noted())
+    state_->context->position.leave_wait();
 }
 
 std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {

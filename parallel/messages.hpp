@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/communicator.hpp"
@@ -99,6 +100,27 @@ class MessageSet {
   bool landed_ = false;  // MPI has them all; those with emulated links may still be on their way
   double arrives_at_ = 0;
   double sent_at_ = 0;
+};
+
+/// Keeps the position of this rank up to date during one wait; not for waits too short to be seen.
+class WaitNote {
+ public:
+  /// After each poll in vain. `what()` makes the text, once.
+  template <class What>
+  void update(const MessageSet& messages, double seconds, const What& what) {
+    if (seconds < next_)
+      return;
+    next_ = seconds + 1;
+    if (std::exchange(noted_, true))
+      messages.refresh_wait();
+    else
+      messages.note_wait(what());
+  }
+  bool noted() const { return noted_; }
+
+ private:
+  double next_ = 1e-3;  // seconds
+  bool noted_ = false;
 };
 
 }  // namespace espalier

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 namespace espalier {
 namespace {
@@ -114,7 +115,9 @@ void PositionWriter::sign_off() {
 }
 
 Position read_position(const Position& shared) {
-  constexpr int attempts = 1000;  // a write takes a fraction of a microsecond; a dead writer never ends it
+  // A write takes a fraction of a microsecond, unless its core is taken away meanwhile; a dead writer never ends it.
+  constexpr int attempts = 200;
+  constexpr std::chrono::microseconds between_attempts{500};
   Position copy;
   const std::atomic_ref<std::uint32_t> writes(const_cast<Position&>(shared).writes);
   for (int i = 0; i < attempts; ++i) {
@@ -123,6 +126,7 @@ Position read_position(const Position& shared) {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 == 0 && writes.load(std::memory_order_relaxed) == before)
       break;
+    std::this_thread::sleep_for(between_attempts);
   }
   for (auto* text : {copy.host.data(), copy.operation.data(), copy.communicator.data()})
     text[copy.host.size() - 1] = '\0';

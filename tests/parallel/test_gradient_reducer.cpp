@@ -11,35 +11,13 @@
 #include "parallel/collectives.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "tests/parallel/contributions.hpp"
+#include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
 namespace {
 
 using namespace test;
-
-struct RestoreSettings {
-  CommunicationContext before = world().context();
-  ~RestoreSettings() { *world().state()->context = before; }
-};
-
-/// Segments of these sizes, one after another.
-std::vector<Segment> segments_of(const std::vector<Index>& sizes) {
-  std::vector<Segment> segments;
-  Index offset = 0;
-  for (const Index size : sizes) {
-    segments.push_back({.chunk = 0,
-                        .block = static_cast<int>(segments.size()),
-                        .group = ReductionGroup::replicas,
-                        .weight_decay = true,
-                        .offset = offset,
-                        .size = size});
-    offset += size;
-  }
-  return segments;
-}
-
-Index total(const std::vector<Segment>& segments) { return segments.back().offset + segments.back().size; }
 
 // One element, fewer than ranks, odd, longer than a bucket, and some that share one.
 const std::vector<Index> odd_sizes{1, 2, 5000, 33, 700, 1, 1, 999};
