@@ -55,6 +55,15 @@ struct TensorInfo {
   std::vector<Index> global_shape;
 };
 
+/// A box of a tensor that is wanted, and where to: contiguous, converted to `type`.
+struct WantedBox {
+  std::string name;
+  std::vector<Index> start;
+  std::vector<Index> count;
+  ScalarType type = ScalarType::fp32;
+  void* destination = nullptr;
+};
+
 /// Reads any box of any tensor, whatever layout wrote it. Trusts the manifest's checksums only: every stored
 /// block that is touched is read and hashed as a whole, and so are the parts of a file that are no data,
 /// before HDF5 sees them.
@@ -74,8 +83,10 @@ class CheckpointReader {
   bool contains(const std::string& name) const;
   const TensorInfo& tensor(const std::string& name) const;
 
-  /// Reads the box into `destination`, contiguous, converted to `type`. After an error its content is
-  /// unspecified.
+  /// Reads the boxes file by file, each stored block once. After an error the destinations' content is unspecified.
+  void read(std::span<const WantedBox> boxes) const;
+
+  /// One box.
   void read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count, ScalarType type,
             void* destination) const;
 

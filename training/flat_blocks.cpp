@@ -70,12 +70,14 @@ void read_flat_array(const CheckpointReader& checkpoint, const std::vector<Param
   check_size(array);
   const auto host = Kokkos::create_mirror_view(array.data);
   Kokkos::deep_copy(host, array.data);  // padding stays as it is
+  std::vector<WantedBox> boxes;
   for (const Parameter& parameter : parameters)
     for_each_box(parameter, array.held, {parameter.offset, parameter.offset + parameter.size},
                  [&](const ShardBox& box, Index position) {
-                   checkpoint.read(stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(),
-                                   host.data() + position);
+                   boxes.push_back({stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(),
+                                    host.data() + position});
                  });
+  checkpoint.read(boxes);
   Kokkos::deep_copy(array.data, host);
 }
 

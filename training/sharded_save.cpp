@@ -55,7 +55,7 @@ Index bytes_of(std::span<const TensorBlock> blocks) {
 Path save_sharded(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks,
                   const std::vector<std::string>& tensors, const Communicator& world) {
   const bool is_root = world.rank() == 0;
-  const Path path = checkpoint_path(directory, info.step);
+  Path path = checkpoint_path(directory, info.step);
   const auto together = [&](const auto& attempt) { attempt_together(world, ExitCode::write, attempt); };
 
   const Index total_bytes = all_reduce(world, bytes_of(blocks));

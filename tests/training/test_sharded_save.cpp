@@ -99,6 +99,56 @@ TEST(ShardedSave, ATensorWithoutOrWithTwoWritersIsRefusedBeforeTheFirstByte) {
   });
 }
 
+TEST(ShardedSave, WhatAKilledSaveLeftIsNoCheckpointAndGoesWithTheNext) {
+  const SharedFolder folder("sharded_killed");
+  const VirtualRank<float> rank({world().size(), 1, 1, false}, world().rank());
+  rank.fill(false);
+  if (world().rank() == 0) {  // as if the others had been killed before their files
+    write_shard(begin_checkpoint(folder / "c", 1), 0, rank.blocks());
+    EXPECT_FALSE(find_checkpoints(folder / "c").at(0).complete);
+  }
+  barrier(world());
+  EXPECT_GT(CheckpointReader(save(folder / "c", 2, rank)).verify(), 0);
+  EXPECT_EQ(find_checkpoints(folder / "c").size(), 1U);
+  barrier(world());
+}
+
+// All replicas hold the same moments here; each writes a part, cut anywhere in the flat arrays.
+TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
+  const SharedFolder folder("sharded_trainer");
+  const int n = world().size();
+  const RunConfig config = tiny_config(folder, n);
+  const ProcessMesh mesh(world(), make_layout(n, 1, n, 1));
+  Trainer<float> trainer(ExecSpace(), config, mesh);
+  trainer.step();
+  trainer.step();
+  const Index flat = trainer.parameters().flat_size();
+  const Index cut = flat * world().rank() / n;
+  const Index end = flat * (world().rank() + 1) / n;
+  const Index middle = (cut + end) / 2;  // adjacent runs are as good as one
+  const StateOwnership parts{{{cut, end}}, {{cut, middle}, {middle, end}}};
+  const Path path = save_training_state(folder / "c", trainer, config, mesh, "run", parts);
+  EXPECT_EQ(static_cast<int>(CheckpointReader(path).files().size()), n);
+
+  const Communicator alone = world().split(world().rank(), 0, "alone");
+  const ProcessMesh one(alone, make_layout(1, 1, 1, 1));
+  Trainer<float> loaded(ExecSpace(), config, one);
+  load_training_state(CheckpointReader(path), loaded, model_tensors(alone, loaded.parameters()));
+  EXPECT_EQ(loaded.steps_done(), 2);
+  EXPECT_EQ(loaded.data_position(), trainer.data_position());
+  const auto expect_equal = [&](const Tensor<float, 1>& got, const Tensor<float, 1>& wanted, const char* what) {
+    for (const Parameter& parameter : trainer.parameters().parameters())
+      EXPECT_EQ(std::memcmp(got.data() + parameter.offset, wanted.data() + parameter.offset,
+                            static_cast<std::size_t>(parameter.size) * sizeof(float)),
+                0)
+          << what << " of " << parameter.spec.name;
+  };
+  expect_equal(loaded.parameters().flat_weights(), trainer.parameters().flat_weights(), "weights");
+  expect_equal(loaded.optimizer().exp_avg(), trainer.optimizer().exp_avg(), "exp_avg");
+  expect_equal(loaded.optimizer().exp_avg_sq(), trainer.optimizer().exp_avg_sq(), "exp_avg_sq");
+  barrier(world());
+}
+
 TEST(ShardedSave, ADirectoryThatCannotBeMadeFailsAll) {
   const VirtualRank<float> rank({1, world().size(), 1, false}, world().rank());
   expect_error(ExitCode::write, {"/proc/no"}, [&] { save("/proc/no", 1, rank); });
