@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "app/commands.hpp"
-#include "io/toml_config.hpp"
+#include "io/nearest_word.hpp"
 
 namespace espalier {
 namespace {
