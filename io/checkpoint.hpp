@@ -102,8 +102,8 @@ struct CheckpointEntry {
 /// verify().
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 
-/// Removes the oldest complete checkpoints beyond `keep_last` (at least 1), never an incomplete one. Those of steps after
-/// `newest`, the one just saved, neither count nor go: they are not of this run's past.
+/// Removes the oldest complete checkpoints beyond `keep_last` (at least 1), never an incomplete one. Those of steps
+/// after `newest`, the one just saved, neither count nor go: they are not of this run's past.
 void prune_checkpoints(const Path& directory, Index keep_last, Index newest = std::numeric_limits<Index>::max());
 
 /// Renames all checkpoints of later steps to step-XXXXXXXX.abandoned, which is never taken for a checkpoint: a run that

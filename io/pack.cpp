@@ -124,12 +124,11 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
                                   .got = fmt::format("{}", fraction),
                                   .wanted = "at least 0, less than 1"});
   if ((fraction > 0) != !validation_output.empty())
-    throw Error(ExitCode::usage,
-                {.what = "a validation file and a validation fraction go together",
-                 .got = fraction > 0 ? fmt::format("a fraction of {} and no file", fraction)
-                                     : fmt::format("{} and no fraction", validation_output.string()),
-                 .wanted = "both, or neither",
-                 .todo = "espalier data pack --validation val.bin --validation-fraction 0.05"});
+    throw Error(ExitCode::usage, {.what = "a validation file and a validation fraction go together",
+                                  .got = fraction > 0 ? fmt::format("a fraction of {} and no file", fraction)
+                                                      : fmt::format("{} and no fraction", validation_output.string()),
+                                  .wanted = "both, or neither",
+                                  .todo = "espalier data pack --validation val.bin --validation-fraction 0.05"});
 
   PackSummary summary;
   for (const Path& path : files) {

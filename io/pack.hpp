@@ -33,9 +33,9 @@ struct PackSummary {
 };
 
 /// Packs text into a token file for training and, with a validation fraction, one for validation; the fraction
-/// and the path go together. Whole documents go to either side by a hash of (seed, text), so that copies of a document stay on one side and
-/// adding a file moves no other document. With fewer than 50 documents that is too coarse: then each gives
-/// its tail, from a line start on.
+/// and the path go together. Whole documents go to either side by a hash of (seed, text), so that copies of a document
+/// stay on one side and adding a file moves no other document. With fewer than 50 documents that is too coarse: then
+/// each gives its tail, from a line start on.
 PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,
                       const Path& validation_output, const PackOptions& options);
 

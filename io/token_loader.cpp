@@ -45,7 +45,8 @@ Index SampleIndex::num_tokens() const {
 }
 
 void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets) const {
-  ESPALIER_ASSERT(sample >= 0 && sample < num_samples(), fmt::format("there is no sample {} of {}", sample, num_samples()));
+  ESPALIER_ASSERT(sample >= 0 && sample < num_samples(),
+                  fmt::format("there is no sample {} of {}", sample, num_samples()));
   const auto found = std::upper_bound(last_sample_.begin(), last_sample_.end(), sample);
   const TokenFile& file = files_[static_cast<std::size_t>(found - last_sample_.begin())];
   const Index first_sample = found == last_sample_.begin() ? 0 : *(found - 1);

@@ -59,7 +59,8 @@ class ConfigReader {
   void problem(std::string_view section, std::string_view key, std::string message);
   bool has_problems() const;
 
-  /// Call after all reads: what was given but never asked for is unknown. @throws Error (usage) if there is any problem.
+  /// Call after all reads: what was given but never asked for is unknown. @throws Error (usage) if there is any
+  /// problem.
   void finish();
 
  private:

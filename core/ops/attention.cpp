@@ -18,7 +18,6 @@ constexpr int scratch_level = exec_is_host ? 1 : 0;
 template <class S>
 using ScratchVector = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
 
-
 // Where one head of one sequence lies.
 template <class T>
 struct Head {

@@ -25,8 +25,9 @@ namespace {
 // A size as the library counts them.
 template <class Int>
 [[maybe_unused]] Int checked(Index size) {
-  ESPALIER_ASSERT(size <= std::numeric_limits<Int>::max(),
-                  "the GEMM library counts in " + std::to_string(8 * sizeof(Int)) + " bits, got " + std::to_string(size));
+  ESPALIER_ASSERT(
+      size <= std::numeric_limits<Int>::max(),
+      "the GEMM library counts in " + std::to_string(8 * sizeof(Int)) + " bits, got " + std::to_string(size));
   return static_cast<Int>(size);
 }
 
@@ -52,7 +53,7 @@ void openblas(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb
 
 #ifdef ESPALIER_HAVE_ONEDNN
 [[maybe_unused]] void onednn(const Matrix<float>& c, Transpose ta, const Matrix<const float>& a, Transpose tb,
-            const Matrix<const float>& b, Index inner, float alpha, float beta) {
+                             const Matrix<const float>& b, Index inner, float alpha, float beta) {
   const dnnl_status_t status =
       dnnl_sgemm(ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N', c.rows, c.cols, inner, alpha,
                  a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);

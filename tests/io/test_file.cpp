@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/file.hpp"
-
 #include <sys/stat.h>
 
+#include "io/file.hpp"
 #include "io/hash.hpp"
 #include "io/tokenizer.hpp"
 #include "tests/io/support.hpp"
