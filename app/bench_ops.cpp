@@ -135,7 +135,7 @@ class OpsBench {
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     Kokkos::deep_copy(clip, 1.0);
     add("adamw", 0, bytes(7 * elements),
-        [&] { adamw_update<float>(exec_, weights, weights, m, v, g, 0, elements, {}, 1e-3, 0.1, clip, 1); });
+        [&] { adamw_update<float>(exec_, weights, weights, m, v, g, 0, elements, AdamWConfig{}, 1e-3, 0.1, clip, 1); });
   }
 
   static double bytes(Index elements) { return 4.0 * static_cast<double>(elements); }

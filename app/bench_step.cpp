@@ -101,7 +101,8 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   const RandomTokens tokens(
       shape.vocab_size, options.sequence_length * (options.micro_batch * runtime.size() + 1) * 4 + 1, runtime.rank());
   const RunConfig config = bench_config(options, runtime.size(), tokens.path());
-  const ProcessMesh mesh(runtime.world(), make_layout(runtime.size(), 1, runtime.size(), 1));
+  const RunLayout layout = make_run_layout(config, runtime.size());
+  const ProcessMesh mesh(runtime.world(), layout.mesh);
 
   const std::size_t at_start = resident_bytes();
   GemmRate before;
@@ -112,7 +113,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   });
   MemoryLedger::instance().reset_peak();
 
-  Trainer<T> trainer(ExecSpace(), config, mesh);
+  Trainer<T> trainer(ExecSpace(), config, layout, mesh);
   std::vector<double> seconds;
   PhaseSeconds phases;
   for (int i = 0; i <= options.steps; ++i) {  // one more: the first touches memory for the first time

@@ -3,44 +3,117 @@
 #include "app/dry_run.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "app/console.hpp"
 #include "models/cost.hpp"
-#include "training/trainer.hpp"
+#include "parallel/pipeline_simulator.hpp"
+#include "training/predict_memory.hpp"
+#include "training/validate_config.hpp"
 
 namespace espalier {
 namespace {
 
-void print_schedule(const RunConfig& config, int replicas) {
-  const int microbatches =
-      static_cast<int>(config.batch.global_batch_size / (config.batch.micro_batch_size * replicas));
-  const PipelineSchedule schedule = single_stage_schedule(microbatches);
-  std::string line;
-  constexpr std::size_t shown = 16;
-  for (std::size_t i = 0; i < schedule.size() && i < shown; ++i)
-    line += fmt::format(" {}{}", schedule[i].kind == OperationKind::forward ? 'F' : 'B', schedule[i].microbatch);
-  if (schedule.size() > shown)
-    line += fmt::format(" ... B{}", schedule.back().microbatch);
-  fmt::print("schedule     each rank:{}; gradients are reduced during the last backward\n", line);
+// Priced with a backward that costs twice a forward, messages free: what the order itself costs.
+double bubble_of(const std::vector<PipelineSchedule>& stages) {
+  const auto compute = [](int, const Operation& operation) {
+    switch (operation.kind) {
+      case OperationKind::forward:
+      case OperationKind::backward_input:
+      case OperationKind::backward_weight: return 1.0;
+      case OperationKind::backward: return 2.0;
+      default: return 0.0;
+    }
+  };
+  return simulate(stages, {.compute = compute}).idle_share;
 }
 
-void print_memory(const MemoryByCategory& memory, Index budget) {
-  fmt::print("memory       {} a rank, without library scratch\n", bytes_text(memory.total()));
+void print_pipeline(const RunConfig& config, const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
+  if (layout.pipeline.stages == 1)
+    return;
+  const Index num_layers = config.model.shape.num_layers;
+  const int stages = layout.pipeline.stages;
+  for (int stage = 0; stage < stages; ++stage) {
+    std::string chunks;
+    for (const ChunkLayers& chunk : layout.stages[static_cast<std::size_t>(stage)])
+      chunks += fmt::format("{}{}layers {} to {}{}", chunks.empty() ? "" : "; ", chunk.embedding ? "embedding, " : "",
+                            chunk.first, chunk.first + chunk.count - 1, chunk.head ? ", head" : "");
+    fmt::print("stage {:<7}{}\n", stage, chunks);
+  }
+  fmt::print("transfers    {} of each micro-batch between stages, forward ({} if layers were dealt out round-robin)\n",
+             boundary_transfers(stage_of_layers(layout.stages)),
+             boundary_transfers(round_robin_stages(num_layers, stages)));
+  fmt::print("bubble       {:.1f}% of the schedule if all operations take alike ({}, {} micro-batches)\n",
+             100 * bubble_of(schedules), to_string(layout.pipeline.kind), layout.pipeline.microbatches);
+}
+
+void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
+  constexpr std::size_t shown = 16;
+  for (std::size_t stage = 0; stage < schedules.size(); ++stage) {
+    std::vector<std::string> names;
+    for (const Operation& operation : schedules[stage])
+      if (operation.microbatch >= 0 && operation.peer < 0)
+        names.push_back(text(operation, layout.pipeline.chunks > 1));
+    const std::string last = names.back();
+    const bool cut = names.size() > shown;
+    names.resize(std::min(names.size(), shown));
+    const std::string who = schedules.size() == 1 ? "each rank" : fmt::format("stage {}", stage);
+    fmt::print("{:<13}{}: {}{}\n", stage == 0 ? "schedule" : "", who, fmt::join(names, " "),
+               cut ? " ... " + last : std::string());
+  }
+  fmt::print("{:<13}proven for {} ranks; gradients are reduced during the last backward\n", "", layout.mesh.size());
+}
+
+// Rank by rank, then all in the order in which they would happen if all operations took alike.
+void print_events(const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
+  const bool several = layout.pipeline.chunks > 1;
+  std::vector<const PipelineSchedule*> lists;
+  for (int rank = 0; rank < layout.mesh.size(); ++rank)
+    lists.push_back(&schedules[static_cast<std::size_t>(layout.mesh.coordinates(rank)[Axis::pp])]);
+  for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+    fmt::print("rank {}:\n", rank);
+    for (const Operation& operation : *lists[rank])
+      fmt::print("  {}\n", text(operation, several));
+  }
+  const auto one = [](int, const Operation&) { return 1.0; };
+  fmt::print("all ranks:\n");
+  for (const ScheduleEvent& event : run_schedules(lists, layout.mesh, {.compute = one}).events)
+    fmt::print("  t={:<4g} rank {}: {}\n", event.start, event.rank,
+               text((*lists[static_cast<std::size_t>(event.rank)])[event.index], several));
+}
+
+void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
+  std::vector<std::string> totals;
+  const MemoryByCategory* fullest = &stages.front();
+  for (const MemoryByCategory& stage : stages) {
+    totals.push_back(bytes_text(stage.total()));
+    if (stage.total() > fullest->total())
+      fullest = &stage;
+  }
+  fmt::print("memory       {} a rank, without library scratch{}\n", bytes_text(fullest->total()),
+             stages.size() > 1 ? fmt::format(" (by stage: {})", fmt::join(totals, ", ")) : std::string());
   for (std::size_t i = 0; i < num_categories; ++i)
-    if (memory.bytes[i] > 0)
-      fmt::print("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(memory.bytes[i]));
+    if (fullest->bytes[i] > 0)
+      fmt::print("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(fullest->bytes[i]));
   if (budget > 0)
     fmt::print("  {:<13}{:>12}  {}\n", "budget", bytes_text(static_cast<std::size_t>(budget)),
-               memory.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
+               fullest->total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
 }
 
 }  // namespace
 
-int dry_run(const RunConfig& config, int ranks) {
-  const MeshLayout layout =
-      make_layout(ranks, static_cast<int>(config.parallel.tensor), static_cast<int>(config.parallel.data),
-                  static_cast<int>(config.parallel.pipeline));
+int dry_run(const RunConfig& config, int ranks, bool events) {
+  const RunLayout layout = make_run_layout(config, ranks);
+  const std::vector<PipelineSchedule> schedules = make_schedules(layout);
+  require_proven(layout, schedules);
+  if (events) {
+    print_events(layout, schedules);
+    return static_cast<int>(ExitCode::ok);
+  }
   const GptConfig& shape = config.model.shape;
+  const int replicas = layout.mesh.degree(Axis::dp);
   const double flops =
       training_flops_per_token(shape, config.batch.sequence_length) * static_cast<double>(config.tokens_per_step());
   fmt::print("model        {}: {} parameters, {} layers x {} channels, {} heads, vocabulary {}\n", config.model.preset,
@@ -48,19 +121,18 @@ int dry_run(const RunConfig& config, int ranks) {
              shape.num_heads, shape.vocab_size);
   fmt::print("mesh         {} ranks: {}\n", ranks, layout.text());
   fmt::print("batch        {} sequences of {} tokens a step = {} micro-batches of {} on each of {} replicas\n",
-             config.batch.global_batch_size, config.batch.sequence_length,
-             config.batch.global_batch_size / (config.batch.micro_batch_size * layout.degree(Axis::dp)),
-             config.batch.micro_batch_size, layout.degree(Axis::dp));
+             config.batch.global_batch_size, config.batch.sequence_length, layout.pipeline.microbatches,
+             config.batch.micro_batch_size, replicas);
   fmt::print("run          {} steps, {} tokens, {}FLOP a step\n", config.total_steps(),
              quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())), quantity_text(flops));
-  print_schedule(config, layout.degree(Axis::dp));
-  const MemoryByCategory memory = config.precision.compute == "fp64"
-                                      ? predict_memory<double>(config, layout.degree(Axis::dp))
-                                      : predict_memory<float>(config, layout.degree(Axis::dp));
+  print_pipeline(config, layout, schedules);
+  print_schedule(layout, schedules);
+  const std::vector<MemoryByCategory> memory = predict_memory(config, layout);
   print_memory(memory, config.run.device_memory);
-  const bool fits =
-      config.run.device_memory == 0 || memory.total() <= static_cast<std::size_t>(config.run.device_memory);
-  return static_cast<int>(fits ? ExitCode::ok : ExitCode::memory);
+  for (const std::string& warning : config_warnings(config, ranks))
+    fmt::print("warning      {}\n", warning);
+  require_memory(config, layout);
+  return static_cast<int>(ExitCode::ok);
 }
 
 }  // namespace espalier

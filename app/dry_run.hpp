@@ -8,6 +8,6 @@ namespace espalier {
 
 /// Prints what a run of `ranks` ranks would be: mesh, memory by category, schedule, work of a step. Allocates nothing
 /// and needs no ranks. @returns the exit code.
-int dry_run(const RunConfig& config, int ranks);
+int dry_run(const RunConfig& config, int ranks, bool events);
 
 }  // namespace espalier

@@ -91,6 +91,7 @@ int command(int argc, char** argv) {
   app.set_version_flag("--version", version_text());
   Chosen chosen;
   add_train(app, chosen);
+  add_verify(app, chosen);
   add_generate(app, chosen);
   add_data(app, chosen);
   add_checkpoint(app, chosen);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <atomic>
 #include <csignal>
@@ -11,7 +12,9 @@
 #include "app/dry_run.hpp"
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
+#include "training/measure_layers.hpp"
 #include "training/train_loop.hpp"
+#include "training/validate_config.hpp"
 
 namespace espalier {
 namespace {
@@ -21,6 +24,7 @@ struct Options {
   std::vector<std::string> overrides;
   TrainOptions train;
   bool dry_run = false;
+  bool events = false;
   bool keys = false;
   int ranks = 1;
 };
@@ -29,13 +33,36 @@ struct Options {
 volatile std::sig_atomic_t stop_signal = 0;
 void request_stop(int signal) { stop_signal = signal; }
 
+EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
+  return {.within_node = {emulate.latency, emulate.bandwidth},
+          .between_nodes = {emulate.node_latency, emulate.node_bandwidth},
+          .ranks_per_node = static_cast<int>(emulate.ranks_per_node),
+          .message_scale = emulate.message_scale};
+}
+
+void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const RunLayout& layout) {
+  console.note(runtime.describe());
+  console.note(fmt::format("{}: {} parameters, {} tokens a step, {} steps, {} on {}", config.model.preset,
+                           quantity_text(static_cast<double>(num_parameters(config.model.shape))),
+                           quantity_text(static_cast<double>(config.tokens_per_step())), config.total_steps(),
+                           config.precision.compute, layout.text()));
+  if (layout.pipeline.stages > 1)
+    console.note(fmt::format("layers of each stage: {}", fmt::join(config.parallel.layers_per_stage, ", ")));
+  if (config.emulates())
+    console.note("[emulate] is on: operations and messages are slowed down to the times given");
+  for (const std::string& warning : config_warnings(config, runtime.size()))
+    console.note("warning: " + warning);
+}
+
 int train_command(const Options& options, Runtime& runtime) {
-  const RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
-  runtime.world().set_deadline(config.run.communication_timeout);
+  RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
+  const Communicator& world = runtime.world();
+  world.set_deadline(config.run.communication_timeout);
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
-  const ProcessMesh mesh(
-      runtime.world(), make_layout(runtime.size(), static_cast<int>(config.parallel.tensor),
-                                   static_cast<int>(config.parallel.data), static_cast<int>(config.parallel.pipeline)));
+  resolve_layers_per_stage(config, world);
+  const RunLayout layout = make_run_layout(config, runtime.size());
+  const ProcessMesh mesh(world, layout.mesh);
+  world.set_emulated_links(emulated_links(config.emulate));
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT})
     std::signal(signal, request_stop);
 
@@ -43,17 +70,12 @@ int train_command(const Options& options, Runtime& runtime) {
   TrainEvents events;
   events.note = [&](const std::string& text) { console.note(text); };
   events.step = [&](const StepReport& report, const TrainProgress& progress) { console.step(report, progress); };
-  if (runtime.rank() == 0) {
-    console.note(runtime.describe());
-    console.note(fmt::format("{}: {} parameters, {} tokens a step, {} steps, {} on {}", config.model.preset,
-                             quantity_text(static_cast<double>(num_parameters(config.model.shape))),
-                             quantity_text(static_cast<double>(config.tokens_per_step())), config.total_steps(),
-                             config.precision.compute, mesh.layout().text()));
-  }
+  if (runtime.rank() == 0)
+    print_start(console, runtime, config, layout);
   const auto stop_requested = [] { return stop_signal != 0; };
   const TrainOutcome outcome = config.precision.compute == "fp64"
-                                   ? train<double>(config, options.train, mesh, events, stop_requested)
-                                   : train<float>(config, options.train, mesh, events, stop_requested);
+                                   ? train<double>(config, options.train, layout, mesh, events, stop_requested)
+                                   : train<float>(config, options.train, layout, mesh, events, stop_requested);
   if (runtime.rank() == 0)
     console.note(
         outcome == TrainOutcome::completed
@@ -79,6 +101,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--keys", options->keys, "print every key of a config with its default and meaning");
   command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
+  command->add_flag("--events", options->events, "with --dry-run: the order of all operations of a step");
   command->add_option("--ranks", options->ranks, "with --dry-run: as if started on so many ranks")
       ->check(CLI::PositiveNumber);
   command->footer(
@@ -95,7 +118,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
         throw Error(ExitCode::usage,
                     {.what = "no config is given", .wanted = "a TOML file", .todo = "espalier train --help"});
       return options->dry_run
-                 ? dry_run(read_run_config(options->config, options->overrides, options->ranks), options->ranks)
+                 ? dry_run(read_run_config(options->config, options->overrides, options->ranks), options->ranks,
+                           options->events)
                  : train_command(*options, *runtime);
     };
   });

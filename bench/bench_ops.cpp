@@ -122,11 +122,15 @@ void embedding(benchmark::State& state, bool forward) {
   const auto positions = random_tensor<S>(T, C);
   const auto table = random_tensor<S>(V, C);
   if (forward)
-    measure(state, Unit::bytes, bytes<S>(2 * N * C + T * C),
-            [&](const ExecSpace& exec) { embedding_forward<S>(exec, x, tokens, table, positions, T); });
+    measure(state, Unit::bytes, bytes<S>(4 * N * C + T * C), [&](const ExecSpace& exec) {
+      embedding_forward<S>(exec, x, tokens, table);
+      add_positions<S>(exec, x, positions, T);
+    });
   else
-    measure(state, Unit::bytes, bytes<S>(3 * N * C + 2 * T * C),
-            [&](const ExecSpace& exec) { embedding_backward<S>(exec, table, positions, x, tokens, T); });
+    measure(state, Unit::bytes, bytes<S>(4 * N * C + 2 * T * C), [&](const ExecSpace& exec) {
+      embedding_backward<S>(exec, table, x, tokens);
+      add_positions_backward<S>(exec, positions, x, T);
+    });
 }
 
 template <class S>
@@ -151,8 +155,8 @@ void bias(benchmark::State& state, int part) {
   if (part == 0)
     measure(state, Unit::bytes, bytes<S>(N * F), [&](const ExecSpace& exec) { fill_with_bias<S>(exec, y, b); });
   else if (part == 1)
-    measure(state, Unit::bytes, bytes<S>(2 * N * F),
-            [&](const ExecSpace& exec) { fill_with_bias_and_residual<S>(exec, y, b, residual); });
+    measure(state, Unit::bytes, bytes<S>(3 * N * F),
+            [&](const ExecSpace& exec) { add_bias_and_residual<S>(exec, y, b, residual); });
   else
     measure(state, Unit::bytes, bytes<S>(N * F), [&](const ExecSpace& exec) { bias_backward<S>(exec, db, y); });
 }
@@ -217,7 +221,7 @@ void add_all(const std::string& precision) {
   add(named("cross_entropy_forward"), [](State& s) { cross_entropy<S>(s, true); });
   add(named("cross_entropy_forward_backward"), [](State& s) { cross_entropy<S>(s, false); });
   add(named("fill_with_bias"), [](State& s) { bias<S>(s, 0); });
-  add(named("fill_with_bias_and_residual"), [](State& s) { bias<S>(s, 1); });
+  add(named("add_bias_and_residual"), [](State& s) { bias<S>(s, 1); });
   add(named("bias_backward"), [](State& s) { bias<S>(s, 2); });
   add(named("squared_norm"), [](State& s) { squared_norm<S>(s); });
   add(named("adamw"), [](State& s) { adamw<S>(s); });

@@ -31,8 +31,9 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
 /// checkpoints/step-00000100
 Path checkpoint_path(const Path& directory, Index step);
 
-/// Makes the partial directory, and room by removing leftovers of killed saves. Returns its path.
-Path begin_checkpoint(const Path& directory, Index step);
+/// Makes the partial directory, and room by removing leftovers of killed saves. Returns its path. Throws Error(write)
+/// when there is no room for `bytes`, what all writers together are going to write.
+Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0);
 
 /// Writes rank-WRITER.h5 into the partial directory, closed and on disk. @throws Error (write) with the file removed.
 ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks);
@@ -54,6 +55,15 @@ struct TensorInfo {
   std::vector<Index> global_shape;
 };
 
+/// A box of a tensor that is wanted, and where to: contiguous, converted to `type`.
+struct WantedBox {
+  std::string name;
+  std::vector<Index> start;
+  std::vector<Index> count;
+  ScalarType type = ScalarType::fp32;
+  void* destination = nullptr;
+};
+
 /// Reads any box of any tensor, whatever layout wrote it. Trusts the manifest's checksums only: every stored
 /// block that is touched is read and hashed as a whole, and so are the parts of a file that are no data,
 /// before HDF5 sees them.
@@ -73,8 +83,10 @@ class CheckpointReader {
   bool contains(const std::string& name) const;
   const TensorInfo& tensor(const std::string& name) const;
 
-  /// Reads the box into `destination`, contiguous, converted to `type`. After an error its content is
-  /// unspecified.
+  /// Reads the boxes file by file, each stored block once. After an error the destinations' content is unspecified.
+  void read(std::span<const WantedBox> boxes) const;
+
+  /// One box.
   void read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count, ScalarType type,
             void* destination) const;
 

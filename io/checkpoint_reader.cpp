@@ -31,6 +31,18 @@ void check_regular(const Path& path) {
     refuse(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file");
 }
 
+void check_inside(const Path& path, const TensorInfo& info, const WantedBox& box) {
+  const std::size_t rank = info.global_shape.size();
+  bool inside = box.start.size() == rank && box.count.size() == rank;
+  for (std::size_t d = 0; inside && d < rank; ++d)
+    inside = box.start[d] >= 0 && box.count[d] >= 1 && box.start[d] + box.count[d] <= info.global_shape[d];
+  if (!inside)
+    refuse(path, "a tensor of a checkpoint has another shape",
+           fmt::format("{} of shape ({})", info.name, fmt::join(info.global_shape, ", ")),
+           fmt::format("a block of ({}) from ({})", fmt::join(box.count, ", "), fmt::join(box.start, ", ")),
+           "use the checkpoint of a model with the same [model] section");
+}
+
 bool is_whole(const StoredBlock& block, const std::vector<Index>& start, const std::vector<Index>& count) {
   return block.start == start && block.count == count;
 }
@@ -42,6 +54,7 @@ struct CheckpointReader::Data {
   Manifest manifest;
   std::map<std::string, TensorInfo> tensors;
   std::map<std::string, std::vector<std::size_t>> blocks_of;  // tensor -> indices into manifest.blocks
+  std::map<std::string, std::vector<std::size_t>> blocks_in;  // file -> the same
   std::set<std::string> trusted;                              // files whose metadata has been hashed
   std::string open_name;                                      // one file is held open
   std::unique_ptr<Hdf5Reader> open_file;
@@ -57,9 +70,8 @@ const Hdf5Reader& CheckpointReader::Data::file(const std::string& name) {
     return *open_file;
   if (trusted.count(name) == 0) {
     std::vector<DatasetPlace> places;
-    for (const StoredBlock& block : manifest.blocks)
-      if (block.file == name)
-        places.push_back(block.place);
+    for (const std::size_t i : blocks_in[name])
+      places.push_back(manifest.blocks[i].place);
     const auto stored = std::find_if(manifest.files.begin(), manifest.files.end(),
                                      [&](const StoredFile& candidate) { return candidate.name == name; });
     const std::string found = metadata_hash(path / name, places, ExitCode::checkpoint);
@@ -102,6 +114,7 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
     const StoredBlock& block = data_->manifest.blocks[i];
     data_->tensors[block.name] = {block.name, block.type, block.global_shape};
     data_->blocks_of[block.name].push_back(i);
+    data_->blocks_in[block.file].push_back(i);
   }
 }
 
@@ -130,36 +143,44 @@ const TensorInfo& CheckpointReader::tensor(const std::string& name) const {
   return found->second;
 }
 
-void CheckpointReader::read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count,
-                            ScalarType type, void* destination) const {
-  const TensorInfo& info = tensor(name);
-  const std::size_t rank = info.global_shape.size();
-  bool inside = start.size() == rank && count.size() == rank;
-  for (std::size_t d = 0; inside && d < rank; ++d)
-    inside = start[d] >= 0 && count[d] >= 1 && start[d] + count[d] <= info.global_shape[d];
-  if (!inside)
-    refuse(data_->path, "a tensor of a checkpoint has another shape",
-           fmt::format("{} of shape ({})", name, fmt::join(info.global_shape, ", ")),
-           fmt::format("a block of ({}) from ({})", fmt::join(count, ", "), fmt::join(start, ", ")),
-           "use the checkpoint of a model with the same [model] section");
-  for (const std::size_t i : data_->blocks_of.at(name)) {
-    const StoredBlock& block = data_->manifest.blocks[i];
-    if (is_whole(block, start, count) && block.type == type) {
-      data_->read_block(block, destination);
-      return;
-    }
-    const Box stored{block.start, block.count};
-    const Box wanted{start, count};
-    if (!overlaps(stored, wanted))
+void CheckpointReader::read(std::span<const WantedBox> boxes) const {
+  struct Use {  // a stored block that shares something with a wanted box
+    std::size_t block;
+    const WantedBox* box;
+  };
+  std::vector<Use> uses;
+  for (const WantedBox& box : boxes) {
+    check_inside(data_->path, tensor(box.name), box);
+    for (const std::size_t i : data_->blocks_of.at(box.name))
+      if (overlaps({data_->manifest.blocks[i].start, data_->manifest.blocks[i].count}, {box.start, box.count}))
+        uses.push_back({i, &box});
+  }
+  // The manifest lists blocks file by file, as their writers wrote them.
+  std::stable_sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.block < b.block; });
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const auto& [index, box] = uses[i];
+    const StoredBlock& block = data_->manifest.blocks[index];
+    const bool is_only_use =
+        (i == 0 || uses[i - 1].block != index) && (i + 1 == uses.size() || uses[i + 1].block != index);
+    if (is_only_use && is_whole(block, box->start, box->count) && block.type == box->type) {
+      data_->read_block(block, box->destination);
       continue;
-    if (data_->cached_block != i) {
+    }
+    if (data_->cached_block != index) {
       data_->cached_block = ~std::size_t{0};
       data_->cache.resize(static_cast<std::size_t>(block.place.bytes));
       data_->read_block(block, data_->cache.data());
-      data_->cached_block = i;
+      data_->cached_block = index;
     }
-    copy_overlap(stored, block.type, data_->cache.data(), wanted, type, destination);
+    copy_overlap({block.start, block.count}, block.type, data_->cache.data(), {box->start, box->count}, box->type,
+                 box->destination);
   }
+}
+
+void CheckpointReader::read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count,
+                            ScalarType type, void* destination) const {
+  const WantedBox box{name, start, count, type, destination};
+  read({&box, 1});
 }
 
 void CheckpointReader::read(const std::string& name, const std::vector<Index>& global_shape, ScalarType type,

@@ -13,10 +13,8 @@ namespace espalier {
 namespace {
 
 // A save that cannot fit is refused before it has filled the disk for everybody else.
-void check_space(const Path& directory, std::span<const TensorBlock> blocks) {
-  std::uintmax_t needed = 0;
-  for (const TensorBlock& block : blocks)
-    needed += static_cast<std::uintmax_t>(num_elements(block.count)) * size_of(block.type);
+void check_space(const Path& directory, Index bytes) {
+  const auto needed = static_cast<std::uintmax_t>(bytes);
   std::error_code error;
   const auto space = std::filesystem::space(directory, error);
   if (!error && space.available < needed)
@@ -37,10 +35,18 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
 
 Path checkpoint_path(const Path& directory, Index step) { return directory / fmt::format("step-{:08}", step); }
 
-Path begin_checkpoint(const Path& directory, Index step) { return begin_directory(checkpoint_path(directory, step)); }
+Path begin_checkpoint(const Path& directory, Index step, Index bytes) {
+  Path partial = begin_directory(checkpoint_path(directory, step));
+  try {
+    check_space(partial, bytes);
+  } catch (...) {
+    abandon_checkpoint(directory, step);
+    throw;
+  }
+  return partial;
+}
 
 ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks) {
-  check_space(partial, blocks);
   ShardRecord record;
   record.file.name = fmt::format("rank-{:05}.h5", writer);
   const Path path = partial / record.file.name;
@@ -91,7 +97,10 @@ void abandon_checkpoint(const Path& directory, Index step) noexcept {
 
 Path save_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks) {
   try {
-    const Path partial = begin_checkpoint(directory, info.step);
+    Index bytes = 0;
+    for (const TensorBlock& block : blocks)
+      bytes += num_elements(block.count) * static_cast<Index>(size_of(block.type));
+    const Path partial = begin_checkpoint(directory, info.step, bytes);
     const ShardRecord shard = write_shard(partial, 0, blocks);
     return publish_checkpoint(directory, info, {&shard, 1});
   } catch (...) {

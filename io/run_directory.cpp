@@ -49,6 +49,10 @@ std::int64_t process_start(std::int64_t pid) {
   return start;
 }
 
+std::string who(const RunRecord& record) {
+  return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
+}
+
 bool is_alive_here(const RunRecord& record) {
   if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
     return false;
@@ -59,13 +63,11 @@ bool is_alive_here(const RunRecord& record) {
 }
 
 [[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
-  throw Error(ExitCode::usage,
-              {.what = "another job runs in this run directory",
-               .where = path.string(),
-               .got = owner ? fmt::format("process {} on {}, started {}", owner->pid, owner->host, owner->started)
-                            : "a process that holds its lock",
-               .wanted = "a run directory of one's own",
-               .todo = "wait for that job, stop it, or set run.directory to another directory"});
+  throw Error(ExitCode::usage, {.what = "another job runs in this run directory",
+                                .where = path.string(),
+                                .got = owner ? who(*owner) : "a process that holds its lock",
+                                .wanted = "a run directory of one's own",
+                                .todo = "wait for that job, stop it, or set run.directory to another directory"});
 }
 
 }  // namespace
@@ -106,12 +108,27 @@ std::optional<RunRecord> read_run_record(const Path& directory) {
   }
 }
 
+void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
+  try {
+    std::optional<RunRecord> record = read_run_record(directory);
+    if (!record || record->state != "running")
+      return;
+    record->state = "failed";
+    record->cause = cause;
+    record->ended = utc_now();
+    write_file_atomically(directory / "run.json", to_json(*record).dump(1) + "\n");
+  } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
+  }
+}
+
 RunDirectory::RunDirectory(Path path, const std::string& config_text, const MayChange& may_change)
     : path_(std::move(path)) {
   make_directories(path_);
   take_ownership();
   compare_config(config_text, may_change);
+  describe_unfinished();
   make_directories(checkpoints());
+  make_directories(state());
   write_file_atomically(path_ / "config.toml", config_text);
   write_record();
 }
@@ -141,6 +158,26 @@ void RunDirectory::take_ownership() {
              .details = previous_ ? previous_->details : nlohmann::json::object()};
 }
 
+// Whoever holds the lock and finds "running" knows that the owner is gone, if it ran here: take_ownership() has looked.
+// A process of another host is out of sight, and its lock need not reach us.
+void RunDirectory::describe_unfinished() {
+  if (!previous_ || previous_->state != "running")
+    return;
+  const bool here = previous_->host == host_name();
+  unfinished_ = {*previous_, here, "", read_positions(state())};
+  std::string& text = unfinished_->text;
+  text = fmt::format("the previous start ({}) ended without signing off", who(*previous_));
+  if (!here)
+    text = fmt::format(
+        "the previous start ({}) has not signed off; whether it still runs cannot be seen from {}: if it does, stop "
+        "one",
+        who(*previous_), host_name());
+  else if (previous_->boot != boot_id())
+    text += "; the machine was restarted since";
+  if (!unfinished_->positions.empty())
+    text += fmt::format("; {} ranks left their position", unfinished_->positions.size());
+}
+
 void RunDirectory::compare_config(const std::string& config_text, const MayChange& may_change) {
   const Path stored = path_ / "config.toml";
   if (!std::filesystem::exists(stored))
@@ -166,6 +203,8 @@ void RunDirectory::update(const nlohmann::json& details) {
 }
 
 void RunDirectory::finish(const std::string& state, const std::string& cause) {
+  ESPALIER_ASSERT(state == "completed" || state == "preempted" || state == "failed",
+                  "espalier::RunDirectory::finish: unknown state " + state);
   record_.state = state;
   record_.cause = cause;
   record_.ended = utc_now();

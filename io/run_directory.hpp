@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/file.hpp"
+#include "io/position_file.hpp"
 #include "io/toml_config.hpp"
 
 namespace espalier {
@@ -33,6 +34,19 @@ RunRecord run_record_from_json(const nlohmann::ordered_json& json);
 /// run.json of a directory, if there is a readable one.
 std::optional<RunRecord> read_run_record(const Path& directory);
 
+/// Writes "failed" and the cause into run.json, unless something signed the start off before: the first to know is the
+/// one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
+void sign_off_failed(const Path& directory, const std::string& cause) noexcept;
+
+/// A start that ended without signing off: killed, or left with exit(0) before the end.
+struct UnfinishedStart {
+  RunRecord record;
+  /// False where its process ran on another host and cannot be seen from here: it may still live.
+  bool certainly_ended = true;
+  std::string text;  ///< a sentence for the user: process, host, when, how far
+  std::vector<StoredPosition> positions;
+};
+
 /// The directory of a run, owned by this process (one process a job: rank 0) as long as the object lives.
 class RunDirectory {
  public:
@@ -53,23 +67,28 @@ class RunDirectory {
   /// The record the last start left, before this one.
   const std::optional<RunRecord>& previous() const { return previous_; }
 
+  /// Set when that start never signed off. Its positions stay in state() until the caller removes them.
+  const std::optional<UnfinishedStart>& unfinished() const { return unfinished_; }
+
   /// What differs from the stored config, all of it allowed. The new config is stored.
   const std::vector<ConfigDifference>& differences() const { return differences_; }
 
   /// Rewrites run.json with more details.
   void update(const nlohmann::json& details);
 
-  /// Signs the run off: "completed", "preempted" or "failed".
+  /// Signs the start off: "completed", "preempted" or "failed". Nothing else makes a run completed.
   void finish(const std::string& state, const std::string& cause = "");
 
  private:
   void take_ownership();
+  void describe_unfinished();
   void compare_config(const std::string& config_text, const MayChange& may_change);
   void write_record() const;
 
   Path path_;
   FileDescriptor lock_;
   std::optional<RunRecord> previous_;
+  std::optional<UnfinishedStart> unfinished_;
   RunRecord record_;
   std::vector<ConfigDifference> differences_;
 };

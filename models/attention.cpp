@@ -20,10 +20,10 @@ typename Attention<T>::Gradients Attention<T>::Gradients::take(Arena& arena, con
 }
 
 template <class T>
-Attention<T>::Attention(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Placement placement,
-                        double init_std, double projection_std)
-    : qkv_(parameters, name + ".qkv", {3, hidden_size, hidden_size}, placement, init_std),
-      projection_(parameters, name + ".proj", {hidden_size, hidden_size}, placement, projection_std) {}
+Attention<T>::Attention(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
+                        Index hidden_size, Placement placement, double init_std, double projection_std)
+    : qkv_(parameters, tensor, name + ".qkv", {3, hidden_size, hidden_size}, placement, init_std),
+      projection_(parameters, tensor, name + ".proj", hidden_size, hidden_size, placement, projection_std) {}
 
 template <class T>
 void Attention<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> residual,

@@ -8,39 +8,40 @@
 
 namespace espalier {
 
-/// Causal multi-head self-attention: the projection to Q, K and V, attention by heads, the projection back.
+/// Causal multi-head self-attention: the projection to Q, K and V, attention by heads, the projection back. Each rank
+/// of the tensor axis has NH/tp of the heads. `shape` is that of this rank.
 template <class T>
 class Attention {
  public:
   struct Saved {
-    Tensor<T, 2> qkv;                 ///< (N, 3C)
-    Tensor<T, 2> heads;               ///< (N, C), the output of the heads side by side
-    Tensor<State<T>, 1> log_sum_exp;  ///< (B*NH*T)
+    Tensor<T, 2> qkv;                 ///< (N, 3C/tp)
+    Tensor<T, 2> heads;               ///< (N, C/tp), the output of our heads side by side
+    Tensor<State<T>, 1> log_sum_exp;  ///< (B*NH/tp*T)
 
     static Saved take(Arena& arena, const AttentionShape& shape);
   };
   /// Gradients that backward_input leaves for backward_weight.
   struct Gradients {
-    Tensor<T, 2> dqkv;    ///< (N, 3C)
-    Tensor<T, 2> dheads;  ///< (N, C)
+    Tensor<T, 2> dqkv;    ///< (N, 3C/tp)
+    Tensor<T, 2> dheads;  ///< (N, C/tp)
 
     static Gradients take(Arena& arena, const AttentionShape& shape);
   };
 
-  Attention(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Placement placement,
-            double init_std, double projection_std);
+  Attention(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
+            Placement placement, double init_std, double projection_std);
 
   /// y = residual + attention(x)
-  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tensor<T, 2> x /* (N, C) */,
-               Tensor<T, 2> residual /* (N, C) */, const AttentionShape& shape, Saved& saved) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, C), = */, Tensor<T, 2> dy /* (N, C) */,
+  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
+               Tensor<T, 2> residual /* (R, C) */, const AttentionShape& shape, Saved& saved) const;
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<T, 2> dy /* (R, C) */,
                       const AttentionShape& shape, const Saved& saved, Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy, const Saved& saved,
-                       const Gradients& gradients) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<T, 2> dy /* (R, C) */,
+                       const Saved& saved, const Gradients& gradients) const;
 
  private:
-  Linear<T> qkv_;
-  Linear<T> projection_;
+  ColumnParallelLinear<T> qkv_;
+  RowParallelLinear<T> projection_;
 };
 
 }  // namespace espalier

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "models/gpt_config.hpp"
+#include "models/gpt_partition.hpp"
+#include "parallel/pipeline_schedule.hpp"
 
 // What a model costs, from its shape alone.
 
@@ -18,5 +20,12 @@ double forward_flops_per_token(const GptConfig& config, Index sequence_length);
 
 /// Of forward and backward: three times the forward pass.
 double training_flops_per_token(const GptConfig& config, Index sequence_length);
+
+/// FLOPs per token of the items that a pipeline is cut between; the embedding multiplies nothing.
+LayerCosts layer_flops(const GptConfig& config, Index sequence_length);
+
+/// Collectives on the tensor axis inside one operation of a chunk: two for each block and direction, and those of the
+/// split embedding, head and cross-entropy.
+TensorCollectives tensor_collectives(const ChunkLayers& chunk, OperationKind kind, bool sequence_parallel);
 
 }  // namespace espalier

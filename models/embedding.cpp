@@ -7,38 +7,58 @@
 namespace espalier {
 
 template <class T>
-Embedding<T>::Embedding(ParameterStore<T>& parameters, const GptConfig& config, Placement placement)
+int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+                        Placement placement) {
+  return parameters.declare({.name = "embedding.token",
+                             .shape = {config.vocab_size, config.hidden_size},
+                             .shard = tensor.shard(0),
+                             .chunk = placement.chunk,
+                             .block = placement.block,
+                             .group = ReductionGroup::tied,
+                             .init_std = 0.02});
+}
+
+template <class T>
+VocabParallelEmbedding<T>::VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
+                                                  const GptConfig& config, Placement placement)
     : parameters_(&parameters),
+      tensor_(&tensor),
       config_(config),
-      token_table_(parameters.declare({.name = "embedding.token",
-                                       .shape = {config.vocab_size, config.hidden_size},
-                                       .chunk = placement.chunk,
-                                       .block = placement.block,
-                                       .group = ReductionGroup::tied,
-                                       .init_std = 0.02})),
+      token_table_(declare_token_table(parameters, tensor, config, placement)),
       position_table_(parameters.declare({.name = "embedding.position",
                                           .shape = {config.max_sequence_length, config.hidden_size},
                                           .chunk = placement.chunk,
                                           .block = placement.block,
+                                          .group = tensor.replicated_group(),
                                           .init_std = 0.02})) {}
 
 template <class T>
-void Embedding<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1> tokens,
-                           Index sequence_length) const {
-  embedding_forward<T>(exec, x, tokens, parameters_->weight(token_table_, config_.vocab_size, config_.hidden_size),
-                       parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
-                       sequence_length);
+void VocabParallelEmbedding<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1> tokens,
+                                        Index sequence_length) const {
+  const IndexRange ours = tensor_->shard(0).range(config_.vocab_size);
+  embedding_forward<T>(exec, tensor_->partial(x), tokens,
+                       parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
+  tensor_->reduce(exec, x);
+  add_positions<T>(exec, x, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
+                   sequence_length, tensor_->first_row(tokens.extent(0)));
 }
 
 template <class T>
-void Embedding<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<TokenId, 1> tokens,
-                                   Index sequence_length) const {
-  embedding_backward<T>(exec, parameters_->gradient(token_table_, config_.vocab_size, config_.hidden_size),
-                        parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size), dx,
-                        tokens, sequence_length);
+void VocabParallelEmbedding<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<TokenId, 1> tokens,
+                                                Index sequence_length) const {
+  const IndexRange ours = tensor_->shard(0).range(config_.vocab_size);
+  embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
+                        tensor_->gather(exec, dx), tokens, ours.begin);
+  add_positions_backward<T>(exec,
+                            parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size),
+                            dx, sequence_length, tensor_->first_row(tokens.extent(0)));
 }
 
-template class Embedding<float>;
-template class Embedding<double>;
+#define ESPALIER_INSTANTIATE(T)             \
+  template class VocabParallelEmbedding<T>; \
+  template int declare_token_table<T>(ParameterStore<T>&, const TensorParallel<T>&, const GptConfig&, Placement);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -8,24 +8,33 @@
 
 namespace espalier {
 
-/// Token and learned position embedding (core/ops/embedding); the token table is also the weight of the head.
+/// Token and learned position embedding (core/ops/embedding). The token table is cut by rows over the tensor axis,
+/// evenly up to one row; it is also the weight of the head. Every rank holds the positions.
 template <class T>
-class Embedding {
+class VocabParallelEmbedding {
  public:
-  Embedding(ParameterStore<T>& parameters, const GptConfig& config, Placement placement);
+  VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+                         Placement placement);
 
-  void forward(const ExecSpace& exec, Tensor<T, 2> x /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */,
+  void forward(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                Index sequence_length) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dx /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */,
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                        Index sequence_length) const;
 
   int token_table() const { return token_table_; }  ///< handle in the store, for the tied head
 
  private:
   const ParameterStore<T>* parameters_;
+  const TensorParallel<T>* tensor_;
   GptConfig config_;
   int token_table_;
   int position_table_;
 };
+
+/// Declares the token table, (V, C), on a stage: where the embedding is, and where the head is without it. Both copies
+/// start alike, and their gradients are summed.
+template <class T>
+int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+                        Placement placement);
 
 }  // namespace espalier

@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <vector>
 
-#include "models/embedding.hpp"
-#include "models/head.hpp"
-#include "models/transformer_block.hpp"
+#include "models/gpt_chunk.hpp"
 
 namespace espalier {
 
@@ -17,9 +15,27 @@ struct TokenBatch {
   const TokenId* targets;  ///< the token that follows each input; negative = ignored
 };
 
-/// A GPT-2 class decoder. Weights live in a ParameterStore, activations in slots of an arena that is laid out before
-/// the first step: one slot for each micro-batch in flight, so forwards and backwards of different micro-batches may be
-/// interleaved in any order.
+/// Where a micro-batch stands on this rank: the chunk, its activation slot there, its set of gradients.
+struct MicrobatchPlace {
+  int slot = 0;
+  int chunk = 0;
+  int gradients = 0;
+  MicrobatchPlace(int slot_ = 0, int chunk_ = 0,
+                  int gradients_ = 0)  // NOLINT(google-explicit-constructor): 0 reads well
+      : slot(slot_), chunk(chunk_), gradients(gradients_) {}
+};
+
+/// What one chunk keeps in memory.
+struct ChunkMemory {
+  int slots = 1;       ///< micro-batches between forward and the end of backward
+  int gradients = 1;   ///< micro-batches between backward_input and backward_weight
+  bool split = false;  ///< backward_input and backward_weight are called apart
+};
+
+/// The part of a GPT-2 class decoder that one rank holds: all of it, or the chunks of a pipeline stage, whole layers or
+/// the shards of a tensor axis. Weights live in a ParameterStore, activations in slots of an arena that is laid out
+/// before the first step: one slot for each micro-batch in flight, so forwards and backwards of different micro-batches
+/// may be interleaved in any order.
 ///
 ///     ParameterStore<float> parameters;
 ///     Gpt<float> model(parameters, config);
@@ -29,10 +45,17 @@ struct TokenBatch {
 template <class T>
 class Gpt {
  public:
-  /// Declares the parameters; `parameters` must outlive the model.
+  using BlockDone = typename GptChunk<T>::BlockDone;
+
+  /// Declares the parameters of the whole model; `parameters` must outlive it.
   Gpt(ParameterStore<T>& parameters, const GptConfig& config);
 
-  /// Allocates activation slots for micro-batches of (B, T) and the workspace of backward.
+  /// Declares those of some chunks, cut over a tensor axis.
+  Gpt(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
+      const TensorParallel<T>& tensor);
+
+  /// Allocates activation slots for micro-batches of (B, T) and the workspace of backward: one entry a chunk.
+  void plan_activations(Index micro_batch_size, Index sequence_length, const std::vector<ChunkMemory>& memory);
   void plan_activations(Index micro_batch_size, Index sequence_length, int num_slots);
 
   /// Bytes that plan_activations would allocate: of the slots, and of the workspace.
@@ -40,56 +63,72 @@ class Gpt {
     Index slots;
     Index workspace;
   };
-  ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length, int num_slots) const;
+  ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length,
+                                      const std::vector<ChunkMemory>& memory) const;
 
-  /// Runs micro-batch `batch` into `slot` and adds loss_scale * (sum of its token losses) to loss(). For training,
-  /// `loss_scale` is 1 / (valid tokens of the whole step over all ranks), and so is the scale of the gradients.
-  void forward(const ExecSpace& exec, int slot, const TokenBatch& batch, double loss_scale);
+  /// Runs a micro-batch through a chunk. The last chunk adds loss_scale * (sum of the token losses) to loss(). For
+  /// training, `loss_scale` is 1 / (valid tokens of the whole step over all ranks), and so is the scale of the
+  /// gradients. Of `batch` the first chunk reads the inputs, the last one the targets, the others nothing.
+  void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double loss_scale,
+               const BlockDone& done = {});
 
   /// The same without leaving what backward needs.
-  void evaluate(const ExecSpace& exec, int slot, const TokenBatch& batch, double loss_scale);
+  void evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double loss_scale);
 
-  /// Adds the gradients of the micro-batch in `slot`. After each block, `on_block_done(block)` tells that the gradients
-  /// of this block are final as far as this micro-batch goes; blocks come last to first, in flat order reversed.
-  void backward(const ExecSpace& exec, int slot, const std::function<void(int block)>& on_block_done = {});
+  /// Adds the gradients of the micro-batch. After each block `done` tells that the gradients of this position of the
+  /// chunk are final as far as this micro-batch goes; positions come last to first, in flat order reversed.
+  void backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done = {});
 
-  /// Logits (T, V) of one sequence of up to T tokens, for generation; row t predicts token t + 1. Uses slot 0.
+  /// backward in two: first what the stage before waits for, the weight gradients at any later time.
+  void backward_input(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done = {});
+  void backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done = {});
+
+  /// What passes between chunks, (R, C) each, valid as long as the place is the micro-batch's: the input and output of
+  /// forward, the gradient that backward starts from (of the output) and the one it results in (of the input).
+  Tensor<T, 2> input(MicrobatchPlace place) const { return slot(place).x; }
+  Tensor<T, 2> output(MicrobatchPlace place) const { return chunk(place).output(slot(place)); }
+  Tensor<T, 2> output_gradient(MicrobatchPlace place) const { return gradients(place).dx.back(); }
+  Tensor<T, 2> input_gradient(MicrobatchPlace place) const { return gradients(place).dx.front(); }
+
+  /// Logits (T, V) of one sequence of up to T tokens, for generation; row t predicts token t + 1. Uses slot 0 of a
+  /// whole model on one rank.
   Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens);
 
   Tensor<double, 0> loss() const { return loss_; }  ///< on the device; set it to zero before the first forward
   const GptConfig& config() const { return config_; }
-  int num_blocks() const { return static_cast<int>(blocks_.size()) + 2; }  ///< embedding, blocks, head
+  const TensorParallel<T>& tensor() const { return *tensor_; }
+  const ChunkLayers& layers(int chunk) const { return chunks_.at(static_cast<std::size_t>(chunk)).layers(); }
+  int num_chunks() const { return static_cast<int>(chunks_.size()); }
+  int num_blocks(int chunk = 0) const { return layers(chunk).num_blocks(); }  ///< embedding, blocks, head
 
  private:
-  struct Slot {
-    Tensor<TokenId, 1> tokens;   // (N)
-    Tensor<TokenId, 1> targets;  // (N)
-    Tensor<T, 2> embedded;       // (N, C)
-    std::vector<typename TransformerBlock<T>::Saved> blocks;
-    typename Head<T>::Saved head;
-  };
-  struct Workspace {
-    typename TransformerBlock<T>::Gradients block;
-    typename Head<T>::Gradients head;
-    Tensor<T, 2> dx[2];  // (N, C): the gradient of the residual stream, before and after a block
+  using Slot = typename GptChunk<T>::Slot;
+  using Gradients = typename GptChunk<T>::Gradients;
+  struct Memory {
+    std::vector<std::vector<Slot>> slots;           // by chunk
+    std::vector<std::vector<Gradients>> gradients;  // by chunk
   };
 
-  Slot take_slot(Arena& arena, const AttentionShape& shape) const;
-  Workspace take_workspace(Arena& arena, const AttentionShape& shape) const;
-  AttentionShape attention_shape(Index batch, Index sequence_length) const;
-  Slot& load(const ExecSpace& exec, int slot, const TokenBatch& batch);
-  void run_layers(const ExecSpace& exec, Slot& slot);
+  std::vector<std::vector<Slot>> take_slots(Arena& arena, const BlockShape& shape,
+                                            const std::vector<ChunkMemory>& memory) const;
+  std::vector<std::vector<Gradients>> take_gradients(Arena& arena, const BlockShape& shape,
+                                                     const std::vector<ChunkMemory>& memory) const;
+  Tensor<T, 2> take_full(Arena& arena, const BlockShape& shape) const;
+  const GptChunk<T>& chunk(MicrobatchPlace place) const { return chunks_[static_cast<std::size_t>(place.chunk)]; }
+  const Slot& slot(MicrobatchPlace place) const;
+  Slot& slot(MicrobatchPlace place) { return const_cast<Slot&>(std::as_const(*this).slot(place)); }
+  const Gradients& gradients(MicrobatchPlace place) const;
+  Gradients& gradients(MicrobatchPlace place) { return const_cast<Gradients&>(std::as_const(*this).gradients(place)); }
+  void load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const;
 
   GptConfig config_;
-  Embedding<T> embedding_;
-  std::vector<TransformerBlock<T>> blocks_;
-  Head<T> head_;
+  std::unique_ptr<TensorParallel<T>> tensor_;  // the layers keep its address
+  std::vector<GptChunk<T>> chunks_;
 
-  AttentionShape shape_{};
+  BlockShape shape_{};
   Tensor<std::byte, 1> slot_memory_;
   Tensor<std::byte, 1> workspace_memory_;
-  std::vector<Slot> slots_;
-  Workspace workspace_;
+  Memory memory_;
   Tensor<double, 0> loss_;
 };
 

@@ -16,19 +16,22 @@ typename LayerNorm<T>::Saved LayerNorm<T>::Saved::take(Arena& arena, Index rows,
 }
 
 template <class T>
-LayerNorm<T>::LayerNorm(ParameterStore<T>& parameters, const std::string& name, Index channels, Placement placement)
+LayerNorm<T>::LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
+                        Index channels, Placement placement)
     : parameters_(&parameters),
       channels_(channels),
       weight_(parameters.declare({.name = name + ".weight",
                                   .shape = {channels},
                                   .chunk = placement.chunk,
                                   .block = placement.block,
+                                  .group = tensor.replicated_group(),
                                   .weight_decay = false,
                                   .init_mean = 1})),
       bias_(parameters.declare({.name = name + ".bias",
                                 .shape = {channels},
                                 .chunk = placement.chunk,
                                 .block = placement.block,
+                                .group = tensor.replicated_group(),
                                 .weight_decay = false})) {}
 
 template <class T>

@@ -7,20 +7,22 @@
 
 namespace espalier {
 
-/// Layer normalisation with weight and bias (core/ops/layernorm). N rows, C channels.
+/// Layer normalisation with weight and bias (core/ops/layernorm), of the rows that this rank has of the residual
+/// stream: R of them, C channels. Under sequence parallelism its gradients are summed over the tensor axis.
 template <class T>
 class LayerNorm {
  public:
   struct Saved {
-    Tensor<T, 2> x;            ///< (N, C), the input, owned by whoever made it
-    Tensor<T, 2> y;            ///< (N, C), the output, which the next product needs again
-    Tensor<State<T>, 1> mean;  ///< (N)
-    Tensor<State<T>, 1> rstd;  ///< (N)
+    Tensor<T, 2> x;            ///< (R, C), the input, owned by whoever made it
+    Tensor<T, 2> y;            ///< (R, C), the output, which the next product needs again
+    Tensor<State<T>, 1> mean;  ///< (R)
+    Tensor<State<T>, 1> rstd;  ///< (R)
 
     static Saved take(Arena& arena, Index rows, Index channels);
   };
 
-  LayerNorm(ParameterStore<T>& parameters, const std::string& name, Index channels, Placement placement);
+  LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index channels,
+            Placement placement);
 
   /// saved.y = norm(x)
   void forward(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const;

@@ -7,20 +7,20 @@
 namespace espalier {
 
 template <class T>
-typename Mlp<T>::Saved Mlp<T>::Saved::take(Arena& arena, Index rows, Index ffn_hidden_size) {
-  return {arena.take<T>(rows, ffn_hidden_size), arena.take<T>(rows, ffn_hidden_size)};
+typename Mlp<T>::Saved Mlp<T>::Saved::take(Arena& arena, Index rows, Index local_ffn) {
+  return {arena.take<T>(rows, local_ffn), arena.take<T>(rows, local_ffn)};
 }
 
 template <class T>
-typename Mlp<T>::Gradients Mlp<T>::Gradients::take(Arena& arena, Index rows, Index ffn_hidden_size) {
-  return {arena.take<T>(rows, ffn_hidden_size)};
+typename Mlp<T>::Gradients Mlp<T>::Gradients::take(Arena& arena, Index rows, Index local_ffn) {
+  return {arena.take<T>(rows, local_ffn)};
 }
 
 template <class T>
-Mlp<T>::Mlp(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Index ffn_hidden_size,
-            Placement placement, double init_std, double projection_std)
-    : up_(parameters, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
-      down_(parameters, name + ".down", {hidden_size, ffn_hidden_size}, placement, projection_std) {}
+Mlp<T>::Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
+            Index ffn_hidden_size, Placement placement, double init_std, double projection_std)
+    : up_(parameters, tensor, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
+      down_(parameters, tensor, name + ".down", hidden_size, ffn_hidden_size, placement, projection_std) {}
 
 template <class T>
 void Mlp<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> residual, Saved& saved) const {

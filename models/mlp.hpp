@@ -7,36 +7,37 @@
 
 namespace espalier {
 
-/// The feed-forward part of a block: up, GELU, down. F = ffn_hidden_size.
+/// The feed-forward part of a block: up, GELU, down. F = ffn_hidden_size, of which each rank of the tensor axis has
+/// F/tp channels.
 template <class T>
 class Mlp {
  public:
   struct Saved {
-    Tensor<T, 2> up;         ///< (N, F), before GELU
-    Tensor<T, 2> activated;  ///< (N, F)
+    Tensor<T, 2> up;         ///< (N, F/tp), before GELU
+    Tensor<T, 2> activated;  ///< (N, F/tp)
 
-    static Saved take(Arena& arena, Index rows, Index ffn_hidden_size);
+    static Saved take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */);
   };
   struct Gradients {
-    Tensor<T, 2> dup;  ///< (N, F)
+    Tensor<T, 2> dup;  ///< (N, F/tp)
 
-    static Gradients take(Arena& arena, Index rows, Index ffn_hidden_size);
+    static Gradients take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */);
   };
 
-  Mlp(ParameterStore<T>& parameters, const std::string& name, Index hidden_size, Index ffn_hidden_size,
-      Placement placement, double init_std, double projection_std);
+  Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
+      Index ffn_hidden_size, Placement placement, double init_std, double projection_std);
 
   /// y = residual + mlp(x)
-  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tensor<T, 2> x /* (N, C) */,
-               Tensor<T, 2> residual /* (N, C) */, Saved& saved) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, C), = */, Tensor<T, 2> dy /* (N, C) */,
+  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
+               Tensor<T, 2> residual /* (R, C) */, Saved& saved) const;
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<T, 2> dy /* (R, C) */,
                       const Saved& saved, Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy, const Saved& saved,
-                       const Gradients& gradients) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<T, 2> dy /* (R, C) */,
+                       const Saved& saved, const Gradients& gradients) const;
 
  private:
-  Linear<T> up_;
-  Linear<T> down_;
+  ColumnParallelLinear<T> up_;
+  RowParallelLinear<T> down_;
 };
 
 }  // namespace espalier

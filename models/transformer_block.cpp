@@ -18,58 +18,55 @@ double projection_std(const GptConfig& config) {
 }  // namespace
 
 template <class T>
-typename TransformerBlock<T>::Saved TransformerBlock<T>::Saved::take(Arena& arena, const GptConfig& config,
-                                                                     const AttentionShape& shape) {
-  const Index rows = shape.batch * shape.sequence_length;
+typename TransformerBlock<T>::Saved TransformerBlock<T>::Saved::take(Arena& arena, const BlockShape& shape) {
   Saved saved;
-  saved.norm1 = LayerNorm<T>::Saved::take(arena, rows, config.hidden_size);
-  saved.attention = Attention<T>::Saved::take(arena, shape);
-  saved.h = arena.take<T>(rows, config.hidden_size);
-  saved.norm2 = LayerNorm<T>::Saved::take(arena, rows, config.hidden_size);
-  saved.mlp = Mlp<T>::Saved::take(arena, rows, config.ffn_hidden_size);
-  saved.y = arena.take<T>(rows, config.hidden_size);
+  saved.norm1 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels);
+  saved.attention = Attention<T>::Saved::take(arena, shape.attention);
+  saved.h = arena.take<T>(shape.rows, shape.channels);
+  saved.norm2 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels);
+  saved.mlp = Mlp<T>::Saved::take(arena, shape.tokens(), shape.ffn);
+  saved.y = arena.take<T>(shape.rows, shape.channels);
   return saved;
 }
 
 template <class T>
-typename TransformerBlock<T>::Gradients TransformerBlock<T>::Gradients::take(Arena& arena, const GptConfig& config,
-                                                                             const AttentionShape& shape) {
-  const Index rows = shape.batch * shape.sequence_length;
+typename TransformerBlock<T>::Gradients TransformerBlock<T>::Gradients::take(Arena& arena, const BlockShape& shape) {
   Gradients gradients;
-  gradients.dnorm2 = arena.take<T>(rows, config.hidden_size);
-  gradients.dh = arena.take<T>(rows, config.hidden_size);
-  gradients.dnorm1 = arena.take<T>(rows, config.hidden_size);
-  gradients.mlp = Mlp<T>::Gradients::take(arena, rows, config.ffn_hidden_size);
-  gradients.attention = Attention<T>::Gradients::take(arena, shape);
+  gradients.dnorm2 = arena.take<T>(shape.rows, shape.channels);
+  gradients.dh = arena.take<T>(shape.rows, shape.channels);
+  gradients.dnorm1 = arena.take<T>(shape.rows, shape.channels);
+  gradients.mlp = Mlp<T>::Gradients::take(arena, shape.tokens(), shape.ffn);
+  gradients.attention = Attention<T>::Gradients::take(arena, shape.attention);
   return gradients;
 }
 
 template <class T>
-TransformerBlock<T>::TransformerBlock(ParameterStore<T>& parameters, const std::string& name, const GptConfig& config,
-                                      Placement placement)
-    : norm1_(parameters, name + ".norm1", config.hidden_size, placement),
-      attention_(parameters, name + ".attention", config.hidden_size, placement, init_std, projection_std(config)),
-      norm2_(parameters, name + ".norm2", config.hidden_size, placement),
-      mlp_(parameters, name + ".mlp", config.hidden_size, config.ffn_hidden_size, placement, init_std,
+TransformerBlock<T>::TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
+                                      const std::string& name, const GptConfig& config, Placement placement)
+    : norm1_(parameters, tensor, name + ".norm1", config.hidden_size, placement),
+      attention_(parameters, tensor, name + ".attention", config.hidden_size, placement, init_std,
+                 projection_std(config)),
+      norm2_(parameters, tensor, name + ".norm2", config.hidden_size, placement),
+      mlp_(parameters, tensor, name + ".mlp", config.hidden_size, config.ffn_hidden_size, placement, init_std,
            projection_std(config)) {}
 
 template <class T>
-void TransformerBlock<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, const AttentionShape& shape,
-                                  Saved& saved) const {
+void TransformerBlock<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape, Saved& saved) const {
   norm1_.forward(exec, x, saved.norm1);
-  attention_.forward(exec, saved.h, saved.norm1.y, x, shape, saved.attention);
+  attention_.forward(exec, saved.h, saved.norm1.y, x, shape.attention, saved.attention);
   norm2_.forward(exec, saved.h, saved.norm2);
   mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
 }
 
 template <class T>
 void TransformerBlock<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy,
-                                         const AttentionShape& shape, const Saved& saved, Gradients& gradients) const {
+                                         const BlockShape& shape, const Saved& saved, Gradients& gradients) const {
   gradients.dy = dy;
   mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
   Kokkos::deep_copy(exec, gradients.dh, dy);
   norm2_.backward_input(exec, gradients.dh, gradients.dnorm2, saved.norm2);
-  attention_.backward_input(exec, gradients.dnorm1, gradients.dh, shape, saved.attention, gradients.attention);
+  attention_.backward_input(exec, gradients.dnorm1, gradients.dh, shape.attention, saved.attention,
+                            gradients.attention);
   Kokkos::deep_copy(exec, dx, gradients.dh);
   norm1_.backward_input(exec, dx, gradients.dnorm1, saved.norm1);
 }

@@ -9,6 +9,25 @@
 
 namespace espalier {
 
+/// Sizes of one micro-batch on this rank.
+struct BlockShape {
+  AttentionShape attention;  ///< B, T, NH/tp, HS
+  Index rows;                ///< R, of the residual stream: N = B*T, or N/tp under sequence parallelism
+  Index channels;            ///< C
+  Index ffn;                 ///< F/tp
+
+  Index tokens() const { return attention.batch * attention.sequence_length; }  ///< N
+};
+
+template <class T>
+BlockShape make_block_shape(const GptConfig& config, const TensorParallel<T>& tensor, Index batch,
+                            Index sequence_length) {
+  return {{batch, sequence_length, config.num_heads / tensor.size(), config.head_size()},
+          tensor.local_rows(batch * sequence_length),
+          config.hidden_size,
+          config.ffn_hidden_size / tensor.size()};
+}
+
 /// The pre-norm block of GPT-2: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Keeps nothing between calls: what
 /// backward needs lies in Saved, what the weight gradients need beside it in Gradients, so that micro-batches may be in
 /// flight in any order and the weight part may come later.
@@ -18,32 +37,32 @@ class TransformerBlock {
   struct Saved {
     typename LayerNorm<T>::Saved norm1;
     typename Attention<T>::Saved attention;
-    Tensor<T, 2> h;  ///< (N, C), between the two halves
+    Tensor<T, 2> h;  ///< (R, C), between the two halves
     typename LayerNorm<T>::Saved norm2;
     typename Mlp<T>::Saved mlp;
-    Tensor<T, 2> y;  ///< (N, C), the input of the next block
+    Tensor<T, 2> y;  ///< (R, C), the input of the next block
 
-    static Saved take(Arena& arena, const GptConfig& config, const AttentionShape& shape);
+    static Saved take(Arena& arena, const BlockShape& shape);
   };
   struct Gradients {
-    Tensor<T, 2> dy;      ///< (N, C), as given to backward_input
-    Tensor<T, 2> dnorm2;  ///< (N, C), of the output of norm2
-    Tensor<T, 2> dh;      ///< (N, C)
-    Tensor<T, 2> dnorm1;  ///< (N, C)
+    Tensor<T, 2> dy;      ///< (R, C), as given to backward_input
+    Tensor<T, 2> dnorm2;  ///< (R, C), of the output of norm2
+    Tensor<T, 2> dh;      ///< (R, C)
+    Tensor<T, 2> dnorm1;  ///< (R, C)
     typename Mlp<T>::Gradients mlp;
     typename Attention<T>::Gradients attention;
 
-    static Gradients take(Arena& arena, const GptConfig& config, const AttentionShape& shape);
+    static Gradients take(Arena& arena, const BlockShape& shape);
   };
 
-  TransformerBlock(ParameterStore<T>& parameters, const std::string& name, const GptConfig& config,
-                   Placement placement);
+  TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
+                   const GptConfig& config, Placement placement);
 
   /// saved.y = block(x); x must live until backward is done.
-  void forward(const ExecSpace& exec, Tensor<T, 2> x /* (N, C) */, const AttentionShape& shape, Saved& saved) const;
+  void forward(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, const BlockShape& shape, Saved& saved) const;
   /// dx may be dy only if backward_weight is not called later.
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, C), = */, Tensor<T, 2> dy /* (N, C) */,
-                      const AttentionShape& shape, const Saved& saved, Gradients& gradients) const;
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<T, 2> dy /* (R, C) */,
+                      const BlockShape& shape, const Saved& saved, Gradients& gradients) const;
   void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients) const;
 
  private:

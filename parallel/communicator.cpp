@@ -66,6 +66,12 @@ void Communicator::set_test_delays(int max_us, std::uint64_t seed) const {
   state_->context->delay_random.seed(seed * 1000003u + static_cast<std::uint64_t>(world_rank(rank())));
 }
 
+void Communicator::set_emulated_links(const EmulatedLinks& links) const {
+  state_->context->links = links;
+  state_->context->link_queue = {};
+  state_->context->wait.naps = links.on();
+}
+
 unsigned char* Communicator::scratch_bytes(Index bytes) const {
   if (bytes > static_cast<Index>(state_->scratch.extent(0))) {
     state_->scratch = {};  // freed first: the two need not be there together

@@ -7,24 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "core/tensor.hpp"
-#include "parallel/wait.hpp"
+#include "parallel/communication_context.hpp"
 
 namespace espalier {
 
-/// What all communicators of a job share: one object, made by Runtime and handed on by split() and duplicate().
-struct CommunicationContext {
-  WaitSettings wait;
-  std::size_t max_message_bytes = std::size_t{1} << 30;  ///< longer messages go in pieces: MPI counts are int
-  int max_delay_us = 0;                                  ///< tests: each send sleeps up to this long
-  std::mt19937_64 delay_random;
-};
-
-/// Bytes handed to MPI by this rank through one communicator.
+/// Bytes handed to MPI by this rank through one communicator; stamps (see MessageSet) are not counted.
 struct Traffic {
   std::uint64_t bytes = 0;
   std::uint64_t messages = 0;
@@ -77,6 +68,19 @@ class Communicator {
   const CommunicationContext& context() const { return *state_->context; }
   void set_wait_policy(WaitPolicy policy) const { state_->context->wait.policy = policy; }
   void set_deadline(double seconds) const { state_->context->wait.deadline_seconds = seconds; }
+
+  /// From now on messages take the time of these links, and waits sleep between polls. Collective, between messages.
+  void set_emulated_links(const EmulatedLinks& links) const;
+
+  /// Before anything is built over this communicator.
+  void plant(PlantedFault fault) const { state_->context->planted_fault = fault; }
+
+  /// Keeps the position of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
+  /// memory of our own.
+  void keep_position_in(Position* place) const { state_->context->position.keep_in(place); }
+  PositionWriter& position() const { return state_->context->position; }
+  Timeline& timeline() const { return state_->context->timeline; }
+  const JobClock& clock() const { return state_->context->clock; }
 
   /// For tests: messages longer than this go in pieces.
   void set_max_message_bytes(std::size_t bytes) const { state_->context->max_message_bytes = bytes; }

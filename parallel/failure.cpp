@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "parallel/messages.hpp"
 
@@ -50,13 +51,39 @@ void wait_until_read(int descriptor) {
   leave(code);
 }
 
+const Communicator* watched_job = nullptr;
+
+void exit_is_a_failure() {
+  int finalized = 0;
+  if (watched_job == nullptr || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0)
+    return;
+  const Communicator& failures = *std::exchange(watched_job, nullptr);
+  fail_job(failures, ExitCode::communication,
+           to_text({.what = fmt::format("rank {} left before the end of the job", failures.rank()),
+                    .where = fmt::format("rank {} of {}, by exit()", failures.rank(), failures.size()),
+                    .got = "a call of exit() while the others still run",
+                    .wanted = "every rank returns from main",
+                    .todo = "find what called exit() (a library, a user's callback), and throw an exception there"}),
+           true);
+}
+
 }  // namespace
 
-// MPI's return codes are not looked at here: whatever fails now, the next step is to leave.
+void watch_for_exit(const Communicator* failures) {
+  static const bool registered = std::atexit(exit_is_a_failure) == 0;
+  ESPALIER_ASSERT(registered, "atexit() takes no more functions");
+  watched_job = failures;
+}
+
 void fail_job(const Communicator& failures, ExitCode code, const std::string& text) {
+  fail_job(failures, code, text, code != ExitCode::communication);
+}
+
+// MPI's return codes are not looked at here: whatever fails now, the next step is to leave.
+void fail_job(const Communicator& failures, ExitCode code, const std::string& text, bool knows_cause) {
+  watch_for_exit(nullptr);  // MPI_Abort may call exit() itself
   const int rank = failures.rank();
   const int size = failures.size();
-  const bool knows_cause = code != ExitCode::communication;
   const char standing = knows_cause ? 1 : 0;
   for (int peer = 0; peer < size; ++peer)
     if (peer != rank) {

@@ -16,4 +16,11 @@ namespace espalier {
 /// @param failures a communicator of its own, made by Runtime: the others may be anywhere.
 [[noreturn]] void fail_job(const Communicator& failures, ExitCode code, const std::string& text);
 
+/// The same for a rank that knows more than its code says.
+[[noreturn]] void fail_job(const Communicator& failures, ExitCode code, const std::string& text, bool knows_cause);
+
+/// While the job lives, std::exit() on any rank ends it as a failure, whatever the code: the others would wait for
+/// ever, or take the run for complete. One job at a time; nullptr: the job is over.
+void watch_for_exit(const Communicator* failures);
+
 }  // namespace espalier

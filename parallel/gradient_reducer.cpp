@@ -7,124 +7,187 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
+#include "parallel/collectives.hpp"
 #include "parallel/rank_order.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr int num_phases = 2;  // tags: 2 x bucket + phase, on a communicator of our own
-constexpr Index cache_line_elements = 16;
+// Tags, on communicators of our own: num_phases x (number of the bucket in its lane) + phase.
+enum MessagePhase : int { values_phase, sums_phase, weights_phase, num_phases };
+
+ReductionCommunicators with_planted_fault(ReductionCommunicators communicators) {
+  const PlantedFault fault = communicators.replicas->context().planted_fault;
+  if (fault == PlantedFault::no_tied_reduction)
+    communicators.tied = communicators.replicas;
+  if (fault == PlantedFault::no_tensor_sum)
+    communicators.replicas_and_tensor = communicators.replicas;
+  return communicators;
+}
 
 }  // namespace
 
-std::vector<Bucket> make_buckets(const std::vector<Segment>& segments, Index bucket_elements) {
-  std::vector<Bucket> buckets;
-  for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
-    const Segment& segment = segments[static_cast<std::size_t>(s)];
-    for (Index end = segment.offset + segment.size; end > segment.offset;) {
-      const bool joins = !buckets.empty() && buckets.back().offset == end && buckets.back().size < bucket_elements &&
-                         segments[static_cast<std::size_t>(buckets.back().first_segment)].group == segment.group;
-      if (!joins)
-        buckets.push_back({.offset = end, .size = 0, .first_segment = s, .last_segment = s});
-      Bucket& bucket = buckets.back();
-      const Index begin = std::max(segment.offset, end - (bucket_elements - bucket.size));
-      bucket.offset = begin;
-      bucket.size += end - begin;
-      bucket.first_segment = s;
-      end = begin;
-    }
-  }
-  return buckets;
-}
-
 template <class S>
-GradientReducer<S>::GradientReducer(const ExecSpace& exec, const Communicator& communicator,
+GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommunicators& given,
                                     const Tensor<S, 1>& gradients, std::vector<Segment> segments,
-                                    ReducerOptions options)
-    : exec_(exec),
-      communicator_(communicator.duplicate(communicator.name() + " gradients")),
-      gradients_(gradients),
-      segments_(std::move(segments)) {
-  if (communicator_.size() == 1)
-    return;
-  gradients_mpi_ = MpiBuffer<S>(gradients_);
-  buckets_ = make_buckets(segments_, std::max<Index>(1, options.bucket_bytes / static_cast<Index>(sizeof(S))));
-  ESPALIER_ASSERT(static_cast<int>(buckets_.size()) <= tags::largest / num_phases, "too many buckets for MPI's tags");
-  Index largest_slice = 0;
-  for (const Bucket& bucket : buckets_)
-    for (int rank = 0; rank < communicator_.size(); ++rank)
-      largest_slice = std::max(largest_slice, slice_size(bucket, rank));
-  const int places = std::min(std::max(1, options.buckets_in_flight), static_cast<int>(buckets_.size()));
-  for (int i = 0; i < places; ++i) {
-    const auto received = allocate<S>(Category::communication, fmt::format("bucket_{}", i),
-                                      std::max<Index>(1, largest_slice) * (communicator_.size() - 1));
-    places_.push_back({MessageSet(communicator_), Stage::idle, 0, received, MpiBuffer<S>(received)});
-  }
+                                    const std::vector<Parameter>& parameters, const ReducerOptions& options)
+    : exec_(exec), gradients_(gradients), segments_(std::move(segments)), zero_stage_(options.zero_stage) {
+  const ReductionCommunicators communicators = with_planted_fault(given);
+  const PerGroup<GroupPlace> places = communicators.places();
+  ESPALIER_ASSERT(zero_stage_ == 0 || zero_stage_ == 1, fmt::format("there is no ZeRO stage {}", zero_stage_));
+  plan_ = plan_reduction(segments_, parameters, places, options, static_cast<Index>(sizeof(S)));
+  for (const ReductionGroup group : all_reduction_groups)
+    if (places[group].joins == group && places[group].size > 1)
+      add_lane(communicators[group], group, options.buckets_in_flight);
+  if (!lanes_.empty())
+    gradients_mpi_ = MpiBuffer<S>(gradients_);
   begin_step();
 }
 
 template <class S>
-Index GradientReducer<S>::slice_begin(const Bucket& bucket, int rank) const {
-  const Index slice = (bucket.size + communicator_.size() - 1) / communicator_.size();
-  const Index aligned = (slice + cache_line_elements - 1) / cache_line_elements * cache_line_elements;
-  return std::min(bucket.size, rank * aligned);
+void GradientReducer<S>::add_lane(const Communicator& communicator, ReductionGroup group, int buckets_in_flight) {
+  const int rank = communicator.rank();
+  Lane lane(communicator.duplicate(communicator.name() + " gradients"), group);
+  Index largest_slice = 0;
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    if (plan_.buckets[b].group == group) {
+      lane.buckets.push_back(static_cast<int>(b));
+      largest_slice = std::max(largest_slice, plan_.buckets[b].slice(rank).size());
+    }
+  const auto num_buckets = static_cast<int>(lane.buckets.size());
+  ESPALIER_ASSERT(num_buckets <= tags::largest / num_phases, "too many buckets for MPI's tags");
+  check_same_plan(lane);
+  for (int i = 0; i < std::min(std::max(1, buckets_in_flight), num_buckets); ++i) {
+    const auto received = allocate<S>(Category::communication, fmt::format("bucket_{}_{}", communicator.name(), i),
+                                      largest_slice * (communicator.size() - 1));
+    lane.places.push_back({MessageSet(lane.communicator), Stage::idle, 0, 0, received, MpiBuffer<S>(received)});
+  }
+  lanes_.push_back(std::move(lane));
+}
+
+/// Ranks that cut differently would add unlike elements, or wait for ever.
+template <class S>
+void GradientReducer<S>::check_same_plan(const Lane& lane) const {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, a number at a time
+  const auto add = [&](Index value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211u; };
+  add(zero_stage_);
+  for (const int b : lane.buckets) {
+    const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(b)];
+    add(bucket.size);
+    for (const Index bound : bucket.bounds)
+      add(bound - bucket.offset);
+  }
+  const auto ours = static_cast<std::int64_t>(hash);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(lane.communicator.size()));
+  all_gather(lane.communicator, std::span<std::int64_t>(all), std::span<const std::int64_t>(&ours, 1));
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw Error(ExitCode::usage, {.what = "ranks that sum gradients together cut them differently",
+                                    .where = fmt::format("communicator {}, parameters of group {}",
+                                                         lane.communicator.name(), to_string(lane.group)),
+                                    .got = fmt::format("rank {} other buckets than rank {}",
+                                                       lane.communicator.world_rank(static_cast<int>(rank)),
+                                                       lane.communicator.world_rank(0)),
+                                    .wanted = "the same number and sizes of buckets",
+                                    .todo = "start all ranks with one config and one binary"});
+}
+
+template <class S>
+int GradientReducer<S>::num_done() const {
+  int sum = 0;
+  for (const Lane& lane : lanes_)
+    sum += lane.num_done;
+  return sum;
+}
+
+template <class S>
+bool GradientReducer<S>::all_done() const {
+  return std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.all_done(); });
+}
+
+template <class S>
+void GradientReducer<S>::begin_pass(Pass pass) {
+  pass_ = pass;
+  for (Lane& lane : lanes_)
+    lane.num_started = lane.num_done = 0;
 }
 
 template <class S>
 void GradientReducer<S>::begin_step() {
-  ESPALIER_ASSERT(num_started_ == num_done_, "begin_step() while buckets are in flight: call wait() first");
-  num_started_ = 0;
-  num_done_ = 0;
+  const bool idle = std::all_of(lanes_.begin(), lanes_.end(), [this](const Lane& lane) {
+    return pass_ == Pass::gather ? lane.all_done() : lane.num_started == lane.num_done;
+  });
+  ESPALIER_ASSERT(idle, "begin_step() while buckets are in flight: call wait(), and wait_gather(), first");
+  begin_pass(Pass::reduce);
   exposed_seconds_ = 0;
-  bytes_before_ = communicator_.traffic().bytes;
+  for (Lane& lane : lanes_)
+    lane.bytes_before = lane.communicator.traffic().bytes;
   marked_.assign(segments_.size(), 0);
-  missing_.resize(buckets_.size());
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    missing_[b] = buckets_[b].last_segment - buckets_[b].first_segment + 1;
+  missing_.resize(plan_.buckets.size());
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    missing_[b] = plan_.buckets[b].last_segment - plan_.buckets[b].first_segment + 1;
 }
 
 template <class S>
 void GradientReducer<S>::mark_ready(int segment) {
   ESPALIER_ASSERT(segment >= 0 && segment < static_cast<int>(segments_.size()),
                   fmt::format("there is no segment {}", segment));
-  if (communicator_.size() == 1)
+  if (lanes_.empty())
     return;
   ESPALIER_ASSERT(!marked_[static_cast<std::size_t>(segment)],
                   fmt::format("segment {} was marked twice in one step, or after wait()", segment));
   marked_[static_cast<std::size_t>(segment)] = 1;
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (segment >= buckets_[b].first_segment && segment <= buckets_[b].last_segment)
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+    if (plan_.buckets[b].first_segment <= segment && segment <= plan_.buckets[b].last_segment)
       --missing_[b];
   progress();
 }
 
 template <class S>
 void GradientReducer<S>::progress() {
-  for (Place& place : places_) {
+  for (Lane& lane : lanes_)
+    progress(lane);
+}
+
+template <class S>
+void GradientReducer<S>::progress(Lane& lane) {
+  for (Place& place : lane.places) {
     if (place.stage == Stage::collecting && place.messages.test())
-      distribute(place);
+      distribute(lane, place);
     if (place.stage == Stage::distributing && place.messages.test())
-      finish(place);
+      finish(lane, place);
   }
-  for (Place& place : places_) {
-    const bool next_is_full =
-        num_started_ < static_cast<int>(buckets_.size()) && missing_[static_cast<std::size_t>(num_started_)] == 0;
-    if (next_is_full && place.stage == Stage::idle)
-      start(place);
+  for (Place& place : lane.places) {
+    const auto next = static_cast<std::size_t>(lane.num_started);
+    if (next == lane.buckets.size())
+      return;
+    const bool ready = pass_ == Pass::gather || missing_[static_cast<std::size_t>(lane.buckets[next])] == 0;
+    if (ready && place.stage == Stage::idle)
+      start(lane, place);
   }
 }
 
 template <class S>
-void GradientReducer<S>::start(Place& place) {
+void GradientReducer<S>::start(Lane& lane, Place& place) {
   const Region region("espalier::parallel::gradient_reducer::start");
-  place.bucket = num_started_++;
+  place.bucket = lane.num_started++;
+  place.began = lane.communicator.clock().now();
+  if (pass_ == Pass::reduce)
+    collect(lane, place);
+  else
+    send_round(lane, place, weights_mpi_, weight_bytes_);
+}
+
+template <class S>
+void GradientReducer<S>::collect(Lane& lane, Place& place) {
   place.stage = Stage::collecting;
-  const Bucket& bucket = buckets_[static_cast<std::size_t>(place.bucket)];
-  const int rank = communicator_.rank();
-  const int size = communicator_.size();
-  const int tag = num_phases * place.bucket;
-  const auto own_size = slice_size(bucket, rank);
+  const Bucket& bucket = bucket_of(lane, place.bucket);
+  const int rank = lane.communicator.rank();
+  const int size = lane.communicator.size();
+  const int tag = num_phases * place.bucket + values_phase;
+  const Index own_size = bucket.slice(rank).size();
   gradients_mpi_.load(exec_, bucket.offset, bucket.size);
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
@@ -133,74 +196,162 @@ void GradientReducer<S>::start(Place& place) {
   }
   for (int step = 1; step < size; ++step) {
     const int peer = (rank + step) % size;
-    place.messages.send(gradients_mpi_.data() + bucket.offset + slice_begin(bucket, peer),
-                        static_cast<std::size_t>(slice_size(bucket, peer)) * sizeof(S), peer, tag);
+    const IndexRange theirs = bucket.slice(peer);
+    place.messages.send(gradients_mpi_.data() + theirs.begin, static_cast<std::size_t>(theirs.size()) * sizeof(S), peer,
+                        tag);
   }
 }
 
 template <class S>
-void GradientReducer<S>::distribute(Place& place) {
+void GradientReducer<S>::distribute(Lane& lane, Place& place) {
   const Region region("espalier::parallel::gradient_reducer::distribute");
+  const IndexRange own = bucket_of(lane, place.bucket).slice(lane.communicator.rank());
+  const int size = lane.communicator.size();
+  place.received_mpi.store(exec_, 0, own.size() * (size - 1));
+  combine_in_rank_order(exec_, Tensor<S, 1>(gradients_.data() + own.begin, own.size()), place.received, own.size(),
+                        lane.communicator.rank(), size, ReduceOp::sum);
+  if (zero_stage_ == 0) {
+    send_round(lane, place, gradients_mpi_, Index{1});
+  } else {
+    compat::fence(exec_, "espalier::parallel: the place may receive again");
+    finish(lane, place);
+  }
+}
+
+/// Our slice goes to all others of the communicator, and theirs come. `data` holds `element_size` of its own elements
+/// for each one of the flat arrays.
+template <class S>
+template <class E>
+void GradientReducer<S>::send_round(Lane& lane, Place& place, const MpiBuffer<E>& data, Index element_size) {
   place.stage = Stage::distributing;
-  const Bucket& bucket = buckets_[static_cast<std::size_t>(place.bucket)];
-  const int rank = communicator_.rank();
-  const int size = communicator_.size();
-  const int tag = num_phases * place.bucket + 1;
-  const Index own_begin = bucket.offset + slice_begin(bucket, rank);
-  const Index own_size = slice_size(bucket, rank);
-  place.received_mpi.store(exec_, 0, own_size * (size - 1));
-  combine_in_rank_order(exec_, Tensor<S, 1>(gradients_.data() + own_begin, own_size), place.received, own_size, rank,
-                        size, ReduceOp::sum);
-  gradients_mpi_.load(exec_, own_begin, own_size);
+  const Bucket& bucket = bucket_of(lane, place.bucket);
+  const int rank = lane.communicator.rank();
+  const int size = lane.communicator.size();
+  const int tag = num_phases * place.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
+  const IndexRange own = bucket.slice(rank);
+  const auto bytes_of = [&](const IndexRange& range) {
+    return static_cast<std::size_t>(range.size() * element_size) * sizeof(E);
+  };
+  data.load(exec_, own.begin * element_size, own.size() * element_size);
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
-    place.messages.receive(gradients_mpi_.data() + bucket.offset + slice_begin(bucket, peer),
-                           static_cast<std::size_t>(slice_size(bucket, peer)) * sizeof(S), peer, tag);
+    const IndexRange theirs = bucket.slice(peer);
+    place.messages.receive(data.data() + theirs.begin * element_size, bytes_of(theirs), peer, tag);
   }
-  for (int step = 1; step < size; ++step) {
-    const int peer = (rank + step) % size;
-    place.messages.send(gradients_mpi_.data() + own_begin, static_cast<std::size_t>(own_size) * sizeof(S), peer, tag);
-  }
+  for (int step = 1; step < size; ++step)
+    place.messages.send(data.data() + own.begin * element_size, bytes_of(own), (rank + step) % size, tag);
 }
 
 template <class S>
-void GradientReducer<S>::finish(Place& place) {
-  const Bucket& bucket = buckets_[static_cast<std::size_t>(place.bucket)];
-  gradients_mpi_.store(exec_, bucket.offset, bucket.size);
+void GradientReducer<S>::finish(Lane& lane, Place& place) {
+  const Bucket& bucket = bucket_of(lane, place.bucket);
+  if (pass_ == Pass::gather)
+    weights_mpi_.store(exec_, bucket.offset * weight_bytes_, bucket.size * weight_bytes_);
+  else if (zero_stage_ == 0)
+    gradients_mpi_.store(exec_, bucket.offset, bucket.size);
   place.stage = Stage::idle;
-  ++num_done_;
+  ++lane.num_done;
+  Timeline& timeline = lane.communicator.timeline();
+  if (timeline.is_on())
+    timeline.record({.name = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather",
+                                         place.bucket, lane.communicator.name()),
+                     .category = "data_comm",
+                     .begin = place.began,
+                     .end = lane.communicator.clock().now(),
+                     .track = communication_track});
+}
+
+template <class S>
+void GradientReducer<S>::start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes) {
+  if (zero_stage_ == 0 || lanes_.empty())
+    return;
+  ESPALIER_ASSERT(pass_ == Pass::reduce && all_done(), "start_gather() before wait()");
+  ESPALIER_ASSERT(weights.extent(0) == gradients_.extent(0) * static_cast<std::size_t>(element_bytes),
+                  "weights are not laid out as the gradients");
+  if (weights.data() != weights_.data() || weights.extent(0) != weights_.extent(0)) {  // the first time
+    weights_ = weights;
+    weights_mpi_ = MpiBuffer<unsigned char>(weights_);
+  }
+  weight_bytes_ = element_bytes;
+  begin_pass(Pass::gather);
+  progress();
 }
 
 template <class S>
 void GradientReducer<S>::wait() {
-  if (communicator_.size() == 1)
+  if (lanes_.empty() || pass_ == Pass::gather)
     return;
   const Region region("espalier::parallel::gradient_reducer::wait");
   std::fill(marked_.begin(), marked_.end(), 1);
   std::fill(missing_.begin(), missing_.end(), 0);
-  const Waiter total(communicator_.context().wait);  // the time exposed
-  Waiter waiter(communicator_.context().wait);       // the deadline is that of one bucket
-  int done_before = num_done_;
+  complete("wait for gradients");
+}
+
+template <class S>
+void GradientReducer<S>::wait_gather() {
+  if (lanes_.empty() || pass_ == Pass::reduce)
+    return;
+  const Region region("espalier::parallel::gradient_reducer::wait_gather");
+  complete("wait for weights");
+}
+
+template <class S>
+void GradientReducer<S>::complete(const char* what) {
+  const Communicator& communicator = lanes_.front().communicator;
+  const WaitSettings& settings = communicator.context().wait;
+  const double began = communicator.clock().now();
+  const Waiter total(settings);  // the time exposed
+  Waiter waiter(settings);       // the deadline is that of one bucket
+  WaitNote note;
+  int done_before = -1;
   for (progress(); !all_done(); progress()) {
-    if (num_done_ != done_before) {
-      done_before = num_done_;
-      waiter = Waiter(communicator_.context().wait);
-    } else if (!waiter.pause()) {
-      const auto oldest = std::min_element(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
-        return a.stage != Stage::idle && (b.stage == Stage::idle || a.bucket < b.bucket);
-      });
-      oldest->messages.give_up(
-          fmt::format("the {} of gradient bucket {} of {}", oldest->stage == Stage::collecting ? "values" : "sums",
-                      oldest->bucket, buckets_.size()),
-          waiter.seconds());
+    if (num_done() != done_before) {
+      done_before = num_done();
+      waiter = Waiter(settings);
+      note = WaitNote();
     }
+    note.update(oldest().messages, waiter.seconds(), [this] { return describe(oldest()); });
+    if (!waiter.pause())
+      oldest().messages.give_up(describe(oldest()), waiter.seconds());
   }
+  communicator.position().leave_wait();
   exposed_seconds_ += total.seconds();
+  communicator.timeline().record({.name = what,
+                                  .category = "data_comm",
+                                  .begin = began,
+                                  .end = communicator.clock().now(),
+                                  .track = operations_track});
+}
+
+template <class S>
+const typename GradientReducer<S>::Place& GradientReducer<S>::oldest() const {
+  const Place* oldest = nullptr;
+  for (const Lane& lane : lanes_)
+    for (const Place& place : lane.places)
+      if (place.stage != Stage::idle && (oldest == nullptr || place.began < oldest->began))
+        oldest = &place;
+  ESPALIER_ASSERT(oldest != nullptr, "nothing is in flight, and not all is done");
+  return *oldest;
+}
+
+template <class S>
+std::string GradientReducer<S>::describe(const Place& place) const {
+  const char* const what = pass_ == Pass::gather ? "weights" : place.stage == Stage::collecting ? "values" : "sums";
+  std::size_t num_buckets = 0;
+  for (const Lane& lane : lanes_)
+    if (std::any_of(lane.places.begin(), lane.places.end(), [&](const Place& other) { return &other == &place; }))
+      num_buckets = lane.buckets.size();
+  return fmt::format("the {} of gradient bucket {} of {}", what, place.bucket, num_buckets);
 }
 
 template <class S>
 ReducerStats GradientReducer<S>::stats() const {
-  return {.exposed_seconds = exposed_seconds_, .bytes_sent = communicator_.traffic().bytes - bytes_before_};
+  ReducerStats stats{.exposed_seconds = exposed_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
+  for (const Lane& lane : lanes_) {
+    stats.bytes_by_group[lane.group] = lane.communicator.traffic().bytes - lane.bytes_before;
+    stats.bytes_sent += stats.bytes_by_group[lane.group];
+  }
+  return stats;
 }
 
 template class GradientReducer<float>;

@@ -3,51 +3,43 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/parameter.hpp"
 #include "parallel/communicator.hpp"
 #include "parallel/messages.hpp"
 #include "parallel/mpi_buffer.hpp"
+#include "parallel/reduction_plan.hpp"
 
 namespace espalier {
 
-/// A run of the flat gradient array that is reduced together.
-struct Bucket {
-  Index offset = 0;
-  Index size = 0;
-  int first_segment = 0;  ///< the segments that it touches, last included
-  int last_segment = 0;
-};
-
-/// Cuts segments (in flat order) into buckets of at most `bucket_elements`, last one first, as backward finishes them.
-/// A bucket never mixes reduction groups, a long segment is cut into several buckets. Pure.
-std::vector<Bucket> make_buckets(const std::vector<Segment>& segments, Index bucket_elements);
-
-struct ReducerOptions {
-  Index bucket_bytes = Index{25} << 20;
-  int buckets_in_flight = 3;  ///< each costs a bucket of memory
-};
-
 struct ReducerStats {
-  double exposed_seconds = 0;    ///< in wait(), since begin_step()
-  std::uint64_t bytes_sent = 0;  ///< since begin_step()
+  double exposed_seconds = 0;              ///< in wait() and wait_gather(), since begin_step()
+  std::uint64_t bytes_sent = 0;            ///< since begin_step(), all communicators
+  PerGroup<std::uint64_t> bytes_by_group;  ///< the same by group of the communicator
 };
 
-/// Sums the gradients of all replicas while backward goes on. Per step: begin_step(); mark_ready(segment) as soon as a
-/// segment's gradient is final (last micro-batch only); progress() now and then, as nothing moves during a kernel;
-/// wait(), after which the flat array holds the sum over ranks, the same bits on every rank and in every run: each
-/// rank owns a slice of each bucket and adds the others' values in rank order.
+/// Sums gradients over the ranks of their reduction group while backward goes on. Per step: begin_step();
+/// mark_ready(segment) as soon as a segment's gradient is final (last micro-batch only); progress() now and then, as
+/// nothing moves during a kernel; wait(), after which owned() holds the sums, the same bits in every run: each rank
+/// owns a slice of each bucket and adds the others' values in rank order. Without ZeRO the slices then go round and
+/// owned() is the whole array. With ZeRO-1 the owner updates its weights; start_gather(weights), wait_gather() hand
+/// them round.
 ///
-/// Buckets start in one order on all ranks, from the end of the array to its start, each as soon as it is full, those
-/// before it have started and a place in flight is free. Segments never marked are reduced in wait(). All memory is
-/// allocated in the constructor. For one rank there is nothing to do.
+/// The buckets of a communicator start in one order on all its ranks, from the end of the array to its start, each as
+/// soon as it is full, those before it have started and a place in flight is free. Communicators do not wait for each
+/// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
+/// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
 template <class S>
 class GradientReducer {
  public:
-  /// Collective. `gradients` must live as long as the reducer; kernels that fill it run on `exec`.
-  GradientReducer(const ExecSpace& exec, const Communicator& communicator, const Tensor<S, 1>& gradients,
-                  std::vector<Segment> segments, ReducerOptions options = {});
+  /// Collective over all three communicators. `gradients` must live as long as the reducer; kernels that fill it run
+  /// on `exec`. Bucket and slice ends follow the rows of `parameters` (flat order), see plan_reduction().
+  GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators, const Tensor<S, 1>& gradients,
+                  std::vector<Segment> segments, const std::vector<Parameter>& parameters,
+                  const ReducerOptions& options = {});
 
   /// Arms all buckets for the next reduction.
   void begin_step();
@@ -55,48 +47,93 @@ class GradientReducer {
   /// The gradient of segments()[index] is final; its bucket's reduction starts now if that fills it.
   void mark_ready(int segment);
 
+  bool is_marked(int segment) const { return marked_.at(static_cast<std::size_t>(segment)) != 0; }
+
   /// Advances what is in flight without waiting.
   void progress();
 
   /// Completes all buckets, also those never marked.
   void wait();
 
-  const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// Starts to bring the owners' elements of `weights`, laid out as the gradients, to all ranks of their group; after
+  /// wait(), once kernels on `exec` have been given the update. Nothing to do without ZeRO.
+  template <class View>
+  void start_gather(const View& weights) {
+    using T = typename View::non_const_value_type;
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto flat = flatten(weights);
+    start_gather_of(Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(flat.data()), flat.extent(0) * sizeof(T)),
+                    static_cast<Index>(sizeof(T)));
+  }
+
+  /// Completes the gather; kernels on `exec` then see all weights.
+  void wait_gather();
+
+  /// Ascending flat ranges whose summed gradients this rank has after wait().
+  const std::vector<IndexRange>& owned() const { return plan_.owned; }
+  const ReductionPlan& plan() const { return plan_; }
+  const std::vector<Bucket>& buckets() const { return plan_.buckets; }
   const std::vector<Segment>& segments() const { return segments_; }
   ReducerStats stats() const;
 
  private:
-  enum class Stage { idle, collecting, distributing };  // idle; others' values arrive; sums go round
+  enum class Pass { reduce, gather };
+  enum class Stage { idle, collecting, distributing };  // idle; others' values arrive; sums or weights go round
   struct Place {
     MessageSet messages;
     Stage stage = Stage::idle;
-    int bucket = 0;
+    int bucket = 0;  // of the lane
+    double began = 0;
     Tensor<S, 1> received;  // (size - 1, slice)
     MpiBuffer<S> received_mpi;
   };
+  struct Lane {  // the buckets of one communicator
+    Lane(Communicator own, ReductionGroup its_group) : communicator(std::move(own)), group(its_group) {}
 
-  Index slice_begin(const Bucket& bucket, int rank) const;
-  Index slice_size(const Bucket& bucket, int rank) const {
-    return slice_begin(bucket, rank + 1) - slice_begin(bucket, rank);
+    Communicator communicator;
+    ReductionGroup group;
+    std::vector<int> buckets;  // of the plan
+    std::vector<Place> places;
+    int num_started = 0;
+    int num_done = 0;
+    std::uint64_t bytes_before = 0;
+    bool all_done() const { return num_done == static_cast<int>(buckets.size()); }
+  };
+
+  void add_lane(const Communicator& communicator, ReductionGroup group, int buckets_in_flight);
+  void check_same_plan(const Lane& lane) const;
+  void start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes);
+  void begin_pass(Pass pass);
+  void progress(Lane& lane);
+  void start(Lane& lane, Place& place);
+  void collect(Lane& lane, Place& place);
+  void distribute(Lane& lane, Place& place);
+  template <class E>
+  void send_round(Lane& lane, Place& place, const MpiBuffer<E>& data, Index element_bytes);
+  void finish(Lane& lane, Place& place);
+  void complete(const char* what);
+  const Place& oldest() const;
+  std::string describe(const Place& place) const;
+  const Bucket& bucket_of(const Lane& lane, int index) const {
+    return plan_.buckets[static_cast<std::size_t>(lane.buckets[static_cast<std::size_t>(index)])];
   }
-  void start(Place& place);
-  void distribute(Place& place);
-  void finish(Place& place);
-  bool all_done() const { return num_done_ == static_cast<int>(buckets_.size()); }
+  int num_done() const;
+  bool all_done() const;
 
   ExecSpace exec_;
-  Communicator communicator_;
   Tensor<S, 1> gradients_;
   MpiBuffer<S> gradients_mpi_;
   std::vector<Segment> segments_;
-  std::vector<Bucket> buckets_;
-  std::vector<Place> places_;
+  int zero_stage_;
+  ReductionPlan plan_;
+  std::vector<Lane> lanes_;
   std::vector<int> missing_;  // by bucket: segments not marked yet
   std::vector<char> marked_;  // by segment
-  int num_started_ = 0;
-  int num_done_ = 0;
+  Pass pass_ = Pass::reduce;
+  Tensor<unsigned char, 1> weights_;
+  MpiBuffer<unsigned char> weights_mpi_;
+  Index weight_bytes_ = 1;  // an element
   double exposed_seconds_ = 0;
-  std::uint64_t bytes_before_ = 0;
 };
 
 }  // namespace espalier

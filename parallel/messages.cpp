@@ -15,7 +15,6 @@
 #include "parallel/mpi_check.hpp"
 
 namespace espalier {
-
 MessageSet::~MessageSet() {
   // Only after an error are there messages left. A receive is called back, so that nothing lands in freed memory.
   int finalized = 0;
@@ -29,34 +28,56 @@ MessageSet::~MessageSet() {
     else
       MPI_Request_free(&requests_[i]);
   }
+  if (!outgoing_stamps_.empty() && !landed_)
+    new std::deque<Stamp>(std::move(outgoing_stamps_));  // MPI may still read them
 }
 
-void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag) {
+void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag, bool stamped) {
   CommunicationContext& context = *state_->context;
+  if (bytes == 0)
+    return;
   if (context.max_delay_us > 0) {
     std::uniform_int_distribution<int> microseconds(0, context.max_delay_us);
     std::this_thread::sleep_for(std::chrono::microseconds(microseconds(context.delay_random)));
   }
+  if (stamped || context.links.on()) {
+    const auto world_rank = [&](int rank) { return state_->world_ranks[static_cast<std::size_t>(rank)]; };
+    Stamp& stamp = outgoing_stamps_.emplace_back();
+    stamp.sent_at = context.clock.now();
+    if (context.links.on())
+      stamp.arrives_at = context.link_queue.send(
+          context.links, context.links.same_node(world_rank(state_->rank), world_rank(peer)), bytes, stamp.sent_at);
+    post(&stamp, sizeof(Stamp), peer, tag);
+  }
   for (std::size_t begin = 0; begin < bytes; begin += context.max_message_bytes) {
-    const int count = static_cast<int>(std::min(context.max_message_bytes, bytes - begin));
-    messages_.push_back({peer, count, false});
-    requests_.push_back(MPI_REQUEST_NULL);
-    ESPALIER_MPI(MPI_Isend(static_cast<const char*>(data) + begin, count, MPI_BYTE, peer, tag, state_->handle,
-                           &requests_.back()));
+    post(static_cast<const char*>(data) + begin, std::min(context.max_message_bytes, bytes - begin), peer, tag);
     ++state_->traffic.messages;
   }
   state_->traffic.bytes += bytes;
 }
 
-void MessageSet::receive(void* data, std::size_t bytes, int peer, int tag) {
+void MessageSet::post(const void* data, std::size_t bytes, int peer, int tag) {
+  const int count = static_cast<int>(bytes);
+  messages_.push_back({peer, count, false});
+  requests_.push_back(MPI_REQUEST_NULL);
+  ESPALIER_MPI(MPI_Isend(data, count, MPI_BYTE, peer, tag, state_->handle, &requests_.back()));
+}
+
+void MessageSet::receive(void* data, std::size_t bytes, int peer, int tag, bool stamped) {
+  if (bytes == 0)
+    return;
+  if (stamped || state_->context->links.on())
+    expect(&incoming_stamps_.emplace_back(), sizeof(Stamp), peer, tag);
   const std::size_t piece = state_->context->max_message_bytes;
-  for (std::size_t begin = 0; begin < bytes; begin += piece) {
-    const int count = static_cast<int>(std::min(piece, bytes - begin));
-    messages_.push_back({peer, count, true});
-    requests_.push_back(MPI_REQUEST_NULL);
-    ESPALIER_MPI(
-        MPI_Irecv(static_cast<char*>(data) + begin, count, MPI_BYTE, peer, tag, state_->handle, &requests_.back()));
-  }
+  for (std::size_t begin = 0; begin < bytes; begin += piece)
+    expect(static_cast<char*>(data) + begin, std::min(piece, bytes - begin), peer, tag);
+}
+
+void MessageSet::expect(void* data, std::size_t bytes, int peer, int tag) {
+  const int count = static_cast<int>(bytes);
+  messages_.push_back({peer, count, true});
+  requests_.push_back(MPI_REQUEST_NULL);
+  ESPALIER_MPI(MPI_Irecv(data, count, MPI_BYTE, peer, tag, state_->handle, &requests_.back()));
 }
 
 void MessageSet::require_success(int code) {
@@ -84,12 +105,25 @@ void MessageSet::require_success(int code) {
 bool MessageSet::test() {
   if (requests_.empty())
     return true;
-  statuses_.resize(requests_.size());
-  int done = 0;
-  require_success(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data()));
-  if (done == 0)
+  if (!landed_) {
+    statuses_.resize(requests_.size());
+    int done = 0;
+    require_success(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data()));
+    if (done == 0)
+      return false;
+    landed_ = true;
+    check_lengths();
+    read_stamps();
+  }
+  if (arrives_at_ > 0 && state_->context->clock.now() < arrives_at_)
     return false;
   requests_.clear();
+  messages_.clear();
+  landed_ = false;
+  return true;
+}
+
+void MessageSet::check_lengths() const {
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     int count = messages_[i].bytes;
     if (messages_[i].incoming)
@@ -103,15 +137,59 @@ bool MessageSet::test() {
            .wanted = fmt::format("{} bytes", messages_[i].bytes),
            .todo = "were the ranks started with the same config and binary?"});
   }
-  messages_.clear();
-  return true;
+}
+
+void MessageSet::read_stamps() {
+  arrives_at_ = 0;
+  if (!incoming_stamps_.empty())
+    sent_at_ = 0;
+  for (const Stamp& stamp : incoming_stamps_) {
+    arrives_at_ = std::max(arrives_at_, stamp.arrives_at);
+    sent_at_ = std::max(sent_at_, stamp.sent_at);
+  }
+  incoming_stamps_.clear();
+  outgoing_stamps_.clear();
 }
 
 void MessageSet::wait(const std::string& what) {
+  if (test())
+    return;
   Waiter waiter(state_->context->wait);
-  while (!test())
+  WaitNote note;
+  while (!test()) {
+    note.update(*this, waiter.seconds(), [&] { return what; });
     if (!waiter.pause())
-      give_up(what, waiter.seconds());
+      give_up(what, waiter.seconds());  // the position goes on saying what was waited for
+  }
+  if (note.noted())
+    state_->context->position.leave_wait();
+}
+
+std::span<int> MessageSet::silent_peers(std::span<int> world_ranks) const {
+  std::size_t count = 0;
+  for (const bool incoming : {true, false}) {
+    for (std::size_t i = 0; i < requests_.size() && count < world_ranks.size(); ++i) {
+      int done = 0;
+      const int peer = state_->world_ranks[static_cast<std::size_t>(messages_[i].peer)];
+      const auto known = world_ranks.first(count);
+      if (messages_[i].incoming == incoming && std::find(known.begin(), known.end(), peer) == known.end() &&
+          MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0)
+        world_ranks[count++] = peer;
+    }
+    if (count > 0)
+      break;  // who does not take our message is of interest only where nobody owes us one
+  }
+  return world_ranks.first(count);
+}
+
+void MessageSet::note_wait(const std::string& what) const {
+  std::array<int, Position::max_peers> peers{};
+  state_->context->position.enter_wait(what, state_->name, state_->traffic.messages, silent_peers(peers));
+}
+
+void MessageSet::refresh_wait() const {
+  std::array<int, Position::max_peers> peers{};
+  state_->context->position.refresh_peers(silent_peers(peers));
 }
 
 void MessageSet::give_up(const std::string& what, double seconds) const {
@@ -129,8 +207,9 @@ void MessageSet::give_up(const std::string& what, double seconds) const {
     got += fmt::format("{}not taken by {}", got.empty() ? "" : "; ", fmt::join(deaf, ", "));
   throw Error(ExitCode::communication,
               {.what = fmt::format("waited {:.1f} s for {}, in vain", seconds, what),
-               .where = fmt::format("communicator {}, rank {} of {} (world rank {})", state_->name, state_->rank,
-                                    state_->size, state_->world_ranks[static_cast<std::size_t>(state_->rank)]),
+               .where = fmt::format(
+                   "communicator {}, rank {} of {} (world rank {}), after {} messages sent", state_->name, state_->rank,
+                   state_->size, state_->world_ranks[static_cast<std::size_t>(state_->rank)], state_->traffic.messages),
                .got = got,
                .wanted = fmt::format("an answer within {:g} s", state_->context->wait.deadline_seconds),
                .todo = "see what the named ranks do; if they are only slow, raise run.communication_timeout"});

@@ -5,8 +5,11 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <deque>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/communicator.hpp"
@@ -26,12 +29,17 @@ inline constexpr int reduce_scatter = 16387;
 inline constexpr int broadcast = 16388;
 inline constexpr int barrier = 16389;
 inline constexpr int failure = 16390;
+inline constexpr int clock = 16391;
+inline constexpr int gather_texts = 16392;
 inline constexpr int largest = 32767;  ///< the MPI standard promises no larger one
 }  // namespace tags
 
 /// Sends and receives that are waited for together. Every message of Espalier passes through here: this is the one
 /// place that counts bytes, cuts long messages, delays them in tests, checks lengths and watches the deadline.
 /// The caller keeps the buffers alive until test() or wait() says that all is done.
+///
+/// A message may be preceded by a stamp: when it was sent, and when emulated links will have brought it. All are where
+/// links are emulated, others where both sides ask for it. Stamps are not counted as traffic.
 class MessageSet {
  public:
   explicit MessageSet(const Communicator& communicator) : state_(communicator.state()) {}
@@ -42,8 +50,8 @@ class MessageSet {
   ~MessageSet();
 
   /// Messages of no bytes are left out on both sides.
-  void send(const void* data, std::size_t bytes, int peer, int tag);
-  void receive(void* data, std::size_t bytes, int peer, int tag);
+  void send(const void* data, std::size_t bytes, int peer, int tag, bool stamped = false);
+  void receive(void* data, std::size_t bytes, int peer, int tag, bool stamped = false);
 
   /// Advances the messages; true when all are complete, after which the set is empty and can be used again.
   /// @throws Error (ExitCode::communication) on a failed message or one of another length than announced.
@@ -55,22 +63,64 @@ class MessageSet {
   /// @throws Error (ExitCode::communication): the deadline has passed.
   [[noreturn]] void give_up(const std::string& what, double seconds) const;
 
+  /// Writes down in this rank's position that it waits for these messages; again now and then, as some arrive.
+  void note_wait(const std::string& what) const;
+  void refresh_wait() const;
+
+  /// When the stamped messages received last were sent (the latest of them), by the job's clock; 0: none yet.
+  double sent_at() const { return sent_at_; }
+
   bool empty() const { return requests_.empty(); }
   const WaitSettings& wait_settings() const { return state_->context->wait; }
 
  private:
+  struct Stamp {
+    double sent_at = 0;
+    double arrives_at = 0;  // over emulated links
+  };
   struct Message {
     int peer;
     int bytes;
     bool incoming;
   };
   std::string describe(int peer) const;
+  std::span<int> silent_peers(std::span<int> world_ranks) const;
+  void check_lengths() const;
+  void read_stamps();
   void require_success(int code);
+  void post(const void* data, std::size_t bytes, int peer, int tag);
+  void expect(void* data, std::size_t bytes, int peer, int tag);
 
   std::shared_ptr<impl::CommunicatorState> state_;
   std::vector<MPI_Request> requests_;
   std::vector<Message> messages_;     // by request
   std::vector<MPI_Status> statuses_;  // kept for its capacity
+  std::deque<Stamp> outgoing_stamps_;
+  std::deque<Stamp> incoming_stamps_;
+  bool landed_ = false;  // MPI has them all; those with emulated links may still be on their way
+  double arrives_at_ = 0;
+  double sent_at_ = 0;
+};
+
+/// Keeps the position of this rank up to date during one wait; not for waits too short to be seen.
+class WaitNote {
+ public:
+  /// After each poll in vain. `what()` makes the text, once.
+  template <class What>
+  void update(const MessageSet& messages, double seconds, const What& what) {
+    if (seconds < next_)
+      return;
+    next_ = seconds + 1;
+    if (std::exchange(noted_, true))
+      messages.refresh_wait();
+    else
+      messages.note_wait(what());
+  }
+  bool noted() const { return noted_; }
+
+ private:
+  double next_ = 1e-3;  // seconds
+  bool noted_ = false;
 };
 
 }  // namespace espalier

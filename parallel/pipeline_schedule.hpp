@@ -2,27 +2,95 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
+
+// A schedule is data: pure functions make the list of operations of each stage, one executor runs it, one simulator
+// prices it, one checker proves it for the whole world before it runs.
 
 namespace espalier {
 
-/// What a stage does next with one micro-batch.
-enum class OperationKind { forward, backward };
+enum class ScheduleKind {
+  sequential,   ///< one micro-batch at a time through all stages: the baseline that shows idle workers
+  gpipe,        ///< all forwards, then all backwards (Huang et al., 2019)
+  one_f_one_b,  ///< "1f1b": a backward as soon as there is one (Narayanan et al., 2021)
+  interleaved,  ///< 1F1B over several chunks a stage (Narayanan et al., 2021)
+  zero_bubble   ///< ZB-H1: weight gradients fill the bubble (Qi et al., 2023)
+};
+const char* to_string(ScheduleKind kind);
+const std::vector<ScheduleKind>& all_schedule_kinds();
+std::optional<ScheduleKind> parse_schedule_kind(std::string_view name);
+std::string schedule_kind_names();  ///< "sequential, gpipe, 1f1b, interleaved, zero_bubble"
+
+/// Whether a stage may hold more than one chunk of the model.
+bool allows_chunks(ScheduleKind kind);
+
+enum class OperationKind {
+  forward,
+  backward,  ///< input and weight gradients together
+  backward_input,
+  backward_weight,
+  send_activations,  ///< to the stage of the next chunk; goes on while other operations run
+  receive_activations,
+  send_gradients,     ///< to the stage of the chunk before
+  receive_gradients,  ///< from the stage of the next chunk
+  reduce,             ///< the gradients of a chunk are summed over replicas, what is left of it
+  tied_reduce,        ///< the token table's gradient, over the replicas of the first and the last stage
+  optimizer,          ///< global norm, clipping, update
+  gather_weights,     ///< ZeRO-1: every replica gets the weights that the others have updated
+};
+const char* to_string(OperationKind kind);
+
+/// What an operation does on the tensor axis: the number of collectives of each kind inside it.
+struct TensorCollectives {
+  int all_reduce = 0;
+  int all_gather = 0;
+  int reduce_scatter = 0;
+  bool operator==(const TensorCollectives&) const = default;
+};
 
 struct Operation {
   OperationKind kind = OperationKind::forward;
-  int chunk = 0;  ///< of the model on this rank
-  int microbatch = 0;
-  bool reduces = false;  ///< backward: gradients are final afterwards, their reduction starts inside
+  int chunk = 0;         ///< on this stage (of a message too); chunk c of stage s is part c * stages + s of the model
+  int microbatch = 0;    ///< -1 for operations of the whole step
+  int peer = -1;         ///< messages: the stage at the other end
+  bool reduces = false;  ///< the chunk's gradients are final afterwards: their reduction starts inside, block by block
+  TensorCollectives tensor = {};
+  bool operator==(const Operation&) const = default;
 };
 
 using PipelineSchedule = std::vector<Operation>;
 
-/// One stage: forward and backward of each micro-batch in turn, F0 B0 F1 B1 ...; the gradients are reduced during the
-/// last backward. One activation slot is enough. Pure.
-PipelineSchedule single_stage_schedule(int num_microbatches);
+/// What decides the lists of all stages.
+struct PipelineShape {
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
+  int stages = 1;
+  int chunks = 1;        ///< virtual stages on each stage; more than one for sequential, gpipe and interleaved only
+  int microbatches = 1;  ///< any number, also fewer than stages
+  bool gathers_weights = false;  ///< ZeRO-1
+  bool ties_embeddings = true;   ///< the first and the last stage share the token table: tied_reduce
+};
 
-/// How many micro-batches have been forward but not backward at once, at most: the activation slots a stage needs.
-int slots_needed(const PipelineSchedule& schedule);
+/// The list of one step of `stage`: each receive directly before the operation that needs it, each send directly after
+/// the one that makes it, and at the end reduce (last chunk first), tied_reduce, optimizer and gather_weights.
+/// Backwards of a chunk always come in the order of the micro-batches, so that all schedules of the same stages give
+/// the same bits. Pure.
+PipelineSchedule make_schedule(const PipelineShape& shape, int stage);
+
+/// The lists of all stages.
+std::vector<PipelineSchedule> make_schedules(const PipelineShape& shape);
+
+/// How many micro-batches of `chunk` have been forward but not backward (weight part included) at once, at most: the
+/// activation slots that the stage needs for it.
+int slots_needed(const PipelineSchedule& schedule, int chunk);
+
+/// How many micro-batches of `chunk` at once, at most, have had backward_input but not backward_weight.
+int pending_weights_needed(const PipelineSchedule& schedule, int chunk);
+
+/// "F3", "B0.1" (micro-batch 0, chunk 1 of several), "Bi2", "W2", "recv F3 from stage 0", "send B3 to stage 0",
+/// "reduce" ("reduce chunk 1"), "optimizer": for reports, traces and --events.
+std::string text(const Operation& operation, bool several_chunks = false);
 
 }  // namespace espalier

@@ -39,6 +39,10 @@ class Request {
   /// @throws Error (ExitCode::communication) when the message fails or the deadline passes.
   void wait();
 
+  /// Of a completed receive: when the sender sent it, by the job's clock. Waiting until then was waiting for the
+  /// sender's work, waiting after it was waiting for the network.
+  double sent_at() const { return messages_.sent_at(); }
+
  private:
   template <class View>
   friend Request isend(const ExecSpace&, const Communicator&, const View&, int, int);
@@ -48,6 +52,8 @@ class Request {
   Request(const Communicator& communicator, std::any buffers, std::string what)
       : messages_(communicator), buffers_(std::move(buffers)), what_(std::move(what)) {}
   void finish();
+
+  static constexpr bool stamped = true;
 
   MessageSet messages_;
   std::any buffers_;               // Views, by reference count
@@ -65,7 +71,7 @@ Request isend(const ExecSpace& exec, const Communicator& communicator, const Vie
   const MpiBuffer<T> buffer(window);
   Request request(communicator, std::make_pair(data, buffer), describe_message("send of", tag, peer, communicator));
   buffer.load(exec, 0, static_cast<Index>(window.extent(0)));
-  request.messages_.send(buffer.data(), window.extent(0) * sizeof(T), peer, tag);
+  request.messages_.send(buffer.data(), window.extent(0) * sizeof(T), peer, tag, Request::stamped);
   return request;
 }
 
@@ -75,7 +81,7 @@ Request irecv(const ExecSpace& exec, const Communicator& communicator, const Vie
   const auto window = flatten(data);
   const MpiBuffer<T> buffer(window);
   Request request(communicator, std::make_pair(data, buffer), describe_message("receive of", tag, peer, communicator));
-  request.messages_.receive(buffer.data(), window.extent(0) * sizeof(T), peer, tag);
+  request.messages_.receive(buffer.data(), window.extent(0) * sizeof(T), peer, tag, Request::stamped);
   if (!mpi_reaches_device_memory())
     request.on_done_ = [=] { buffer.store(exec, 0, static_cast<Index>(window.extent(0))); };
   return request;

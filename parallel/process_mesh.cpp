@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -45,6 +46,34 @@ const char* to_string(Axis axis) {
   return "unknown";
 }
 
+std::array<Axis, num_axes> axis_order_from(std::string_view text) {
+  std::array<Axis, num_axes> order{};
+  std::array<bool, num_axes> named{};
+  std::string_view rest = text;
+  bool right = true;
+  for (Axis& place : order) {
+    const auto word = rest.substr(0, rest.find(','));
+    const auto axis =
+        std::find_if(all_axes.begin(), all_axes.end(), [&](Axis candidate) { return word == to_string(candidate); });
+    right = right && axis != all_axes.end() && !std::exchange(named[static_cast<std::size_t>(*axis)], true);
+    if (!right)
+      break;
+    place = *axis;
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  }
+  if (!right || to_string(order) != text)
+    throw Error(ExitCode::usage, {.what = "the order of the axes is not understood",
+                                  .where = "[parallel]",
+                                  .got = fmt::format("\"{}\"", text),
+                                  .wanted = "tp, dp and pp, each once, separated by commas, the fastest first",
+                                  .todo = "\"tp,dp,pp\" is the usual order"});
+  return order;
+}
+
+std::string to_string(const std::array<Axis, num_axes>& order) {
+  return fmt::format("{},{},{}", to_string(order[0]), to_string(order[1]), to_string(order[2]));
+}
+
 int MeshLayout::size() const { return degrees[Axis::tp] * degrees[Axis::dp] * degrees[Axis::pp]; }
 
 PerAxis MeshLayout::coordinates(int rank) const {
@@ -78,6 +107,42 @@ int MeshLayout::group_index(int rank, Axis axis) const {
     if (*other != axis)
       index = index * degrees[*other] + place[*other];
   return index;
+}
+
+std::vector<int> MeshLayout::reduction_ranks(int rank, ReductionGroup group) const {
+  PerAxis place = coordinates(rank);
+  const int last_stage = degrees[Axis::pp] - 1;
+  std::vector<int> ranks;
+  const auto add_replicas = [&](int stage) {
+    place[Axis::pp] = stage;
+    for (place[Axis::dp] = 0; place[Axis::dp] < degrees[Axis::dp]; ++place[Axis::dp])
+      ranks.push_back(rank_at(place));
+  };
+  const int stage = place[Axis::pp];
+  if (group == ReductionGroup::replicas_and_tensor) {
+    for (place[Axis::dp] = 0; place[Axis::dp] < degrees[Axis::dp]; ++place[Axis::dp])
+      for (place[Axis::tp] = 0; place[Axis::tp] < degrees[Axis::tp]; ++place[Axis::tp])
+        ranks.push_back(rank_at(place));
+  } else if (group == ReductionGroup::tied && last_stage > 0 && (stage == 0 || stage == last_stage)) {
+    add_replicas(0);
+    add_replicas(last_stage);
+  } else {
+    add_replicas(stage);
+  }
+  return ranks;
+}
+
+PerGroup<GroupPlace> MeshLayout::reduction_places(int rank) const {
+  PerGroup<GroupPlace> places;
+  for (const ReductionGroup group : all_reduction_groups) {
+    const auto ranks = reduction_ranks(rank, group);
+    const bool as_replicas =
+        group == ReductionGroup::replicas || degrees[group == ReductionGroup::tied ? Axis::pp : Axis::tp] == 1;
+    places[group] = {.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()),
+                     .size = static_cast<int>(ranks.size()),
+                     .joins = as_replicas ? ReductionGroup::replicas : group};
+  }
+  return places;
 }
 
 std::string MeshLayout::text() const {
@@ -120,6 +185,12 @@ MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, std::
   return {.degrees = {{tensor, data, pipeline}}, .order = order};
 }
 
+ReductionCommunicators ProcessMesh::reductions() const {
+  return {.replicas = &reduction(ReductionGroup::replicas),
+          .replicas_and_tensor = &reduction(ReductionGroup::replicas_and_tensor),
+          .tied = &reduction(ReductionGroup::tied)};
+}
+
 ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout) : world_(&world), layout_(layout) {
   if (layout.size() != world.size())
     refuse(world.size(), layout.degrees,
@@ -127,6 +198,16 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout) : 
   const PerAxis place = layout.coordinates(world.rank());
   for (const Axis axis : all_axes)
     axes_.push_back(world.split(layout.group_index(world.rank(), axis), place[axis], to_string(axis)));
+  larger_groups_.reserve(num_reduction_groups);
+  const PerGroup<GroupPlace> places = layout.reduction_places(world.rank());
+  for (const ReductionGroup group : all_reduction_groups) {
+    reductions_[group] = &dp();
+    if (places[group].joins != group || group == ReductionGroup::replicas)
+      continue;
+    const int color = layout.reduction_ranks(world.rank(), group)[0];
+    larger_groups_.push_back(world.split(color, places[group].rank, group == ReductionGroup::tied ? "tied" : "tp+dp"));
+    reductions_[group] = &larger_groups_.back();
+  }
 }
 
 }  // namespace espalier

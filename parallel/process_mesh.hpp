@@ -4,9 +4,11 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "parallel/communicator.hpp"
+#include "parallel/reduction_groups.hpp"
 
 namespace espalier {
 
@@ -14,6 +16,11 @@ namespace espalier {
 enum class Axis { tp, dp, pp };
 inline constexpr std::size_t num_axes = 3;
 const char* to_string(Axis axis);
+
+/// "tp,dp,pp": the axes in the order of the ranks, fastest first.
+/// @throws Error (ExitCode::usage) unless each axis is named once.
+std::array<Axis, num_axes> axis_order_from(std::string_view text);
+std::string to_string(const std::array<Axis, num_axes>& order);
 
 /// One number an axis: degrees, or the coordinates of a rank.
 struct PerAxis {
@@ -40,6 +47,14 @@ struct MeshLayout {
   /// Number of that group among those of the same axis: equal for all its members, unlike any other's.
   int group_index(int rank, Axis axis) const;
 
+  /// The ranks over which the gradients of `group` are summed with those of `rank`, in the order of the sum: it does
+  /// not depend on the order of the axes. replicas: along dp; replicas_and_tensor: all ranks of the stage, tp fastest;
+  /// tied: along dp on the first stage, then on the last (stages between hold no tied parameters: along dp).
+  std::vector<int> reduction_ranks(int rank, ReductionGroup group) const;
+
+  /// Our place among them, by group.
+  PerGroup<GroupPlace> reduction_places(int rank) const;
+
   std::string text() const;  ///< "tensor 2 x data 4 x pipeline 1"
 };
 
@@ -51,16 +66,21 @@ MeshLayout make_layout(int world_size, int tensor, int data, int pipeline,
 /// All layouts of `world_size` ranks, those nearest to the wanted degrees first.
 std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wanted);
 
-/// A layout with a communicator an axis, created once. Communicators are named "tp", "dp", "pp".
+/// A layout with a communicator an axis, named "tp", "dp", "pp", and one a reduction group, "dp" where its ranks are
+/// those of dp, else "tp+dp" and "tied". All are created here.
 class ProcessMesh {
  public:
   /// Collective over `world`, whose size must be the layout's.
   ProcessMesh(const Communicator& world, const MeshLayout& layout);
+  ProcessMesh(ProcessMesh&&) = default;
+  ProcessMesh& operator=(ProcessMesh&&) = default;
 
   const Communicator& world() const { return *world_; }
   const Communicator& tp() const { return axes_[0]; }
   const Communicator& dp() const { return axes_[1]; }
   const Communicator& pp() const { return axes_[2]; }
+  const Communicator& reduction(ReductionGroup group) const { return *reductions_[group]; }
+  ReductionCommunicators reductions() const;
   const Communicator& along(Axis axis) const { return axes_[static_cast<std::size_t>(axis)]; }
   const MeshLayout& layout() const { return layout_; }
   PerAxis coordinates() const { return layout_.coordinates(world_->rank()); }
@@ -69,6 +89,8 @@ class ProcessMesh {
   const Communicator* world_;
   MeshLayout layout_;
   std::vector<Communicator> axes_;
+  std::vector<Communicator> larger_groups_;  // reserved: reductions_ points into it
+  PerGroup<const Communicator*> reductions_;
 };
 
 }  // namespace espalier

@@ -20,6 +20,7 @@
 #include "core/memory_ledger.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
+#include "parallel/job_clock.hpp"
 #include "parallel/launch_environment.hpp"
 #include "parallel/mpi_check.hpp"
 
@@ -112,11 +113,15 @@ void Runtime::start_kokkos(int& argc, char**& argv) {
   WaitSettings& wait = world_->state()->context->wait;
   wait.ranks_share_cores = true;  // careful until it is known
   wait.ranks_share_cores = measure_ranks_share_cores(*world_);
+  world_->position().set_rank(world_->rank(), world_->size());
+  synchronize_clocks(*world_);
+  watch_for_exit(&*failures_);
 }
 
 Runtime::~Runtime() {
   // While an exception unwinds this rank the others wait somewhere: to finalize would be to wait for them.
   const bool unwinding = std::uncaught_exceptions() > exceptions_at_start_;
+  watch_for_exit(nullptr);
   const bool alone = world_ && world_->size() == 1;
   failures_.reset();
   world_.reset();

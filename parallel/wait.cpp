@@ -14,7 +14,8 @@ namespace espalier {
 namespace {
 
 constexpr long polls_between_clock_reads = 64;
-constexpr double yield_seconds = 2e-3;         // a message among busy ranks takes about 1 ms; after that, sleep
+constexpr double yield_seconds = 2e-3;  // a message among busy ranks takes about 1 ms; after that, sleep
+constexpr std::chrono::microseconds emulated_nap{200};
 constexpr std::chrono::microseconds nap{100};  // the kernel's timer slack adds about 60 us
 
 }  // namespace
@@ -46,9 +47,13 @@ WaitPolicy WaitSettings::resolved() const {
 }
 
 Waiter::Waiter(const WaitSettings& settings)
-    : policy_(settings.resolved()), deadline_seconds_(settings.deadline_seconds) {}
+    : policy_(settings.resolved()), naps_(settings.naps), deadline_seconds_(settings.deadline_seconds) {}
 
 bool Waiter::pause() {
+  if (naps_) {
+    std::this_thread::sleep_for(emulated_nap);
+    return seconds() <= deadline_seconds_;
+  }
   if (++polls_ % polls_between_clock_reads != 0 && (policy_ == WaitPolicy::block || polls_ < polls_between_clock_reads))
     return true;
   const double waited = seconds();

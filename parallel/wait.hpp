@@ -23,6 +23,7 @@ WaitPolicy wait_policy_from(std::string_view word);
 struct WaitSettings {
   WaitPolicy policy = WaitPolicy::automatic;
   bool ranks_share_cores = false;  ///< measured by Runtime; decides `automatic`
+  bool naps = false;               ///< sleep between polls whatever the policy: for emulated work and links
   double deadline_seconds = 600;   ///< a longer wait is an error that names what it waited for, and for whom
 
   WaitPolicy resolved() const;
@@ -42,6 +43,7 @@ class Waiter {
   using Clock = std::chrono::steady_clock;
 
   WaitPolicy policy_;
+  bool naps_;
   double deadline_seconds_;
   Clock::time_point start_ = Clock::now();
   long polls_ = 0;

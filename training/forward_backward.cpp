@@ -2,48 +2,313 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/forward_backward.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <list>
+
 #include "core/kokkos_compat.hpp"
+#include "parallel/point_to_point.hpp"
+#include "training/operation_pace.hpp"
 
 namespace espalier {
 namespace {
 
-// Marks the segments of a block, which backward has just left.
-template <class S>
-void mark_block_ready(GradientReducer<S>& reducer, int block) {
-  for (std::size_t i = 0; i < reducer.segments().size(); ++i)
-    if (reducer.segments()[i].block == block)
-      reducer.mark_ready(static_cast<int>(i));
+// Gives the micro-batches of one chunk places in turn: the same ones in every step.
+class PlacePool {
+ public:
+  explicit PlacePool(int size) : holder_(static_cast<std::size_t>(size), none) {}
+
+  /// The place that the micro-batch has, or the next free one.
+  int take(int microbatch) {
+    const auto held = std::find(holder_.begin(), holder_.end(), microbatch);
+    if (held != holder_.end())
+      return static_cast<int>(held - holder_.begin());
+    for (std::size_t tries = 0; tries < holder_.size(); ++tries) {
+      const std::size_t place = next_++ % holder_.size();
+      if (holder_[place] == none) {
+        holder_[place] = microbatch;
+        return static_cast<int>(place);
+      }
+    }
+    ESPALIER_ASSERT(false, fmt::format("no place is free for micro-batch {}", microbatch));
+  }
+  int of(int microbatch) const {
+    const auto held = std::find(holder_.begin(), holder_.end(), microbatch);
+    ESPALIER_ASSERT(held != holder_.end(), fmt::format("micro-batch {} has no place", microbatch));
+    return static_cast<int>(held - holder_.begin());
+  }
+  void release(int microbatch) { holder_[static_cast<std::size_t>(of(microbatch))] = none; }
+
+ private:
+  static constexpr int none = -1;
+  std::vector<int> holder_;  // by place
+  std::size_t next_ = 0;
+};
+
+int parts_of(const ChunkLayers& layers, OperationKind kind) {
+  const bool visits_embedding = layers.embedding && kind != OperationKind::backward_input;
+  return static_cast<int>(layers.count) + (visits_embedding ? 1 : 0) + (layers.head ? 1 : 0);
 }
+
+template <class T>
+class Executor {
+ public:
+  Executor(const StepContext<T>& context, const std::vector<Batch>& microbatches, double loss_scale,
+           PhaseSeconds& seconds, const std::vector<ChunkMemory>& memory)
+      : c_(context), microbatches_(microbatches), loss_scale_(loss_scale), seconds_(seconds) {
+    for (const ChunkMemory& chunk : memory) {
+      slots_.emplace_back(chunk.slots);
+      gradients_.emplace_back(chunk.gradients);
+    }
+  }
+
+  void run(const PipelineSchedule& schedule) {
+    several_chunks_ = c_.model.num_chunks() > 1;
+    for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
+      const std::string name = text(schedule[i], several_chunks_);
+      world().position().set_operation(static_cast<int>(i), name, schedule[i].chunk, schedule[i].microbatch);
+      run(schedule[i], name);
+    }
+    finish_sends();
+  }
+
+  void evaluate() {
+    for (int m = 0; m < static_cast<int>(microbatches_.size()); ++m)
+      for (int chunk = 0; chunk < c_.model.num_chunks(); ++chunk)
+        evaluate(m, chunk);
+    finish_sends();
+  }
+
+ private:
+  const Communicator& world() const { return c_.mesh.world(); }
+
+  void run(const Operation& op, const std::string& name) {
+    switch (op.kind) {
+      case OperationKind::receive_activations: return receive(op, name, c_.model.input(take_slot(op)), tags::activations);
+      case OperationKind::receive_gradients:
+        return receive(op, name, c_.model.output_gradient(take_gradients(op)), tags::gradients);
+      case OperationKind::send_activations: return send(op, take_slot(op));
+      case OperationKind::send_gradients: return send(op, last_backward_);
+      case OperationKind::forward: return forward(op, name);
+      case OperationKind::backward:
+      case OperationKind::backward_input:
+      case OperationKind::backward_weight: return backward(op, name);
+      case OperationKind::reduce: return mark_ready([&](const Segment& s) { return s.chunk == op.chunk && !is_tied(s); });
+      case OperationKind::tied_reduce: return mark_ready(is_tied);
+      case OperationKind::optimizer:
+      case OperationKind::gather_weights: return;  // the trainer's
+    }
+  }
+
+  // ---- compute ----
+
+  void forward(const Operation& op, const std::string& name) {
+    const MicrobatchPlace where = take_slot(op);
+    finish_sends_of(OperationKind::send_activations, where.chunk, where.slot);
+    // Planted: the first micro-batch counts twice.
+    const bool doubled = world().context().planted_fault == PlantedFault::wrong_loss_scale && op.microbatch == 0;
+    timed(op, name, Phase::forward, [&](const auto& done) {
+      c_.model.forward(c_.exec, where, batch(op.microbatch), (doubled ? 2 : 1) * loss_scale_, done);
+    });
+  }
+
+  void backward(const Operation& op, const std::string& name) {
+    const MicrobatchPlace where = take_gradients(op);
+    if (op.kind != OperationKind::backward_weight)
+      finish_sends_of(OperationKind::send_gradients, where.chunk, where.gradients);
+    last_backward_ = where;
+    timed(op, name, Phase::backward, [&](const auto& done) {
+      const auto block_done = [&](int position) {
+        if (op.reduces)
+          mark_ready([&](const Segment& s) { return s.chunk == op.chunk && s.block == position && !is_tied(s); });
+        done(position);
+      };
+      if (op.kind == OperationKind::backward)
+        c_.model.backward(c_.exec, where, block_done);
+      else if (op.kind == OperationKind::backward_input)
+        c_.model.backward_input(c_.exec, where, block_done);
+      else
+        c_.model.backward_weight(c_.exec, where, block_done);
+    });
+    if (op.kind != OperationKind::backward_input) {
+      slots_[index(op.chunk)].release(op.microbatch);
+      gradients_[index(op.chunk)].release(op.microbatch);
+    }
+  }
+
+  // Runs compute with a callback for its blocks; tensor collectives inside count as communication.
+  template <class F>
+  void timed(const Operation& op, const std::string& name, Phase phase, const F& compute) {
+    const Region region(std::string("espalier::training::") + to_string(phase));
+    const double begin = world().clock().now();
+    const double tensor_before = c_.model.tensor().seconds();
+    OperationPace pace(emulated_seconds(c_.emulate, op.kind), parts_of(c_.model.layers(op.chunk), op.kind));
+    compute([&](int) {
+      pace.part_done(c_.model.tensor().seconds() - tensor_before);
+      progress();
+    });
+    compat::fence(c_.exec, "espalier::forward_backward: the phase's time is its own");
+    const double end = world().clock().now();
+    const double tensor = c_.model.tensor().seconds() - tensor_before;
+    seconds_[phase] += end - begin - tensor;
+    seconds_[Phase::tensor_comm] += tensor;
+    record(op, name, phase, begin, end);
+  }
+
+  void evaluate(int microbatch, int chunk) {
+    const MicrobatchPlace where(0, chunk);
+    const ChunkLayers& layers = c_.model.layers(chunk);
+    const Communicator& pp = c_.mesh.pp();
+    const auto message = [&](OperationKind kind, int step) {
+      return Operation{
+          .kind = kind, .chunk = chunk, .microbatch = microbatch, .peer = (pp.rank() + step + pp.size()) % pp.size()};
+    };
+    finish_sends_of(OperationKind::send_activations, chunk, where.slot);
+    if (!layers.embedding)
+      receive(message(OperationKind::receive_activations, -1), "recv", c_.model.input(where), tags::activations);
+    c_.model.evaluate(c_.exec, where, batch(microbatch), loss_scale_);
+    if (!layers.head)
+      send(message(OperationKind::send_activations, 1), where);
+  }
+
+  // ---- messages ----
+
+  // The wait for work that is not done yet is bubble; what follows is communication.
+  void receive(const Operation& op, const std::string& name, const Tensor<T, 2>& data, int tag) {
+    const Region region("espalier::training::receive");
+    const double begin = world().clock().now();
+    Request request = irecv(c_.exec, c_.mesh.pp(), data, op.peer, tag);
+    request.wait();
+    const double end = world().clock().now();
+    const double sent = std::clamp(request.sent_at(), begin, end);
+    seconds_[Phase::bubble] += sent - begin;
+    seconds_[Phase::pipeline_comm] += end - sent;
+    record(op, name, Phase::bubble, begin, sent);
+    record(op, name, Phase::pipeline_comm, sent, end);
+  }
+
+  void send(const Operation& op, MicrobatchPlace from) {
+    const double begin = world().clock().now();
+    if (op.kind == OperationKind::send_activations)
+      sends_.push_back({isend(c_.exec, c_.mesh.pp(), c_.model.output(from), op.peer, tags::activations), op.kind,
+                        op.chunk, from.slot});
+    else
+      sends_.push_back({isend(c_.exec, c_.mesh.pp(), c_.model.input_gradient(from), op.peer, tags::gradients), op.kind,
+                        op.chunk, from.gradients});
+    seconds_[Phase::pipeline_comm] += world().clock().now() - begin;
+  }
+
+  // Nothing advances by itself during a kernel.
+  void progress() {
+    std::erase_if(sends_, [](Sent& sent) { return sent.request.test(); });
+    c_.reducer.progress();
+  }
+
+  // Before memory is written again, what was sent from there must have left.
+  void finish_sends_of(OperationKind kind, int chunk, int held) {
+    finish_sends_if([&](const Sent& sent) { return sent.kind == kind && sent.chunk == chunk && sent.held == held; });
+  }
+  void finish_sends() {
+    finish_sends_if([](const Sent&) { return true; });
+  }
+  template <class F>
+  void finish_sends_if(const F& wanted) {
+    const double begin = world().clock().now();
+    for (auto sent = sends_.begin(); sent != sends_.end();) {
+      if (wanted(*sent)) {
+        sent->request.wait();
+        sent = sends_.erase(sent);
+      } else {
+        ++sent;
+      }
+    }
+    seconds_[Phase::pipeline_comm] += world().clock().now() - begin;
+  }
+
+  // ---- gradients ----
+
+  static bool is_tied(const Segment& segment) { return segment.group == ReductionGroup::tied; }
+
+  template <class F>
+  void mark_ready(const F& wanted) {
+    for (std::size_t i = 0; i < c_.reducer.segments().size(); ++i)
+      if (wanted(c_.reducer.segments()[i]) && !c_.reducer.is_marked(static_cast<int>(i)))
+        c_.reducer.mark_ready(static_cast<int>(i));
+  }
+
+  // ---- places ----
+
+  static std::size_t index(int chunk) { return static_cast<std::size_t>(chunk); }
+  TokenBatch batch(int microbatch) const {
+    const Batch& batch = microbatches_.at(static_cast<std::size_t>(microbatch));
+    return {batch.inputs.data(), batch.targets.data()};
+  }
+  MicrobatchPlace take_slot(const Operation& op) { return {slots_[index(op.chunk)].take(op.microbatch), op.chunk}; }
+  MicrobatchPlace take_gradients(const Operation& op) {
+    return {slots_[index(op.chunk)].of(op.microbatch), op.chunk, gradients_[index(op.chunk)].take(op.microbatch)};
+  }
+
+  void record(const Operation& op, const std::string& name, Phase phase, double begin, double end) const {
+    Timeline& timeline = world().timeline();
+    if (timeline.is_on() && end > begin)
+      timeline.record({name, to_string(phase), op.chunk, op.microbatch, begin, end, operations_track});
+  }
+
+  struct Sent {
+    Request request;
+    OperationKind kind;
+    int chunk;
+    int held;  // the slot or set of gradients that it is sent from
+  };
+
+  const StepContext<T>& c_;
+  const std::vector<Batch>& microbatches_;
+  double loss_scale_;
+  PhaseSeconds& seconds_;
+  std::vector<PlacePool> slots_;      // by chunk
+  std::vector<PlacePool> gradients_;  // by chunk
+  std::list<Sent> sends_;
+  MicrobatchPlace last_backward_;
+  bool several_chunks_ = false;
+};
 
 }  // namespace
 
-template <class T>
-void forward_backward(const ExecSpace& exec, Gpt<T>& model, const std::vector<Batch>& microbatches,
-                      const PipelineSchedule& schedule, GradientReducer<State<T>>& reducer, double loss_scale,
-                      PhaseSeconds& seconds) {
-  const int num_slots = slots_needed(schedule);
-  for (const Operation& operation : schedule) {
-    const Batch& batch = microbatches.at(static_cast<std::size_t>(operation.microbatch));
-    const int slot = operation.microbatch % num_slots;
-    if (operation.kind == OperationKind::forward) {
-      const PhaseTimer timer(seconds, Phase::forward);
-      model.forward(exec, slot, {batch.inputs.data(), batch.targets.data()}, loss_scale);
-      compat::fence(exec, "espalier::forward_backward: the phase's time is its own");
-    } else {
-      const PhaseTimer timer(seconds, Phase::backward);
-      model.backward(exec, slot, [&](int block) {
-        if (operation.reduces)
-          mark_block_ready(reducer, block);
-        reducer.progress();
-      });
-      compat::fence(exec, "espalier::forward_backward: the phase's time is its own");
-    }
+std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks) {
+  std::vector<ChunkMemory> memory;
+  for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
+    const int split = pending_weights_needed(schedule, chunk);
+    // Without the split two sets take turns where gradients are sent, so that one may be on its way.
+    const bool sends = !chunks[static_cast<std::size_t>(chunk)].embedding;
+    memory.push_back({.slots = std::max(1, slots_needed(schedule, chunk)),
+                      .gradients = split > 0 ? split : sends ? 2 : 1,
+                      .split = split > 0});
   }
+  return memory;
 }
 
-template void forward_backward<float>(const ExecSpace&, Gpt<float>&, const std::vector<Batch>&, const PipelineSchedule&,
-                                      GradientReducer<float>&, double, PhaseSeconds&);
-template void forward_backward<double>(const ExecSpace&, Gpt<double>&, const std::vector<Batch>&,
-                                       const PipelineSchedule&, GradientReducer<double>&, double, PhaseSeconds&);
+template <class T>
+void forward_backward(const StepContext<T>& context, const std::vector<Batch>& microbatches,
+                      const PipelineSchedule& schedule, double loss_scale, PhaseSeconds& seconds) {
+  std::vector<ChunkLayers> chunks;
+  for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
+    chunks.push_back(context.model.layers(chunk));
+  Executor<T>(context, microbatches, loss_scale, seconds, chunk_memory(schedule, chunks)).run(schedule);
+}
+
+template <class T>
+void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double loss_scale,
+                  PhaseSeconds& seconds) {
+  Executor<T>(context, batches, loss_scale, seconds, {}).evaluate();
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                                       \
+  template void forward_backward<T>(const StepContext<T>&, const std::vector<Batch>&, const PipelineSchedule&, double, \
+                                    PhaseSeconds&);                                                                   \
+  template void forward_only<T>(const StepContext<T>&, const std::vector<Batch>&, double, PhaseSeconds&);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -8,15 +8,35 @@
 #include "models/gpt.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
+#include "parallel/process_mesh.hpp"
 #include "training/phases.hpp"
+#include "training/run_config.hpp"
 
 namespace espalier {
 
-/// Runs the list of one step: adds to the model's loss and gradients, each micro-batch scaled by `loss_scale`, and lets
-/// the reducer know as soon as gradients are final. reducer.wait() is the caller's.
+/// What a step works on; all of it outlives the step.
 template <class T>
-void forward_backward(const ExecSpace& exec, Gpt<T>& model, const std::vector<Batch>& microbatches,
-                      const PipelineSchedule& schedule, GradientReducer<State<T>>& reducer, double loss_scale,
-                      PhaseSeconds& seconds);
+struct StepContext {
+  const ExecSpace& exec;
+  Gpt<T>& model;
+  const ProcessMesh& mesh;
+  GradientReducer<State<T>>& reducer;
+  const RunConfig::Emulate& emulate;
+};
+
+/// Activation memory of each chunk, as the list needs it.
+std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks);
+
+/// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
+/// scaled by `loss_scale`, sends and receives, and lets the reducer know as soon as gradients are final.
+/// reducer.wait() is the caller's.
+template <class T>
+void forward_backward(const StepContext<T>& context, const std::vector<Batch>& microbatches,
+                      const PipelineSchedule& schedule, double loss_scale, PhaseSeconds& seconds);
+
+/// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
+template <class T>
+void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double loss_scale,
+                  PhaseSeconds& seconds);
 
 }  // namespace espalier

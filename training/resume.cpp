@@ -5,20 +5,12 @@
 #include <fmt/format.h>
 
 #include "core/ops/matmul.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/texts.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
 namespace {
-
-// A text of rank 0 on every rank.
-std::string broadcast_text(const Communicator& world, std::string text) {
-  auto size = static_cast<Index>(text.size());
-  broadcast(world, std::span<Index>(&size, 1), 0);
-  text.resize(static_cast<std::size_t>(size));
-  broadcast(world, std::span<char>(text.data(), text.size()), 0);
-  return text;
-}
 
 // Complete checkpoints, newest first, as rank 0 sees them.
 std::vector<std::string> candidates(const Path& checkpoints, const Communicator& world,
@@ -31,7 +23,7 @@ std::vector<std::string> candidates(const Path& checkpoints, const Communicator&
       else
         note(fmt::format("passing over {}: {}", entry.path.string(), entry.reason));
     }
-  list = broadcast_text(world, list);
+  list = broadcast_text(world, list, 0);
   std::vector<std::string> paths;
   for (std::size_t begin = 0; begin < list.size();) {
     const std::size_t end = list.find('\n', begin);
@@ -57,14 +49,18 @@ void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& co
   }
 }
 
+// All ranks load, or all throw the reason of the first that could not.
 template <class T>
 Index load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
-           const std::function<void(const std::string&)>& note) {
-  const CheckpointReader checkpoint(path);
-  load_training_state(checkpoint, trainer);
-  keep_matmul_library(checkpoint, config, note);
+           const std::vector<std::string>& tensors, const std::function<void(const std::string&)>& note) {
+  std::optional<CheckpointReader> checkpoint;
+  attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
+    checkpoint.emplace(path);
+    load_training_state(*checkpoint, trainer, tensors);
+  });
+  keep_matmul_library(*checkpoint, config, note);
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
-                   checkpoint.info().layout.value("text", "an unknown layout"), mesh.layout().text()));
+                   checkpoint->info().layout.value("text", "an unknown layout"), mesh.layout().text()));
   return trainer.steps_done();
 }
 
@@ -74,9 +70,10 @@ template <class T>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,
                       const ProcessMesh& mesh, Trainer<T>& trainer,
                       const std::function<void(const std::string&)>& note) {
+  const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
   const bool explicit_path = options.resume != "auto" && options.resume != "never";
   if (explicit_path)
-    return load(options.resume, config, mesh, trainer, note);
+    return load(options.resume, config, mesh, trainer, tensors, note);
 
   const std::vector<std::string> paths = candidates(checkpoints, mesh.world(), note);
   if (options.resume == "never" && !paths.empty())
@@ -87,18 +84,13 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
                  .wanted = "an empty run directory",
                  .todo = "resume (leave --resume away), or set run.directory to another directory"});
   for (const std::string& path : paths) {
-    std::string problem;
-    Index step = 0;
     try {
-      step = load(path, config, mesh, trainer, note);
+      return load(path, config, mesh, trainer, tensors, note);
     } catch (const Error& error) {
       if (error.code() != ExitCode::checkpoint)
         throw;
-      problem = error.what();
+      note(fmt::format("passing over {}: {}", path, error.what()));
     }
-    if (all_reduce(mesh.world(), problem.empty() ? Index{0} : Index{1}) == 0)
-      return step;
-    note(fmt::format("passing over {}: {}", path, problem.empty() ? "another rank cannot read it" : problem));
   }
   if (!paths.empty())
     throw Error(ExitCode::checkpoint,
@@ -108,7 +100,8 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
                  .wanted = "a complete checkpoint of this model",
                  .todo = "restore one from a backup, or start over in another run.directory"});
   if (!options.init_from.empty()) {
-    load_weights(CheckpointReader(options.init_from), trainer.parameters());
+    attempt_together(mesh.world(), ExitCode::checkpoint,
+                     [&] { load_weights(CheckpointReader(options.init_from), trainer.parameters(), tensors); });
     note(fmt::format("weights from {}", options.init_from));
   }
   return 0;

@@ -9,7 +9,8 @@
 
 #include "core/ops/matmul.hpp"
 #include "io/toml_config.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/pipeline_schedule.hpp"
+#include "training/validate_config.hpp"
 
 namespace espalier {
 namespace {
@@ -17,7 +18,15 @@ namespace {
 constexpr Index no_limit = std::numeric_limits<Index>::max();
 const IntegerRange positive{1, no_limit};
 const IntegerRange not_negative{0, no_limit};
+const IntegerRange degree{1, std::numeric_limits<int>::max()};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
+
+std::vector<std::string> pipeline_schedules() {
+  std::vector<std::string> names;
+  for (const ScheduleKind kind : all_schedule_kinds())
+    names.emplace_back(to_string(kind));
+  return names;
+}
 
 std::vector<std::string> matmul_choices() {
   std::vector<std::string> names = {"auto"};
@@ -50,9 +59,19 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("sequence_length", c.batch.sequence_length, not_negative, "tokens of a sequence; 0: the model's positions");
 
   v.section("parallel", "How the ranks are used; the degrees multiply to the number of ranks.");
-  v.integer("tensor", c.parallel.tensor, positive, "ranks that share each matrix");
-  v.integer("pipeline", c.parallel.pipeline, positive, "stages of consecutive layers");
-  v.integer("data", c.parallel.data, not_negative, "replicas; 0: what is left");
+  v.integer("tensor", c.parallel.tensor, degree, "ranks that share each matrix");
+  v.integer("pipeline", c.parallel.pipeline, degree, "stages of consecutive layers");
+  v.integer("data", c.parallel.data, {0, degree.max}, "replicas; 0: what is left");
+  v.boolean("sequence_parallel", c.parallel.sequence_parallel,
+            "norms and residuals on a share of the rows, among the ranks of tensor");
+  v.choice("schedule", c.parallel.schedule, pipeline_schedules(), "order of the micro-batches in a pipeline");
+  v.integer("virtual_stages", c.parallel.virtual_stages, degree, "chunks of layers on each stage (interleaved)");
+  v.choice("assignment", c.parallel.assignment, {"consecutive", "round_robin"},
+           "of layers to stages; round_robin deals them out one by one, to compare with");
+  v.integers("layers_per_stage", c.parallel.layers_per_stage, positive,
+             "layers of each stage (chunk by chunk in forward order); []: balanced by measured cost");
+  v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: the replicas share the optimizer state (ZeRO-1)");
+  v.text("order", c.parallel.order, "axes of the lattice in the order of the ranks, fastest first");
 
   v.section("precision", "");
   v.choice("compute", c.precision.compute, {"fp32", "fp64"}, "type of weights and activations; fp64 for proofs");
@@ -89,6 +108,20 @@ void visit_keys(Config& c, Visitor&& v) {
   v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
   v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library; auto: measured at start");
+  v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is written to trace/");
+  v.integer("trace_steps", c.run.trace_steps, not_negative, "steps written to trace/; 0: none");
+
+  v.section("emulate", "Imitates another machine: operations and messages take at least these times.");
+  v.seconds("forward", c.emulate.forward, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("backward_input", c.emulate.backward_input, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("backward_weight", c.emulate.backward_weight, {0, 1e6}, "of one micro-batch through a chunk");
+  v.seconds("optimizer", c.emulate.optimizer, {0, 1e6}, "of one update");
+  v.seconds("latency", c.emulate.latency, {0, 1e6}, "of a message within a node");
+  v.real("bandwidth", c.emulate.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
+  v.seconds("node_latency", c.emulate.node_latency, {0, 1e6}, "of a message between nodes");
+  v.real("node_bandwidth", c.emulate.node_bandwidth, {0, 1e18}, "bytes per second of a rank's link to other nodes");
+  v.integer("ranks_per_node", c.emulate.ranks_per_node, {0, degree.max}, "0: all ranks on one node");
+  v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "each byte of a message counts as so many");
 }
 
 class ReadingVisitor {
@@ -113,6 +146,10 @@ class ReadingVisitor {
   void seconds(const char* key, double& value, RealRange range, const char*) {
     reader_.read_seconds(section_, key, value, range);
   }
+  void boolean(const char* key, bool& value, const char*) { reader_.read(section_, key, value); }
+  void integers(const char* key, std::vector<Index>& value, IntegerRange range, const char*) {
+    reader_.read(section_, key, value, range);
+  }
   void text(const char* key, std::string& value, const char*) { reader_.read(section_, key, value); }
   void strings(const char* key, std::vector<std::string>& value, const char*) { reader_.read(section_, key, value); }
   void choice(const char* key, std::string& value, const std::vector<std::string>& choices, const char*) {
@@ -136,6 +173,10 @@ class WritingVisitor {
   void bytes(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
   void real(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
   void seconds(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
+  void boolean(const char* key, bool value, const char* comment) { write(key, value, comment); }
+  void integers(const char* key, const std::vector<Index>& value, IntegerRange, const char* comment) {
+    write(key, value, comment);
+  }
   void text(const char* key, const std::string& value, const char* comment) { write(key, value, comment); }
   void strings(const char* key, const std::vector<std::string>& value, const char* comment) {
     write(key, value, comment);
@@ -154,55 +195,12 @@ class WritingVisitor {
   std::string section_;
 };
 
-// The multiples of `unit` around `value`.
-std::string nearest_multiples(Index value, Index unit) {
-  const Index below = value / unit * unit;
-  return below > 0 ? fmt::format("{} and {}", below, below + unit) : fmt::format("{}", unit);
-}
-
-// Rules between keys. Everything wrong is reported, not only the first.
-void validate(const RunConfig& c, ConfigReader& reader, int world_size) {
-  for (const std::string& problem : problems(c.model.shape))
-    reader.problem("model", problem.substr(0, problem.find(' ')), problem);
-  if (c.data.train.empty())
-    reader.problem("data", "train", "no token file is given, wanted at least one");
-  if (c.batch.sequence_length > c.model.shape.max_sequence_length)
-    reader.problem("batch", "sequence_length",
-                   fmt::format("{} is longer than the model's max_sequence_length {}", c.batch.sequence_length,
-                               c.model.shape.max_sequence_length));
-  if (c.run.steps == 0 && c.run.tokens == 0)
-    reader.problem("run", "steps", "neither steps nor tokens say when the run ends");
-  if (c.optimizer.minimum_learning_rate > c.optimizer.learning_rate)
-    reader.problem(
-        "optimizer", "minimum_learning_rate",
-        fmt::format("{} is above learning_rate {}", c.optimizer.minimum_learning_rate, c.optimizer.learning_rate));
-  if (c.parallel.tensor != 1)
-    reader.problem("parallel", "tensor", fmt::format("{} is not possible yet, wanted 1", c.parallel.tensor));
-  if (c.parallel.pipeline != 1)
-    reader.problem("parallel", "pipeline", fmt::format("{} is not possible yet, wanted 1", c.parallel.pipeline));
-  int replicas = 0;
-  try {
-    replicas = make_layout(world_size, static_cast<int>(c.parallel.tensor), static_cast<int>(c.parallel.data),
-                           static_cast<int>(c.parallel.pipeline))
-                   .degree(Axis::dp);
-  } catch (const Error& error) {
-    reader.problem("parallel", "data",
-                   error.report().what + "; got " + error.report().got + ", wanted " + error.report().wanted);
-  }
-  const Index unit = replicas * c.batch.micro_batch_size;
-  if (unit > 0 && c.batch.global_batch_size % unit != 0)
-    reader.problem("batch", "global_batch_size",
-                   fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}",
-                               c.batch.global_batch_size, c.batch.micro_batch_size, replicas,
-                               nearest_multiples(c.batch.global_batch_size, unit)));
-}
-
 RunConfig resolve(ConfigReader& reader, int world_size) {
   RunConfig config;
   visit_keys(config, ReadingVisitor(reader));
   if (config.batch.sequence_length == 0)
     config.batch.sequence_length = config.model.shape.max_sequence_length;
-  validate(config, reader, world_size);
+  validate_run_config(config, reader, world_size);
   reader.finish();
   return config;
 }

@@ -35,6 +35,13 @@ struct RunConfig {
     Index tensor = 1;
     Index pipeline = 1;
     Index data = 0;  ///< 0: what is left
+    bool sequence_parallel = false;
+    std::string schedule = "1f1b";
+    Index virtual_stages = 1;
+    std::string assignment = "consecutive";
+    std::vector<Index> layers_per_stage;  ///< empty: balanced by cost
+    Index zero_stage = 0;
+    std::string order = "tp,dp,pp";
   } parallel;
 
   struct Precision {
@@ -69,9 +76,25 @@ struct RunConfig {
     Index device_memory = 0;             ///< bytes
     double communication_timeout = 600;  ///< seconds
     std::string matmul = "auto";
+    Index trace_first_step = 2;
+    Index trace_steps = 0;
   } run;
 
-  Index sequence_length() const { return batch.sequence_length; }
+  struct Emulate {
+    double forward = 0;  ///< seconds of one operation, of the whole chunk
+    double backward_input = 0;
+    double backward_weight = 0;
+    double optimizer = 0;
+    double latency = 0;    ///< seconds a message, within a node
+    double bandwidth = 0;  ///< bytes per second of a rank's link, within a node; 0: unlimited
+    double node_latency = 0;
+    double node_bandwidth = 0;
+    Index ranks_per_node = 0;
+    double message_scale = 1;
+    bool operator==(const Emulate&) const = default;
+  } emulate;
+  bool emulates() const { return emulate != Emulate{}; }
+
   Index tokens_per_step() const { return batch.global_batch_size * batch.sequence_length; }
   Index total_steps() const;  ///< by steps or tokens, whichever ends first
   LearningRate learning_rate() const;

@@ -11,7 +11,10 @@
 #include "io/run_directory.hpp"
 #include "models/cost.hpp"
 #include "parallel/collectives.hpp"
+#include "training/predict_memory.hpp"
+#include "training/rank_records.hpp"
 #include "training/resume.hpp"
+#include "training/same_start.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
@@ -35,32 +38,38 @@ double choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh)
   return shared[1];
 }
 
+template <class Names, std::size_t N>
+nlohmann::ordered_json by_name(const std::array<Names, N>& values, const char* (*name)(std::size_t)) {
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < N; ++i)
+    json[name(i)] = values[i];
+  return json;
+}
+
 nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress) {
-  nlohmann::ordered_json seconds;
-  for (std::size_t i = 0; i < num_phases; ++i)
-    seconds[to_string(static_cast<Phase>(i))] = report.seconds.seconds[i];
-  nlohmann::ordered_json memory;
-  const MemoryByCategory peak = MemoryLedger::instance().peak();
-  for (std::size_t i = 0; i < num_categories; ++i)
-    memory[to_string(static_cast<Category>(i))] = peak.bytes[i];
-  nlohmann::ordered_json line = {{"step", report.step},
-                                 {"loss", report.loss},
-                                 {"learning_rate", report.learning_rate},
-                                 {"gradient_norm", report.gradient_norm},
-                                 {"loss_scale", 1.0},
-                                 {"skipped_steps", 0},
-                                 {"tokens", report.tokens},
-                                 {"tokens_per_second", progress.tokens_per_second},
-                                 {"step_seconds", report.step_seconds},
-                                 {"seconds", seconds},
-                                 {"memory_peak_bytes", memory},
-                                 {"mfu", progress.mfu}};
+  const auto phase = [](std::size_t i) { return to_string(static_cast<Phase>(i)); };
+  const auto category = [](std::size_t i) { return to_string(static_cast<Category>(i)); };
+  const auto axis = [](std::size_t i) { return to_string(static_cast<Axis>(i)); };
+  nlohmann::ordered_json line = {
+      {"step", report.step},
+      {"loss", report.loss},
+      {"learning_rate", report.learning_rate},
+      {"gradient_norm", report.gradient_norm},
+      {"loss_scale", 1.0},
+      {"skipped_steps", 0},
+      {"tokens", report.tokens},
+      {"tokens_per_second", progress.tokens_per_second},
+      {"step_seconds", report.step_seconds},
+      {"seconds", by_name(report.seconds.seconds, +phase)},
+      {"bytes_sent", by_name(report.bytes_sent, +axis)},
+      {"memory_peak_bytes", by_name(MemoryLedger::instance().peak().bytes, +category)},
+      {"mfu", progress.mfu}};
   if (progress.validation_loss)
     line["validation_loss"] = *progress.validation_loss;
   return line;
 }
 
-// What only rank 0 has: the run's directory, its metrics, the console.
+// What only rank 0 has: the run's directory and its metrics.
 struct RunFiles {
   std::optional<RunDirectory> directory;
   std::optional<MetricsWriter> metrics;
@@ -69,16 +78,26 @@ struct RunFiles {
 template <class T>
 class Loop {
  public:
-  Loop(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh, const TrainEvents& events)
-      : config_(config), options_(options), mesh_(mesh), events_(events), is_root_(mesh.world().rank() == 0) {}
+  Loop(const RunConfig& config, const TrainOptions& options, const RunLayout& layout, const ProcessMesh& mesh,
+       const TrainEvents& events)
+      : config_(config),
+        options_(options),
+        layout_(layout),
+        mesh_(mesh),
+        events_(events),
+        is_root_(mesh.world().rank() == 0) {}
 
   TrainOutcome run(const std::function<bool()>& stop_requested) {
+    require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
+                                                                     options_.resume, options_.init_from));
+    require_memory(config_, layout_);
     open_run();
     try {
       return run_in_directory(stop_requested);
+    } catch (const Error& error) {
+      throw with_positions(error);
     } catch (const std::exception& error) {
-      if (is_root_)
-        files_.directory->finish("failed", error.what());
+      sign_off_failed(run_path(), error.what());
       throw;
     }
   }
@@ -86,14 +105,18 @@ class Loop {
  private:
   TrainOutcome run_in_directory(const std::function<bool()>& stop_requested) {
     gemm_rate_ = choose_matmul_library<T>(config_.run.matmul, mesh_);
-    Trainer<T> trainer(ExecSpace(), config_, mesh_);
+    Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
                                                [&](const std::string& text) { note(text); });
     note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s a rank)", to_string(matmul_library()),
                      matmul_libraries().size(), gemm_rate_ * 1e-9));
+    const Index last_step = resumed_step > 0 ? resumed_step : -1;
     if (is_root_)
-      files_.metrics.emplace(files_.directory->metrics(), resumed_step > 0 ? resumed_step : -1);
-    return finish(steps(trainer, stop_requested));
+      files_.metrics.emplace(files_.directory->metrics(), last_step);
+    RankRecords records(config_, mesh_, last_step);
+    const TrainOutcome outcome = finish(steps(trainer, records, stop_requested));
+    records.sign_off();
+    return outcome;
   }
 
   Path run_path() const { return config_.run.directory; }
@@ -103,15 +126,36 @@ class Loop {
       events_.note(text);
   }
 
+  // A failed or late message is told together with where every rank was: the one that is silent is among them.
+  Error with_positions(const Error& error) const {
+    sign_off_failed(run_path(), error.what());
+    ErrorReport report = error.report();
+    const std::string positions =
+        error.code() == ExitCode::communication ? positions_in(run_path(), false) : std::string();
+    if (!positions.empty())
+      report.got += "\n" + positions;
+    return Error(error.code(), report);
+  }
+
   void open_run() {
-    if (!is_root_)
-      return;
-    // Before its first checkpoint a run has nothing to protect: a start that failed over a typo can be started again.
-    const bool has_checkpoints = !find_checkpoints(run_path() / "checkpoints").empty();
-    files_.directory.emplace(run_path(), to_toml(config_),
-                             [&](const std::string& key) { return !has_checkpoints || may_change_on_resume(key); });
-    for (const ConfigDifference& difference : files_.directory->differences())
-      note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
+    if (is_root_) {
+      // Before its first checkpoint a run has nothing to protect: a start that failed over a typo can start again.
+      const bool has_checkpoints = !find_checkpoints(run_path() / "checkpoints").empty();
+      files_.directory.emplace(run_path(), to_toml(config_),
+                               [&](const std::string& key) { return !has_checkpoints || may_change_on_resume(key); });
+      if (const auto& unfinished = files_.directory->unfinished()) {
+        note(unfinished->text);
+        if (const std::string positions = positions_in(run_path(), true); !positions.empty())
+          note(positions);
+      }
+      remove_positions(files_.directory->state());
+      if (mesh_.world().size() > 1)
+        make_directories(run_path() / "ranks");
+      for (const ConfigDifference& difference : files_.directory->differences())
+        note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value,
+                         difference.old_value));
+    }
+    barrier(mesh_.world());
   }
 
   bool must_stop(Index steps_of_this_start, const std::function<bool()>& stop_requested) {
@@ -126,13 +170,15 @@ class Loop {
     return true;
   }
 
-  TrainOutcome steps(Trainer<T>& trainer, const std::function<bool()>& stop_requested) {
+  TrainOutcome steps(Trainer<T>& trainer, RankRecords& records, const std::function<bool()>& stop_requested) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     const auto first_step = Clock::now();
     while (trainer.steps_done() < total) {
-      const StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
+      records.before_step(trainer.steps_done() + 1);
+      StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
       ++steps_of_this_start;
+      report.seconds[Phase::checkpoint] = std::exchange(last_save_seconds_, 0.0);  // that of the step before
       const bool last = report.step == total;
       TrainProgress progress = progress_of(report, total);
       if (trainer.has_validation() &&
@@ -141,6 +187,7 @@ class Loop {
       const double pace = seconds_since(first_step) / static_cast<double>(steps_of_this_start);
       progress.seconds_left = pace * static_cast<double>(total - report.step);
       progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));
+      records.after_step(report);
       if (is_root_)
         files_.metrics->append(metrics_line(report, progress));
       if (is_root_ && events_.step)
@@ -170,10 +217,14 @@ class Loop {
 
   void save(const Trainer<T>& trainer) {
     const auto start = Clock::now();
-    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_, run_path().filename());
+    mesh_.world().position().set_operation(-1, "save", -1, -1);
+    const StateOwnership ownership{.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
+    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_,
+                                          run_path().lexically_normal().filename(), ownership);
     if (is_root_)
       prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last);
-    note(fmt::format("saved {} in {:.1f} s", path.string(), seconds_since(start)));
+    last_save_seconds_ = seconds_since(start);
+    note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }
 
   TrainOutcome finish(TrainOutcome outcome) {
@@ -186,11 +237,13 @@ class Loop {
 
   const RunConfig& config_;
   const TrainOptions& options_;
+  const RunLayout& layout_;
   const ProcessMesh& mesh_;
   const TrainEvents& events_;
   bool is_root_;
   RunFiles files_;
   double gemm_rate_ = 0;
+  double last_save_seconds_ = 0;
   std::string cause_ = "another rank was asked to stop";
   Clock::time_point start_ = Clock::now();
 };
@@ -198,14 +251,14 @@ class Loop {
 }  // namespace
 
 template <class T>
-TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh,
-                   const TrainEvents& events, const std::function<bool()>& stop_requested) {
-  return Loop<T>(config, options, mesh, events).run(stop_requested);
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
+                   const ProcessMesh& mesh, const TrainEvents& events, const std::function<bool()>& stop_requested) {
+  return Loop<T>(config, options, layout, mesh, events).run(stop_requested);
 }
 
-template TrainOutcome train<float>(const RunConfig&, const TrainOptions&, const ProcessMesh&, const TrainEvents&,
-                                   const std::function<bool()>&);
-template TrainOutcome train<double>(const RunConfig&, const TrainOptions&, const ProcessMesh&, const TrainEvents&,
-                                    const std::function<bool()>&);
+template TrainOutcome train<float>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&,
+                                   const TrainEvents&, const std::function<bool()>&);
+template TrainOutcome train<double>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&,
+                                    const TrainEvents&, const std::function<bool()>&);
 
 }  // namespace espalier

@@ -37,8 +37,9 @@ enum class TrainOutcome { completed, stopped };
 
 /// A whole run in its directory: resume, steps, evaluations, saves, metrics, signing off. Collective over the mesh.
 /// `stop_requested` is asked before each step; true on any rank stops all of them after that step, with a checkpoint.
+/// Afterwards the position of this rank says whether it came to the end.
 template <class T>
-TrainOutcome train(const RunConfig& config, const TrainOptions& options, const ProcessMesh& mesh,
-                   const TrainEvents& events, const std::function<bool()>& stop_requested);
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
+                   const ProcessMesh& mesh, const TrainEvents& events, const std::function<bool()>& stop_requested);
 
 }  // namespace espalier

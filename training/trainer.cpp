@@ -8,6 +8,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/collectives.hpp"
+#include "training/operation_pace.hpp"
 
 namespace espalier {
 namespace {
@@ -43,19 +44,47 @@ std::vector<TokenFile> open_files(const std::vector<std::string>& paths, Index v
   return files;
 }
 
-// Allocates before anything is built on it: a member initialiser that comes first.
+// Allocates weights and gradients first: the reducer is built on them.
 template <class T>
-const ParameterStore<T>& allocated(ParameterStore<T>& parameters) {
+GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh& mesh, ParameterStore<T>& parameters,
+                                       const RunLayout& layout) {
   parameters.allocate();
-  return parameters;
+  return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
+                                   parameters.parameters(), {.zero_stage = layout.zero_stage});
 }
 
+// Whether this rank stands for all that hold the parameter, or (`by_slice`) for all that hold the same slice of it.
+bool counts(const ParameterSpec& spec, const PerAxis& place, const PerGroup<GroupPlace>& places, bool by_slice) {
+  const bool first_of_group = places[spec.group].rank == 0;
+  const bool summed_over_tensor = spec.group == ReductionGroup::replicas_and_tensor;
+  const bool first_copy = spec.shard.parts > 1 || summed_over_tensor || place[Axis::tp] == 0;
+  return first_copy && (by_slice || first_of_group);
+}
+
+// The parts of `ranges` in parameters that this rank counts, parameter by parameter.
 template <class T>
-std::vector<SquaredNorm::Range> parameter_ranges(const ParameterStore<T>& parameters) {
-  std::vector<SquaredNorm::Range> ranges;
-  for (const Parameter& parameter : parameters.parameters())
-    ranges.push_back({parameter.offset, parameter.size});
-  return ranges;
+std::vector<IndexRange> counted(const ParameterStore<T>& parameters, const std::vector<IndexRange>& ranges,
+                                const ProcessMesh& mesh, bool by_slice) {
+  const auto places = mesh.layout().reduction_places(mesh.world().rank());
+  std::vector<IndexRange> result;
+  for (const Parameter& parameter : parameters.parameters()) {
+    if (!counts(parameter.spec, mesh.coordinates(), places, by_slice))
+      continue;
+    for (const IndexRange& range : ranges) {
+      const IndexRange common{std::max(range.begin, parameter.offset),
+                              std::min(range.end, parameter.offset + parameter.size)};
+      if (common.begin < common.end)
+        result.push_back(common);
+    }
+  }
+  return result;
+}
+
+std::vector<SquaredNorm::Range> norm_ranges(const std::vector<IndexRange>& ranges) {
+  std::vector<SquaredNorm::Range> result;
+  for (const IndexRange& range : ranges)
+    result.push_back({range.begin, range.size()});
+  return result;
 }
 
 double to_host(const ExecSpace& exec, const Tensor<double, 0>& value) {
@@ -65,33 +94,74 @@ double to_host(const ExecSpace& exec, const Tensor<double, 0>& value) {
   return result;
 }
 
+// Added in the order of the ranges, that is of the parameters.
+double sum_on_host(const ExecSpace& exec, const Tensor<double, 1>& values) {
+  const auto host = Kokkos::create_mirror_view(values);
+  Kokkos::deep_copy(exec, host, values);
+  compat::fence(exec, "espalier::Trainer: the norm's sums are read on the host");
+  double sum = 0;
+  for (std::size_t i = 0; i < host.extent(0); ++i)
+    sum += host(i);
+  return sum;
+}
+
+std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
+  std::vector<PipelineSchedule> schedules = make_schedules(layout);
+  require_proven(layout, schedules);
+  return schedules;
+}
+
 }  // namespace
 
 template <class T>
-Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const ProcessMesh& mesh)
+Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh)
     : exec_(exec),
       config_(config),
       mesh_(&mesh),
       learning_rate_(config.learning_rate()),
-      model_(parameters_, config.model.shape),
+      model_(parameters_, config.model.shape, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank())),
+             TensorParallel<T>(mesh.tp(), layout.sequence_parallel)),
       loader_(open_files(config.data.train, config.model.shape.vocab_size, tokenizer_), loader_options(config, mesh)),
-      schedule_(single_stage_schedule(static_cast<int>(loader_.num_microbatches()))),
-      optimizer_(allocated(parameters_), config.optimizer.adamw),
-      reducer_(exec, mesh.dp(), parameters_.flat_gradients(), parameters_.segments()),
-      squared_norm_(parameter_ranges(parameters_)),
+      schedule_(proven_schedules(layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
+      reducer_(make_reducer(exec, mesh, parameters_, layout)),
+      optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
+      counted_weights_(counted(parameters_, {{0, parameters_.flat_size()}}, mesh, false)),
+      counted_owned_(counted(parameters_, reducer_.owned(), mesh, layout.zero_stage > 0)),
+      squared_norm_(norm_ranges(counted_owned_)),
+      global_sum_(ledger_label(Category::workspace, "squared_norm"), 1),
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")) {
   if (!config.data.validation.empty())
     validation_.emplace(open_files(config.data.validation, config.model.shape.vocab_size, tokenizer_),
                         loader_options(config, mesh), config.run.eval_samples);
-  model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, slots_needed(schedule_));
+  model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
+                          chunk_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
+}
+
+template <class T>
+std::array<std::uint64_t, num_axes> Trainer<T>::bytes_so_far() const {
+  std::array<std::uint64_t, num_axes> bytes{};
+  bytes[static_cast<std::size_t>(Axis::tp)] = mesh_->tp().traffic().bytes;
+  bytes[static_cast<std::size_t>(Axis::pp)] = mesh_->pp().traffic().bytes;
+  bytes[static_cast<std::size_t>(Axis::dp)] = reducer_.stats().bytes_sent;
+  return bytes;
 }
 
 template <class T>
 StepReport Trainer<T>::step(bool stop_requested) {
   const auto start = std::chrono::steady_clock::now();
+  StepReport report = compute_gradients(stop_requested);
+  update(report);
+  report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds[Phase::other] = report.step_seconds - report.seconds.total();
+  return report;
+}
+
+template <class T>
+StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   StepReport report;
+  mesh_->world().position().set_step(steps_done_ + 1);
   std::vector<Batch> microbatches;
   {
     const PhaseTimer timer(report.seconds, Phase::data);
@@ -103,53 +173,87 @@ StepReport Trainer<T>::step(bool stop_requested) {
     Kokkos::deep_copy(exec_, model_.loss(), 0.0);
   }
   reducer_.begin_step();
+  report.bytes_sent = bytes_so_far();
   // The loss is a sum over tokens divided by the global number of valid ones: no layout can change the mean.
-  forward_backward(exec_, model_, microbatches, schedule_, reducer_, 1.0 / static_cast<double>(loader_.valid_tokens()),
+  forward_backward(context(), microbatches, schedule_, 1.0 / static_cast<double>(loader_.valid_tokens()),
                    report.seconds);
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
     reducer_.wait();
-    std::array<double, 2> shared = {to_host(exec_, model_.loss()), stop_requested ? 1.0 : 0.0};
-    all_reduce(mesh_->dp(), std::span<double>(shared));
-    report.loss = shared[0];
-    report.stop = shared[1] > 0;
   }
+  double squares = 0;
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
     squared_norm_.compute<State<T>>(exec_, parameters_.flat_gradients());
-    clip_factor(exec_, gradient_norm_, clip_, squared_norm_.sums(), config_.optimizer.clip_grad_norm);
-    report.gradient_norm = to_host(exec_, gradient_norm_);
-    if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm))
-      throw Error(ExitCode::numerical,
-                  {.what = "the training diverged",
-                   .where = fmt::format("step {}, global samples {} to {}", steps_done_ + 1,
-                                        loader_.position() - config_.batch.global_batch_size, loader_.position() - 1),
-                   .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
-                   .wanted = "finite numbers",
-                   .todo = "lower optimizer.learning_rate, lengthen optimizer.warmup_steps, or resume from an older "
-                           "checkpoint; the weights were not changed by this step"});
-    report.learning_rate = learning_rate_.at(steps_done_);
-    optimizer_.step(exec_, report.learning_rate, clip_, steps_done_ + 1);
-    compat::fence(exec_, "espalier::Trainer::step: the phase's time is its own");
+    squares = sum_on_host(exec_, squared_norm_.sums());
   }
-  report.step = ++steps_done_;
-  report.tokens = loader_.position() * config_.batch.sequence_length;
-  last_loss_ = report.loss;
-  report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  report.seconds[Phase::other] = report.step_seconds - report.seconds.total();
+  {
+    // Who is done waits here for the last stage to be done: in a pipeline that is bubble.
+    const PhaseTimer timer(report.seconds, mesh_->pp().size() > 1 ? Phase::bubble : Phase::data_comm);
+    const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
+    std::array<double, 3> shared = {has_loss ? to_host(exec_, model_.loss()) : 0.0, stop_requested ? 1.0 : 0.0,
+                                    squares};
+    all_reduce(mesh_->world(), std::span<double>(shared));
+    report.loss = shared[0];
+    report.stop = shared[1] > 0;
+    report.gradient_norm = std::sqrt(shared[2]);
+  }
+  report.step = steps_done_ + 1;
   return report;
 }
 
 template <class T>
-double Trainer<T>::evaluate() {
-  ESPALIER_ASSERT(validation_, "espalier::Trainer::evaluate: the config names no validation files");
-  Kokkos::deep_copy(exec_, model_.loss(), 0.0);
-  const double scale = 1.0 / static_cast<double>(validation_->valid_tokens());
-  for (Index i = 0; i < validation_->num_batches(); ++i) {
-    const Batch batch = validation_->batch(i);
-    model_.evaluate(exec_, 0, {batch.inputs.data(), batch.targets.data()}, scale);
+void Trainer<T>::refuse_non_finite(const StepReport& report) const {
+  if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm))
+    return;
+  throw Error(ExitCode::numerical,
+              {.what = "the training diverged",
+               .where = fmt::format("step {}, global samples {} to {}", report.step,
+                                    loader_.position() - config_.batch.global_batch_size, loader_.position() - 1),
+               .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
+               .wanted = "finite numbers",
+               .todo = "lower optimizer.learning_rate, lengthen optimizer.warmup_steps, or resume from an older "
+                       "checkpoint; the weights were not changed by this step"});
+}
+
+template <class T>
+void Trainer<T>::update(StepReport& report) {
+  refuse_non_finite(report);
+  {
+    const PhaseTimer timer(report.seconds, Phase::optimizer);
+    OperationPace pace(emulated_seconds(config_.emulate, OperationKind::optimizer), 1);
+    Kokkos::deep_copy(exec_, global_sum_, report.gradient_norm * report.gradient_norm);
+    clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm);
+    report.learning_rate = learning_rate_.at(steps_done_);
+    optimizer_.step(exec_, report.learning_rate, clip_, steps_done_ + 1);
+    compat::fence(exec_, "espalier::Trainer::update: the phase's time is its own");
+    pace.part_done(0);
   }
-  return all_reduce(mesh_->dp(), to_host(exec_, model_.loss()));
+  {
+    const PhaseTimer timer(report.seconds, Phase::data_comm);
+    reducer_.start_gather(parameters_.flat_weights());
+    reducer_.wait_gather();
+  }
+  const std::array<std::uint64_t, num_axes> before = report.bytes_sent;
+  report.bytes_sent = bytes_so_far();
+  for (std::size_t axis = 0; axis < num_axes; ++axis)
+    report.bytes_sent[axis] -= before[axis];
+  report.step = ++steps_done_;
+  report.tokens = loader_.position() * config_.batch.sequence_length;
+  last_loss_ = report.loss;
+}
+
+template <class T>
+double Trainer<T>::evaluate() {
+  ESPALIER_ASSERT(validation_, "the config names no validation files");
+  Kokkos::deep_copy(exec_, model_.loss(), 0.0);
+  std::vector<Batch> batches;
+  for (Index i = 0; i < validation_->num_batches(); ++i)
+    batches.push_back(validation_->batch(i));
+  PhaseSeconds seconds;
+  forward_only(context(), batches, 1.0 / static_cast<double>(validation_->valid_tokens()), seconds);
+  const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
+  return all_reduce(mesh_->world(), has_loss ? to_host(exec_, model_.loss()) : 0.0);
 }
 
 template <class T>
@@ -159,32 +263,7 @@ void Trainer<T>::restore(Index steps_done, Index data_position, double last_loss
   loader_.seek(data_position);
 }
 
-template <class T>
-MemoryByCategory predict_memory(const RunConfig& config, int replicas) {
-  ParameterStore<T> parameters;
-  const Gpt<T> model(parameters, config.model.shape);
-  parameters.lay_out();
-  const auto flat = static_cast<std::size_t>(parameters.flat_size());
-  const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
-  MemoryByCategory memory;
-  const auto set = [&](Category category, std::size_t bytes) {
-    memory.bytes[static_cast<std::size_t>(category)] = bytes;
-  };
-  set(Category::weights, flat * sizeof(T));
-  set(Category::gradients, flat * sizeof(State<T>));
-  set(Category::optimizer, flat * (2 + (std::is_same_v<T, State<T>> ? 0 : 1)) * sizeof(State<T>));
-  set(Category::activations, static_cast<std::size_t>(activations.slots));
-  set(Category::workspace, static_cast<std::size_t>(activations.workspace));
-  if (replicas > 1) {
-    const ReducerOptions options;
-    set(Category::communication, static_cast<std::size_t>(options.buckets_in_flight * options.bucket_bytes));
-  }
-  return memory;
-}
-
 template class Trainer<float>;
 template class Trainer<double>;
-template MemoryByCategory predict_memory<float>(const RunConfig&, int);
-template MemoryByCategory predict_memory<double>(const RunConfig&, int);
 
 }  // namespace espalier

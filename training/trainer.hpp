@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -9,10 +10,11 @@
 #include "parallel/process_mesh.hpp"
 #include "training/forward_backward.hpp"
 #include "training/run_config.hpp"
+#include "training/run_layout.hpp"
 
 namespace espalier {
 
-/// What one optimizer step did. The same on every rank, but for the seconds.
+/// What one optimizer step did. The same on every rank, but for the seconds and bytes.
 struct StepReport {
   Index step = 0;  ///< counts from 1
   double loss = 0;
@@ -22,20 +24,26 @@ struct StepReport {
   bool stop = false;  ///< some rank asked to stop
   double step_seconds = 0;
   PhaseSeconds seconds;
+  std::array<std::uint64_t, num_axes> bytes_sent{};  ///< by axis; dp with all its groups
 };
 
-/// A model, its optimizer and its data: one step at a time, on any number of data-parallel ranks. Opens no file but the
+/// This rank's share of a model, its optimizer and its data: one step at a time, on any layout. Opens no file but the
 /// token files, prints nothing.
 template <class T>
 class Trainer {
  public:
-  /// Collective over the mesh. Allocates everything a step needs and initialises the weights from the seed.
-  Trainer(const ExecSpace& exec, const RunConfig& config, const ProcessMesh& mesh);
+  /// Collective over the mesh, whose layout is that of `layout`. Allocates everything a step needs and initialises the
+  /// weights from the seed. `mesh` must outlive it.
+  Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh);
 
-  /// One step: data, forward and backward of all micro-batches, reduction, clipping, update. `stop_requested` of any
-  /// rank comes back as report.stop on all of them. @throws Error (numerical) for a loss or gradient that is not
-  /// finite, before the weights change.
+  /// One step: the gradients, then the update. `stop_requested` of any rank comes back as report.stop on all of them.
+  /// @throws Error (numerical) for a loss or gradient that is not finite, before the weights change.
   StepReport step(bool stop_requested = false);
+
+  /// The first half: data, forward and backward of all micro-batches, reduction, global norm.
+  StepReport compute_gradients(bool stop_requested = false);
+  /// The second half: clipping, update, gathering of weights.
+  void update(StepReport& report);
 
   /// Mean loss over the validation files, the same on every rank.
   double evaluate();
@@ -43,17 +51,27 @@ class Trainer {
 
   const ParameterStore<T>& parameters() const { return parameters_; }
   const AdamW<T>& optimizer() const { return optimizer_; }
+  const PipelineSchedule& schedule() const { return schedule_; }
+  const GradientReducer<State<T>>& reducer() const { return reducer_; }
+  const Gpt<T>& model() const { return model_; }
   Index steps_done() const { return steps_done_; }
   Index data_position() const { return loader_.position(); }
   double last_loss() const { return last_loss_; }
   const std::string& tokenizer() const { return tokenizer_; }  ///< that made the token files; empty: unknown
-  const ExecSpace& exec() const { return exec_; }
-  const TokenLoader& loader() const { return loader_; }
+
+  /// The flat ranges in which this rank stands for all that hold the same: every element of the model is in those of
+  /// one rank. Of the weights, and of what lies in owned() only: reduced gradients and moments.
+  const std::vector<IndexRange>& counted_weights() const { return counted_weights_; }
+  const std::vector<IndexRange>& counted_owned() const { return counted_owned_; }
 
   /// After the weights and moments have been loaded: goes on after `steps_done` at sample `data_position`.
   void restore(Index steps_done, Index data_position, double last_loss);
 
  private:
+  StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate}; }
+  std::array<std::uint64_t, num_axes> bytes_so_far() const;
+  void refuse_non_finite(const StepReport& report) const;
+
   ExecSpace exec_;
   RunConfig config_;
   const ProcessMesh* mesh_;
@@ -64,17 +82,16 @@ class Trainer {
   TokenLoader loader_;
   std::optional<SequentialLoader> validation_;
   PipelineSchedule schedule_;
-  AdamW<T> optimizer_;
   GradientReducer<State<T>> reducer_;
+  AdamW<T> optimizer_;
+  std::vector<IndexRange> counted_weights_;
+  std::vector<IndexRange> counted_owned_;
   SquaredNorm squared_norm_;
+  Tensor<double, 1> global_sum_;  // (1), of squares of all gradients
   Tensor<double, 0> gradient_norm_;
   Tensor<double, 0> clip_;
   Index steps_done_ = 0;
   double last_loss_ = 0;
 };
-
-/// Bytes by category that a Trainer will allocate on each rank, from the shapes alone.
-template <class T>
-MemoryByCategory predict_memory(const RunConfig& config, int replicas);
 
 }  // namespace espalier

@@ -7,39 +7,43 @@
 #include <set>
 
 #include "core/ops/matmul.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/texts.hpp"
+#include "training/flat_blocks.hpp"
+#include "training/sharded_save.hpp"
 
 namespace espalier {
 namespace {
 
 template <class T>
-struct FlatArray {
-  const char* group;  // in front of the parameter's name in the checkpoint
-  Tensor<State<T>, 1> data;
-};
+std::vector<IndexRange> everything(const ParameterStore<T>& parameters) {
+  return {{0, parameters.flat_size()}};
+}
+
+// The runs whose moments the optimizer holds, in its arrays one after another.
+template <class T, class Optimizer>
+std::vector<IndexRange> held_by(const Optimizer& optimizer, const ParameterStore<T>& parameters) {
+  if constexpr (requires { optimizer.owned(); })
+    return optimizer.owned();
+  else
+    return everything(parameters);
+}
 
 template <class T>
-std::array<FlatArray<T>, 3> flat_arrays(const ParameterStore<T>& parameters, const AdamW<T>& optimizer) {
-  return {{{"weights", parameters.flat_masters()},
-           {"exp_avg", optimizer.exp_avg()},
-           {"exp_avg_sq", optimizer.exp_avg_sq()}}};
+FlatArray<State<T>> masters_of(const ParameterStore<T>& parameters) {
+  return {"weights", parameters.flat_masters(), everything(parameters)};
 }
 
-std::string stored_name(const char* group, const Parameter& parameter) {
-  return fmt::format("{}/{}", group, parameter.spec.name);
-}
-
-// The box of the logical tensor that this rank holds.
-std::vector<Index> local_start(const Parameter& parameter) {
-  std::vector<Index> start(parameter.spec.shape.size(), 0);
-  const auto dim = static_cast<std::size_t>(parameter.spec.shard.dim);
-  start[dim] = parameter.spec.shard.part * parameter.local_shape[dim];
-  return start;
-}
-
-// A checkpoint of another model is refused as a whole, before anything is read.
 template <class T>
-void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters) {
+std::array<FlatArray<State<T>>, 2> moments_of(const ParameterStore<T>& parameters, const AdamW<T>& optimizer) {
+  const std::vector<IndexRange> held = held_by(optimizer, parameters);
+  return {{{"exp_avg", optimizer.exp_avg(), held}, {"exp_avg_sq", optimizer.exp_avg_sq(), held}}};
+}
+
+// A checkpoint of another model is refused as a whole, before anything is read. Tensors of other stages are known by
+// their names only.
+template <class T>
+void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
+                      const std::vector<std::string>& model_tensors) {
   const auto refuse = [&](const std::string& got, const std::string& wanted) {
     throw Error(ExitCode::checkpoint,
                 {.what = "the checkpoint belongs to another model",
@@ -48,28 +52,23 @@ void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T
                  .wanted = wanted,
                  .todo = "use the [model] section that wrote it (`espalier checkpoint inspect` shows it)"});
   };
-  std::set<std::string> expected;
   for (const Parameter& parameter : parameters.parameters()) {
     const std::string name = stored_name("weights", parameter);
-    expected.insert(name);
     if (!checkpoint.contains(name))
       refuse("no tensor " + name, name + " " + shape_text(parameter.spec.shape));
     if (checkpoint.tensor(name).global_shape != parameter.spec.shape)
       refuse(name + " " + shape_text(checkpoint.tensor(name).global_shape),
              name + " " + shape_text(parameter.spec.shape));
   }
+  std::set<std::string> expected;
+  for (const std::string& tensor : model_tensors) {
+    expected.insert("weights/" + tensor);
+    if (!checkpoint.contains("weights/" + tensor))
+      refuse("no tensor weights/" + tensor, "all tensors of the model");
+  }
   for (const TensorInfo& tensor : checkpoint.tensors())
     if (tensor.name.starts_with("weights/") && !expected.contains(tensor.name))
       refuse("a tensor " + tensor.name + " that the model has not", "only the model's tensors");
-}
-
-template <class T>
-void load_array(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters, const FlatArray<T>& array) {
-  const auto host = Kokkos::create_mirror_view(array.data);
-  for (const Parameter& parameter : parameters.parameters())
-    checkpoint.read(stored_name(array.group, parameter), local_start(parameter), parameter.local_shape,
-                    scalar_type_of<State<T>>(), host.data() + parameter.offset);
-  Kokkos::deep_copy(array.data, host);
 }
 
 template <class T>
@@ -85,37 +84,76 @@ nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
           {"kokkos", KOKKOS_VERSION}};
 }
 
+// Host copies of the arrays of which this rank writes something, alive while their blocks are.
+template <class S>
+struct BlocksToWrite {
+  std::vector<TensorBlock> blocks;
+  std::vector<std::string> tensors;  // that this rank knows of
+  std::vector<HostTensor<S, 1>> mirrors;
+
+  void add(const std::vector<Parameter>& parameters, const FlatArray<S>& array,
+           const std::vector<IndexRange>& counted) {
+    for (const Parameter& parameter : parameters)
+      tensors.push_back(stored_name(array.group, parameter));
+    if (counted.empty())
+      return;
+    const auto host = mirrors.emplace_back(Kokkos::create_mirror_view(array.data));
+    Kokkos::deep_copy(host, array.data);
+    const std::vector<TensorBlock> more = blocks_to_write(parameters, array, host.data(), counted);
+    blocks.insert(blocks.end(), more.begin(), more.end());
+  }
+};
+
 }  // namespace
 
 template <class T>
-Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
-                         const ProcessMesh& mesh, const std::string& run_name) {
-  Path path;
-  if (mesh.world().rank() == 0) {
-    std::vector<TensorBlock> blocks;
-    std::vector<HostTensor<State<T>, 1>> mirrors;  // keep the host copies alive while they are written
-    for (const FlatArray<T>& array : flat_arrays(trainer.parameters(), trainer.optimizer())) {
-      const auto host = mirrors.emplace_back(Kokkos::create_mirror_view(array.data));
-      Kokkos::deep_copy(host, array.data);
-      for (const Parameter& parameter : trainer.parameters().parameters())
-        blocks.push_back({stored_name(array.group, parameter), scalar_type_of<State<T>>(), parameter.spec.shape,
-                          local_start(parameter), parameter.local_shape, host.data() + parameter.offset});
-    }
-    CheckpointInfo info;
-    info.run = run_name;
-    info.step = trainer.steps_done();
-    info.layout = {{"text", mesh.layout().text()}, {"world", mesh.world().size()}};
-    info.state = state_of(trainer, config);
-    path = save_checkpoint(directory, info, blocks);
-  }
-  barrier(mesh.world());  // nobody trains on, or exits, while the step is not safe
-  return path;
+StateOwnership ownership_of_one(const ParameterStore<T>& parameters, bool is_writer) {
+  return is_writer ? StateOwnership{everything(parameters), everything(parameters)} : StateOwnership{};
 }
 
 template <class T>
-void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters) {
-  check_same_model(checkpoint, parameters);
-  load_array<T>(checkpoint, parameters, {"weights", parameters.flat_masters()});
+Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
+                         const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership) {
+  const std::vector<Parameter>& parameters = trainer.parameters().parameters();
+  BlocksToWrite<State<T>> ours;
+  ours.add(parameters, masters_of(trainer.parameters()), ownership.weights);
+  for (const FlatArray<State<T>>& moments : moments_of(trainer.parameters(), trainer.optimizer()))
+    ours.add(parameters, moments, ownership.moments);
+  CheckpointInfo info;
+  info.run = run_name;
+  info.step = trainer.steps_done();
+  info.layout = {{"text", mesh.layout().text()}, {"world", mesh.world().size()}};
+  info.state = state_of(trainer, config);
+  return save_sharded(directory, info, ours.blocks, ours.tensors, mesh.world());
+}
+
+template <class T>
+std::vector<std::string> model_tensors(const Communicator& world, const ParameterStore<T>& parameters) {
+  std::string text;
+  for (const Parameter& parameter : parameters.parameters())
+    text += parameter.spec.name + '\n';
+  std::set<std::string> names;
+  const auto insert_lines = [&](const std::string& lines) {
+    for (std::size_t begin = 0; begin < lines.size();) {
+      const std::size_t end = lines.find('\n', begin);
+      names.insert(lines.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  };
+  for (const std::string& lines : gather_texts(world, text))
+    insert_lines(lines);
+  text.clear();
+  for (const std::string& name : names)
+    text += name + '\n';
+  insert_lines(broadcast_text(world, text, 0));
+  return {names.begin(), names.end()};
+}
+
+template <class T>
+void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
+                  const std::vector<std::string>& model_tensors) {
+  check_same_model(checkpoint, parameters, model_tensors);
+  read_flat_array(checkpoint, parameters.parameters(), masters_of(parameters));
   const auto masters = parameters.flat_masters();
   const auto weights = parameters.flat_weights();
   Kokkos::parallel_for(
@@ -124,11 +162,19 @@ void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& p
 }
 
 template <class T>
-void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer) {
-  load_weights(checkpoint, trainer.parameters());
-  for (const FlatArray<T>& array : flat_arrays(trainer.parameters(), trainer.optimizer()))
-    if (std::string_view(array.group) != "weights")
-      load_array(checkpoint, trainer.parameters(), array);
+void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters.parameters())
+    names.push_back(parameter.spec.name);
+  load_weights(checkpoint, parameters, names);
+}
+
+template <class T>
+void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer,
+                         const std::vector<std::string>& model_tensors) {
+  load_weights(checkpoint, trainer.parameters(), model_tensors);
+  for (const FlatArray<State<T>>& moments : moments_of(trainer.parameters(), trainer.optimizer()))
+    read_flat_array(checkpoint, trainer.parameters().parameters(), moments);
   const nlohmann::json& state = checkpoint.state();
   try {
     trainer.restore(state.at("step").get<Index>(), state.at("data_position").get<Index>(),
@@ -142,10 +188,13 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                              \
-  template Path save_training_state<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&, \
-                                       const std::string&);                                                  \
-  template void load_training_state<T>(const CheckpointReader&, Trainer<T>&);                                \
+#define ESPALIER_INSTANTIATE(T)                                                                                      \
+  template StateOwnership ownership_of_one<T>(const ParameterStore<T>&, bool);                                       \
+  template Path save_training_state<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,         \
+                                       const std::string&, const StateOwnership&);                                   \
+  template std::vector<std::string> model_tensors<T>(const Communicator&, const ParameterStore<T>&);                 \
+  template void load_training_state<T>(const CheckpointReader&, Trainer<T>&, const std::vector<std::string>&);       \
+  template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&, const std::vector<std::string>&); \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -7,18 +7,41 @@
 
 namespace espalier {
 
-/// Writes weights, both moments and all other state under `directory`/step-XXXXXXXX. Collective over the mesh; rank 0
-/// writes, the others wait. @returns the checkpoint's path.
+/// What this rank writes of the training state, as runs of the store's flat arrays. Over all ranks together every
+/// element of every logical tensor must be in exactly one: of replicas one writes, of the two copies of a tied table,
+/// too. Runs may begin and end in the padding between parameters.
+struct StateOwnership {
+  std::vector<IndexRange> weights;
+  std::vector<IndexRange> moments;  ///< within what the optimizer holds
+};
+
+/// Ownership where all ranks hold the same: one of them writes everything.
+template <class T>
+StateOwnership ownership_of_one(const ParameterStore<T>& parameters, bool is_writer);
+
+/// Writes weights, both moments and all other state under `directory`/step-XXXXXXXX, each rank its own part.
+/// Collective over the mesh. @returns the checkpoint's path. @throws Error on all ranks when any failed.
 template <class T>
 Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
-                         const ProcessMesh& mesh, const std::string& run_name);
+                         const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership);
 
-/// Makes the trainer go on exactly where the checkpoint was saved. @throws Error (checkpoint) when it is damaged or
-/// belongs to another model.
+/// The names of the parameters of all ranks, sorted, each once: what a checkpoint of the whole model must hold.
+/// Collective.
 template <class T>
-void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer);
+std::vector<std::string> model_tensors(const Communicator& world, const ParameterStore<T>& parameters);
+
+/// Makes the trainer go on exactly where the checkpoint was saved, by whatever layout. Reads what this rank holds.
+/// Not collective. @throws Error (checkpoint) when it is damaged or belongs to another model than `model_tensors`.
+template <class T>
+void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer,
+                         const std::vector<std::string>& model_tensors);
 
 /// Weights only: a new run that starts from them.
+template <class T>
+void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
+                  const std::vector<std::string>& model_tensors);
+
+/// The same on a rank that holds the whole model.
 template <class T>
 void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters);
 

@@ -27,6 +27,22 @@ KOKKOS_INLINE_FUNCTION S row_loss(const Softmax<S>& softmax, const T* row, Token
   return target < 0 ? S(0) : compat::log(softmax.sum) + softmax.largest - static_cast<S>(row[target]);
 }
 
+// weight * (softmax - onehot(target)) in place of a row of logits, zero in its padding; no one-hot for a target < 0.
+template <class S, class T>
+KOKKOS_INLINE_FUNCTION void row_gradient(const TeamMember& team, const Softmax<S>& softmax, T* row, Index target,
+                                         Index vocab_size, Index width, S weight) {
+  const S factor = weight / softmax.sum;
+  row_for(team, vocab_size, [&](const Index v) {
+    row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
+  });
+  row_for(team, width - vocab_size, [&](const Index v) { row[vocab_size + v] = T(0); });
+  team.team_barrier();  // the whole row is softmax before the target is subtracted
+  Kokkos::single(Kokkos::PerTeam(team), [&]() {
+    if (target >= 0)
+      row[target] = static_cast<T>(static_cast<S>(row[target]) - weight);
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -56,17 +72,73 @@ void cross_entropy_forward_backward(const ExecSpace& exec, Tensor<State<T>, 1> l
         T* const row = &logits(n, 0);
         const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
         Kokkos::single(Kokkos::PerTeam(team), [&]() { losses(n) = row_loss(softmax, row, target); });
-        const S factor = target < 0 ? S(0) : scale / softmax.sum;
         team.team_barrier();  // the loss has read its logit
-        row_for(team, vocab_size, [&](const Index v) {
-          row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
-        });
-        row_for(team, width - vocab_size, [&](const Index v) { row[vocab_size + v] = T(0); });
-        team.team_barrier();  // the whole row is softmax before the target is subtracted
+        row_gradient(team, softmax, row, target, vocab_size, width, target < 0 ? S(0) : scale);
+      });
+}
+
+template <class T>
+void cross_entropy_largest(const ExecSpace& exec, Tensor<State<T>, 1> largest, Tensor<T, 2> logits,
+                           Index local_vocabulary) {
+  using S = State<T>;
+  Kokkos::parallel_for(
+      "espalier::core::cross_entropy_largest", row_policy(exec, logits.extent(0)),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank();
+        const T* const row = &logits(n, 0);
+        const S value = row_max<S>(team, local_vocabulary, [=](const Index v) { return static_cast<S>(row[v]); });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { largest(n) = value; });
+      });
+}
+
+template <class T>
+void cross_entropy_sums(const ExecSpace& exec, Tensor<State<T>, 1> sums, Tensor<T, 2> logits,
+                        Tensor<TokenId, 1> targets, Tensor<State<T>, 1> largest, Index local_vocabulary,
+                        Index first_token) {
+  using S = State<T>;
+  const Index rows = logits.extent(0);
+  Kokkos::parallel_for(
+      "espalier::core::cross_entropy_sums", row_policy(exec, rows), KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank();
+        const T* const row = &logits(n, 0);
+        const S shift = largest(n);
+        const S sum = row_sum<S>(team, local_vocabulary,
+                                 [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - shift); });
         Kokkos::single(Kokkos::PerTeam(team), [&]() {
-          if (target >= 0)
-            row[target] = static_cast<T>(static_cast<S>(row[target]) - scale);
+          const Index target = targets(n) - first_token;
+          sums(n) = sum;
+          sums(rows + n) =
+              targets(n) >= 0 && target >= 0 && target < local_vocabulary ? static_cast<S>(row[target]) : S(0);
         });
+      });
+}
+
+template <class S>
+void cross_entropy_losses(const ExecSpace& exec, Tensor<S, 1> losses, Tensor<TokenId, 1> targets, Tensor<S, 1> largest,
+                          Tensor<S, 1> sums) {
+  const Index rows = losses.extent(0);
+  Kokkos::parallel_for(
+      "espalier::core::cross_entropy_losses", Kokkos::RangePolicy<ExecSpace>(exec, 0, rows),
+      KOKKOS_LAMBDA(const Index n) {
+        losses(n) = targets(n) < 0 ? S(0) : compat::log(sums(n)) + largest(n) - sums(rows + n);
+      });
+}
+
+template <class T>
+void cross_entropy_split_backward(const ExecSpace& exec, Tensor<T, 2> logits, Tensor<TokenId, 1> targets,
+                                  Tensor<State<T>, 1> largest, Tensor<State<T>, 1> sums, Index local_vocabulary,
+                                  Index first_token, State<T> scale) {
+  using S = State<T>;
+  const Index width = logits.extent(1);
+  Kokkos::parallel_for(
+      "espalier::core::cross_entropy_split_backward", row_policy(exec, logits.extent(0)),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank();
+        const S weight = targets(n) < 0 ? S(0) : scale;  // an ignored row has no gradient on any rank
+        const Index target = targets(n) - first_token;
+        const bool ours = targets(n) >= 0 && target >= 0 && target < local_vocabulary;
+        row_gradient(team, Softmax<S>{largest(n), sums(n)}, &logits(n, 0), ours ? target : Index{-1}, local_vocabulary,
+                     width, weight);
       });
 }
 
@@ -82,11 +154,18 @@ void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> los
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                   \
-  template void cross_entropy_forward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>, \
-                                         Index);                                                                  \
-  template void cross_entropy_forward_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>,            \
-                                                  Tensor<TokenId, 1>, Index, State<T>);                           \
+#define ESPALIER_INSTANTIATE(T)                                                                                    \
+  template void cross_entropy_forward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>,  \
+                                         Index);                                                                   \
+  template void cross_entropy_forward_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>,             \
+                                                  Tensor<TokenId, 1>, Index, State<T>);                            \
+  template void cross_entropy_largest<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Index);              \
+  template void cross_entropy_sums<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>,     \
+                                      Tensor<State<T>, 1>, Index, Index);                                          \
+  template void cross_entropy_losses<T>(const ExecSpace&, Tensor<T, 1>, Tensor<TokenId, 1>, Tensor<T, 1>,          \
+                                        Tensor<T, 1>);                                                             \
+  template void cross_entropy_split_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>,                \
+                                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, State<T>); \
   template void add_losses<T>(const ExecSpace&, Tensor<double, 0>, Tensor<T, 1>, double);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -23,6 +23,32 @@ void cross_entropy_forward_backward(const ExecSpace& exec, Tensor<State<T>, 1> l
                                     Tensor<T, 2> logits /* (N, Vp), becomes dlogits */,
                                     Tensor<TokenId, 1> targets /* (N) */, Index vocab_size /* V */, State<T> scale);
 
+// The same over a vocabulary that is split between ranks: each holds columns [first_token, first_token + Vl). Between
+// the calls `largest` is reduced to the maximum over ranks, then `sums` to the sum.
+
+/// largest(n) = the largest of our logits of row n.
+template <class T>
+void cross_entropy_largest(const ExecSpace& exec, Tensor<State<T>, 1> largest /* (N) */,
+                           Tensor<T, 2> logits /* (N, Vp) */, Index local_vocabulary /* Vl */);
+
+/// sums(n) = sum of exp(logit - largest) over our columns; sums(N + n) = the target's logit, or 0 where it is not ours.
+template <class T>
+void cross_entropy_sums(const ExecSpace& exec, Tensor<State<T>, 1> sums /* (2N) */, Tensor<T, 2> logits /* (N, Vp) */,
+                        Tensor<TokenId, 1> targets /* (N) */, Tensor<State<T>, 1> largest /* (N) */,
+                        Index local_vocabulary /* Vl */, Index first_token);
+
+/// Losses of the rows from the reduced statistics.
+template <class S>
+void cross_entropy_losses(const ExecSpace& exec, Tensor<S, 1> losses /* (N) */, Tensor<TokenId, 1> targets /* (N) */,
+                          Tensor<S, 1> largest /* (N) */, Tensor<S, 1> sums /* (2N) */);
+
+/// In place of our logits their gradient, from the reduced statistics.
+template <class T>
+void cross_entropy_split_backward(const ExecSpace& exec, Tensor<T, 2> logits /* (N, Vp), becomes dlogits */,
+                                  Tensor<TokenId, 1> targets /* (N) */, Tensor<State<T>, 1> largest /* (N) */,
+                                  Tensor<State<T>, 1> sums /* (2N) */, Index local_vocabulary /* Vl */,
+                                  Index first_token, State<T> scale);
+
 /// total() += scale * sum of losses, summed in fp64 in row order.
 template <class S>
 void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> losses /* (N) */, double scale);

@@ -19,17 +19,17 @@ void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {
 }
 
 template <class T>
-void fill_with_bias_and_residual(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias, Tensor<T, 2> residual) {
+void add_bias_and_residual(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias, Tensor<T, 2> residual) {
   using S = State<T>;
   const Index width = y.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::fill_with_bias_and_residual", row_policy(exec, y.extent(0)),
-      KOKKOS_LAMBDA(const TeamMember& team) {
+      "espalier::core::add_bias_and_residual", row_policy(exec, y.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
         T* const out = &y(team.league_rank(), 0);
         const T* const r = &residual(team.league_rank(), 0);
         const T* const b = bias.data();
-        row_for(team, width,
-                [&](const Index i) { out[i] = static_cast<T>(static_cast<S>(r[i]) + static_cast<S>(b[i])); });
+        row_for(team, width, [&](const Index i) {
+          out[i] = static_cast<T>(static_cast<S>(out[i]) + (static_cast<S>(r[i]) + static_cast<S>(b[i])));
+        });
       });
 }
 
@@ -42,9 +42,9 @@ void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2
       KOKKOS_LAMBDA(const Index c, const S* sums) { dbias(c) += sums[0]; });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                             \
-  template void fill_with_bias<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>);                            \
-  template void fill_with_bias_and_residual<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 2>); \
+#define ESPALIER_INSTANTIATE(T)                                                                       \
+  template void fill_with_bias<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>);                      \
+  template void add_bias_and_residual<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 2>); \
   template void bias_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -12,10 +12,10 @@ namespace espalier {
 template <class T>
 void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y /* (N, F) */, Tensor<T, 1> bias /* (F) */);
 
-/// y(n, :) = residual(n, :) + bias; y may be residual.
+/// y(n, :) += residual(n, :) + bias.
 template <class T>
-void fill_with_bias_and_residual(const ExecSpace& exec, Tensor<T, 2> y /* (N, F) */, Tensor<T, 1> bias /* (F) */,
-                                 Tensor<T, 2> residual /* (N, F) */);
+void add_bias_and_residual(const ExecSpace& exec, Tensor<T, 2> y /* (N, F), += */, Tensor<T, 1> bias /* (F) */,
+                           Tensor<T, 2> residual /* (N, F) */);
 
 /// dbias += the column sums of dy.
 template <class T>

@@ -5,20 +5,31 @@
 #include "core/tensor.hpp"
 
 // Token and learned position embedding: x(b, t, :) = token_table(token(b, t), :) + position_table(t, :).
-// N = B*T rows, row n at position n % T. Saved for backward: the tokens.
+// N = B*T rows, row n at position n % T. Saved for backward: the tokens. Either table may be applied to a part of the
+// problem: a rank that holds rows [first_token, first_token + Vl) of the token table treats other tokens as zero rows;
+// positions may be added to R rows of the N, the first of which is `first_row`.
 
 namespace espalier {
 
+/// x(n, :) = token_table(token(n) - first_token, :), zero for tokens outside of the table.
 template <class T>
 void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-                       Tensor<T, 2> token_table /* (V, C) */, Tensor<T, 2> position_table /* (P, C), P >= T */,
-                       Index sequence_length /* T */);
+                       Tensor<T, 2> token_table /* (Vl, C) */, Index first_token = 0);
 
-/// Adds each row's gradient to the rows of both tables that it came from, in row order: a token that occurs twice is
+/// Adds each row's gradient to the row of the table that it came from, in row order: a token that occurs twice is
 /// summed in the same order on every run.
 template <class T>
-void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table /* (V, C), += */,
-                        Tensor<State<T>, 2> dposition_table /* (P, C), += */, Tensor<T, 2> dx /* (N, C) */,
-                        Tensor<TokenId, 1> tokens /* (N) */, Index sequence_length /* T */);
+void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table /* (Vl, C), += */,
+                        Tensor<T, 2> dx /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index first_token = 0);
+
+/// x(r, :) += position_table((first_row + r) % T, :)
+template <class T>
+void add_positions(const ExecSpace& exec, Tensor<T, 2> x /* (R, C), += */, Tensor<T, 2> position_table /* (P, C) */,
+                   Index sequence_length /* T <= P */, Index first_row = 0);
+
+/// Adds each row's gradient to its position, in row order.
+template <class T>
+void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition_table /* (P, C), += */,
+                            Tensor<T, 2> dx /* (R, C) */, Index sequence_length /* T */, Index first_row = 0);
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/adamw.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/vector_math.hpp"
@@ -10,9 +11,9 @@ namespace espalier {
 
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
-                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
-                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip,
-                  Index step) {
+                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index moment_offset,
+                  Index size, const AdamWConfig& config, double learning_rate, double weight_decay,
+                  Tensor<double, 0> clip, Index step) {
   using S = State<T>;
   const S beta1 = static_cast<S>(config.beta1);
   const S beta2 = static_cast<S>(config.beta2);
@@ -22,8 +23,8 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
   const S keep = static_cast<S>(1 - learning_rate * weight_decay);
   T* const w = weights.data() + offset;
   S* const master = masters.data() + offset;
-  S* const m = exp_avg.data() + offset;
-  S* const v = exp_avg_sq.data() + offset;
+  S* const m = exp_avg.data() + moment_offset;
+  S* const v = exp_avg_sq.data() + moment_offset;
   const S* const gradient = gradients.data() + offset;
   constexpr Index strip = exec_is_host ? 1024 : 1;  // long enough to vectorise, short enough to balance
   Kokkos::parallel_for(
@@ -46,26 +47,40 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
 }
 
 template <class T>
-AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config)
+AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
+                std::optional<std::vector<IndexRange>> owned)
     : parameters_(&parameters),
       config_(config),
-      exp_avg_(allocate<State<T>>(Category::optimizer, "exp_avg", parameters.flat_size())),
-      exp_avg_sq_(allocate<State<T>>(Category::optimizer, "exp_avg_sq", parameters.flat_size())) {}
+      owned_(owned ? std::move(*owned) : std::vector<IndexRange>{{0, parameters.flat_size()}}) {
+  Index num_moments = 0;
+  for (const IndexRange& range : owned_) {
+    moment_starts_.push_back(num_moments);
+    for (const Segment& segment : parameters.segments()) {
+      const Index begin = std::max(range.begin, segment.offset);
+      const Index end = std::min(range.end, segment.offset + segment.size);
+      if (begin < end)
+        pieces_.push_back({begin, num_moments + begin - range.begin, end - begin, segment.weight_decay});
+    }
+    num_moments += range.size();
+  }
+  exp_avg_ = allocate<State<T>>(Category::optimizer, "exp_avg", num_moments);
+  exp_avg_sq_ = allocate<State<T>>(Category::optimizer, "exp_avg_sq", num_moments);
+}
 
 template <class T>
 void AdamW<T>::step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const {
-  for (const Segment& segment : parameters_->segments())
+  for (const Piece& piece : pieces_)
     adamw_update<T>(exec, parameters_->flat_weights(), parameters_->flat_masters(), exp_avg_, exp_avg_sq_,
-                    parameters_->flat_gradients(), segment.offset, segment.size, config_, learning_rate,
-                    segment.weight_decay ? config_.weight_decay : 0.0, clip, step);
+                    parameters_->flat_gradients(), piece.offset, piece.moment_offset, piece.size, config_,
+                    learning_rate, piece.weight_decay ? config_.weight_decay : 0.0, clip, step);
 }
 
 template class AdamW<float>;
 template class AdamW<double>;
-#define ESPALIER_INSTANTIATE(T)                                                                                     \
-  template void adamw_update<T>(const ExecSpace&, Tensor<T, 1>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,           \
-                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, const AdamWConfig&, double, \
-                                double, Tensor<double, 0>, Index);
+#define ESPALIER_INSTANTIATE(T)                                                                                    \
+  template void adamw_update<T>(const ExecSpace&, Tensor<T, 1>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,          \
+                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, Index, const AdamWConfig&, \
+                                double, double, Tensor<double, 0>, Index);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "core/parameter.hpp"
 
 namespace espalier {
@@ -18,28 +21,55 @@ struct AdamWConfig {
 ///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
 /// updates master and both moments in the state type and writes the compute weight. The factor `clip` stays on the
-/// device. `step` counts from 1.
+/// device. `step` counts from 1. The moments of the part start at `moment_offset` of their arrays.
+template <class T>
+void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
+                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index moment_offset,
+                  Index size, const AdamWConfig& config, double learning_rate, double weight_decay,
+                  Tensor<double, 0> clip, Index step);
+
+/// The same with moments laid out as the weights.
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
                   Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
                   const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip,
-                  Index step);
+                  Index step) {
+  adamw_update<T>(exec, weights, masters, exp_avg, exp_avg_sq, gradients, offset, offset, size, config, learning_rate,
+                  weight_decay, clip, step);
+}
 
-/// The optimizer state of one parameter store.
+/// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1).
 template <class T>
 class AdamW {
  public:
-  AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config);
+  /// @param owned ascending ranges of the flat arrays that this optimizer updates and keeps moments for; default: all.
+  AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
+        std::optional<std::vector<IndexRange>> owned = std::nullopt);
 
-  /// Updates every segment; `step` counts from 1.
+  /// Updates the owned ranges; `step` counts from 1.
   void step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const;
 
-  Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< first moment, laid out as the weights
+  Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< first moment
   Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< second moment
 
+  /// The moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the other: where all is
+  /// owned, the arrays are laid out as the weights.
+  const std::vector<IndexRange>& owned() const { return owned_; }
+  const std::vector<Index>& moment_starts() const { return moment_starts_; }
+
  private:
+  struct Piece {  // of an owned range, in one segment
+    Index offset;
+    Index moment_offset;
+    Index size;
+    bool weight_decay;
+  };
+
   const ParameterStore<T>* parameters_;
   AdamWConfig config_;
+  std::vector<IndexRange> owned_;
+  std::vector<Index> moment_starts_;
+  std::vector<Piece> pieces_;
   Tensor<State<T>, 1> exp_avg_;
   Tensor<State<T>, 1> exp_avg_sq_;
 };

@@ -42,7 +42,8 @@ int main(int argc, char** argv) {
     model.plan_activations(batch, length, 1);
 
     AdamW<float> optimizer(parameters, {});
-    GradientReducer<float> reducer(exec, world, parameters.flat_gradients(), parameters.segments());
+    GradientReducer<float> reducer(exec, ReductionCommunicators::all(world), parameters.flat_gradients(),
+                                   parameters.segments(), parameters.parameters());
     const LearningRate rate{.peak = 1e-2, .minimum = 1e-3, .warmup_steps = 5, .decay_steps = 50};
     const SquaredNorm squared_norm({{0, parameters.flat_size()}});
     const Tensor<double, 0> norm("espalier::other::norm"), clip("espalier::other::clip");

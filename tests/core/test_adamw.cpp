@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
 #include "core/optim/adamw.hpp"
 #include "tests/support/allclose.hpp"
 
@@ -87,6 +89,40 @@ TEST(AdamW, decays_the_segments_that_say_so) {
   optimizer.step(ExecSpace(), 0.5, clip, 1);
   EXPECT_TRUE(allclose(on_host(parameters.weight(matrix, 15)), Values(15, 0.95), 1e-15));
   EXPECT_TRUE(allclose(on_host(parameters.weight(bias, 5)), Values(5, 1.0), 0));
+}
+
+// Two optimizers of half the parameters each, cut inside segments, are one of all of them.
+TEST(AdamW, of_ranges_updates_them_alone_to_the_same_bits) {
+  const auto make = [] {
+    auto parameters = std::make_unique<ParameterStore<float>>();
+    parameters->declare({.name = "matrix", .shape = {37, 91}, .init_std = 1});
+    parameters->declare({.name = "bias", .shape = {91}, .weight_decay = false, .init_std = 1});
+    parameters->allocate();
+    parameters->initialize(ExecSpace(), 1);
+    return parameters;
+  };
+  const auto whole = make();
+  const auto halves = make();
+  const Index end = whole->flat_size();
+  const AdamW<float> of_all(*whole, config);
+  const AdamW<float> of_even(*halves, config, {{{0, 91}, {182, 1001}, {3500, end}}});
+  const AdamW<float> of_odd(*halves, config, {{{91, 182}, {1001, 3500}}});
+  const AdamW<float> of_none(*halves, config, std::vector<IndexRange>{});
+  EXPECT_EQ(of_all.owned(), (std::vector<IndexRange>{{0, end}}));
+  EXPECT_EQ(of_even.moment_starts(), (std::vector<Index>{0, 91, 91 + 819}));
+  EXPECT_EQ(of_odd.exp_avg().extent(0), std::size_t{91 + 2499});
+  EXPECT_EQ(of_none.exp_avg().extent(0), std::size_t{0});
+  const Tensor<double, 0> clip("espalier::other::clip");
+  Kokkos::deep_copy(clip, 0.5);
+  for (int t = 1; t <= 3; ++t) {
+    const auto gradients = on_device<float>(random_values("gradient" + std::to_string(t), end), end);
+    for (const auto* parameters : {whole.get(), halves.get()})
+      Kokkos::deep_copy(parameters->flat_gradients(), gradients);
+    of_all.step(ExecSpace(), 0.01, clip, t);
+    for (const auto* optimizer : {&of_even, &of_odd, &of_none})
+      optimizer->step(ExecSpace(), 0.01, clip, t);
+  }
+  EXPECT_EQ(on_host(whole->flat_weights()), on_host(halves->flat_weights()));
 }
 
 }  // namespace

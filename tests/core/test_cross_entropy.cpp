@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/cross_entropy.hpp"
+#include "core/parameter.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
@@ -91,6 +92,66 @@ TEST(CrossEntropy, extreme_logits_stay_finite_and_nan_is_not_lost) {
   EXPECT_EQ(actual[0], 0);
   EXPECT_FLOAT_EQ(static_cast<float>(actual[1]), 2e30F);
   EXPECT_TRUE(std::isnan(actual[2]));
+}
+
+// Columns of the logits as `parts` ranks hold them, each with padding columns of its own.
+template <class T>
+void compare_split_vocabulary(const OpShape& s, Index parts) {
+  const Case c(s);
+  const State<T> scale(0.125);
+  const auto targets = on_device<TokenId>(c.targets, s.rows());
+  const auto whole = on_device<T>(c.logits, s.rows(), c.width);
+  const auto wanted_losses = undefined<State<T>>(s.rows());
+  cross_entropy_forward_backward<T>(ExecSpace(), wanted_losses, whole, targets, s.vocabulary, scale);
+  const Values wanted = on_host(whole);
+
+  std::vector<IndexRange> columns;
+  std::vector<Tensor<T, 2>> logits;
+  Values largest(static_cast<std::size_t>(s.rows()), -1e300), sums(2 * largest.size(), 0.0);
+  const auto partial = undefined<State<T>>(s.rows());
+  const auto partial_sums = undefined<State<T>>(2 * s.rows());
+  for (Index part = 0; part < parts; ++part) {
+    const IndexRange ours = columns.emplace_back(Shard{0, part, parts}.range(s.vocabulary));
+    Values local;
+    for (Index n = 0; n < s.rows(); ++n)
+      for (Index v = 0; v < ours.size() + 2; ++v)
+        local.push_back(v < ours.size() ? c.logits[reference::at(n, ours.begin + v, c.width)] : 1e4);
+    logits.push_back(on_device<T>(local, s.rows(), ours.size() + 2));
+    cross_entropy_largest<T>(ExecSpace(), partial, logits.back(), ours.size());
+    const Values values = on_host(partial);
+    for (std::size_t n = 0; n < values.size(); ++n)
+      largest[n] = std::max(largest[n], values[n]);
+  }
+  const auto all_largest = on_device<State<T>>(largest, s.rows());
+  for (Index part = 0; part < parts; ++part) {
+    const auto p = static_cast<std::size_t>(part);
+    cross_entropy_sums<T>(ExecSpace(), partial_sums, logits[p], targets, all_largest, columns[p].size(),
+                          columns[p].begin);
+    sums = reference::add(sums, on_host(partial_sums));
+  }
+  const auto all_sums = on_device<State<T>>(sums, 2 * s.rows());
+  const auto losses = undefined<State<T>>(s.rows());
+  cross_entropy_losses<State<T>>(ExecSpace(), losses, targets, all_largest, all_sums);
+  EXPECT_TRUE(allclose(on_host(losses), on_host(wanted_losses), tolerance<T>)) << parts << " parts";
+  for (Index part = 0; part < parts; ++part) {
+    const auto p = static_cast<std::size_t>(part);
+    cross_entropy_split_backward<T>(ExecSpace(), logits[p], targets, all_largest, all_sums, columns[p].size(),
+                                    columns[p].begin, scale);
+    const Values gradient = on_host(logits[p]);
+    for (Index n = 0; n < s.rows(); ++n)
+      for (Index v = 0; v < columns[p].size() + 2; ++v) {
+        const double want = v < columns[p].size() ? wanted[reference::at(n, columns[p].begin + v, c.width)] : 0.0;
+        EXPECT_NEAR(gradient[reference::at(n, v, columns[p].size() + 2)], want, 1e-6) << "row " << n << " of " << part;
+      }
+  }
+}
+
+TEST(CrossEntropy, a_split_vocabulary_gives_the_same) {
+  for_each_shape_and_type([]<class T>(const OpShape& s) {
+    for (const Index parts : {1, 2, 3})
+      if (parts <= s.vocabulary)
+        compare_split_vocabulary<T>(s, parts);
+  });
 }
 
 TEST(CrossEntropy, losses_are_added_to_the_total) {

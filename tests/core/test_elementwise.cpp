@@ -32,14 +32,9 @@ TEST(Linear, forward_is_that_of_plain_loops) {
     EXPECT_TRUE(allclose(on_host(y), wanted, tolerance<T>, {s.rows, s.width}));
 
     const auto with_residual = undefined<T>(s.rows, s.width);
-    fill_with_bias_and_residual<T>(ExecSpace(), with_residual, bias_device, on_device<T>(residual, s.rows, s.width));
-    matmul<T>(ExecSpace(), with_residual, Transpose::no, x_device, Transpose::yes, weight_device, T(1), T(1));
+    matmul<T>(ExecSpace(), with_residual, Transpose::no, x_device, Transpose::yes, weight_device);
+    add_bias_and_residual<T>(ExecSpace(), with_residual, bias_device, on_device<T>(residual, s.rows, s.width));
     EXPECT_TRUE(allclose(on_host(with_residual), reference::add(wanted, rounded<T>(residual)), tolerance<T>));
-
-    const auto in_place = on_device<T>(residual, s.rows, s.width);  // y may be residual
-    fill_with_bias_and_residual<T>(ExecSpace(), in_place, bias_device, in_place);
-    matmul<T>(ExecSpace(), in_place, Transpose::no, x_device, Transpose::yes, weight_device, T(1), T(1));
-    EXPECT_EQ(fingerprint(in_place), fingerprint(with_residual));
   });
 }
 

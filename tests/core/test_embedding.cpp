@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/embedding.hpp"
+#include "core/parameter.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
@@ -21,26 +22,59 @@ struct Case {
         dx(random_values("dx", s.rows() * s.channels())) {}
 };
 
+// The table cut into `parts`, each applied on its own and added, positions in two pieces of rows: as ranks do it.
+template <class T>
+Values forward(const Case& c, const OpShape& s, Index parts) {
+  const auto x = undefined<T>(s.rows(), s.channels());
+  const auto part_of_x = undefined<T>(s.rows(), s.channels());
+  Kokkos::deep_copy(x, T(0));
+  const auto table = on_device<T>(c.token_table, s.vocabulary, s.channels());
+  Values sum(static_cast<std::size_t>(s.rows() * s.channels()), 0.0);
+  for (Index part = 0; part < parts; ++part) {
+    const IndexRange rows = Shard{0, part, parts}.range(s.vocabulary);
+    const Tensor<T, 2> ours(table.data() + rows.begin * s.channels(), rows.size(), s.channels());
+    embedding_forward<T>(ExecSpace(), part_of_x, on_device<TokenId>(c.tokens, s.rows()), ours, rows.begin);
+    sum = reference::add(sum, on_host(part_of_x));
+  }
+  Kokkos::deep_copy(x, on_device<T>(sum, s.rows(), s.channels()));
+  const auto positions = on_device<T>(c.position_table, c.positions, s.channels());
+  const Index half = s.rows() / 2;
+  const Tensor<T, 2> front(x.data(), half, s.channels()),
+      back(x.data() + half * s.channels(), s.rows() - half, s.channels());
+  add_positions<T>(ExecSpace(), front, positions, s.length);
+  add_positions<T>(ExecSpace(), back, positions, s.length, half);
+  return on_host(x);
+}
+
 TEST(Embedding, forward_is_that_of_plain_loops) {
   for_each_shape_and_type([]<class T>(const OpShape& s) {
     const Case c(s);
-    const auto x = undefined<T>(s.rows(), s.channels());
-    embedding_forward<T>(ExecSpace(), x, on_device<TokenId>(c.tokens, s.rows()),
-                         on_device<T>(c.token_table, s.vocabulary, s.channels()),
-                         on_device<T>(c.position_table, c.positions, s.channels()), s.length);
-    EXPECT_TRUE(allclose(
-        on_host(x),
-        reference::embedding(c.tokens, rounded<T>(c.token_table), rounded<T>(c.position_table), s.channels(), s.length),
-        tolerance<T>, {s.rows(), s.channels()}));
+    for (const Index parts : {Index{1}, std::min<Index>(3, s.vocabulary)})
+      EXPECT_TRUE(allclose(forward<T>(c, s, parts),
+                           reference::embedding(c.tokens, rounded<T>(c.token_table), rounded<T>(c.position_table),
+                                                s.channels(), s.length),
+                           tolerance<T>, {s.rows(), s.channels()}))
+          << parts << " parts";
   });
 }
 
+// The table by two ranks, the positions in two pieces of rows.
 template <class T>
 std::pair<Values, Values> backward(const Case& c, const OpShape& s, double before) {
   const auto dtoken = on_device<State<T>>(Values(c.token_table.size(), before), s.vocabulary, s.channels());
   const auto dposition = on_device<State<T>>(Values(c.position_table.size(), before), c.positions, s.channels());
-  embedding_backward<T>(ExecSpace(), dtoken, dposition, on_device<T>(c.dx, s.rows(), s.channels()),
-                        on_device<TokenId>(c.tokens, s.rows()), s.length);
+  const auto dx = on_device<T>(c.dx, s.rows(), s.channels());
+  const auto tokens = on_device<TokenId>(c.tokens, s.rows());
+  const Index half = s.vocabulary / 2;
+  const Tensor<State<T>, 2> low(dtoken.data(), half, s.channels());
+  const Tensor<State<T>, 2> high(dtoken.data() + half * s.channels(), s.vocabulary - half, s.channels());
+  embedding_backward<T>(ExecSpace(), low, dx, tokens);
+  embedding_backward<T>(ExecSpace(), high, dx, tokens, half);
+  const Index first = s.rows() / 2;
+  const Tensor<T, 2> front(dx.data(), first, s.channels());
+  const Tensor<T, 2> back(dx.data() + first * s.channels(), s.rows() - first, s.channels());
+  add_positions_backward<T>(ExecSpace(), dposition, front, s.length);
+  add_positions_backward<T>(ExecSpace(), dposition, back, s.length, first);
   return {on_host(dtoken), on_host(dposition)};
 }
 

@@ -67,9 +67,11 @@ Bits bits_of_ops() {
 
   const auto table = on_device<float>(random_values("table", vocabulary * channels), vocabulary, channels);
   const auto positions = on_device<float>(random_values("positions", 150 * channels), 150, channels);
-  embedding_forward<float>(exec, y, tokens, table, positions, 150);
+  embedding_forward<float>(exec, y, tokens, table);
+  add_positions<float>(exec, y, positions, 150);
   bits["embedding_forward"] = fingerprint(y);
-  embedding_backward<float>(exec, table, positions, dy, tokens, 150);
+  embedding_backward<float>(exec, table, dy, tokens);
+  add_positions_backward<float>(exec, positions, dy, 150);
   bits["embedding_backward"] = fingerprint(table) ^ (3 * fingerprint(positions));
 
   const auto losses = zeros(rows);

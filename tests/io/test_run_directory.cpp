@@ -51,6 +51,74 @@ TEST(RunDirectory, another_config_is_refused) {
   EXPECT_EQ(read_bytes(directory / "a/config.toml"), config);
 }
 
+// Runs `action` in a process of its own that then ends in its own way.
+template <class Action>
+pid_t in_child(const Action& action) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    action();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "a";
+  const pid_t killed = in_child([&] {
+    const RunDirectory run(path, config, steps_may_change);
+    for (const int rank : {0, 1})
+      PositionFile(run.state(), rank, sizeof(int)).as<int>() = 10 + rank;
+    ::raise(SIGKILL);
+  });
+  const pid_t left = in_child([&] {  // with exit code 0, but before the end
+    RunDirectory run(path, config, steps_may_change);
+    if (!run.unfinished() || !run.unfinished()->certainly_ended || run.unfinished()->record.pid != killed ||
+        run.unfinished()->positions.size() != 2 || run.unfinished()->positions[1].as<int>() != 11)
+      run.finish("failed", "the child did not find what the one before it had left");
+    remove_positions(run.state());
+  });
+  ASSERT_EQ(read_run_record(path)->state, "running") << read_run_record(path)->cause;
+  {
+    RunDirectory run(path, config, steps_may_change);
+    ASSERT_TRUE(run.unfinished());
+    EXPECT_EQ(run.unfinished()->record.pid, left);
+    EXPECT_EQ(run.unfinished()->record.starts, 2);
+    EXPECT_TRUE(run.unfinished()->positions.empty());
+    const std::string& text = run.unfinished()->text;
+    for (const std::string& part : {std::string("process ") + std::to_string(left), run.unfinished()->record.started,
+                                    std::string("without signing off")})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+    run.finish("completed");
+    EXPECT_THROW(run.finish("done"), std::logic_error);
+  }
+  EXPECT_FALSE(RunDirectory(path, config, steps_may_change).unfinished());
+}
+
+TEST(RunDirectory, of_another_host_it_says_that_it_cannot_know) {
+  const TemporaryDirectory directory;
+  { RunDirectory run(directory / "a", config, steps_may_change); }
+  RunRecord record = *read_run_record(directory / "a");
+  record.host = "node-17";
+  record.pid = 1;  // lives here, which proves nothing about node-17
+  write_bytes(directory / "a/run.json", to_json(record).dump());
+  {
+    const RunDirectory run(directory / "a", config, steps_may_change);
+    ASSERT_TRUE(run.unfinished());
+    EXPECT_FALSE(run.unfinished()->certainly_ended);
+    EXPECT_NE(run.unfinished()->text.find("process 1 on node-17"), std::string::npos);
+    EXPECT_NE(run.unfinished()->text.find("cannot be seen"), std::string::npos) << run.unfinished()->text;
+  }
+  record = *read_run_record(directory / "a");
+  record.boot = "another";  // this host, before it was restarted
+  record.pid = 1;
+  write_bytes(directory / "a/run.json", to_json(record).dump());
+  const RunDirectory run(directory / "a", config, steps_may_change);
+  EXPECT_TRUE(run.unfinished()->certainly_ended);
+  EXPECT_NE(run.unfinished()->text.find("was restarted"), std::string::npos);
+}
+
 TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   const TemporaryDirectory directory;
   int pipes[2];
@@ -75,6 +143,7 @@ TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   RunDirectory run(directory / "a", config, steps_may_change);
   EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not sign off
   EXPECT_EQ(run.previous()->pid, child);
+  EXPECT_TRUE(run.unfinished());
 }
 
 TEST(RunDirectory, a_damaged_record_is_not_in_the_way) {

@@ -32,6 +32,10 @@ int main(int argc, char** argv) {
       throw std::out_of_range("vector::at");
     if (fault == "one_killed" && guilty)
       abort();
+    if (fault == "one_exits" && guilty)
+      std::exit(0);
+    if (fault == "all_exit")
+      std::exit(0);
     if (fault == "one_late" && guilty)
       sleep(60);
     if (fault == "one_late")

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 #include "tests/parallel/contributions.hpp"
+#include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
@@ -20,12 +21,6 @@ using namespace test;
 
 // Odd, smaller than any number of ranks, around the limit between the two ways (4096 bytes), several kernel blocks.
 const std::vector<Index> sizes{1, 2, 3, 5, 511, 512, 1023, 1025, 4099, 70001};
-
-/// Undoes what a test sets for the whole job.
-struct RestoreSettings {
-  CommunicationContext before = world().context();
-  ~RestoreSettings() { *world().state()->context = before; }
-};
 
 template <class T>
 class CollectivesOfSums : public testing::Test {};

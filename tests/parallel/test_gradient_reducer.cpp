@@ -11,6 +11,7 @@
 #include "parallel/collectives.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "tests/parallel/contributions.hpp"
+#include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
@@ -18,67 +19,9 @@ namespace {
 
 using namespace test;
 
-struct RestoreSettings {
-  CommunicationContext before = world().context();
-  ~RestoreSettings() { *world().state()->context = before; }
-};
-
-/// Segments of these sizes, one after another.
-std::vector<Segment> segments_of(const std::vector<Index>& sizes) {
-  std::vector<Segment> segments;
-  Index offset = 0;
-  for (const Index size : sizes) {
-    segments.push_back({.chunk = 0,
-                        .block = static_cast<int>(segments.size()),
-                        .group = ReductionGroup::replicas,
-                        .weight_decay = true,
-                        .offset = offset,
-                        .size = size});
-    offset += size;
-  }
-  return segments;
-}
-
-Index total(const std::vector<Segment>& segments) { return segments.back().offset + segments.back().size; }
-
 // One element, fewer than ranks, odd, longer than a bucket, and some that share one.
 const std::vector<Index> odd_sizes{1, 2, 5000, 33, 700, 1, 1, 999};
 constexpr Index small_bucket = 300 * 8;
-
-TEST(Buckets, CoverAllSegmentsOnceFromTheEnd) {
-  const auto segments = segments_of(odd_sizes);
-  for (const Index elements : {Index{1}, Index{7}, Index{300}, Index{5000}, Index{1} << 40}) {
-    Index end = total(segments);
-    for (const Bucket& bucket : make_buckets(segments, elements)) {
-      EXPECT_EQ(bucket.offset + bucket.size, end);
-      EXPECT_LE(bucket.size, elements);
-      EXPECT_GE(bucket.size, 1);
-      const Segment& first = segments[static_cast<std::size_t>(bucket.first_segment)];
-      const Segment& last = segments[static_cast<std::size_t>(bucket.last_segment)];
-      EXPECT_TRUE(bucket.offset >= first.offset && bucket.offset < first.offset + first.size);
-      EXPECT_TRUE(end > last.offset && end <= last.offset + last.size);
-      end = bucket.offset;
-    }
-    EXPECT_EQ(end, 0);
-  }
-}
-
-TEST(Buckets, NeverMixReductionGroups) {
-  auto segments = segments_of({10, 10, 10, 10});
-  segments[1].group = segments[2].group = ReductionGroup::tied;
-  const auto buckets = make_buckets(segments, 1000);
-  ASSERT_EQ(buckets.size(), 3u);
-  EXPECT_EQ(buckets[1].first_segment, 1);
-  EXPECT_EQ(buckets[1].last_segment, 2);
-  EXPECT_EQ(buckets[1].size, 20);
-}
-
-TEST(Buckets, BeyondTwoToThe31) {
-  const auto buckets = make_buckets(segments_of({Index{3} << 31, 5, Index{1} << 33}), Index{1} << 30);
-  EXPECT_EQ(buckets.size(), 15u);  // 8 + 6 of 2^30 elements, and 5
-  EXPECT_EQ(buckets.front().offset, (Index{3} << 31) + 5 + (Index{7} << 30));
-  EXPECT_EQ(buckets.back().offset, 0);
-}
 
 template <class S>
 class GradientReducerOf : public testing::Test {
@@ -102,7 +45,8 @@ TYPED_TEST_SUITE(GradientReducerOf, StateTypes);
 TYPED_TEST(GradientReducerOf, SumsInRankOrderForAnyOrderOfMarks) {
   const auto segments = segments_of(odd_sizes);
   const auto gradients = allocate<TypeParam>(Category::gradients, "test", total(segments));
-  GradientReducer<TypeParam> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = small_bucket});
+  GradientReducer<TypeParam> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
+                                     {.bucket_bytes = small_bucket});
   std::vector<int> order(segments.size());
   std::iota(order.rbegin(), order.rend(), 0);
   std::mt19937 random(static_cast<unsigned>(7 + world().rank()));  // another order on each rank
@@ -127,7 +71,7 @@ TYPED_TEST(GradientReducerOf, SameBitsWithDelaysAndAnyBuckets) {
   std::uint64_t seed = 0;
   for (const Index bucket_bytes : {Index{64}, Index{1000}, Index{20000}, Index{1} << 30})
     for (const int in_flight : {1, 4}) {
-      GradientReducer<TypeParam> reducer(ExecSpace(), world(), gradients, segments,
+      GradientReducer<TypeParam> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
                                          {.bucket_bytes = bucket_bytes, .buckets_in_flight = in_flight});
       world().set_test_delays(bucket_bytes < 500 ? 50 : 1000, ++seed);
       this->fill(gradients, 0);
@@ -144,7 +88,8 @@ TEST(GradientReducer, StartsWhileTheRestIsStillComputed) {
     return;  // nothing to send
   const auto segments = segments_of({1000, 1000, 1000});
   const auto gradients = allocate<float>(Category::gradients, "test", total(segments));
-  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = 4000});
+  GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
+                                 {.bucket_bytes = 4000});
   Kokkos::deep_copy(gradients, 1.0f);
   reducer.begin_step();
   reducer.mark_ready(2);
@@ -164,7 +109,7 @@ TEST(GradientReducer, StartsWhileTheRestIsStillComputed) {
 TEST(GradientReducer, BytesEqualTheFormula) {
   const auto segments = segments_of({Index{4096} * world().size()});
   const auto gradients = allocate<double>(Category::gradients, "test", total(segments));
-  GradientReducer<double> reducer(ExecSpace(), world(), gradients, segments);
+  GradientReducer<double> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {});
   reducer.begin_step();
   reducer.wait();
   EXPECT_EQ(reducer.stats().bytes_sent, static_cast<std::uint64_t>(2 * (world().size() - 1) * 4096 * 8));
@@ -174,7 +119,8 @@ TEST(GradientReducer, AllocatesNothingAfterTheConstructor) {
   const auto segments = segments_of(odd_sizes);
   const auto gradients = allocate<float>(Category::gradients, "test", total(segments));
   const auto without = MemoryLedger::instance().current()[Category::communication];
-  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = small_bucket});
+  GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
+                                 {.bucket_bytes = small_bucket});
   const auto before = MemoryLedger::instance().current();
   MemoryLedger::instance().reset_peak();
   for (int step = 0; step < 3; ++step) {
@@ -195,7 +141,7 @@ TEST(GradientReducer, OneRankHasNothingToDo) {
   const auto segments = segments_of({10});
   const auto gradients = allocate<float>(Category::gradients, "test", 10);
   Kokkos::deep_copy(gradients, 3.0f);
-  GradientReducer<float> reducer(ExecSpace(), alone, gradients, segments);
+  GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(alone), gradients, segments, {});
   reducer.begin_step();
   reducer.mark_ready(0);
   reducer.wait();
@@ -208,7 +154,7 @@ TEST(GradientReducer, MarkingTwiceIsADefect) {
     return;  // marks are not kept
   const auto segments = segments_of({100, 100});
   const auto gradients = allocate<float>(Category::gradients, "test", 200);
-  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments);
+  GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {});
   reducer.begin_step();
   reducer.mark_ready(1);
   EXPECT_THROW(reducer.mark_ready(1), std::logic_error);
@@ -223,7 +169,8 @@ TEST(GradientReducer, DeadlineNamesTheBucketAndTheRank) {
   const RestoreSettings restore;
   const auto segments = segments_of({100, 100});
   const auto gradients = allocate<float>(Category::gradients, "test", 200);
-  GradientReducer<float> reducer(ExecSpace(), world(), gradients, segments, {.bucket_bytes = 400});
+  GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
+                                 {.bucket_bytes = 400});
   world().set_deadline(0.3);
   if (world().rank() != 1) {
     try {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -61,6 +62,60 @@ TEST(MeshLayout, DataTakesWhatIsLeft) {
   EXPECT_EQ(make_layout(1, 1, 0, 1).degree(Axis::dp), 1);
 }
 
+TEST(MeshLayout, OrderFromText) {
+  EXPECT_EQ(axis_order_from("tp,dp,pp"), all_axes);
+  EXPECT_EQ(axis_order_from("pp,dp,tp"), reversed);
+  EXPECT_EQ(to_string(axis_order_from("dp,pp,tp")), "dp,pp,tp");
+  for (const char* text : {"", "tp", "tp,dp", "tp,tp,pp", "tp,dp,pp,", "tp,dp,cp", "tp dp pp", "tp,dp,pp,tp", ",,"})
+    EXPECT_THROW(axis_order_from(text), Error) << text;
+}
+
+// tensor 2 x data 2 x pipeline 3: rank = tp + 2 (dp + 2 pp)
+TEST(MeshLayout, ReductionRanks) {
+  const MeshLayout layout = make_layout(12, 2, 2, 3);
+  using Ranks = std::vector<int>;
+  EXPECT_EQ(layout.reduction_ranks(1, ReductionGroup::replicas), (Ranks{1, 3}));
+  EXPECT_EQ(layout.reduction_ranks(6, ReductionGroup::replicas_and_tensor), (Ranks{4, 5, 6, 7}));
+  EXPECT_EQ(layout.reduction_ranks(3, ReductionGroup::tied), (Ranks{1, 3, 9, 11}));
+  EXPECT_EQ(layout.reduction_ranks(9, ReductionGroup::tied), (Ranks{1, 3, 9, 11})) << "first stage first";
+  EXPECT_EQ(layout.reduction_ranks(5, ReductionGroup::tied), (Ranks{5, 7})) << "no tied parameters between";
+  EXPECT_EQ(make_layout(4, 1, 4, 1).reduction_ranks(2, ReductionGroup::tied), (Ranks{0, 1, 2, 3}));
+  const auto places = layout.reduction_places(9);
+  EXPECT_EQ(places[ReductionGroup::tied].rank, 2);
+  EXPECT_EQ(places[ReductionGroup::tied].size, 4);
+}
+
+// Each group's ranks agree about who is in it and in which order, each exactly once, for any order of the axes.
+TEST(MeshLayout, ReductionRanksUpTo4096) {
+  for (const int world_size : {1, 2, 6, 8, 64, 96, 4096}) {
+    auto layouts = layouts_by_distance(world_size, {{1, 1, 1}});
+    if (layouts.size() > 12)  // the corners and some between: a group's list is built once a rank
+      for (std::size_t i = layouts.size(); i-- > 0;)
+        if (i % 12 != 0)
+          layouts.erase(layouts.begin() + static_cast<std::ptrdiff_t>(i));
+    for (const MeshLayout& fitting : layouts)
+      for (const auto& order : {fitting.order, reversed}) {
+        const MeshLayout layout{.degrees = fitting.degrees, .order = order};
+        const int dp = layout.degree(Axis::dp), tp = layout.degree(Axis::tp), last = layout.degree(Axis::pp) - 1;
+        for (const ReductionGroup group : all_reduction_groups)
+          for (int rank = 0; rank<world_size; rank += world_size> 100 ? 13 : 1) {
+            const auto ranks = layout.reduction_ranks(rank, group);
+            const int stage = layout.coordinates(rank)[Axis::pp];
+            const bool both_ends = group == ReductionGroup::tied && last > 0 && (stage == 0 || stage == last);
+            const int wanted = group == ReductionGroup::replicas_and_tensor ? dp * tp : both_ends ? 2 * dp : dp;
+            ASSERT_EQ(static_cast<int>(ranks.size()), wanted);
+            ASSERT_EQ(std::count(ranks.begin(), ranks.end(), rank), 1);
+            const GroupPlace place = layout.reduction_places(rank)[group];
+            ASSERT_EQ(ranks[static_cast<std::size_t>(place.rank)], rank);
+            if (place.rank == wanted - 1) {  // the last agrees with the first: enough at this price
+              ASSERT_EQ(layout.reduction_ranks(ranks[0], group), ranks);
+            }
+            ASSERT_EQ(layout.reduction_ranks(rank, place.joins), ranks);
+          }
+      }
+  }
+}
+
 std::string refusal(int world_size, int tensor, int data, int pipeline) {
   try {
     make_layout(world_size, tensor, data, pipeline);
@@ -80,6 +135,29 @@ TEST(MeshLayout, RefusalsNameAllFactorsAndTheNearestLayouts) {
   EXPECT_NE(refusal(8, 1, -1, 1).find("must be positive"), std::string::npos);
   EXPECT_NE(refusal(2, 65536, 1, 65536).find("4294967296"), std::string::npos);
   EXPECT_THROW(make_layout(8, 2, 2, 2, {Axis::tp, Axis::tp, Axis::pp}), Error);
+}
+
+TEST(ProcessMesh, ReductionCommunicatorsFollowTheLayout) {
+  const Communicator& world = test::world();
+  for (const MeshLayout& fitting : layouts_by_distance(world.size(), {{2, 2, 2}}))
+    for (const auto& order : {fitting.order, reversed}) {
+      if (world.size() > 4 && fitting.degrees != PerAxis{{2, world.size() / 4, 2}})
+        continue;  // eight ranks on two cores take long to make communicators
+      const MeshLayout layout{.degrees = fitting.degrees, .order = order};
+      const ProcessMesh mesh(world, layout);
+      const auto places = mesh.reductions().places();
+      for (const ReductionGroup group : all_reduction_groups) {
+        const Communicator& communicator = mesh.reduction(group);
+        const auto ranks = layout.reduction_ranks(world.rank(), group);
+        ASSERT_EQ(communicator.size(), static_cast<int>(ranks.size()));
+        for (int rank = 0; rank < communicator.size(); ++rank)
+          EXPECT_EQ(communicator.world_rank(rank), ranks[static_cast<std::size_t>(rank)]);
+        const GroupPlace wanted = layout.reduction_places(world.rank())[group];
+        EXPECT_EQ(places[group].rank, wanted.rank);
+        EXPECT_EQ(places[group].joins, wanted.joins) << "the mesh and the pure function agree on what is joined";
+        EXPECT_EQ(communicator.state() == mesh.dp().state(), wanted.joins == ReductionGroup::replicas);
+      }
+    }
 }
 
 TEST(ProcessMesh, CommunicatorsFollowTheLayout) {

@@ -63,8 +63,7 @@ TEST(DataParallel, EvaluationDoesNotDependOnTheNumberOfReplicas) {
   const Communicator alone = world().split(world().rank(), 0, "alone");
   const auto evaluate = [&](const Communicator& communicator) {
     const RunConfig config = tiny_config(folder, communicator.size(), more);
-    const ProcessMesh mesh(communicator, make_layout(communicator.size(), 1, communicator.size(), 1));
-    return Trainer<double>(ExecSpace(), config, mesh).evaluate();
+    return TrainerOn<double>(config, communicator).trainer.evaluate();
   };
   tiny_config(folder, 1);  // writes the file
   EXPECT_NEAR(evaluate(world()), evaluate(alone), 1e-12);

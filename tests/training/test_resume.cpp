@@ -21,10 +21,11 @@ struct Start {
 
 Start start_run(const RunConfig& config, TrainOptions options) {
   Start start;
-  const ProcessMesh mesh(world(), make_layout(world().size(), 1, world().size(), 1));
+  const RunLayout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh);
   TrainEvents events;
   events.note = [&](const std::string& text) { start.notes.push_back(text); };
-  start.outcome = train<float>(config, options, mesh, events, [] { return false; });
+  start.outcome = train<float>(config, options, layout, mesh, events, [] { return false; });
   barrier(world());
   return start;
 }

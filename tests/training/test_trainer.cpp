@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/training/tiny_run.hpp"
+#include "training/predict_memory.hpp"
 
 namespace espalier::test {
 namespace {
@@ -10,8 +11,8 @@ namespace {
 TEST(Trainer, LossFallsAndCountsTokens) {
   const SharedFolder folder("trainer");
   const RunConfig config = tiny_config(folder, 1);
-  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
-  Trainer<float> trainer(ExecSpace(), config, mesh);
+  TrainerOn<float> on(config, world());
+  Trainer<float>& trainer = on.trainer;
   StepReport report;
   double first = 0;
   for (int i = 0; i < 20; ++i) {
@@ -27,8 +28,8 @@ TEST(Trainer, LossFallsAndCountsTokens) {
 TEST(Trainer, DivergenceEndsTheRunBeforeTheWeightsChange) {
   const SharedFolder folder("diverge");
   const RunConfig config = tiny_config(folder, 1);
-  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
-  Trainer<float> trainer(ExecSpace(), config, mesh);
+  TrainerOn<float> on(config, world());
+  Trainer<float>& trainer = on.trainer;
   trainer.step();
   Kokkos::deep_copy(Kokkos::subview(trainer.parameters().flat_weights(), std::pair<Index, Index>(0, 64)), 1e38F);
   const auto before = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
@@ -49,10 +50,9 @@ TEST(Trainer, MemoryIsWhatWasPredicted) {
   const RunConfig config =
       tiny_config(folder, 1, {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64"});
   const MemoryByCategory before = MemoryLedger::instance().current();
-  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
-  const Trainer<float> trainer(ExecSpace(), config, mesh);
+  const TrainerOn<float> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
-  const MemoryByCategory predicted = predict_memory<float>(config, 1);
+  const MemoryByCategory predicted = predict_memory<float>(config, on.layout, 0);
   const auto measured = static_cast<double>(after.total() - before.total());
   EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::activations})
@@ -62,10 +62,9 @@ TEST(Trainer, MemoryIsWhatWasPredicted) {
 TEST(Trainer, OverBudgetFailsBeforeItAllocates) {
   const SharedFolder folder("budget");
   const RunConfig config = tiny_config(folder, 1);
-  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
   MemoryLedger::instance().set_budget(MemoryLedger::instance().current().total() + 100000);
   try {
-    const Trainer<float> trainer(ExecSpace(), config, mesh);
+    const TrainerOn<float> on(config, world());
     ADD_FAILURE() << "the budget was not enforced";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::memory);
@@ -76,9 +75,8 @@ TEST(Trainer, OverBudgetFailsBeforeItAllocates) {
 TEST(Trainer, TokenBeyondTheVocabularyIsNamed) {
   const SharedFolder folder("vocabulary");
   const RunConfig config = tiny_config(folder, 1, {"model.vocab_size=60"});
-  const ProcessMesh mesh(world(), make_layout(1, 1, 1, 1));
   try {
-    const Trainer<float> trainer(ExecSpace(), config, mesh);
+    const TrainerOn<float> on(config, world());
     ADD_FAILURE() << "token 60 of a vocabulary of 60 was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);

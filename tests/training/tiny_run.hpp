@@ -80,6 +80,18 @@ inline RunConfig tiny_config(const SharedFolder& folder, int world_size, const s
   return parse_run_config("", "tiny", overrides, world_size);
 }
 
+/// A trainer with all that it stands on, on the ranks of `communicator`.
+template <class T>
+struct TrainerOn {
+  RunLayout layout;
+  ProcessMesh mesh;
+  Trainer<T> trainer;
+  TrainerOn(const RunConfig& config, const Communicator& communicator)
+      : layout(make_run_layout(config, communicator.size())),
+        mesh(communicator, layout.mesh),
+        trainer(ExecSpace(), config, layout, mesh) {}
+};
+
 /// Losses and gradient norms of the first steps.
 struct Curve {
   std::vector<double> losses;
@@ -89,11 +101,10 @@ struct Curve {
 
 template <class T>
 Curve train_curve(const RunConfig& config, const Communicator& communicator, int steps) {
-  const ProcessMesh mesh(communicator, make_layout(communicator.size(), 1, communicator.size(), 1));
-  Trainer<T> trainer(ExecSpace(), config, mesh);
+  TrainerOn<T> on(config, communicator);
   Curve curve;
   for (int i = 0; i < steps; ++i) {
-    const StepReport report = trainer.step();
+    const StepReport report = on.trainer.step();
     curve.losses.push_back(report.loss);
     curve.norms.push_back(report.gradient_norm);
   }

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "app/commands.hpp"
+#include "io/toml_config.hpp"
+
+namespace espalier {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string precision;
+  std::string reference;
+  std::string planted = "none";
+  bool shrink = false;
+  VerifyOptions verify;
+};
+
+// "data=2,tensor=2" as overrides of [parallel].
+std::vector<std::string> reference_overrides(const std::string& text) {
+  std::vector<std::string> overrides;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    overrides.push_back("parallel." + text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return overrides;
+}
+
+PlantedFault planted_fault(const std::string& name) {
+  const auto found = std::find(planted_fault_names.begin(), planted_fault_names.end(), name);
+  return static_cast<PlantedFault>(found - planted_fault_names.begin());
+}
+
+std::string cell(const LargestError& error, double tolerance) {
+  return fmt::format("{:>9.1e}{}", error.value, error.value <= tolerance ? ' ' : '!');
+}
+
+void print_header(double tolerance, Index num_steps) {
+  fmt::print("{} steps, relative errors, tolerance {:g}; ! = above it\n\n", num_steps, tolerance);
+  fmt::print("{:<74}{:>10}{:>10}{:>10}{:>10}{:>10}  worst tensor\n", "layout", "loss ", "norm ", "gradient ", "update ",
+             "copies ");
+}
+
+void print_row(const VerifiedLayout& layout, double tolerance) {
+  if (!layout.skipped.empty()) {
+    fmt::print("{:<74}skipped: {}\n", layout.text, layout.skipped);
+    return;
+  }
+  const LayoutErrors& e = layout.errors;
+  const LargestError& worst = e.copies.value > tolerance    ? e.copies
+                              : e.update.value > tolerance  ? e.update
+                                                            : e.gradient;
+  fmt::print("{:<74}{}{}{}{}{}  {}\n", layout.text, cell(e.loss, tolerance), cell(e.gradient_norm, tolerance),
+             cell(e.gradient, tolerance), cell(e.update, tolerance), cell(e.copies, tolerance), worst.where);
+  std::fflush(stdout);
+}
+
+int verify_command(const Options& options, Runtime& runtime) {
+  std::vector<std::string> overrides = options.overrides;
+  // The layouts are this command's to choose; the first is plain data parallelism or any other that fits the batch.
+  for (const char* const key : {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=0", "parallel.zero_stage=0",
+                                "parallel.sequence_parallel=false", "parallel.virtual_stages=1",
+                                "parallel.layers_per_stage=[]", "parallel.assignment=consecutive", "parallel.schedule=1f1b"})
+    overrides.emplace_back(key);
+  if (!options.precision.empty())
+    overrides.push_back("precision.compute=" + options.precision);
+  RunConfig config = read_run_config(options.config, overrides, 1);
+  if (options.shrink)
+    config = shrunk(config);
+  VerifyOptions verify_options = options.verify;
+  verify_options.reference = reference_overrides(options.reference);
+  if (verify_options.tolerance <= 0)
+    verify_options.tolerance = config.precision.compute == "fp64" ? 1e-10 : 1e-4;
+  const double tolerance = verify_options.tolerance;
+  const Communicator& world = runtime.world();
+  world.set_deadline(config.run.communication_timeout);
+  world.plant(planted_fault(options.planted));
+  if (runtime.rank() == 0)
+    print_header(tolerance, verify_options.steps);
+  const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };
+  const std::vector<VerifiedLayout> results = config.precision.compute == "fp64"
+                                                  ? verify<double>(config, verify_options, world, done)
+                                                  : verify<float>(config, verify_options, world, done);
+  int failed = 0;
+  int ran = 0;
+  for (const VerifiedLayout& layout : results) {
+    ran += layout.skipped.empty() ? 1 : 0;
+    failed += layout.skipped.empty() && !(layout.errors.worst() <= tolerance) ? 1 : 0;
+  }
+  if (runtime.rank() == 0)
+    fmt::print("\n{} of {} layouts train the model of the reference; {} skipped\n", ran - failed, ran,
+               static_cast<int>(results.size()) - ran);
+  return static_cast<int>(failed == 0 ? ExitCode::ok : ExitCode::numerical);
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("verify", "Compare every layout that the ranks allow with one rank: do they train one model?");
+  command->add_option("config", options->config, "TOML file, as for train")->required();
+  command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
+  command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(CLI::PositiveNumber);
+  command->add_option("--precision", options->precision, "fp32 or fp64, in which no wrong reduction hides")
+      ->check(CLI::IsMember({"fp32", "fp64"}));
+  command
+      ->add_option("--tolerance", options->verify.tolerance,
+                   "largest relative error; default 1e-4 in fp32, 1e-10 in fp64")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--reference", options->reference,
+                      "layout of all ranks to compare with, \"data=2,tensor=2\", where one rank is too small");
+  command->add_flag("--shrink", options->shrink, "verify a like model that is cheap to run");
+  command->add_option("--plant", options->planted, "make a mistake on purpose, to see it found")
+      ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
+  command->footer("  mpiexec -n 8 espalier verify examples/quickstart.toml --shrink --precision fp64");
+  command->callback([options, &chosen] {
+    chosen.needs_runtime = true;
+    chosen.action = [options](Runtime* runtime) { return verify_command(*options, *runtime); };
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/trace_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+namespace {
+
+// One event a line between these two, so that files are joined as text.
+const std::string header = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+const std::string footer = "\n]}\n";
+
+constexpr int num_tracks = 2;
+constexpr const char* track_names[num_tracks] = {"operations", "communication"};
+constexpr int lanes_per_track = 100;  // thread numbers
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Path rank_path(const Path& directory, int rank) { return directory / fmt::format("rank-{:05}.json", rank); }
+
+// Times are integers here: two events that touch do not overlap after rounding.
+struct Span {
+  const TimelineEvent* event;
+  std::int64_t begin_ns;
+  std::int64_t end_ns;
+  int lane;
+};
+
+std::int64_t to_ns(double seconds) {
+  ESPALIER_ASSERT(std::isfinite(seconds), "espalier::write_trace: a time that is not finite");
+  return std::llround(seconds * 1e9);
+}
+
+// In a lane events follow one another or lie in one another. The first that an event fits into takes it.
+std::vector<Span> in_lanes(std::span<const TimelineEvent> events, int track) {
+  std::vector<Span> spans;
+  for (const TimelineEvent& event : events)
+    if (event.track == track)
+      spans.push_back({&event, to_ns(event.begin), std::max(to_ns(event.begin), to_ns(event.end)), 0});
+  std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+  });
+  std::vector<std::vector<std::int64_t>> open;  // by lane: the ends of what has not ended, innermost last
+  for (Span& span : spans) {
+    std::size_t lane = 0;
+    for (; lane < open.size(); ++lane) {
+      while (!open[lane].empty() && open[lane].back() <= span.begin_ns)
+        open[lane].pop_back();
+      if (open[lane].empty() || span.end_ns <= open[lane].back())
+        break;
+    }
+    if (lane == open.size())
+      open.emplace_back();
+    open[lane].push_back(span.end_ns);
+    span.lane = std::min(static_cast<int>(lane), lanes_per_track - 1);
+  }
+  return spans;
+}
+
+std::string microseconds(std::int64_t ns) {
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
+}
+
+std::string metadata(const char* what, int process, int thread, const std::string& key, const std::string& value) {
+  return fmt::format(R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "args": {{"{}": {}}}}})", what, process,
+                     thread, key, value);
+}
+
+}  // namespace
+
+std::string trace_process_name(int rank, int stage, int replica, int tensor) {
+  return fmt::format("rank {}: stage {}, replica {}, tensor {}", rank, stage, replica, tensor);
+}
+
+void write_trace(const Path& directory, int rank, const std::string& process_name, std::span<const TimelineEvent> events) {
+  const int process = rank + 1;
+  // Unlike numbers in unlike processes: some viewers know a thread by its number alone.
+  const auto thread = [&](int track, int lane) { return process * 1000 + track * lanes_per_track + lane; };
+  std::string text = header + metadata("process_name", process, thread(0, 0), "name", quoted(process_name));
+  const auto add = [&](const std::string& line) { text += ",\n" + line; };
+  add(metadata("process_sort_index", process, thread(0, 0), "sort_index", std::to_string(rank)));
+  for (int track = 0; track < num_tracks; ++track) {
+    const std::vector<Span> spans = in_lanes(events, track);
+    int lanes = 1;
+    for (const Span& span : spans)
+      lanes = std::max(lanes, span.lane + 1);
+    for (int lane = 0; lane < lanes; ++lane) {
+      const std::string name = track_names[track] + (lane == 0 ? std::string() : fmt::format(" ({})", lane + 1));
+      add(metadata("thread_name", process, thread(track, lane), "name", quoted(name)));
+      add(metadata("thread_sort_index", process, thread(track, lane), "sort_index",
+                   std::to_string(track * lanes_per_track + lane)));
+    }
+    for (const Span& span : spans)
+      add(fmt::format(R"({{"ph": "X", "name": {}, "cat": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, )"
+                      R"("args": {{"step": {}, "chunk": {}, "microbatch": {}}}}})",
+                      quoted(span.event->name), quoted(span.event->category), process, thread(track, span.lane),
+                      microseconds(span.begin_ns), microseconds(span.end_ns - span.begin_ns), span.event->step,
+                      span.event->chunk, span.event->microbatch));
+  }
+  make_directories(directory);
+  write_file_atomically(rank_path(directory, rank), text + footer);
+}
+
+std::vector<int> merge_traces(const Path& directory, int num_ranks) {
+  std::vector<int> missing;
+  std::string text;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    std::string part;
+    try {
+      part = read_file(rank_path(directory, rank), ExitCode::data);
+    } catch (const Error&) {
+      // found below: no header
+    }
+    if (!part.starts_with(header) || !part.ends_with(footer)) {
+      missing.push_back(rank);
+      continue;
+    }
+    text += (text.empty() ? "" : ",\n") + part.substr(header.size(), part.size() - header.size() - footer.size());
+  }
+  write_file_atomically(directory / "trace.json", header + text + footer);
+  return missing;
+}
+
+}  // namespace espalier

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt_partition.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace espalier {
+
+std::vector<std::vector<ChunkLayers>> partition_layers(const std::vector<Index>& layers_per_part, int stages,
+                                                       int chunks) {
+  const auto parts = static_cast<std::size_t>(stages) * static_cast<std::size_t>(chunks);
+  ESPALIER_ASSERT(layers_per_part.size() == parts, "one number of layers is wanted for each part");
+  std::vector<std::vector<ChunkLayers>> result(static_cast<std::size_t>(stages));
+  Index first = 0;
+  for (std::size_t part = 0; part < parts; ++part) {
+    result[part % static_cast<std::size_t>(stages)].push_back(
+        {first, layers_per_part[part], part == 0, part + 1 == parts});
+    first += layers_per_part[part];
+  }
+  return result;
+}
+
+std::vector<ChunkLayers> one_chunk(Index num_layers) { return {{0, num_layers, true, true}}; }
+
+// The smallest limit that no part exceeds is one of a few candidates: (embedding or not) + n blocks + (head or not).
+// For a limit, filling the parts greedily from the front tells whether it can be kept.
+std::vector<Index> balance_layers(Index num_layers, int parts, const LayerCosts& costs) {
+  ESPALIER_ASSERT(parts >= 1 && parts <= num_layers, "each part needs a layer");
+  const auto fixed_cost = [&](int part) {
+    return (part == 0 ? costs.embedding : 0) + (part == parts - 1 ? costs.head : 0);
+  };
+  const auto room = [&](int part, double limit) {
+    constexpr double rounding = 1e-9;
+    const double blocks = (limit - fixed_cost(part)) / costs.block;
+    return std::max<Index>(1, static_cast<Index>(blocks + rounding));
+  };
+  const auto holds_all = [&](double limit) {
+    Index total = 0;
+    for (int part = 0; part < parts; ++part)
+      total += room(part, limit);
+    return total >= num_layers;
+  };
+  std::vector<double> limits;
+  for (const int part : {0, parts - 1, parts > 2 ? 1 : 0})
+    for (Index blocks = 1; blocks <= num_layers; ++blocks)
+      limits.push_back(fixed_cost(part) + static_cast<double>(blocks) * costs.block);
+  std::sort(limits.begin(), limits.end());
+  const double limit = *std::find_if(limits.begin(), limits.end(), holds_all);
+
+  // Among the ways to keep the limit: as even as it allows, spare layers taken from the parts that cost most.
+  std::vector<Index> layers;
+  for (int part = 0; part < parts; ++part)
+    layers.push_back(room(part, limit));
+  const auto cost = [&](std::size_t part) {
+    return fixed_cost(static_cast<int>(part)) + static_cast<double>(layers[part]) * costs.block;
+  };
+  for (Index spare = std::accumulate(layers.begin(), layers.end(), Index{0}) - num_layers; spare > 0; --spare) {
+    std::size_t dearest = layers.size();
+    for (std::size_t part = 0; part < layers.size(); ++part)
+      if (layers[part] > 1 && (dearest == layers.size() || cost(part) >= cost(dearest)))
+        dearest = part;
+    --layers[dearest];
+  }
+  return layers;
+}
+
+std::vector<int> stage_of_layers(const std::vector<std::vector<ChunkLayers>>& stages) {
+  Index num_layers = 0;
+  for (const auto& chunks : stages)
+    for (const ChunkLayers& chunk : chunks)
+      num_layers += chunk.count;
+  std::vector<int> result(static_cast<std::size_t>(num_layers));
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    for (const ChunkLayers& chunk : stages[stage])
+      std::fill_n(result.begin() + chunk.first, chunk.count, static_cast<int>(stage));
+  return result;
+}
+
+std::vector<int> round_robin_stages(Index num_layers, int stages) {
+  std::vector<int> result;
+  for (Index layer = 0; layer < num_layers; ++layer)
+    result.push_back(static_cast<int>(layer % stages));
+  return result;
+}
+
+int boundary_transfers(const std::vector<int>& stage_of_layer) {
+  int transfers = 0;
+  for (std::size_t i = 1; i < stage_of_layer.size(); ++i)
+    transfers += stage_of_layer[i] != stage_of_layer[i - 1] ? 1 : 0;
+  return transfers;
+}
+
+}  // namespace espalier

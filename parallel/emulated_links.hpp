@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace espalier {
+
+struct LinkSpeed {
+  double latency = 0;           ///< seconds
+  double bytes_per_second = 0;  ///< 0: without limit
+};
+
+/// A network to be imitated: a message is complete at its receiver no sooner than this would have brought it. Each
+/// rank has one link of each tier, on which its messages go one after another.
+struct EmulatedLinks {
+  LinkSpeed within_node;
+  LinkSpeed between_nodes;
+  int ranks_per_node = 0;    ///< consecutive ranks of the world; 0: all ranks on one node
+  double message_scale = 1;  ///< each byte counts as this many: tiny tensors stand for large ones
+
+  bool on() const { return slow(within_node) || slow(between_nodes); }
+  bool same_node(int world_rank, int other) const {
+    return ranks_per_node <= 0 || world_rank / ranks_per_node == other / ranks_per_node;
+  }
+
+ private:
+  static bool slow(const LinkSpeed& link) { return link.latency > 0 || link.bytes_per_second > 0; }
+};
+
+/// When this rank's links will have sent what they were given so far.
+class LinkQueue {
+ public:
+  /// Queues a message at time `now`; returns when it reaches its receiver.
+  double send(const EmulatedLinks& links, bool same_node, std::size_t bytes, double now) {
+    const LinkSpeed& link = same_node ? links.within_node : links.between_nodes;
+    double& free_at = free_at_[same_node ? 0 : 1];
+    free_at = free_at > now ? free_at : now;
+    if (link.bytes_per_second > 0)
+      free_at += static_cast<double>(bytes) * links.message_scale / link.bytes_per_second;
+    return free_at + link.latency;
+  }
+
+ private:
+  std::array<double, 2> free_at_{};  // seconds of the job's clock, by tier
+};
+
+}  // namespace espalier

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "parallel/position.hpp"
+
+namespace espalier {
+namespace {
+
+std::span<const std::int32_t> peers_of(const Position& position) {
+  return std::span(position.peers)
+      .first(static_cast<std::size_t>(std::clamp(position.num_peers, 0, Position::max_peers)));
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+std::string operation_text(const Position& position) {
+  std::string text = position.step < 0 ? "before the first step" : fmt::format("step {}", position.step);
+  if (position.operation[0] != '\0')
+    text += fmt::format(", {}", position.operation.data());
+  if (position.operation_index >= 0)
+    text += fmt::format(" (operation {})", position.operation_index);
+  if (position.microbatch >= 0)
+    text += fmt::format(", micro-batch {}", position.microbatch);
+  if (position.chunk > 0)
+    text += fmt::format(", chunk {}", position.chunk);
+  return text;
+}
+
+std::string line_of(const Position& position, double now) {
+  std::string text = fmt::format("rank {} ({}, process {}): {}", position.rank, position.host.data(), position.pid,
+                                 operation_text(position));
+  const double seconds = std::max(0.0, now - position.since);
+  if (position.finished != 0)
+    return text + ", signed off";
+  if (position.waiting == 0)
+    return text + fmt::format(", busy for {:.1f} s", seconds);
+  const auto peers = peers_of(position);
+  text += fmt::format(", waits for {}", position.waits_for.data());
+  if (!peers.empty())
+    text += " from " + ranks_text({peers.begin(), peers.end()});
+  return text + fmt::format(" on communicator {} (after {} messages) for {:.1f} s", position.communicator.data(),
+                            position.sequence, seconds);
+}
+
+/// Who must move first: the ends of the chains of waits.
+class Waits {
+ public:
+  explicit Waits(std::span<const Position> positions) {
+    for (const Position& position : positions)
+      by_rank_[position.rank] = &position;
+  }
+
+  std::string verdict() const {
+    std::map<int, std::set<int>> held_up;  // by the rank at the end of the chain
+    std::set<int> going_round;             // that wait for nobody but each other
+    int waiting = 0;
+    for (const auto& [rank, position] : by_rank_) {
+      if (!waits(rank))
+        continue;
+      ++waiting;
+      bool has_end = false;
+      for (const int end : reached_from(rank))
+        if (!waits(end)) {
+          held_up[end].insert(rank);
+          has_end = true;
+        }
+      if (!has_end && !peers_of(*position).empty())
+        going_round.insert(rank);
+    }
+    if (held_up.empty())
+      return without_culprit(waiting, going_round);
+    std::size_t most = 0;
+    for (const auto& [end, ranks] : held_up)
+      most = std::max(most, ranks.size());
+    std::vector<std::string> culprits;
+    for (const auto& [end, ranks] : held_up)
+      if (ranks.size() == most)
+        culprits.push_back(describe(end));
+    return fmt::format("likely culprit: {}; {} of {} ranks wait for {}, directly or along a chain",
+                       fmt::join(culprits, "; "), most, by_rank_.size(), culprits.size() == 1 ? "it" : "each of them");
+  }
+
+ private:
+  bool waits(int rank) const {
+    const auto found = by_rank_.find(rank);
+    return found != by_rank_.end() && found->second->waiting != 0 && found->second->finished == 0;
+  }
+
+  std::set<int> reached_from(int start) const {
+    std::set<int> reached;
+    std::vector<int> to_visit{start};
+    while (!to_visit.empty()) {
+      const int rank = to_visit.back();
+      to_visit.pop_back();
+      if (!waits(rank))
+        continue;
+      for (const int peer : peers_of(*by_rank_.at(rank)))
+        if (reached.insert(peer).second)
+          to_visit.push_back(peer);
+    }
+    return reached;
+  }
+
+  std::string describe(int rank) const {
+    const auto found = by_rank_.find(rank);
+    if (found == by_rank_.end())
+      return fmt::format("rank {}, which left no position", rank);
+    const Position& position = *found->second;
+    if (position.finished != 0)
+      return fmt::format("rank {} ({}), which signed off before the others were done", rank, position.host.data());
+    return fmt::format("rank {} ({}), which waits for nobody: {}, busy or ended without signing off", rank,
+                       position.host.data(), operation_text(position));
+  }
+
+  std::string without_culprit(int waiting, const std::set<int>& going_round) const {
+    if (!going_round.empty())
+      return fmt::format("no culprit: {} wait for each other, a deadlock",
+                         ranks_text({going_round.begin(), going_round.end()}));
+    std::vector<int> unsigned_ranks;
+    for (const auto& [rank, position] : by_rank_)
+      if (position->finished == 0)
+        unsigned_ranks.push_back(rank);
+    if (waiting > 0 || unsigned_ranks.size() == by_rank_.size())
+      return "no culprit: no rank waits for another";
+    if (unsigned_ranks.empty())
+      return "all ranks signed off";
+    return fmt::format("likely culprit: {} ended without signing off", ranks_text(unsigned_ranks));
+  }
+
+  std::map<int, const Position*> by_rank_;
+};
+
+}  // namespace
+
+std::string positions_report(std::span<const Position> positions, double now) {
+  std::vector<const Position*> sorted;
+  double last_sign_of_life = 0;
+  for (const Position& position : positions) {
+    sorted.push_back(&position);
+    last_sign_of_life = std::max(last_sign_of_life, position.since);
+  }
+  if (now <= 0)
+    now = last_sign_of_life;
+  std::sort(sorted.begin(), sorted.end(), [](const Position* a, const Position* b) { return a->rank < b->rank; });
+  std::string report;
+  for (const Position* position : sorted)
+    report += line_of(*position, now) + '\n';
+  return report + Waits(positions).verdict() + '\n';
+}
+
+}  // namespace espalier

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/reduction_plan.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr Index cache_line_elements = 16;
+
+/// Where the flat arrays may be cut.
+class Rows {
+ public:
+  Rows(const std::vector<Parameter>& parameters, Index flat_end) : parameters_(parameters), flat_end_(flat_end) {}
+
+  Index at_or_before(Index position) const {
+    if (parameters_.empty() || position >= flat_end_)
+      return std::min(position, flat_end_);
+    const Parameter& parameter = parameters_[find(position)];
+    return parameter.offset + row_index(parameter, position) * row_size(parameter);
+  }
+
+  Index at_or_after(Index position) const {
+    const Index before = at_or_before(position);
+    if (before == position || parameters_.empty())
+      return position;
+    const std::size_t i = find(position);
+    const Parameter& parameter = parameters_[i];
+    if (row_index(parameter, position) + 1 < parameter.size / row_size(parameter))
+      return before + row_size(parameter);
+    return i + 1 < parameters_.size() ? parameters_[i + 1].offset : flat_end_;
+  }
+
+  Index nearest(Index position) const {
+    const Index before = at_or_before(position);
+    const Index after = at_or_after(position);
+    return after - position < position - before ? after : before;
+  }
+
+ private:
+  static Index row_size(const Parameter& parameter) {
+    return parameter.local_shape.size() < 2 ? 1 : std::max<Index>(1, parameter.local_shape.back());
+  }
+  // Of the row that holds `position`; the padding belongs to the last.
+  static Index row_index(const Parameter& parameter, Index position) {
+    return std::min(position - parameter.offset, parameter.size - 1) / row_size(parameter);
+  }
+  // The last parameter that starts at or before `position`.
+  std::size_t find(Index position) const {
+    const auto next =
+        std::upper_bound(parameters_.begin(), parameters_.end(), position,
+                         [](Index value, const Parameter& parameter) { return value < parameter.offset; });
+    ESPALIER_ASSERT(next != parameters_.begin(), "espalier::plan_reduction: parameters must cover the flat arrays");
+    return static_cast<std::size_t>(next - parameters_.begin()) - 1;
+  }
+
+  const std::vector<Parameter>& parameters_;
+  Index flat_end_;
+};
+
+std::vector<Index> cut_into_slices(const Bucket& bucket, int parts, const Rows& rows) {
+  std::vector<Index> bounds{bucket.offset};
+  for (Index part = 1; part < parts; ++part) {
+    const Index target = bucket.size / parts * part + bucket.size % parts * part / parts;
+    bounds.push_back(rows.nearest(bucket.offset + target / cache_line_elements * cache_line_elements));
+  }
+  bounds.push_back(bucket.offset + bucket.size);
+  return bounds;
+}
+
+void append(std::vector<IndexRange>& ranges, IndexRange range) {
+  if (range.size() == 0)
+    return;
+  if (!ranges.empty() && ranges.back().end == range.begin)
+    ranges.back().end = range.end;
+  else
+    ranges.push_back(range);
+}
+
+}  // namespace
+
+ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
+                             const PerGroup<GroupPlace>& places, const ReducerOptions& options, Index element_bytes) {
+  ReductionPlan plan;
+  if (segments.empty())
+    return plan;
+  const Index flat_end = segments.back().offset + segments.back().size;
+  const Index limit = std::max<Index>(1, options.bucket_bytes / element_bytes);
+  const Rows rows(parameters, flat_end);
+  std::vector<IndexRange> alone;  // from the end
+  for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
+    const Segment& segment = segments[static_cast<std::size_t>(s)];
+    const ReductionGroup group = places[segment.group].joins;
+    // The gap to the next segment is padding, zero everywhere: it goes with this one, so that buckets can join.
+    Index end =
+        static_cast<std::size_t>(s) + 1 < segments.size() ? segments[static_cast<std::size_t>(s) + 1].offset : flat_end;
+    if (places[group].size == 1) {
+      alone.push_back({segment.offset, end});
+      continue;
+    }
+    while (end > segment.offset) {
+      const auto begin_with = [&](Index room) { return rows.at_or_after(std::max(segment.offset, end - room)); };
+      bool joins = !plan.buckets.empty() && plan.buckets.back().offset == end && plan.buckets.back().group == group &&
+                   plan.buckets.back().size < limit;
+      Index begin = joins ? begin_with(limit - plan.buckets.back().size) : end;
+      joins = joins && begin < end;
+      if (!joins) {
+        plan.buckets.push_back({.offset = end, .first_segment = s, .last_segment = s, .group = group, .bounds = {}});
+        begin = begin_with(limit);
+        if (begin >= end)
+          begin = rows.at_or_before(end - 1);  // one row is more than a bucket
+      }
+      Bucket& bucket = plan.buckets.back();
+      bucket.offset = begin;
+      bucket.size += end - begin;
+      bucket.first_segment = s;
+      end = begin;
+    }
+  }
+  for (Bucket& bucket : plan.buckets)
+    bucket.bounds = cut_into_slices(bucket, places[bucket.group].size, rows);
+
+  if (options.zero_stage == 0) {
+    plan.owned = {{0, flat_end}};
+    return plan;
+  }
+  std::vector<IndexRange> all(alone);
+  for (const Bucket& bucket : plan.buckets)
+    all.push_back(bucket.slice(places[bucket.group].rank));
+  std::sort(all.begin(), all.end(), [](const IndexRange& a, const IndexRange& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  for (const IndexRange& range : all)
+    append(plan.owned, range);
+  return plan;
+}
+
+PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
+                                             int zero_stage, Index gradient_bytes, Index weight_bytes) {
+  PerGroup<ReductionTraffic> traffic;
+  for (const Bucket& bucket : plan.buckets) {
+    const GroupPlace& place = places[bucket.group];
+    const Index own = bucket.slice(place.rank).size();
+    const Index round = own * (place.size - 1);
+    ReductionTraffic& sum = traffic[bucket.group];
+    sum.reduce_bytes +=
+        static_cast<std::uint64_t>((bucket.size - own + (zero_stage == 0 ? round : 0)) * gradient_bytes);
+    sum.gather_bytes += static_cast<std::uint64_t>(zero_stage == 0 ? 0 : round * weight_bytes);
+  }
+  return traffic;
+}
+
+std::uint64_t reduction_memory(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
+                               const ReducerOptions& options, Index gradient_bytes) {
+  std::uint64_t bytes = 0;
+  for (const ReductionGroup group : all_reduction_groups) {
+    Index largest = 0;
+    Index count = 0;
+    for (const Bucket& bucket : plan.buckets)
+      if (bucket.group == group) {
+        largest = std::max(largest, bucket.slice(places[group].rank).size());
+        ++count;
+      }
+    bytes += static_cast<std::uint64_t>(std::min<Index>(count, std::max(1, options.buckets_in_flight)) * largest *
+                                        (places[group].size - 1) * gradient_bytes);
+  }
+  return bytes;
+}
+
+}  // namespace espalier

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/parameter.hpp"
+#include "parallel/reduction_groups.hpp"
+
+namespace espalier {
+
+/// A run of the flat arrays that is reduced together.
+struct Bucket {
+  Index offset = 0;
+  Index size = 0;
+  int first_segment = 0;  ///< the segments that it touches, last included
+  int last_segment = 0;
+  ReductionGroup group = ReductionGroup::replicas;  ///< of its communicator
+  /// Rank r of the communicator sums (and, with ZeRO-1, keeps) elements [bounds[r], bounds[r + 1]) of the flat array.
+  std::vector<Index> bounds;
+
+  IndexRange slice(int rank) const {
+    return {bounds[static_cast<std::size_t>(rank)], bounds[static_cast<std::size_t>(rank) + 1]};
+  }
+};
+
+struct ReducerOptions {
+  Index bucket_bytes = Index{25} << 20;
+  int buckets_in_flight = 3;  ///< of each communicator; each costs a bucket of memory
+  int zero_stage = 0;         ///< 1: gradients are summed where the optimizer state lies, weights are gathered
+};
+
+/// What is reduced with whom in which order. Pure: a function of the layout and the sizes.
+struct ReductionPlan {
+  std::vector<Bucket> buckets;    ///< from the end of the flat arrays to their start; none over one rank alone
+  std::vector<IndexRange> owned;  ///< ascending: where this rank has the summed gradients
+};
+
+/// Cuts the flat arrays from their end into buckets of at most `bucket_bytes` of `element_bytes` each. A bucket never
+/// mixes communicators. Buckets and slices are cut where a row of a parameter starts (its last dimension; a parameter
+/// of one dimension is cut anywhere), so that padding goes with what is before it; a row longer than a bucket is one.
+/// @param parameters in flat order; without any, cuts are anywhere.
+ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
+                             const PerGroup<GroupPlace>& places, const ReducerOptions& options, Index element_bytes);
+
+/// What this rank hands to MPI in one step.
+struct ReductionTraffic {
+  std::uint64_t reduce_bytes = 0;
+  std::uint64_t gather_bytes = 0;  ///< of weights, ZeRO-1 only
+};
+
+/// By group of the communicator (a group that joins another has no traffic of its own). Of a bucket of n elements over
+/// p ranks of which we sum m, we send n - m elements to those who sum them, and m to each of the p - 1 others: sums
+/// without ZeRO, weights with it.
+PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
+                                             int zero_stage, Index gradient_bytes, Index weight_bytes);
+
+/// Bytes of the buffers for what other ranks send, all communicators together.
+std::uint64_t reduction_memory(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
+                               const ReducerOptions& options, Index gradient_bytes);
+
+}  // namespace espalier

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/parameter.hpp"
+#include "parallel/communicator.hpp"
+#include "parallel/rank_order.hpp"
+
+namespace espalier {
+
+/// The tensor axis as the layers see it: which part of a matrix is ours, and the conjugate pairs of Megatron
+/// (Shoeybi et al., 2019; Korthikanti et al., 2022) between the two forms of the residual stream:
+///
+///   full   (N, C), the same on all tp ranks, where split matrices multiply;
+///   local  (R, C) everywhere else: R = N, or with sequence parallelism our N/tp rows of it.
+///
+/// gather() is the way in, forward of a column-parallel layer and backward of a row-parallel one: nothing to do, or an
+/// all_gather of rows. reduce() is the way out, forward of a row-parallel layer and backward of a column-parallel one:
+/// all_reduce, or reduce_scatter of rows. For one rank both do nothing.
+template <class T>
+class TensorParallel {
+ public:
+  /// One rank.
+  TensorParallel() = default;
+  /// `axis` must outlive this object.
+  TensorParallel(const Communicator& axis, bool sequence_parallel)
+      : axis_(&axis), rank_(axis.rank()), size_(axis.size()), sequence_parallel_(sequence_parallel && size_ > 1) {}
+  /// Only the sizes, to plan memory for a rank that does not exist: communicates nothing.
+  TensorParallel(int rank, int size, bool sequence_parallel)
+      : rank_(rank), size_(size), sequence_parallel_(sequence_parallel && size > 1) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool sequence_parallel() const { return sequence_parallel_; }
+  Shard shard(int dim) const { return {dim, rank_, size_}; }
+
+  /// Our rows of the `rows` of a micro-batch, and the first of them. @pre they divide under sequence parallelism.
+  Index local_rows(Index rows) const { return sequence_parallel_ ? rows / size_ : rows; }
+  Index first_row(Index rows) const { return sequence_parallel_ ? rank_ * (rows / size_) : 0; }
+
+  /// Where the gradient of a parameter is summed that every tp rank holds whole and applies to its local rows.
+  ReductionGroup replicated_group() const {
+    return sequence_parallel_ ? ReductionGroup::replicas_and_tensor : ReductionGroup::replicas;
+  }
+
+  /// Memory (N, C) for the full form, needed under sequence parallelism only; the caller owns it.
+  void use_workspace(Tensor<T, 2> full) { full_ = full; }
+
+  /// The full form of `local`: itself, or gathered into the workspace, where it is valid until the next call.
+  Tensor<T, 2> gather(const ExecSpace& exec, Tensor<T, 2> local /* (R, C) */) const;
+
+  /// Where to put a product that is to be reduced into `local`: itself, or the workspace.
+  Tensor<T, 2> partial(Tensor<T, 2> local /* (R, C) */) const { return sequence_parallel_ ? full_ : local; }
+
+  /// local = the sum over tp ranks of what they put into partial(local), or our rows of it.
+  void reduce(const ExecSpace& exec, Tensor<T, 2> local /* (R, C) */) const;
+
+  /// Sum or maximum of row statistics over tp ranks, for softmax over a split vocabulary.
+  void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
+
+  /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them.
+  double seconds() const { return seconds_; }
+
+ private:
+  template <class F>
+  void communicate(const char* what, const F& collective) const;
+  void drop(const ExecSpace& exec, Tensor<T, 2> local) const;
+
+  const Communicator* axis_ = nullptr;
+  int rank_ = 0;
+  int size_ = 1;
+  bool sequence_parallel_ = false;
+  Tensor<T, 2> full_;
+  mutable double seconds_ = 0;
+  mutable long reductions_ = 0;
+};
+
+}  // namespace espalier

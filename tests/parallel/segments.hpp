@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/parameter.hpp"
+#include "parallel/communicator.hpp"
+#include "tests/support/world.hpp"
+
+namespace espalier::test {
+
+/// Segments of these sizes, one after another.
+inline std::vector<Segment> segments_of(const std::vector<Index>& sizes) {
+  std::vector<Segment> segments;
+  Index offset = 0;
+  for (const Index size : sizes) {
+    segments.push_back({.chunk = 0,
+                        .block = static_cast<int>(segments.size()),
+                        .group = ReductionGroup::replicas,
+                        .weight_decay = true,
+                        .offset = offset,
+                        .size = size});
+    offset += size;
+  }
+  return segments;
+}
+
+inline Index total(const std::vector<Segment>& segments) { return segments.back().offset + segments.back().size; }
+
+/// The parameters of a small stage: matrices with rows of odd lengths, vectors, all three reduction groups, padding
+/// inside segments and gaps between them. Laid out, not allocated.
+template <class T>
+ParameterStore<T> odd_parameters(bool tied = true) {
+  ParameterStore<T> parameters;
+  for (int block = 0; block < 3; ++block) {
+    const std::string name = "h." + std::to_string(block);
+    parameters.declare({.name = name + ".up", .shape = {37, 19}, .block = block, .init_std = 1});
+    parameters.declare({.name = name + ".down", .shape = {5, 300}, .block = block, .init_std = 1});
+    parameters.declare({.name = name + ".bias", .shape = {53}, .block = block, .weight_decay = false, .init_std = 1});
+    parameters.declare({.name = name + ".norm",
+                        .shape = {131},
+                        .block = block,
+                        .group = ReductionGroup::replicas_and_tensor,
+                        .weight_decay = false,
+                        .init_std = 1});
+  }
+  if (tied)
+    parameters.declare({.name = "tokens", .shape = {97, 23}, .block = 0, .group = ReductionGroup::tied, .init_std = 1});
+  parameters.lay_out();
+  return parameters;
+}
+
+/// Undoes what a test sets for the whole job.
+struct RestoreSettings {
+  CommunicationContext before = world().context();
+  ~RestoreSettings() { *world().state()->context = before; }
+};
+
+}  // namespace espalier::test

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "parallel/collectives.hpp"
+#include "parallel/gradient_reducer.hpp"
+#include "parallel/point_to_point.hpp"
+#include "tests/parallel/contributions.hpp"
+#include "tests/parallel/segments.hpp"
+#include "tests/support/world.hpp"
+
+namespace espalier {
+namespace {
+
+using namespace test;
+
+int next() { return (world().rank() + 1) % world().size(); }
+int previous() { return (world().rank() + world().size() - 1) % world().size(); }
+
+/// Emulates links as long as it lives; all ranks together.
+class Emulate {
+ public:
+  explicit Emulate(const EmulatedLinks& links) {
+    barrier(world());
+    world().set_emulated_links(links);
+  }
+  ~Emulate() { world().set_emulated_links({}); }
+};
+
+TEST(LinkQueue, MessagesOfOneTierGoOneAfterAnother) {
+  const EmulatedLinks links{.within_node = {.latency = 1, .bytes_per_second = 10},
+                            .between_nodes = {.latency = 5, .bytes_per_second = 1},
+                            .ranks_per_node = 4,
+                            .message_scale = 2};
+  LinkQueue queue;
+  EXPECT_DOUBLE_EQ(queue.send(links, true, 10, 100), 103);   // 20 priced bytes at 10 a second, and 1
+  EXPECT_DOUBLE_EQ(queue.send(links, true, 10, 100), 105);   // behind the first
+  EXPECT_DOUBLE_EQ(queue.send(links, false, 10, 100), 125);  // on a link of its own
+  EXPECT_DOUBLE_EQ(queue.send(links, true, 10, 200), 203);   // the link is free again
+  EXPECT_TRUE(links.same_node(4, 7));
+  EXPECT_FALSE(links.same_node(3, 4));
+  EXPECT_TRUE((EmulatedLinks{}).same_node(0, 1000));
+  EXPECT_FALSE((EmulatedLinks{}).on());
+}
+
+TEST(EmulatedLinks, AMessageTakesLatencyAndBandwidth) {
+  if (world().size() == 1)
+    return;  // no peer
+  const auto out = make_tensor(contributions<float>(world().rank(), 1000));
+  const auto in = make_tensor(std::vector<float>(1000));
+  double seconds = 0;
+  {
+    // 4000 bytes x 10 at 400 kB/s: 0.1 s, and 0.05 s of latency
+    const Emulate emulate(
+        {.within_node = {.latency = 0.05, .bytes_per_second = 4e5}, .between_nodes = {}, .message_scale = 10});
+    const auto traffic_before = world().traffic();
+    const double begin = world().clock().now();
+    Request receive = irecv(ExecSpace(), world(), in, previous(), tags::activations);
+    Request send = isend(ExecSpace(), world(), out, next(), tags::activations);
+    receive.wait();
+    seconds = world().clock().now() - begin;
+    send.wait();
+    EXPECT_GE(receive.sent_at(), begin - 10);
+    EXPECT_GE(world().clock().now() - receive.sent_at(), 0.15);
+    EXPECT_EQ(world().traffic().bytes - traffic_before.bytes, 4000u) << "stamps do not count";
+    EXPECT_EQ(world().traffic().messages - traffic_before.messages, 1u);
+  }
+  EXPECT_LT(seconds, 10);
+  EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous(), 1000)));
+  barrier(world());
+}
+
+TEST(EmulatedLinks, SlowLinksBetweenNodesOnly) {
+  if (world().size() != 4)
+    return;  // two nodes of two
+  for (const bool crossing : {false, true}) {
+    const int peer = crossing ? (world().rank() + 2) % 4 : world().rank() ^ 1;
+    const auto out = make_tensor(std::vector<float>(4, 1.0f));
+    const auto in = make_tensor(std::vector<float>(4));
+    const Emulate emulate({.within_node = {}, .between_nodes = {.latency = 0.3}, .ranks_per_node = 2});
+    Request receive = irecv(ExecSpace(), world(), in, peer);
+    isend(ExecSpace(), world(), out, peer).wait();
+    receive.wait();
+    const double seconds = world().clock().now() - receive.sent_at();
+    EXPECT_EQ(seconds >= 0.3, crossing);
+    barrier(world());
+  }
+}
+
+TEST(EmulatedLinks, CollectivesAndReductionsGiveTheSameBits) {
+  const auto segments = segments_of({1000, 3000, 7});
+  const auto gradients = make_tensor(contributions<float>(world().rank(), total(segments)));
+  const auto data = make_tensor(contributions<float>(world().rank(), 3000));
+  GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
+                                 {.bucket_bytes = 4000});
+  const auto traffic_before = world().traffic().bytes;
+  {
+    const Emulate emulate({.within_node = {.latency = 2e-3, .bytes_per_second = 1e7}, .between_nodes = {}});
+    const auto barrier_bytes = world().traffic().bytes - traffic_before;
+    all_reduce(ExecSpace(), world(), data);
+    EXPECT_EQ(world().traffic().bytes - traffic_before - barrier_bytes,
+              world().size() == 1 ? 0u : static_cast<std::uint64_t>(2 * 12000 * (world().size() - 1) / world().size()));
+    reducer.begin_step();
+    reducer.wait();
+    const auto traffic =
+        reduction_traffic(reducer.plan(), ReductionCommunicators::all(world()).places(), 0, 4, 4).values;
+    EXPECT_EQ(reducer.stats().bytes_sent, traffic[0].reduce_bytes + traffic[1].reduce_bytes + traffic[2].reduce_bytes);
+    barrier(world());
+  }
+  EXPECT_TRUE(same_bits(to_vector(data), rank_order_sums<float>(world().size(), 3000)));
+  EXPECT_TRUE(same_bits(to_vector(gradients), rank_order_sums<float>(world().size(), total(segments))));
+}
+
+// What a late sender costs its receiver (bubble) is told apart from what the network costs.
+TEST(EmulatedLinks, AStampSaysWhenTheSenderWasReady) {
+  if (world().size() == 1)
+    return;  // no peer
+  barrier(world());
+  const double begin = world().clock().now();
+  const auto out = make_tensor(std::vector<double>{1});
+  const auto in = make_tensor(std::vector<double>{0});
+  Request receive = irecv(ExecSpace(), world(), in, previous(), tags::gradients);
+  EXPECT_EQ(receive.sent_at(), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  isend(ExecSpace(), world(), out, next(), tags::gradients).wait();
+  receive.wait();
+  EXPECT_GE(receive.sent_at() - begin, 0.15);
+  EXPECT_LE(receive.sent_at(), world().clock().now());
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/error.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/point_to_point.hpp"
+#include "parallel/position.hpp"
+#include "tests/parallel/contributions.hpp"
+#include "tests/parallel/segments.hpp"
+#include "tests/support/world.hpp"
+
+namespace espalier {
+namespace {
+
+using namespace test;
+
+Position busy(int rank, std::int64_t step, const char* operation) {
+  Position position;
+  position.rank = rank;
+  position.step = step;
+  position.microbatch = 2;
+  position.pid = 100 + rank;
+  position.since = 1000;
+  std::strcpy(position.host.data(), "node");
+  std::strcpy(position.operation.data(), operation);
+  return position;
+}
+
+Position waiting(int rank, const std::vector<int>& peers) {
+  Position position = busy(rank, 7, "forward");
+  position.waiting = 1;
+  position.since = 998;
+  position.sequence = 41;
+  std::strcpy(position.waits_for.data(), "the receive of activations");
+  std::strcpy(position.communicator.data(), "pp");
+  position.num_peers = static_cast<int>(peers.size());
+  std::copy(peers.begin(), peers.end(), position.peers.begin());
+  return position;
+}
+
+std::string last_line(const std::vector<Position>& positions) {
+  const std::string report = positions_report(positions);
+  const auto end = report.find_last_not_of('\n');
+  return report.substr(report.rfind('\n', end) + 1, end - report.rfind('\n', end));
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Position, ReportSaysWhoIsWhere) {
+  Position done = busy(2, 9, "");
+  done.finished = 1;
+  const std::string report = positions_report(std::vector<Position>{done, waiting(1, {0}), busy(0, 7, "backward")});
+  EXPECT_EQ(
+      report,
+      "rank 0 (node, process 100): step 7, backward, micro-batch 2, busy for 0.0 s\n"
+      "rank 1 (node, process 101): step 7, forward, micro-batch 2, waits for the receive of activations from rank "
+      "0 on communicator pp (after 41 messages) for 2.0 s\n"
+      "rank 2 (node, process 102): step 9, micro-batch 2, signed off\n"
+      "likely culprit: rank 0 (node), which waits for nobody: step 7, backward, micro-batch 2, busy or ended "
+      "without signing off; 1 of 3 ranks wait for it, directly or along a chain\n");
+}
+
+TEST(Position, TheEndOfTheChainIsTheCulprit) {
+  // 3 -> 2 -> 1 -> 0, and 4 -> {3, 1}; rank 5 is busy too, but nobody needs it.
+  const std::string line = last_line({busy(0, 3, "backward"), waiting(1, {0}), waiting(2, {1}), waiting(3, {2}),
+                                      waiting(4, {3, 1}), busy(5, 3, "forward")});
+  EXPECT_TRUE(contains(line, "likely culprit: rank 0 (node)")) << line;
+  EXPECT_TRUE(contains(line, "4 of 6 ranks wait for it")) << line;
+}
+
+TEST(Position, TheRankWithMostWaitersIsTheCulprit) {
+  const std::string line =
+      last_line({busy(0, 3, "a"), busy(1, 3, "b"), waiting(2, {0, 1}), waiting(3, {1}), waiting(4, {2})});
+  EXPECT_TRUE(contains(line, "likely culprit: rank 1 (node)")) << line;
+  EXPECT_FALSE(contains(line, "rank 0")) << line;
+}
+
+TEST(Position, OtherEnds) {
+  EXPECT_TRUE(contains(last_line({waiting(0, {1}), waiting(1, {0})}), "ranks 0, 1 wait for each other, a deadlock"));
+  EXPECT_TRUE(contains(last_line({waiting(0, {3})}), "rank 3, which left no position"));
+  Position done = busy(1, 9, "");
+  done.finished = 1;
+  EXPECT_TRUE(contains(last_line({waiting(0, {1}), done}), "rank 1 (node), which signed off before the others"));
+  EXPECT_EQ(last_line({busy(0, 9, "forward"), done}), "likely culprit: rank 0 ended without signing off");
+  EXPECT_EQ(last_line({done}), "all ranks signed off");
+  EXPECT_EQ(last_line({busy(0, 9, "forward")}), "no culprit: no rank waits for another");
+}
+
+TEST(Position, LongTextsAreCut) {
+  PositionWriter writer;
+  writer.set_operation(3, std::string(1000, 'x'), 1, 2);
+  const std::vector<int> peers{0, 1, 2, 3, 4, 5, 6, 7};
+  writer.enter_wait(std::string(1000, 'y'), std::string(1000, 'z'), 5, peers);
+  EXPECT_EQ(std::string(writer.current().operation.data()).size(), writer.current().operation.size() - 1);
+  EXPECT_EQ(std::string(writer.current().waits_for.data()).size(), writer.current().waits_for.size() - 1);
+  EXPECT_EQ(writer.current().num_peers, Position::max_peers);
+  EXPECT_EQ(writer.current().peers[7], 7);
+}
+
+TEST(Position, GoesOnInAnotherPlace) {
+  PositionWriter writer;
+  writer.set_rank(3, 8);
+  writer.set_step(12);
+  Position place;
+  writer.keep_in(&place);
+  EXPECT_EQ(place.rank, 3);
+  EXPECT_EQ(place.step, 12);
+  writer.set_operation(0, "forward", 0, 4);
+  EXPECT_EQ(place.microbatch, 4);
+  writer.keep_in(nullptr);
+  writer.set_step(13);
+  EXPECT_EQ(place.step, 12);
+  EXPECT_EQ(writer.current().step, 13);
+  EXPECT_EQ(writer.current().microbatch, 4);
+  writer.sign_off();
+  EXPECT_EQ(writer.current().finished, 1);
+}
+
+// A reader never sees one half of an old and one half of a new position.
+TEST(Position, CanBeReadAtAnyTime) {
+  Position shared;
+  PositionWriter writer;
+  writer.keep_in(&shared);
+  std::atomic<bool> stop = false;
+  std::thread thread([&] {
+    for (int i = 0; !stop; ++i)
+      writer.set_operation(i, std::to_string(i), i, i);
+  });
+  while (read_position(shared).operation_index < 0)
+    std::this_thread::yield();
+  int torn = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Position position = read_position(shared);
+    torn += position.operation_index != position.microbatch ||
+            std::to_string(position.microbatch) != position.operation.data();
+  }
+  stop = true;
+  thread.join();
+  EXPECT_EQ(torn, 0);
+}
+
+TEST(Position, WaitsAreWrittenDown) {
+  if (world().size() == 1)
+    return;  // nobody to wait for
+  const RestoreSettings restore;
+  Position place;
+  world().keep_position_in(&place);
+  const int size = world().size();
+  const int previous = (world().rank() + size - 1) % size;
+  const Communicator own = world().duplicate("silent");
+  const auto in = make_tensor(std::vector<float>(4));
+  world().set_deadline(0.1);
+  EXPECT_THROW(recv(ExecSpace(), own, in, previous, tags::activations), Error);
+  EXPECT_EQ(place.rank, world().rank());
+  EXPECT_EQ(place.world_size, size);
+  EXPECT_EQ(place.waiting, 1) << "after an error the position tells what was waited for";
+  EXPECT_EQ(place.num_peers, 1);
+  EXPECT_EQ(place.peers[0], previous);
+  EXPECT_STREQ(place.communicator.data(), "silent");
+  EXPECT_TRUE(contains(place.waits_for.data(), "receive of activations")) << place.waits_for.data();
+  world().set_deadline(60);
+  world().keep_position_in(nullptr);
+  world().position().leave_wait();
+  barrier(world());
+  EXPECT_EQ(world().position().current().waiting, 0);
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,319 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of a small stage summed over the groups of every layout that the ranks allow; 2 x 2 x 2 with eight.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/optim/adamw.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/gradient_reducer.hpp"
+#include "parallel/process_mesh.hpp"
+#include "tests/parallel/contributions.hpp"
+#include "tests/parallel/segments.hpp"
+#include "tests/support/world.hpp"
+
+namespace espalier {
+namespace {
+
+using namespace test;
+
+constexpr Index bucket_bytes = 700 * 8;  // many buckets, several a matrix
+
+/// Meshes are made once: eight ranks on two cores take most of a second for one. Never freed, as the tests end after
+/// MPI and Kokkos.
+const ProcessMesh& mesh_of(const MeshLayout& layout) {
+  static auto& meshes = *new std::map<std::string, ProcessMesh>;
+  const auto found = meshes.find(layout.text());
+  return found != meshes.end() ? found->second
+                               : meshes.emplace(layout.text(), ProcessMesh(world(), layout)).first->second;
+}
+
+/// One rank's stage on one layout.
+template <class S>
+struct Stage {
+  explicit Stage(const MeshLayout& its_layout)
+      : mesh(mesh_of(its_layout)), parameters(odd_parameters<S>(holds_tied(mesh))), layout(its_layout) {
+    parameters.allocate();
+    parameters.initialize(ExecSpace(), 5);
+  }
+
+  static bool holds_tied(const ProcessMesh& mesh) {
+    return mesh.pp().rank() == 0 || mesh.pp().rank() == mesh.pp().size() - 1;
+  }
+
+  GradientReducer<S> reducer(int zero_stage, int buckets_in_flight = 3) const {
+    return GradientReducer<S>(
+        ExecSpace(), mesh.reductions(), parameters.flat_gradients(), parameters.segments(), parameters.parameters(),
+        {.bucket_bytes = bucket_bytes, .buckets_in_flight = buckets_in_flight, .zero_stage = zero_stage});
+  }
+
+  void fill_gradients(Index shift) const {
+    std::vector<S> values(static_cast<std::size_t>(parameters.flat_size()));
+    for (const Segment& segment : parameters.segments())
+      for (Index i = segment.offset; i < segment.offset + segment.size; ++i)
+        values[static_cast<std::size_t>(i)] = contribution<S>(world().rank(), i + shift);
+    Kokkos::deep_copy(parameters.flat_gradients(), make_tensor(values));
+  }
+
+  /// The gradients at the owned places, zero elsewhere, and what they should be: the sum in the order of the group.
+  void expect_sums(const std::vector<IndexRange>& owned, Index shift, const char* what) const {
+    const auto gradients = to_vector(parameters.flat_gradients());
+    for (const Segment& segment : parameters.segments()) {
+      const auto ranks = layout.reduction_ranks(world().rank(), segment.group);
+      for (const IndexRange& range : owned)
+        for (Index i = std::max(range.begin, segment.offset); i < std::min(range.end, segment.offset + segment.size);
+             ++i) {
+          S wanted = contribution<S>(ranks[0], i + shift);
+          for (std::size_t r = 1; r < ranks.size(); ++r)
+            wanted = static_cast<S>(wanted + contribution<S>(ranks[r], i + shift));
+          ASSERT_EQ(gradients[static_cast<std::size_t>(i)], wanted)
+              << what << ", " << layout.text() << ", " << to_string(segment.group) << ", element " << i;
+        }
+    }
+  }
+
+  const ProcessMesh& mesh;
+  ParameterStore<S> parameters;
+  MeshLayout layout;
+};
+
+/// All of a few ranks; of eight those with something to tell.
+std::vector<MeshLayout> layouts() {
+  if (world().size() != 8)
+    return layouts_by_distance(world().size(), {{1, 1, 1}});
+  return {make_layout(8, 2, 2, 2), make_layout(8, 1, 2, 4), make_layout(8, 4, 1, 2), make_layout(8, 1, 8, 1)};
+}
+
+template <class S>
+class ReductionGroupsOf : public testing::Test {};
+using StateTypes = testing::Types<float, double>;
+TYPED_TEST_SUITE(ReductionGroupsOf, StateTypes);
+
+TYPED_TEST(ReductionGroupsOf, SumsOfEachGroupInItsOrder) {
+  for (const MeshLayout& layout : layouts())
+    for (const int zero_stage : {0, 1}) {
+      const Stage<TypeParam> stage(layout);
+      auto reducer = stage.reducer(zero_stage);
+      for (int step = 0; step < 3; ++step) {
+        stage.fill_gradients(step);
+        reducer.begin_step();
+        reducer.wait();
+        stage.expect_sums(reducer.owned(), step, zero_stage == 0 ? "sums" : "slices");
+      }
+    }
+}
+
+// 2 x 2 x 2 on eight ranks: sums as above for any order of marks and whatever the delays.
+TEST(ReductionGroups, SameBitsWithDelaysAndAnyOrderOfMarks) {
+  const RestoreSettings restore;
+  std::mt19937 random(static_cast<unsigned>(11 + world().rank()));
+  for (const MeshLayout& layout : layouts())
+    for (const int zero_stage : {0, 1}) {
+      const Stage<float> stage(layout);
+      auto reducer = stage.reducer(zero_stage, 1 + zero_stage);
+      std::vector<int> order(stage.parameters.segments().size());
+      std::iota(order.begin(), order.end(), 0);
+      for (int step = 0; step < 2; ++step) {
+        world().set_test_delays(100, static_cast<std::uint64_t>(step + 1));
+        std::shuffle(order.begin(), order.end(), random);
+        stage.fill_gradients(step);
+        reducer.begin_step();
+        for (std::size_t i = static_cast<std::size_t>(step); i < order.size(); ++i)
+          reducer.mark_ready(order[i]);
+        reducer.wait();
+        stage.expect_sums(reducer.owned(), step, "delayed");
+      }
+      world().set_test_delays(0, 0);
+    }
+}
+
+// Each rank updates its slices and hands them round; the weights are those of optimizers that update everything.
+TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
+  for (const MeshLayout& layout : layouts()) {
+    const Stage<TypeParam> whole(layout);
+    const Stage<TypeParam> sharded(layout);
+    auto reducer = whole.reducer(0);
+    auto sharded_reducer = sharded.reducer(1);
+    const AdamW<TypeParam> optimizer(whole.parameters, {});
+    const AdamW<TypeParam> sharded_optimizer(sharded.parameters, {}, sharded_reducer.owned());
+    const Tensor<double, 0> clip("espalier::other::clip");
+    Kokkos::deep_copy(clip, 0.25);
+    for (int step = 1; step <= 3; ++step) {
+      for (const auto* stage : {&whole, &sharded})
+        stage->fill_gradients(step);
+      reducer.begin_step();
+      reducer.wait();
+      optimizer.step(ExecSpace(), 1e-2, clip, step);
+      sharded_reducer.begin_step();
+      sharded_reducer.wait();
+      sharded_optimizer.step(ExecSpace(), 1e-2, clip, step);
+      sharded_reducer.start_gather(sharded.parameters.flat_weights());
+      sharded_reducer.wait_gather();
+    }
+    EXPECT_TRUE(same_bits(to_vector(sharded.parameters.flat_weights()), to_vector(whole.parameters.flat_weights())))
+        << layout.text();
+    Index num_owned = 0;
+    for (const IndexRange& range : sharded_optimizer.owned())
+      num_owned += range.size();
+    EXPECT_EQ(static_cast<Index>(sharded_optimizer.exp_avg().extent(0)), num_owned);
+    // The moments of each owned range are those of the optimizer of everything.
+    const auto moments = to_vector(sharded_optimizer.exp_avg());
+    const auto all_moments = to_vector(optimizer.exp_avg());
+    for (std::size_t r = 0; r < sharded_optimizer.owned().size(); ++r)
+      for (Index i = 0; i < sharded_optimizer.owned()[r].size(); ++i)
+        ASSERT_EQ(moments[static_cast<std::size_t>(sharded_optimizer.moment_starts()[r] + i)],
+                  all_moments[static_cast<std::size_t>(sharded_optimizer.owned()[r].begin + i)]);
+  }
+}
+
+TEST(ReductionGroups, BytesAndMemoryEqualTheFormulas) {
+  for (const MeshLayout& layout : layouts())
+    for (const int zero_stage : {0, 1}) {
+      const Stage<float> stage(layout);
+      const auto memory_before = MemoryLedger::instance().current()[Category::communication];
+      auto reducer = stage.reducer(zero_stage);
+      const auto memory = MemoryLedger::instance().current()[Category::communication] - memory_before;
+      const auto places = layout.reduction_places(world().rank());
+      const Index bytes = static_cast<Index>(sizeof(float));
+      // Planned from the layout alone, as `plan` does.
+      const ReducerOptions options{.bucket_bytes = bucket_bytes, .zero_stage = zero_stage};
+      const auto plan =
+          plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), places, options, bytes);
+      const auto wanted = reduction_traffic(plan, places, zero_stage, bytes, bytes);
+      EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(reduction_memory(plan, places, options, bytes)),
+                  9 * 64.0);  // up to three places a communicator, each rounded up by the allocator
+      for (int step = 0; step < 2; ++step) {
+        reducer.begin_step();
+        reducer.wait();
+        for (const ReductionGroup group : all_reduction_groups)
+          EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted[group].reduce_bytes) << layout.text();
+        reducer.start_gather(stage.parameters.flat_weights());
+        reducer.wait_gather();
+        for (const ReductionGroup group : all_reduction_groups)
+          EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted[group].reduce_bytes + wanted[group].gather_bytes)
+              << layout.text();
+      }
+    }
+}
+
+TEST(ReductionGroups, GathersAnyElementType) {
+  for (const MeshLayout& layout : layouts()) {
+    const Stage<float> stage(layout);
+    auto reducer = stage.reducer(1);
+    const auto size = static_cast<std::size_t>(stage.parameters.flat_size());
+    std::vector<bfloat16> values(size, bfloat16(-1.0f));
+    for (const IndexRange& range : reducer.owned())
+      std::fill(values.begin() + range.begin, values.begin() + range.end,
+                bfloat16(static_cast<float>(world().rank() + 1)));
+    const auto weights = make_tensor(values);
+    std::vector<float> wanted(size);
+    for (int rank = 0; rank < world().size(); ++rank) {  // our group's ranks own what we do not
+      if (layout.coordinates(rank)[Axis::pp] != stage.mesh.pp().rank())
+        continue;
+      const auto plan =
+          plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), layout.reduction_places(rank),
+                         {.bucket_bytes = bucket_bytes, .zero_stage = 1}, 4);
+      const auto fill_if_ours = [&](IndexRange range, ReductionGroup group) {
+        const auto ranks = layout.reduction_ranks(world().rank(), group);
+        if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
+          std::fill(wanted.begin() + range.begin, wanted.begin() + range.end, static_cast<float>(rank + 1));
+      };
+      for (const Bucket& bucket : plan.buckets)
+        fill_if_ours(bucket.slice(layout.reduction_places(rank)[bucket.group].rank), bucket.group);
+    }
+    reducer.begin_step();
+    reducer.wait();
+    reducer.start_gather(weights);
+    reducer.wait_gather();
+    const auto gathered = to_vector(weights);
+    for (const Bucket& bucket : reducer.buckets()) {
+      if (bucket.group == ReductionGroup::tied)
+        continue;  // those come from the other stage as well
+      for (Index i = bucket.offset; i < bucket.offset + bucket.size; ++i)
+        ASSERT_EQ(static_cast<float>(gathered[static_cast<std::size_t>(i)]), wanted[static_cast<std::size_t>(i)])
+            << layout.text() << ", element " << i;
+    }
+    EXPECT_TRUE(std::none_of(gathered.begin(), gathered.end(), [](bfloat16 v) { return static_cast<float>(v) < 0; }))
+        << layout.text();
+  }
+}
+
+// The first stage has all its gradients long before the last one begins: what does not need the last one goes on.
+TEST(ReductionGroups, ATiedBucketHoldsUpNoOther) {
+  if (world().size() < 4)
+    return;  // two stages of two replicas
+  const MeshLayout layout = make_layout(world().size(), 1, 0, 2);
+  const Stage<float> stage(layout);
+  auto reducer = stage.reducer(0, 1);  // one place a communicator
+  stage.fill_gradients(0);
+  reducer.begin_step();
+  const bool first = stage.mesh.pp().rank() == 0;
+  if (first) {
+    // Tied gradients are the first to be ready here, and wait for the other stage.
+    for (std::size_t s = 0; s < stage.parameters.segments().size(); ++s)
+      reducer.mark_ready(static_cast<int>(s));
+    const Index last = stage.parameters.segments()[1].offset;  // in the bucket that is reduced last
+    float wanted = 0;
+    for (const int rank : layout.reduction_ranks(world().rank(), ReductionGroup::replicas))
+      wanted += contribution<float>(rank, last);
+    const Waiter since({});
+    while (to_vector(stage.parameters.flat_gradients())[static_cast<std::size_t>(last)] != wanted &&
+           since.seconds() < 30)
+      reducer.progress();
+    EXPECT_EQ(to_vector(stage.parameters.flat_gradients())[static_cast<std::size_t>(last)], wanted);
+    EXPECT_EQ(to_vector(stage.parameters.flat_gradients())[0], contribution<float>(world().rank(), 0));
+  }
+  barrier(stage.mesh.pp());  // only now does the last stage begin
+  reducer.wait();
+  stage.expect_sums(reducer.owned(), 0, "in the end");
+}
+
+TEST(ReductionGroups, PlantedFaultsLeaveOutASum) {
+  const RestoreSettings restore;
+  for (const MeshLayout& layout : layouts())
+    for (const PlantedFault fault : {PlantedFault::no_tied_reduction, PlantedFault::no_tensor_sum}) {
+      world().plant(fault);
+      const Stage<double> stage(layout);
+      stage.fill_gradients(0);
+      auto reducer = stage.reducer(0);
+      world().plant(PlantedFault::none);
+      reducer.begin_step();
+      reducer.wait();
+      const auto gradients = to_vector(stage.parameters.flat_gradients());
+      for (const Segment& segment : stage.parameters.segments()) {
+        const bool broken =
+            segment.group ==
+            (fault == PlantedFault::no_tied_reduction ? ReductionGroup::tied : ReductionGroup::replicas_and_tensor);
+        const auto ranks = layout.reduction_ranks(world().rank(), broken ? ReductionGroup::replicas : segment.group);
+        double wanted = 0;
+        for (const int rank : ranks)
+          wanted += contribution<double>(rank, segment.offset);
+        EXPECT_EQ(gradients[static_cast<std::size_t>(segment.offset)], wanted) << layout.text();
+      }
+    }
+}
+
+TEST(ReductionGroups, RanksThatCutDifferentlyAreRefused) {
+  if (world().size() == 1)
+    return;  // nobody to disagree with
+  const auto segments = segments_of({1000});
+  const auto gradients = allocate<float>(Category::gradients, "test", 1000);
+  const ReducerOptions options{.bucket_bytes = world().rank() == 0 ? 400 : 4000};
+  try {
+    const GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
+                                         options);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+  }
+  barrier(world());
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "parallel/process_mesh.hpp"
+#include "parallel/reduction_plan.hpp"
+#include "tests/parallel/segments.hpp"
+
+namespace espalier {
+namespace {
+
+using namespace test;
+
+PerGroup<GroupPlace> places_of(int rank, int size) {
+  PerGroup<GroupPlace> places;
+  places.values.fill({.rank = rank, .size = size, .joins = ReductionGroup::replicas});
+  return places;
+}
+
+std::vector<Bucket> buckets_of(const std::vector<Segment>& segments, Index elements) {
+  return plan_reduction(segments, {}, places_of(0, 2), {.bucket_bytes = elements}, 1).buckets;
+}
+
+// One element, fewer than ranks, odd, longer than a bucket, and some that share one.
+const std::vector<Index> odd_sizes{1, 2, 5000, 33, 700, 1, 1, 999};
+
+TEST(ReductionPlan, BucketsCoverAllSegmentsOnceFromTheEnd) {
+  const auto segments = segments_of(odd_sizes);
+  for (const Index elements : {Index{1}, Index{7}, Index{300}, Index{5000}, Index{1} << 40}) {
+    Index end = total(segments);
+    for (const Bucket& bucket : buckets_of(segments, elements)) {
+      EXPECT_EQ(bucket.offset + bucket.size, end);
+      EXPECT_LE(bucket.size, elements);
+      EXPECT_GE(bucket.size, 1);
+      const Segment& first = segments[static_cast<std::size_t>(bucket.first_segment)];
+      const Segment& last = segments[static_cast<std::size_t>(bucket.last_segment)];
+      EXPECT_TRUE(bucket.offset >= first.offset && bucket.offset < first.offset + first.size);
+      EXPECT_TRUE(end > last.offset && end <= last.offset + last.size);
+      end = bucket.offset;
+    }
+    EXPECT_EQ(end, 0);
+  }
+}
+
+TEST(ReductionPlan, BucketsNeverMixCommunicators) {
+  auto segments = segments_of({10, 10, 10, 10});
+  segments[1].group = segments[2].group = ReductionGroup::tied;
+  EXPECT_EQ(buckets_of(segments, 1000).size(), 1u) << "groups over the same ranks are reduced together";
+  auto places = places_of(0, 2);
+  places[ReductionGroup::tied].joins = ReductionGroup::tied;
+  const auto buckets = plan_reduction(segments, {}, places, {.bucket_bytes = 1000}, 1).buckets;
+  ASSERT_EQ(buckets.size(), 3u);
+  EXPECT_EQ(buckets[1].first_segment, 1);
+  EXPECT_EQ(buckets[1].last_segment, 2);
+  EXPECT_EQ(buckets[1].size, 20);
+  EXPECT_EQ(buckets[1].group, ReductionGroup::tied);
+}
+
+TEST(ReductionPlan, BeyondTwoToThe31) {
+  const auto buckets = buckets_of(segments_of({Index{3} << 31, 5, Index{1} << 33}), Index{1} << 30);
+  EXPECT_EQ(buckets.size(), 15u);  // 8 + 6 of 2^30 elements, and 5
+  EXPECT_EQ(buckets.front().offset, (Index{3} << 31) + 5 + (Index{7} << 30));
+  EXPECT_EQ(buckets.back().offset, 0);
+}
+
+// Every place where the flat arrays may be cut.
+std::set<Index> allowed_cuts(const ParameterStore<double>& parameters) {
+  std::set<Index> cuts{parameters.flat_size()};
+  for (const Parameter& parameter : parameters.parameters()) {
+    const Index row = parameter.local_shape.size() == 1 ? 1 : parameter.local_shape.back();
+    for (Index begin = 0; begin < parameter.size; begin += row)
+      cuts.insert(parameter.offset + begin);
+  }
+  return cuts;
+}
+
+TEST(ReductionPlan, CutsAtRowsOnly) {
+  const auto parameters = odd_parameters<double>();
+  const auto cuts = allowed_cuts(parameters);
+  for (const int size : {2, 3, 4, 8, 64})
+    for (const Index elements : {1, 20, 64, 299, 1000, 100000}) {
+      const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), places_of(0, size),
+                                       {.bucket_bytes = elements * 8}, 8);
+      Index end = parameters.flat_size();
+      for (const Bucket& bucket : plan.buckets) {
+        EXPECT_EQ(bucket.offset + bucket.size, end) << "no element is left out";
+        EXPECT_TRUE(cuts.contains(bucket.offset)) << bucket.offset;
+        EXPECT_LE(bucket.size, std::max<Index>(elements, 300 + 256)) << "one long row, and padding, at most";
+        ASSERT_EQ(bucket.bounds.size(), static_cast<std::size_t>(size) + 1);
+        EXPECT_EQ(bucket.bounds.front(), bucket.offset);
+        EXPECT_EQ(bucket.bounds.back(), end);
+        EXPECT_TRUE(std::is_sorted(bucket.bounds.begin(), bucket.bounds.end()));
+        for (const Index bound : bucket.bounds)
+          EXPECT_TRUE(cuts.contains(bound)) << bound;
+        end = bucket.offset;
+      }
+      EXPECT_EQ(end, 0);
+    }
+}
+
+TEST(ReductionPlan, SlicesAreOfLikeSize) {
+  const auto segments = segments_of({Index{1} << 20});
+  const auto plan = plan_reduction(segments, {}, places_of(0, 7), {.bucket_bytes = Index{1} << 40}, 1);
+  for (int rank = 0; rank < 7; ++rank)
+    EXPECT_NEAR(static_cast<double>(plan.buckets[0].slice(rank).size()), (1 << 20) / 7.0, 32);
+}
+
+// With ZeRO-1 each element is owned once by the ranks that sum it together: over all layouts, every rank of a group.
+TEST(ReductionPlan, OwnedRangesPartitionEachGroup) {
+  constexpr Index bucket_bytes = 900 * 8;
+  for (const int world_size : {1, 2, 4, 8, 12})
+    for (const MeshLayout& layout : layouts_by_distance(world_size, {{1, 1, 1}})) {
+      // By group, by the first rank of its ranks: how often each element is owned, over all ranks of the group.
+      PerGroup<std::map<int, std::vector<int>>> owners;
+      for (int rank = 0; rank < world_size; ++rank) {
+        const int stage = layout.coordinates(rank)[Axis::pp];
+        const bool has_tied = stage == 0 || stage == layout.degree(Axis::pp) - 1;
+        const auto parameters = odd_parameters<double>(has_tied);
+        const auto places = layout.reduction_places(rank);
+        const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
+                                         {.bucket_bytes = bucket_bytes, .zero_stage = 1}, 8);
+        EXPECT_TRUE(std::is_sorted(plan.owned.begin(), plan.owned.end(),
+                                   [](const IndexRange& a, const IndexRange& b) { return a.end < b.begin; }));
+        for (std::size_t s = 0; s < parameters.segments().size(); ++s) {
+          const Segment& segment = parameters.segments()[s];
+          auto& counts = owners[segment.group][layout.reduction_ranks(rank, segment.group)[0]];
+          const Index before = segment.offset;  // elements of a group are told apart by their flat index
+          counts.resize(static_cast<std::size_t>(parameters.flat_size()));
+          for (const IndexRange& range : plan.owned)
+            for (Index i = std::max(before, range.begin); i < std::min(range.end, before + segment.size); ++i)
+              ++counts[static_cast<std::size_t>(i)];
+        }
+      }
+      const auto parameters = odd_parameters<double>();
+      for (const Segment& segment : parameters.segments())
+        for (const auto& [first, counts] : owners[segment.group]) {
+          if (counts.size() < static_cast<std::size_t>(parameters.flat_size()))
+            continue;  // a stage between, without tied parameters
+          for (Index i = segment.offset; i < segment.offset + segment.size; ++i)
+            ASSERT_EQ(counts[static_cast<std::size_t>(i)], 1)
+                << layout.text() << ", " << to_string(segment.group) << ", element " << i;
+        }
+    }
+}
+
+TEST(ReductionPlan, WithoutZeroAllIsOwned) {
+  const auto parameters = odd_parameters<double>();
+  const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), places_of(1, 4), {}, 8);
+  EXPECT_EQ(plan.owned, (std::vector<IndexRange>{{0, parameters.flat_size()}}));
+}
+
+// n elements over p ranks, all of equal slices: 2 n (p - 1) / p, of which ZeRO-1 sends one half as weights.
+TEST(ReductionPlan, TrafficOfEvenSlices) {
+  const auto segments = segments_of({4096});
+  for (const int size : {1, 2, 4, 8}) {
+    const auto places = places_of(0, size);
+    const auto bytes = [&](int zero_stage) {
+      const ReducerOptions options{.zero_stage = zero_stage};
+      return reduction_traffic(plan_reduction(segments, {}, places, options, 4), places, zero_stage, 4,
+                               2)[ReductionGroup::replicas];
+    };
+    const auto half = static_cast<std::uint64_t>(4096 * (size - 1) / size);
+    EXPECT_EQ(bytes(0).reduce_bytes, 2 * half * 4);
+    EXPECT_EQ(bytes(0).gather_bytes, 0u);
+    EXPECT_EQ(bytes(1).reduce_bytes, half * 4);
+    EXPECT_EQ(bytes(1).gather_bytes, half * 2);
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "parallel/schedule_check.hpp"
+#include "tests/parallel/schedule_faults.hpp"
+#include "tests/parallel/schedule_shapes.hpp"
+
+namespace espalier {
+namespace {
+
+const PipelineShape two_by_two{.stages = 2, .microbatches = 2};
+
+TEST(ScheduleCheck, AllSchedulesAreProven) {
+  for_each_shape([](const PipelineShape& shape) {
+    const auto problems = check_schedules(make_schedules(shape), shape);
+    ASSERT_TRUE(problems.empty()) << shape << ":\n" << joined(problems);
+  });
+}
+
+TEST(ScheduleCheck, DroppedSend) {
+  Lists lists = make_schedules(two_by_two);
+  drop(lists[0], "send F1 to stage 1");
+  expect_problem(check_schedules(lists, two_by_two), "stage 0: send F1 to stage 1 is missing");
+}
+
+TEST(ScheduleCheck, DroppedReceive) {
+  Lists lists = make_schedules(two_by_two);
+  drop(lists[0], "recv B0 from stage 1");
+  expect_problem(check_schedules(lists, two_by_two), "stage 0: recv B0 from stage 1 is missing");
+}
+
+TEST(ScheduleCheck, SwappedReceives) {
+  Lists lists = make_schedules(two_by_two);
+  exchange(lists[1], "recv F0 from stage 0", "recv F1 from stage 0");
+  expect_problem(check_schedules(lists, two_by_two),
+                 "stage 1: F0 (operation 1) comes before recv F0 from stage 0 (operation 4)");
+}
+
+// Complete and in order by itself: only the other stage shows that the messages come the other way round.
+TEST(ScheduleCheck, ReceivesInAnotherOrderThanTheSends) {
+  const PipelineShape shape{.kind = ScheduleKind::gpipe, .stages = 2, .microbatches = 2};
+  Lists lists = make_schedules(shape);
+  exchange(lists[1], "recv F0 from stage 0", "recv F1 from stage 0");
+  exchange(lists[1], "F0", "F1");
+  expect_problem(check_schedules(lists, shape),
+                 "stage 1: recv F1 from stage 0 meets message 0 of its kind from there, which is send F0 to stage 1 of "
+                 "stage 0");
+}
+
+TEST(ScheduleCheck, WrongPeer) {
+  const PipelineShape shape{.stages = 3, .microbatches = 2};
+  Lists lists = make_schedules(shape);
+  find(lists[1], "send F0 to stage 2")->peer = 0;
+  expect_problem(check_schedules(lists, shape),
+                 "stage 1: send F0 to stage 0 (operation 2) has the wrong peer: stage 2 is at the other end");
+}
+
+TEST(ScheduleCheck, MissingBackward) {
+  Lists lists = make_schedules(two_by_two);
+  drop(lists[0], "B0");
+  expect_problem(check_schedules(lists, two_by_two), "stage 0: B0 is missing");
+}
+
+TEST(ScheduleCheck, MissingWeightPart) {
+  const PipelineShape shape{.kind = ScheduleKind::zero_bubble, .stages = 2, .microbatches = 2};
+  Lists lists = make_schedules(shape);
+  drop(lists[1], "W0");
+  expect_problem(check_schedules(lists, shape), "stage 1: W0 is missing");
+}
+
+TEST(ScheduleCheck, WeightPartTwice) {
+  Lists lists = make_schedules(two_by_two);
+  const auto backward = find(lists[0], "B0");
+  lists[0].insert(backward + 1, {.kind = OperationKind::backward_weight, .microbatch = 0});
+  expect_problem(check_schedules(lists, two_by_two), "stage 0: W0 (operation 6) repeats a part of B0 (operation 5)");
+}
+
+TEST(ScheduleCheck, DoubledForward) {
+  Lists lists = make_schedules(two_by_two);
+  const Operation forward = *find(lists[1], "F1");
+  lists[1].insert(find(lists[1], "F1"), forward);
+  expect_problem(check_schedules(lists, two_by_two), "stage 1: F1 is there twice, as operations 5 and 6");
+}
+
+TEST(ScheduleCheck, BackwardBeforeForward) {
+  Lists lists = make_schedules(two_by_two);
+  exchange(lists[1], "F1", "B1");
+  expect_problem(check_schedules(lists, two_by_two), "stage 1: B1 (operation 5) comes before F1 (operation 6)");
+}
+
+TEST(ScheduleCheck, BackwardsOutOfOrderWouldChangeTheBits) {
+  const PipelineShape shape{.kind = ScheduleKind::gpipe, .stages = 1, .microbatches = 2};
+  Lists lists = make_schedules(shape);
+  exchange(lists[0], "B0", "B1");
+  expect_problem(check_schedules(lists, shape), "stage 0: B1 (operation 2) comes before B0 (operation 3)");
+}
+
+TEST(ScheduleCheck, MissingReduce) {
+  Lists lists = make_schedules(two_by_two);
+  drop(lists[1], "reduce");
+  expect_problem(check_schedules(lists, two_by_two), "stage 1: reduce is missing");
+}
+
+TEST(ScheduleCheck, ReduceBeforeTheLastBackward) {
+  Lists lists = make_schedules(two_by_two);
+  exchange(lists[0], "B1", "reduce");
+  expect_problem(check_schedules(lists, two_by_two), "stage 0: reduce (operation 7) comes before B1 (operation 8)");
+}
+
+TEST(ScheduleCheck, ReductionStartsTooEarlyOrNever) {
+  Lists lists = make_schedules(two_by_two);
+  find(lists[0], "B0")->reduces = true;
+  find(lists[1], "B1")->reduces = false;
+  const auto problems = check_schedules(lists, two_by_two);
+  expect_problem(problems, "stage 0: B0 (operation 5) starts to reduce gradients that are not final");
+  expect_problem(problems,
+                 "stage 1: B1 (operation 6) is the last of its chunk, but does not start to reduce its gradients");
+}
+
+TEST(ScheduleCheck, MissingTiedReduce) {
+  Lists lists = make_schedules(two_by_two);
+  drop(lists[1], "tied_reduce");
+  expect_problem(check_schedules(lists, two_by_two), "stage 1: tied_reduce is missing");
+}
+
+TEST(ScheduleCheck, TiedReduceWithoutTiedEmbeddings) {
+  PipelineShape shape = two_by_two;
+  const Lists lists = make_schedules(shape);
+  shape.ties_embeddings = false;
+  expect_problem(check_schedules(lists, shape), "stage 0: tied_reduce (operation 9) does not belong here");
+}
+
+TEST(ScheduleCheck, OptimizerBeforeReduce) {
+  Lists lists = make_schedules(two_by_two);
+  exchange(lists[0], "reduce", "optimizer");
+  expect_problem(check_schedules(lists, two_by_two),
+                 "stage 0: optimizer (operation 8) comes before reduce (operation 10)");
+}
+
+TEST(ScheduleCheck, WeightsGatheredBeforeTheyAreUpdated) {
+  PipelineShape shape = two_by_two;
+  shape.gathers_weights = true;
+  Lists lists = make_schedules(shape);
+  exchange(lists[0], "gather_weights", "optimizer");
+  expect_problem(check_schedules(lists, shape),
+                 "stage 0: gather_weights (operation 10) comes before optimizer (operation 11)");
+}
+
+// Each list is right by itself, and messages come in order: but each stage waits for what the other does later.
+TEST(ScheduleCheck, CircularReceives) {
+  Lists lists = make_schedules(two_by_two);
+  lists[0] = make_schedule({.kind = ScheduleKind::sequential, .stages = 2, .microbatches = 2}, 0);
+  lists[1] = make_schedule({.kind = ScheduleKind::gpipe, .stages = 2, .microbatches = 2}, 1);
+  const auto problems = check_schedules(lists, two_by_two);
+  expect_problem(problems, "stage 0 waits for ever at recv B0 from stage 1 (operation 2)");
+  expect_problem(problems, "stage 1 waits for ever at recv F1 from stage 0 (operation 2)");
+}
+
+TEST(ScheduleCheck, ChunksAreNamed) {
+  const PipelineShape shape{.kind = ScheduleKind::interleaved, .stages = 2, .chunks = 2, .microbatches = 2};
+  Lists lists = make_schedules(shape);
+  lists[1].erase(find(lists[1], "send F0.0 to stage 0", true));
+  expect_problem(check_schedules(lists, shape), "stage 1: send F0.0 to stage 0 is missing");
+}
+
+TEST(ScheduleCheck, NonsenseIsNamed) {
+  Lists lists = make_schedules(two_by_two);
+  find(lists[0], "F0")->microbatch = 7;
+  find(lists[0], "optimizer")->peer = 1;
+  find(lists[1], "F0")->chunk = 3;
+  const auto problems = check_schedules(lists, two_by_two);
+  expect_problem(problems, "stage 0: operation 0, F7, has micro-batch 7, but there are 2 (-1 for the whole step)");
+  expect_problem(problems, "stage 0: operation 10, optimizer, is no message and has the peer 1");
+  expect_problem(problems, "stage 1: operation 1, F0, has chunk 3, but there are 1 a stage");
+}
+
+TEST(ScheduleCheck, AtMostTenProblems) {
+  EXPECT_EQ(check_schedules(Lists(8), {.stages = 8, .microbatches = 8}).size(), 10U);
+  EXPECT_EQ(check_schedules(Lists(3), two_by_two).size(), 1U);
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/flat_blocks.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "core/shard_boxes.hpp"
+
+namespace espalier {
+namespace {
+
+// Calls visit(box, position in the array) for each box of a parameter that both the array and `wanted` hold. Returns
+// the number of elements visited.
+template <class Visit>
+Index for_each_box(const Parameter& parameter, const std::vector<IndexRange>& held, IndexRange wanted,
+                   const Visit& visit) {
+  const IndexRange whole{parameter.offset, parameter.offset + parameter.size};
+  Index visited = 0;
+  Index base = 0;  // where a held run begins in the array
+  for (const IndexRange& run : held) {
+    const IndexRange part = intersection(intersection(whole, wanted), run);
+    if (part.size() > 0)
+      for (const ShardBox& box : shard_boxes(parameter, {part.begin - whole.begin, part.end - whole.begin}))
+        visit(box, base + whole.begin + box.offset - run.begin);
+    visited += part.size();
+    base += run.size();
+  }
+  return visited;
+}
+
+template <class S>
+void check_size(const FlatArray<S>& array) {
+  Index held = 0;
+  for (const IndexRange& run : array.held)
+    held += run.size();
+  ESPALIER_ASSERT(
+      held == static_cast<Index>(array.data.extent(0)),
+      fmt::format("espalier::FlatArray: {} has {} elements for runs of {}", array.group, array.data.extent(0), held));
+}
+
+}  // namespace
+
+std::string stored_name(const std::string& group, const Parameter& parameter) {
+  return fmt::format("{}/{}", group, parameter.spec.name);
+}
+
+template <class S>
+std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const FlatArray<S>& array,
+                                         const S* host, const std::vector<IndexRange>& counted) {
+  check_size(array);
+  std::vector<TensorBlock> blocks;
+  for (const Parameter& parameter : parameters)
+    for (const IndexRange& run : counted) {
+      const Index visited = for_each_box(parameter, array.held, run, [&](const ShardBox& box, Index position) {
+        blocks.push_back({stored_name(array.group, parameter), scalar_type_of<S>(), parameter.spec.shape, box.start,
+                          box.count, host + position});
+      });
+      const IndexRange whole{parameter.offset, parameter.offset + parameter.size};
+      ESPALIER_ASSERT(visited == intersection(whole, run).size(),
+                      fmt::format("espalier::blocks_to_write: elements of {} are counted here but not held",
+                                  stored_name(array.group, parameter)));
+    }
+  return blocks;
+}
+
+template <class S>
+void read_flat_array(const CheckpointReader& checkpoint, const std::vector<Parameter>& parameters,
+                     const FlatArray<S>& array) {
+  check_size(array);
+  const auto host = Kokkos::create_mirror_view(array.data);
+  Kokkos::deep_copy(host, array.data);  // padding stays as it is
+  std::vector<WantedBox> boxes;
+  for (const Parameter& parameter : parameters)
+    for_each_box(parameter, array.held, {parameter.offset, parameter.offset + parameter.size},
+                 [&](const ShardBox& box, Index position) {
+                   boxes.push_back({stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(),
+                                    host.data() + position});
+                 });
+  checkpoint.read(boxes);
+  Kokkos::deep_copy(array.data, host);
+}
+
+#define ESPALIER_INSTANTIATE(S)                                                                                      \
+  template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const FlatArray<S>&, const S*, \
+                                                       const std::vector<IndexRange>&);                              \
+  template void read_flat_array<S>(const CheckpointReader&, const std::vector<Parameter>&, const FlatArray<S>&);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/parameter.hpp"
+#include "io/checkpoint.hpp"
+
+namespace espalier {
+
+/// One array of the training state on this rank: what belongs to some runs of the store's flat arrays, one after
+/// another. Masters hold one run, all of it; moments under ZeRO-1 only what this rank updates.
+template <class S>
+struct FlatArray {
+  std::string group;  ///< in front of the parameters' names: "exp_avg"
+  Tensor<S, 1> data;
+  std::vector<IndexRange> held;  ///< of the flat arrays; ascending
+};
+
+/// "exp_avg/h.3.mlp.up.weight"
+std::string stored_name(const std::string& group, const Parameter& parameter);
+
+/// The boxes of logical tensors that `counted`, runs of the flat arrays within held, covers: what this rank writes.
+/// They point into `host`, a copy of array.data. Padding between parameters is in no box.
+template <class S>
+std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const FlatArray<S>& array,
+                                         const S* host, const std::vector<IndexRange>& counted);
+
+/// Fills all that the array holds, whatever layout wrote the checkpoint. @throws Error (checkpoint).
+template <class S>
+void read_flat_array(const CheckpointReader& checkpoint, const std::vector<Parameter>& parameters,
+                     const FlatArray<S>& array);
+
+}  // namespace espalier

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/measure_layers.hpp"
+
+#include <chrono>
+
+#include "core/kokkos_compat.hpp"
+#include "models/cost.hpp"
+#include "models/gpt.hpp"
+#include "parallel/collectives.hpp"
+#include "training/predict_memory.hpp"
+
+namespace espalier {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The stages that the run directory was given by an earlier start, if they are those of this config.
+std::vector<Index> stored_layers(const RunConfig& config) {
+  const Path path = Path(config.run.directory) / "config.toml";
+  try {
+    const auto ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline *
+                                        std::max<Index>(1, config.parallel.data));
+    const RunConfig stored = read_run_config(path, {"parallel.data=0"}, ranks);
+    if (stored.parallel.pipeline == config.parallel.pipeline &&
+        stored.parallel.virtual_stages == config.parallel.virtual_stages &&
+        stored.model.shape.num_layers == config.model.shape.num_layers)
+      return stored.parallel.layers_per_stage;
+  } catch (const Error&) {  // none, or of another shape: nothing to keep
+  }
+  return {};
+}
+
+bool measurement_fits(const RunConfig& config) {
+  if (config.run.device_memory == 0)
+    return true;
+  RunConfig one = config;
+  one.parallel = {};
+  one.model.shape.num_layers = 1;
+  one.batch.global_batch_size = one.batch.micro_batch_size;
+  return predict_memory(one, make_run_layout(one, 1)).front().total() <
+         static_cast<std::size_t>(config.run.device_memory);
+}
+
+}  // namespace
+
+template <class T>
+LayerCosts measure_layer_costs(const RunConfig& config) {
+  GptConfig shape = config.model.shape;
+  shape.num_layers = 1;
+  const ExecSpace exec;
+  ParameterStore<T> parameters;
+  Gpt<T> model(parameters, shape);
+  parameters.allocate();
+  parameters.initialize(exec, 1);
+  model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
+  const auto rows = static_cast<std::size_t>(config.batch.micro_batch_size * config.batch.sequence_length);
+  std::vector<TokenId> tokens(rows);
+  for (std::size_t i = 0; i < rows; ++i)
+    tokens[i] = static_cast<TokenId>(static_cast<Index>(i * 7919) % shape.vocab_size);
+  const TokenBatch batch{tokens.data(), tokens.data()};
+
+  // The best of a few passes, position by position: embedding, block, head.
+  std::array<double, 3> best{};
+  constexpr int passes = 3;
+  for (int pass = 0; pass < passes; ++pass) {
+    std::array<double, 3> seconds{};
+    Clock::time_point last = Clock::now();
+    const auto lap = [&](int position) {
+      compat::fence(exec, "espalier::measure_layer_costs: a layer's time is its own");
+      const Clock::time_point now = Clock::now();
+      seconds[static_cast<std::size_t>(position)] += std::chrono::duration<double>(now - last).count();
+      last = now;
+    };
+    model.forward(exec, 0, batch, 1.0 / static_cast<double>(rows), lap);
+    lap(2);  // the loss
+    model.backward(exec, 0, lap);
+    for (std::size_t i = 0; i < best.size(); ++i)
+      best[i] = pass == 0 ? seconds[i] : std::min(best[i], seconds[i]);
+  }
+  return {.embedding = best[0], .block = best[1], .head = best[2]};
+}
+
+void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
+  if (config.parallel.pipeline == 1 || config.parallel.assignment == "round_robin" ||
+      !config.parallel.layers_per_stage.empty())
+    return;
+  const auto parts = static_cast<std::size_t>(config.parallel.pipeline * config.parallel.virtual_stages);
+  std::vector<Index> layers;
+  if (world.rank() == 0) {
+    layers = stored_layers(config);
+    if (layers.size() != parts) {
+      LayerCosts costs = layer_flops(config.model.shape, config.batch.sequence_length);
+      if (config.emulates())
+        costs = {};  // emulated operations take what they are told to
+      else if (measurement_fits(config))
+        costs = config.precision.compute == "fp64" ? measure_layer_costs<double>(config)
+                                                   : measure_layer_costs<float>(config);
+      layers = balance_layers(config.model.shape.num_layers, static_cast<int>(parts), costs);
+    }
+  }
+  layers.resize(parts);
+  broadcast(world, std::span<Index>(layers), 0);
+  config.parallel.layers_per_stage = layers;
+}
+
+template LayerCosts measure_layer_costs<float>(const RunConfig&);
+template LayerCosts measure_layer_costs<double>(const RunConfig&);
+
+}  // namespace espalier

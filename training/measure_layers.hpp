@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/gpt_partition.hpp"
+#include "parallel/communicator.hpp"
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+/// Seconds of forward and backward of the items that a pipeline is cut between: embedding, one block, head. Runs a
+/// model of one layer on one micro-batch of the config; frees what it allocates.
+template <class T>
+LayerCosts measure_layer_costs(const RunConfig& config);
+
+/// Fills in parallel.layers_per_stage where the config leaves it open: as the run directory has it for this pipeline,
+/// so that a resumed run keeps its stages; else balanced by what rank 0 measures (by counted FLOPs where the
+/// measurement would not fit run.device_memory). Collective; the same on all ranks.
+void resolve_layers_per_stage(RunConfig& config, const Communicator& world);
+
+}  // namespace espalier

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/rank_records.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "io/run_directory.hpp"
+#include "io/trace_file.hpp"
+#include "parallel/collectives.hpp"
+
+namespace espalier {
+namespace {
+
+nlohmann::ordered_json rank_line(const StepReport& report) {
+  nlohmann::ordered_json seconds;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    seconds[to_string(static_cast<Phase>(i))] = report.seconds.seconds[i];
+  nlohmann::ordered_json bytes;
+  for (std::size_t i = 0; i < num_axes; ++i)
+    bytes[to_string(static_cast<Axis>(i))] = report.bytes_sent[i];
+  return {{"step", report.step}, {"step_seconds", report.step_seconds}, {"seconds", seconds}, {"bytes_sent", bytes}};
+}
+
+}  // namespace
+
+RankRecords::RankRecords(const RunConfig& config, const ProcessMesh& mesh, Index last_step)
+    : config_(config),
+      mesh_(mesh),
+      position_(Path(config.run.directory) / "state", mesh.world().rank(), sizeof(Position)) {
+  mesh_.world().keep_position_in(&position_.as<Position>());
+  if (mesh.world().size() > 1)
+    metrics_.emplace(Path(config.run.directory) / "ranks" / fmt::format("rank-{:05}.jsonl", mesh.world().rank()),
+                     last_step);
+}
+
+RankRecords::~RankRecords() { mesh_.world().keep_position_in(nullptr); }
+
+bool RankRecords::traces(Index step) const {
+  return step >= config_.run.trace_first_step && step < config_.run.trace_first_step + config_.run.trace_steps;
+}
+
+void RankRecords::before_step(Index step) {
+  Timeline& timeline = mesh_.world().timeline();
+  timeline.set_step(step);
+  if (traces(step) && !timeline.is_on())
+    timeline.switch_on();
+}
+
+void RankRecords::after_step(const StepReport& report) {
+  if (metrics_)
+    metrics_->append(rank_line(report));
+  Timeline& timeline = mesh_.world().timeline();
+  const bool last = report.stop || !traces(report.step + 1) || report.step == config_.total_steps();
+  if (!timeline.is_on() || !last)
+    return;
+  timeline.switch_off();
+  write_traces();
+}
+
+void RankRecords::write_traces() {
+  const Path directory = Path(config_.run.directory) / "trace";
+  const PerAxis place = mesh_.coordinates();
+  write_trace(directory, mesh_.world().rank(),
+              trace_process_name(mesh_.world().rank(), place[Axis::pp], place[Axis::dp], place[Axis::tp]),
+              mesh_.world().timeline().take());
+  barrier(mesh_.world());
+  if (mesh_.world().rank() == 0)
+    merge_traces(directory, mesh_.world().size());
+}
+
+void RankRecords::sign_off() {
+  mesh_.world().position().sign_off();
+  mesh_.world().keep_position_in(nullptr);
+  position_.remove();
+}
+
+std::string positions_in(const Path& run_directory, bool ended) {
+  std::vector<Position> positions;
+  for (const StoredPosition& stored : read_positions(run_directory / "state"))
+    if (const auto position = stored.as<Position>(); position && position->magic == Position::magic_number)
+      positions.push_back(*position);
+  if (positions.empty())
+    return {};
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return positions_report(positions, ended ? 0 : now);
+}
+
+}  // namespace espalier

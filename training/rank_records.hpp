@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "io/metrics.hpp"
+#include "io/position_file.hpp"
+#include "parallel/process_mesh.hpp"
+#include "training/run_config.hpp"
+#include "training/trainer.hpp"
+
+namespace espalier {
+
+/// What each rank writes about itself into the run directory: where it is (state/), where its time went
+/// (ranks/rank-00003.jsonl, where there are several), and what it did when (trace/).
+class RankRecords {
+ public:
+  /// Collective; the run directory exists. `last_step` as for MetricsWriter.
+  RankRecords(const RunConfig& config, const ProcessMesh& mesh, Index last_step);
+  ~RankRecords();
+  RankRecords(const RankRecords&) = delete;
+  RankRecords& operator=(const RankRecords&) = delete;
+
+  void before_step(Index step);
+  /// Collective when the traced steps end.
+  void after_step(const StepReport& report);
+
+  /// This rank has come to the end: its position tells nothing any more.
+  void sign_off();
+
+ private:
+  void write_traces();
+  bool traces(Index step) const;
+
+  const RunConfig& config_;
+  const ProcessMesh& mesh_;
+  PositionFile position_;
+  std::optional<MetricsWriter> metrics_;
+};
+
+/// Which rank is where, from the positions kept in the run directory; empty where there are none.
+/// @param ended the job is over: times count from the last sign of life
+std::string positions_in(const Path& run_directory, bool ended);
+
+}  // namespace espalier

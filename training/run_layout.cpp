@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/run_layout.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.hpp"
+#include "models/cost.hpp"
+#include "parallel/schedule_check.hpp"
+
+namespace espalier {
+
+std::string RunLayout::text() const {
+  std::string text = mesh.text();
+  if (pipeline.stages > 1)
+    text += fmt::format(", {}", to_string(pipeline.kind));
+  if (pipeline.chunks > 1)
+    text += fmt::format(" x {} chunks", pipeline.chunks);
+  if (sequence_parallel)
+    text += ", sequence-parallel";
+  if (zero_stage > 0)
+    text += fmt::format(", ZeRO-{}", zero_stage);
+  return text;
+}
+
+RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCosts& costs) {
+  const RunConfig::Parallel& wanted = config.parallel;
+  RunLayout layout;
+  layout.mesh = make_layout(world_size, static_cast<int>(wanted.tensor), static_cast<int>(wanted.data),
+                            static_cast<int>(wanted.pipeline), axis_order_from(wanted.order));
+  layout.sequence_parallel = wanted.sequence_parallel && wanted.tensor > 1;
+  const int replicas = layout.mesh.degree(Axis::dp);
+  layout.zero_stage = replicas > 1 ? static_cast<int>(wanted.zero_stage) : 0;
+
+  const int stages = layout.mesh.degree(Axis::pp);
+  const Index num_layers = config.model.shape.num_layers;
+  const bool round_robin = wanted.assignment == "round_robin";
+  const int chunks = static_cast<int>(round_robin ? num_layers / stages : wanted.virtual_stages);
+  layout.pipeline = {.kind = parse_schedule_kind(wanted.schedule).value(),
+                     .stages = stages,
+                     .chunks = chunks,
+                     .microbatches = static_cast<int>(config.batch.global_batch_size /
+                                                      (config.batch.micro_batch_size * replicas)),
+                     .gathers_weights = layout.zero_stage > 0};
+  std::vector<Index> layers = wanted.layers_per_stage;
+  if (layers.empty() || stages == 1)
+    layers = round_robin ? std::vector<Index>(static_cast<std::size_t>(num_layers), 1)
+                         : balance_layers(num_layers, stages * chunks, costs);
+  layout.stages = partition_layers(layers, stages, chunks);
+  return layout;
+}
+
+RunLayout make_run_layout(const RunConfig& config, int world_size) {
+  return make_run_layout(config, world_size, layer_flops(config.model.shape, config.batch.sequence_length));
+}
+
+std::vector<PipelineSchedule> make_schedules(const RunLayout& layout) {
+  std::vector<PipelineSchedule> stages;
+  for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
+    PipelineSchedule& list = stages.emplace_back(make_schedule(layout.pipeline, stage));
+    if (layout.mesh.degree(Axis::tp) == 1)
+      continue;
+    for (Operation& operation : list)
+      operation.tensor = tensor_collectives(
+          layout.stages[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk)), operation.kind,
+          layout.sequence_parallel);
+  }
+  return stages;
+}
+
+void require_proven(const RunLayout& layout, const std::vector<PipelineSchedule>& stages) {
+  std::vector<const PipelineSchedule*> ranks;
+  for (int rank = 0; rank < layout.mesh.size(); ++rank)
+    ranks.push_back(&stages[static_cast<std::size_t>(layout.mesh.coordinates(rank)[Axis::pp])]);
+  const std::vector<std::string> problems = check_schedules(ranks, layout.mesh, layout.pipeline);
+  ESPALIER_ASSERT(problems.empty(), fmt::format("the schedule is not sound: {}", fmt::join(problems, "; ")));
+}
+
+}  // namespace espalier

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/gpt_partition.hpp"
+#include "parallel/pipeline_schedule.hpp"
+#include "parallel/process_mesh.hpp"
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+/// How a run lies on its ranks: worked out from the config, the same on every rank.
+struct RunLayout {
+  MeshLayout mesh;
+  PipelineShape pipeline;
+  std::vector<std::vector<ChunkLayers>> stages;  ///< [stage][chunk]
+  bool sequence_parallel = false;
+  int zero_stage = 0;
+
+  std::string text() const;  ///< "tensor 2 x data 1 x pipeline 4, 1f1b", with what else is switched on
+};
+
+/// @pre the config is valid for `world_size` ranks. Without parallel.layers_per_stage layers are balanced by `costs`.
+RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCosts& costs);
+
+/// The same by counted FLOPs.
+RunLayout make_run_layout(const RunConfig& config, int world_size);
+
+/// The lists of all stages, with the tensor collectives inside each operation.
+std::vector<PipelineSchedule> make_schedules(const RunLayout& layout);
+
+/// @throws std::logic_error with the findings unless the lists are proven for the whole world (parallel/schedule_check):
+/// our own mistake, found before anything runs.
+void require_proven(const RunLayout& layout, const std::vector<PipelineSchedule>& stages);
+
+}  // namespace espalier

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+class ConfigReader;
+
+/// Rules between keys, for a world of `world_size` ranks. Tells the reader everything that is wrong, not only the
+/// first; allocates nothing.
+void validate_run_config(const RunConfig& config, ConfigReader& reader, int world_size);
+
+/// Settings that are allowed but do nothing, or less than they seem to: one sentence each.
+std::vector<std::string> config_warnings(const RunConfig& config, int world_size);
+
+}  // namespace espalier
