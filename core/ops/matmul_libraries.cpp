@@ -101,8 +101,9 @@ void kokkos_kernels(const ExecSpace& exec, const Matrix<T>& c, Transpose ta, con
 }  // namespace
 
 template <class T>
-bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& exec, Matrix<T> c, Transpose ta,
-                       Matrix<const T> a, Transpose tb, Matrix<const T> b, T alpha, T beta) {
+bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& exec, [[maybe_unused]] Matrix<T> c,
+                       Transpose ta, Matrix<const T> a, [[maybe_unused]] Transpose tb,
+                       [[maybe_unused]] Matrix<const T> b, [[maybe_unused]] T alpha, [[maybe_unused]] T beta) {
   [[maybe_unused]] const Index inner = ta == Transpose::no ? a.cols : a.rows;
   switch (library) {
     case MatmulLibrary::tiled: break;
