@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # Trains ten steps in every layout of this folder and compares the losses with those of one rank.
-#   examples/layouts/run.sh [ESPALIER [MPIEXEC]]    writes runs/layouts below the current folder
+#   examples/layouts/run.sh [ESPALIER [MPIEXEC [ITS OPTION...]]]    writes runs/layouts below the current folder
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
-espalier=${1:-build/espalier} mpiexec=${2:-mpiexec}
+espalier=${1:-build/espalier} mpiexec=${2:-mpiexec} mpiexec_options=("${@:3}")
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 tolerance=1e-3  # relative; what is left when CPU or GEMM library differ is rounding
 
@@ -21,7 +21,7 @@ printf '%-16s %5s  %11s  %11s  %s\n' layout ranks 'first loss' 'last loss' 'larg
 for layout in one_rank data zero1 tensor tensor_sequence sequential gpipe 1f1b interleaved zero_bubble hybrid; do
   config=$here/$layout.toml
   ranks=$(sed -n 's/^#.*mpiexec -n \([0-9]*\) .*/\1/p' "$config")
-  if ! "$mpiexec" -n "$ranks" "$espalier" train "$config" >runs/layouts/out.txt 2>&1; then
+  if ! "$mpiexec" -n "$ranks" "${mpiexec_options[@]}" "$espalier" train "$config" >runs/layouts/out.txt 2>&1; then
     echo "$layout failed:"; sed 's/^/  | /' runs/layouts/out.txt; failures=$((failures + 1)); continue
   fi
   sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([^,]*\),.*/\1 \2/p' "runs/layouts/$layout/metrics.jsonl" |
