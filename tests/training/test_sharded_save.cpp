@@ -118,8 +118,8 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
   const SharedFolder folder("sharded_trainer");
   const int n = world().size();
   const RunConfig config = tiny_config(folder, n);
-  const ProcessMesh mesh(world(), make_layout(n, 1, n, 1));
-  Trainer<float> trainer(ExecSpace(), config, mesh);
+  TrainerOn<float> on(config, world());
+  Trainer<float>& trainer = on.trainer;
   trainer.step();
   trainer.step();
   const Index flat = trainer.parameters().flat_size();
@@ -127,12 +127,12 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
   const Index end = flat * (world().rank() + 1) / n;
   const Index middle = (cut + end) / 2;  // adjacent runs are as good as one
   const StateOwnership parts{{{cut, end}}, {{cut, middle}, {middle, end}}};
-  const Path path = save_training_state(folder / "c", trainer, config, mesh, "run", parts);
+  const Path path = save_training_state(folder / "c", trainer, config, on.mesh, "run", parts);
   EXPECT_EQ(static_cast<int>(CheckpointReader(path).files().size()), n);
 
   const Communicator alone = world().split(world().rank(), 0, "alone");
-  const ProcessMesh one(alone, make_layout(1, 1, 1, 1));
-  Trainer<float> loaded(ExecSpace(), config, one);
+  TrainerOn<float> on_one(config, alone);
+  Trainer<float>& loaded = on_one.trainer;
   load_training_state(CheckpointReader(path), loaded, model_tensors(alone, loaded.parameters()));
   EXPECT_EQ(loaded.steps_done(), 2);
   EXPECT_EQ(loaded.data_position(), trainer.data_position());
