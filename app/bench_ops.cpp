@@ -41,30 +41,40 @@ double best_seconds(const ExecSpace& exec, const F& run) {
   return best;
 }
 
+template <int Rank, class... Extents>
+Tensor<float, Rank> filled(Extents... extents) {
+  const Tensor<float, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
+  Kokkos::deep_copy(tensor, 0.5F);
+  return tensor;
+}
+
+/// Times ops at the shapes of one layer of a model; bench/bench_ops.cpp looks at each op more closely.
 class OpsBench {
  public:
   explicit OpsBench(const Options& options)
-      : shape_(gpt_preset(options.model)), rows_(options.micro_batch * options.sequence_length), options_(options) {}
+      : shape_(gpt_preset(options.model)),
+        attention_{options.micro_batch, options.sequence_length, shape_.num_heads, shape_.head_size()},
+        rows_(options.micro_batch * options.sequence_length) {}
 
   nlohmann::ordered_json run() {
-    products();
-    passes();
+    const Index c = shape_.hidden_size;
+    const Index f = shape_.ffn_hidden_size;
+    product("mlp up, forward", rows_, f, c, Transpose::no, Transpose::yes);
+    product("mlp up, input gradient", rows_, c, f, Transpose::no, Transpose::no);
+    product("mlp up, weight gradient", f, c, rows_, Transpose::yes, Transpose::no);
+    product("qkv, forward", rows_, 3 * c, c, Transpose::no, Transpose::yes);
+    layernorm();
+    gelu();
+    attention();
+    cross_entropy();
+    adamw();
     return results_;
   }
 
  private:
-  using Matrix2 = Tensor<float, 2>;
-  static Matrix2 tensor(Index rows, Index cols) {
-    const Tensor<float, 1> flat = allocate<float>(Category::workspace, "bench", rows * cols);
-    Kokkos::deep_copy(flat, 0.5F);
-    return keep().emplace_back(flat), Matrix2(flat.data(), rows, cols);
-  }
-  static std::vector<Tensor<float, 1>>& keep() {
-    static std::vector<Tensor<float, 1>> owners;
-    return owners;
-  }
-
-  void add(const std::string& name, double seconds, double flops, double bytes) {
+  template <class F>
+  void add(const std::string& name, double flops, double bytes, const F& run) {
+    const double seconds = best_seconds(exec_, run);
     results_.push_back({{"op", name},
                         {"seconds", seconds},
                         {"gflops_per_second", flops / seconds * 1e-9},
@@ -72,76 +82,68 @@ class OpsBench {
   }
 
   void product(const std::string& name, Index m, Index n, Index k, Transpose ta, Transpose tb) {
-    const Matrix2 a = ta == Transpose::no ? tensor(m, k) : tensor(k, m);
-    const Matrix2 b = tb == Transpose::no ? tensor(k, n) : tensor(n, k);
-    const Matrix2 c = tensor(m, n);
+    const auto a = ta == Transpose::no ? filled<2>(m, k) : filled<2>(k, m);
+    const auto b = tb == Transpose::no ? filled<2>(k, n) : filled<2>(n, k);
+    const auto c = filled<2>(m, n);
     const MatmulLibrary chosen = matmul_library();
     for (const MatmulLibrary library : matmul_libraries()) {
       set_matmul_library(library);
-      const double seconds = best_seconds(exec_, [&] { matmul<float>(exec_, c, ta, a, tb, b); });
-      add(fmt::format("matmul {} by {}", name, to_string(library)), seconds,
-          2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
-          4.0 * static_cast<double>(m * k + k * n + m * n));
+      add(fmt::format("matmul {} by {}", name, to_string(library)),
+          2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), bytes(m * k + k * n + m * n),
+          [&] { matmul<float>(exec_, c, ta, a, tb, b); });
     }
     set_matmul_library(chosen);
-    keep().clear();
   }
 
-  void products() {
+  void layernorm() {
     const Index c = shape_.hidden_size;
-    const Index f = shape_.ffn_hidden_size;
-    product("mlp up, forward", rows_, f, c, Transpose::no, Transpose::yes);
-    product("mlp up, input gradient", rows_, c, f, Transpose::no, Transpose::no);
-    product("mlp up, weight gradient", f, c, rows_, Transpose::yes, Transpose::no);
-    product("qkv, forward", rows_, 3 * c, c, Transpose::no, Transpose::yes);
+    const auto x = filled<2>(rows_, c), y = filled<2>(rows_, c);
+    const auto weight = filled<1>(c), bias = filled<1>(c), mean = filled<1>(rows_), rstd = filled<1>(rows_);
+    add("layernorm, forward", 0, bytes(2 * rows_ * c),
+        [&] { layernorm_forward<float>(exec_, y, mean, rstd, x, weight, bias); });
   }
 
-  void passes() {
-    const Index c = shape_.hidden_size;
-    const Index f = shape_.ffn_hidden_size;
-    const auto n = static_cast<double>(rows_);
-    const Matrix2 x = tensor(rows_, c), y = tensor(rows_, c), wide = tensor(rows_, f), qkv = tensor(rows_, 3 * c);
-    const Matrix2 dqkv = tensor(rows_, 3 * c), logits = tensor(rows_, shape_.vocab_size);
-    const Tensor<float, 1> weight = allocate<float>(Category::workspace, "bench", c), mean(weight),
-                           rstd(tensor(1, rows_).data(), rows_);
-    const Tensor<float, 1> statistics = allocate<float>(Category::workspace, "bench", rows_ * shape_.num_heads);
-    const Tensor<TokenId, 1> targets = allocate<TokenId>(Category::workspace, "bench", rows_);
-    const AttentionShape attention{options_.micro_batch, options_.sequence_length, shape_.num_heads,
-                                   shape_.head_size()};
-    const double attention_flops = 2.0 * n * static_cast<double>(c) * static_cast<double>(options_.sequence_length + 1);
+  void gelu() {
+    const auto x = filled<2>(rows_, shape_.ffn_hidden_size), y = filled<2>(rows_, shape_.ffn_hidden_size);
+    add("gelu, forward", 0, bytes(2 * rows_ * shape_.ffn_hidden_size), [&] { gelu_forward<float>(exec_, y, x); });
+  }
 
-    add("layernorm, forward",
-        best_seconds(exec_, [&] { layernorm_forward<float>(exec_, y, rstd, statistics, x, weight, weight); }), 0,
-        8 * n * static_cast<double>(c));
-    add("gelu, forward", best_seconds(exec_, [&] { gelu_forward<float>(exec_, wide, wide); }), 0,
-        8 * n * static_cast<double>(f));
-    add("attention, forward",
-        best_seconds(exec_, [&] { attention_forward<float>(exec_, y, statistics, qkv, attention); }), attention_flops,
-        16 * n * static_cast<double>(c));
-    add("attention, backward",
-        best_seconds(exec_, [&] { attention_backward<float>(exec_, dqkv, x, y, statistics, qkv, attention); }),
-        2.5 * attention_flops, 36 * n * static_cast<double>(c));
-    add("cross_entropy, forward and backward",
-        best_seconds(
-            exec_,
-            [&] { cross_entropy_forward_backward<float>(exec_, rstd, logits, targets, shape_.vocab_size, 1e-3F); }),
-        0, 8 * n * static_cast<double>(shape_.vocab_size));
+  // Products of the causal half: two forward, five backward, which makes the probabilities again.
+  void attention() {
+    const Index c = shape_.hidden_size;
+    const auto qkv = filled<2>(rows_, 3 * c), dqkv = filled<2>(rows_, 3 * c);
+    const auto out = filled<2>(rows_, c), dout = filled<2>(rows_, c);
+    const auto log_sum_exp = filled<1>(rows_ * shape_.num_heads);
+    const double product = static_cast<double>(rows_ * c) * static_cast<double>(attention_.sequence_length + 1);
+    add("attention, forward", 2 * product, bytes(4 * rows_ * c),
+        [&] { attention_forward<float>(exec_, out, log_sum_exp, qkv, attention_); });
+    add("attention, backward", 5 * product, bytes(8 * rows_ * c),
+        [&] { attention_backward<float>(exec_, dqkv, dout, out, log_sum_exp, qkv, attention_); });
+  }
+
+  void cross_entropy() {
+    const auto logits = filled<2>(rows_, shape_.vocab_size);
+    const auto losses = filled<1>(rows_);
+    const Tensor<TokenId, 1> targets("espalier::workspace::bench_targets", static_cast<std::size_t>(rows_));
+    add("cross_entropy, forward and backward", 0, bytes(2 * rows_ * shape_.vocab_size),
+        [&] { cross_entropy_forward_backward<float>(exec_, losses, logits, targets, shape_.vocab_size, 1e-3F); });
+  }
+
+  void adamw() {
     const Index elements = Index{1} << 24;
-    const Tensor<float, 1> w = allocate<float>(Category::workspace, "bench", elements),
-                           m = allocate<float>(Category::workspace, "bench", elements);
-    const Tensor<float, 1> v = allocate<float>(Category::workspace, "bench", elements),
-                           g = allocate<float>(Category::workspace, "bench", elements);
+    const auto weights = filled<1>(elements), m = filled<1>(elements), v = filled<1>(elements), g = filled<1>(elements);
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
-    add("adamw",
-        best_seconds(exec_, [&] { adamw_update<float>(exec_, w, w, m, v, g, 0, elements, AdamWConfig{}, 1e-3, 0.1, clip, 1); }), 0,
-        28.0 * static_cast<double>(elements));
-    keep().clear();
+    Kokkos::deep_copy(clip, 1.0);
+    add("adamw", 0, bytes(7 * elements),
+        [&] { adamw_update<float>(exec_, weights, weights, m, v, g, 0, elements, AdamWConfig{}, 1e-3, 0.1, clip, 1); });
   }
+
+  static double bytes(Index elements) { return 4.0 * static_cast<double>(elements); }
 
   ExecSpace exec_;
   GptConfig shape_;
+  AttentionShape attention_;
   Index rows_;
-  Options options_;
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
 };
 

@@ -5,11 +5,6 @@
 
 namespace espalier {
 
-#ifdef __AMX_BF16__
-#define ESPALIER_AMX_BF16 true
-#else
-#define ESPALIER_AMX_BF16 false
-#endif
 #ifdef __AVX512BF16__
 #define ESPALIER_AVX512_BF16 true
 #else
@@ -31,15 +26,14 @@ namespace espalier {
 #define ESPALIER_FMA false
 #endif
 
-constinit const CpuFeatures required_cpu_features = {ESPALIER_AMX_BF16, ESPALIER_AVX512_BF16, ESPALIER_AVX512F,
-                                                     ESPALIER_AVX2, ESPALIER_FMA};
+constinit const CpuFeatures required_cpu_features = {ESPALIER_AVX512_BF16, ESPALIER_AVX512F, ESPALIER_AVX2,
+                                                     ESPALIER_FMA};
 
 const char* built_for() {
-  return ESPALIER_AMX_BF16      ? ESPALIER_ARCH_NAME " (AMX)"
-         : ESPALIER_AVX512_BF16 ? ESPALIER_ARCH_NAME " (AVX512_BF16)"
-         : ESPALIER_AVX512F     ? ESPALIER_ARCH_NAME " (AVX512)"
-         : ESPALIER_AVX2        ? ESPALIER_ARCH_NAME " (AVX2)"
-                                : ESPALIER_ARCH_NAME;
+  return ESPALIER_AVX512_BF16 ? ESPALIER_ARCH_NAME " (AVX512_BF16)"
+         : ESPALIER_AVX512F   ? ESPALIER_ARCH_NAME " (AVX512)"
+         : ESPALIER_AVX2      ? ESPALIER_ARCH_NAME " (AVX2)"
+                              : ESPALIER_ARCH_NAME;
 }
 
 }  // namespace espalier

@@ -4,10 +4,9 @@
 
 namespace espalier {
 
-/// The instruction sets that the compiler was allowed to use, largest first; "" = the plain architecture. Constant
-/// data, so that it can be read before any code that needs them has run.
+/// The instruction sets that the compiler was allowed to use, largest first. Constant data, so that it can be read
+/// before any code that needs them has run.
 struct CpuFeatures {
-  bool amx_bf16;
   bool avx512_bf16;
   bool avx512f;
   bool avx2;

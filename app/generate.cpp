@@ -70,12 +70,34 @@ class Generator {
   Index room_ = 0;
 };
 
+// The [model] of the config that stands in the checkpoint. The rest says how it was trained: on what layout, with what
+// library, in what batches; that need not be possible here.
+std::string model_section(const std::string& config) {
+  const std::size_t begin = config.find("[model]\n");
+  return begin == std::string::npos ? "" : config.substr(begin, config.find("\n[", begin) - begin);
+}
+
+GptConfig read_shape(const CheckpointReader& checkpoint) {
+  const std::string manifest = (checkpoint.path() / "manifest.json").string();
+  try {
+    const std::string model = model_section(checkpoint.state().at("config").get<std::string>());
+    if (!model.empty())
+      return parse_run_config(model, manifest, {"data.train=[\"any\"]", "run.steps=1"}, 1).model.shape;
+  } catch (const Error& error) {
+    throw Error(ExitCode::checkpoint, error.report());
+  } catch (const nlohmann::json::exception&) {
+  }
+  throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say what model it is of",
+                                     .where = manifest,
+                                     .wanted = "the config of its run, with a section [model]",
+                                     .todo = "use a checkpoint that `espalier train` has written"});
+}
+
 int generate(const Options& options) {
   const CheckpointReader checkpoint(resolve_checkpoint(options.checkpoint));
-  const RunConfig config = parse_run_config(checkpoint.state().at("config").get<std::string>(),
-                                            (checkpoint.path() / "manifest.json").string(), {"parallel.data=0"},
-                                            static_cast<int>(checkpoint.info().layout.value("world", 1)));
-  const std::string name = checkpoint.state().value("tokenizer", "");
+  const GptConfig shape = read_shape(checkpoint);
+  const nlohmann::json tokenizer_name = checkpoint.state().value("tokenizer", nlohmann::json());
+  const std::string name = tokenizer_name.is_string() ? tokenizer_name.get<std::string>() : "";
   if (name.empty())
     throw Error(ExitCode::data, {.what = "the checkpoint does not say which tokenizer made its data",
                                  .where = checkpoint.path().string(),
@@ -84,10 +106,10 @@ int generate(const Options& options) {
   std::vector<TokenId> tokens;
   tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);
 
-  Generator generator(checkpoint, config.model.shape);
+  Generator generator(checkpoint, shape);
   const RandomStream random(options.seed, "generate");
   fmt::print("{}", options.prompt);
-  const auto longest = static_cast<std::size_t>(config.model.shape.max_sequence_length);
+  const auto longest = static_cast<std::size_t>(shape.max_sequence_length);
   for (Index i = 0; i < options.max_tokens; ++i) {
     const std::size_t first = tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
     const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());

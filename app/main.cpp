@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "app/commands.hpp"
-#include "io/toml_config.hpp"
+#include "io/nearest_word.hpp"
 
 namespace espalier {
 namespace {
@@ -99,11 +99,13 @@ int command(int argc, char** argv) {
   if (wants_text_only(argc, argv)) {
     try {
       app.parse(argc, argv);
-    } catch (const CLI::ParseError& request) {
-      if (argc > 1)
-        return app.exit(request);
-      std::fputs(app.help().c_str(), stdout);
-      return static_cast<int>(ExitCode::usage);
+    } catch (const CLI::Success& request) {
+      return app.exit(request);
+    } catch (const CLI::ParseError&) {
+      if (argc == 1) {
+        std::fputs(app.help().c_str(), stdout);
+        return static_cast<int>(ExitCode::usage);
+      }  // else the same mistake is found and reported below
     }
   }
   try {
@@ -113,7 +115,7 @@ int command(int argc, char** argv) {
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "espalier: error: %s\n", error.what());
-    return 1;
+    return static_cast<int>(ExitCode::defect);
   }
 }
 

@@ -45,20 +45,20 @@ std::string cell(const LargestError& error, double tolerance) {
 
 void print_header(double tolerance, Index num_steps) {
   fmt::print("{} steps, relative errors, tolerance {:g}; ! = above it\n\n", num_steps, tolerance);
-  fmt::print("{:<62}{:>10}{:>10}{:>10}{:>10}{:>10}  worst tensor\n", "layout", "loss ", "norm ", "gradient ", "update ",
+  fmt::print("{:<74}{:>10}{:>10}{:>10}{:>10}{:>10}  worst tensor\n", "layout", "loss ", "norm ", "gradient ", "update ",
              "copies ");
 }
 
 void print_row(const VerifiedLayout& layout, double tolerance) {
   if (!layout.skipped.empty()) {
-    fmt::print("{:<62}skipped: {}\n", layout.text, layout.skipped);
+    fmt::print("{:<74}skipped: {}\n", layout.text, layout.skipped);
     return;
   }
   const LayoutErrors& e = layout.errors;
   const LargestError& worst = e.copies.value > tolerance    ? e.copies
                               : e.update.value > tolerance  ? e.update
                                                             : e.gradient;
-  fmt::print("{:<62}{}{}{}{}{}  {}\n", layout.text, cell(e.loss, tolerance), cell(e.gradient_norm, tolerance),
+  fmt::print("{:<74}{}{}{}{}{}  {}\n", layout.text, cell(e.loss, tolerance), cell(e.gradient_norm, tolerance),
              cell(e.gradient, tolerance), cell(e.update, tolerance), cell(e.copies, tolerance), worst.where);
   std::fflush(stdout);
 }

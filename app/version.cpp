@@ -1,19 +1,17 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include <hdf5.h>
-
 #include "app/commands.hpp"
 #include "app/cpu_features.hpp"
 #include "core/ops/matmul.hpp"
+#include "io/hdf5_file.hpp"
 
 namespace espalier {
 
 std::string version_text() {
   return fmt::format(
-      "Espalier {} ({})\nKokkos   {}.{}.{}, runs on {}\nMPI      {}\nGEMM     {}\nHDF5     {}.{}.{}\nbuilt for {}",
+      "Espalier {} ({})\nKokkos   {}.{}.{}, runs on {}\nMPI      {}\nGEMM     {}\nHDF5     {}\nbuilt for {}",
       ESPALIER_VERSION, ESPALIER_REVISION, KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-      ExecSpace::name(), mpi_library_version(), describe_matmul_libraries(), H5_VERS_MAJOR, H5_VERS_MINOR,
-      H5_VERS_RELEASE, built_for());
+      ExecSpace::name(), mpi_library_version(), describe_matmul_libraries(), hdf5_version(), built_for());
 }
 
 }  // namespace espalier

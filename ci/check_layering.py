@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fails on an include that points up, on a library used outside its room, and on a file that outgrew its subject.
+"""Fails on an include that points up, on a library used or a file opened outside its room, on a file that outgrew its
+subject, and on a test that no CMakeLists.txt names.
 
 The picture is in docs/architecture.md: arrows point down only, and models and io do not know each other.
 """
@@ -26,10 +27,16 @@ FREE = {"tests", "bench", "examples"}  # may include anything, included by nobod
 # header pattern -> where it may be included, and why only there
 RESERVED = [
     (r"mpi\.h|nccl\.h", r"parallel/|tests/support/", "messages are the business of parallel/"),
-    (r"hdf5.*\.h|H5.*\.h|fstream", r"(io|app|tests|bench|examples)/", "files are opened in io/ only"),
+    (r"hdf5.*\.h|H5.*\.h|fstream", r"(io|tests|bench|examples)/", "files are opened in io/ only"),
     (r"cblas\.h|dnnl.*|oneapi/dnnl/.*|KokkosBlas.*|cublas.*", r"core/ops/matmul|tests/|bench/",
      "core/ops/matmul is the only caller of a GEMM library"),
 ]
+# Files are opened in io/ only; these read what is no file of the user's.
+OPENS_FILE = re.compile(r"\b(?:fopen|freopen|open|openat|creat)\s*\(|\bstd::w?[io]?f(?:stream|ilebuf)\b")
+MAY_OPEN = {
+    "core/memory_ledger.cpp": "/proc/self/statm: the memory of this process",
+    "parallel/launch_environment.cpp": "/proc/PID/status: the cores of this process and of its launcher",
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -43,6 +50,8 @@ def problems_of(path: Path) -> list[str]:
     if not lines or "SPDX-FileCopyrightText" not in lines[0]:
         found.append(f"{name}:1: does not begin with the two SPDX lines")
     for number, line in enumerate(lines, 1):
+        if room in BELOW and room != "io" and name not in MAY_OPEN and OPENS_FILE.search(line.split("//")[0]):
+            found.append(f"{name}:{number}: opens a file: that is the business of io/ (or a reason in MAY_OPEN)")
         match = INCLUDE.match(line)
         if not match:
             continue
@@ -67,6 +76,15 @@ def problems_of(path: Path) -> list[str]:
     return found
 
 
+def forgotten_tests() -> list[str]:
+    found = []
+    for path in sorted((ROOT / "tests").rglob("test_*.cpp")):
+        lists = path.parent / "CMakeLists.txt"
+        if not lists.is_file() or not re.search(rf"\b{re.escape(path.name)}\b", lists.read_text(encoding="utf-8")):
+            found.append(f"{path.relative_to(ROOT)}: no CMakeLists.txt beside it names it: it is never run")
+    return found
+
+
 def main() -> int:
     files = [path for room in sorted(BELOW.keys() | FREE) for path in sorted((ROOT / room).rglob("*"))
              if path.suffix in {".hpp", ".cpp", ".h", ".cu"}]
@@ -74,6 +92,7 @@ def main() -> int:
         print("check_layering: found no source files", file=sys.stderr)
         return 1
     found = [problem for path in files for problem in problems_of(path)]
+    found += forgotten_tests()
     for problem in found:
         print(problem)
     print(f"check_layering: {len(files)} files, {len(found)} problems", file=sys.stderr)

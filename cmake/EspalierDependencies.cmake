@@ -1,5 +1,5 @@
 # What Espalier is built on. Required: Kokkos, MPI, fmt; with the command also HDF5, toml++, CLI11,
-# nlohmann-json, xxHash. GEMM libraries: whichever of Kokkos Kernels, a CBLAS and oneDNN is found.
+# nlohmann-json, xxHash. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found.
 
 if(NOT TARGET Kokkos::kokkos)
   find_package(Kokkos 3.4 REQUIRED CONFIG)
@@ -19,21 +19,23 @@ find_package(KokkosKernels CONFIG QUIET)
 if(KokkosKernels_FOUND)
   list(APPEND ESPALIER_GEMM_LIBRARIES kokkos_kernels)
 endif()
-# Debian's OpenBLAS variants share one soname, so the OpenMP one is named by its path (and its rpath, see core/).
-find_library(ESPALIER_CBLAS_LIBRARY NAMES openblas
-             PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp NO_DEFAULT_PATH)
-find_library(ESPALIER_CBLAS_LIBRARY NAMES openblas)
-find_path(ESPALIER_CBLAS_INCLUDE NAMES cblas.h
-          PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp NO_DEFAULT_PATH)
-find_path(ESPALIER_CBLAS_INCLUDE NAMES cblas.h PATH_SUFFIXES openblas)
-if(ESPALIER_CBLAS_LIBRARY AND ESPALIER_CBLAS_INCLUDE)
-  list(APPEND ESPALIER_GEMM_LIBRARIES openblas)
-endif()
-# Debian's dnnl-config.cmake asks for OpenCL, which its CPU engine does not need: the library is found by itself.
-find_library(ESPALIER_DNNL_LIBRARY NAMES dnnl)
-find_path(ESPALIER_DNNL_INCLUDE NAMES dnnl.h)
-if(ESPALIER_DNNL_LIBRARY AND ESPALIER_DNNL_INCLUDE)
-  list(APPEND ESPALIER_GEMM_LIBRARIES onednn)
+if(NOT ESPALIER_ENABLE_CUDA)  # those that read host memory
+  # Debian's OpenBLAS variants share one soname, so the OpenMP one is named by its path (and its rpath, see core/).
+  find_library(ESPALIER_CBLAS_LIBRARY NAMES openblas
+               PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp NO_DEFAULT_PATH)
+  find_library(ESPALIER_CBLAS_LIBRARY NAMES openblas)
+  find_path(ESPALIER_CBLAS_INCLUDE NAMES cblas.h
+            PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp NO_DEFAULT_PATH)
+  find_path(ESPALIER_CBLAS_INCLUDE NAMES cblas.h PATH_SUFFIXES openblas)
+  if(ESPALIER_CBLAS_LIBRARY AND ESPALIER_CBLAS_INCLUDE)
+    list(APPEND ESPALIER_GEMM_LIBRARIES openblas)
+  endif()
+  # Debian's dnnl-config.cmake asks for OpenCL, which its CPU engine does not need: the library is found by itself.
+  find_library(ESPALIER_DNNL_LIBRARY NAMES dnnl)
+  find_path(ESPALIER_DNNL_INCLUDE NAMES dnnl.h)
+  if(ESPALIER_DNNL_LIBRARY AND ESPALIER_DNNL_INCLUDE)
+    list(APPEND ESPALIER_GEMM_LIBRARIES onednn)
+  endif()
 endif()
 
 if(ESPALIER_ENABLE_APP)

@@ -25,7 +25,8 @@ class Arena {
     used_ += (count * static_cast<Index>(sizeof(T)) + alignment - 1) / alignment * alignment;
     if (memory_ == nullptr)
       return {};
-    ESPALIER_ASSERT(used_ <= capacity_, "espalier::Arena::take: more is taken than was measured");
+    ESPALIER_ASSERT(used_ <= capacity_, "more is taken than was measured: " + std::to_string(used_) + " of " +
+                                            std::to_string(capacity_) + " bytes");
     return Tensor<T, static_cast<int>(sizeof...(Extents))>(reinterpret_cast<T*>(memory_ + begin), extents...);
   }
 

@@ -11,6 +11,7 @@ namespace espalier {
 /// How the command ends; documented in docs/errors.md.
 enum class ExitCode : int {
   ok = 0,
+  defect = 1,         ///< a mistake of Espalier's own: an exception that is no Error
   usage = 2,          ///< bad command line or config
   data = 3,           ///< bad token file
   checkpoint = 4,     ///< bad checkpoint

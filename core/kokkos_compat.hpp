@@ -9,7 +9,6 @@
 namespace espalier::compat {
 
 #if KOKKOS_VERSION >= 30700
-using Kokkos::abs;
 using Kokkos::exp;
 using Kokkos::isfinite;
 using Kokkos::log;

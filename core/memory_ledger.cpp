@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <mutex>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -29,6 +30,7 @@ struct LedgerState {
   MemoryByCategory current;
   MemoryByCategory peak;
   std::size_t budget = 0;
+  std::string overflow;  // the first allocation past the budget that nobody asked require_room() about, not yet told
   Kokkos::Tools::Experimental::EventSet user_tool{};
 };
 LedgerState& state() {
@@ -46,18 +48,39 @@ Category category_of(std::string_view label) {
   return Category::other;
 }
 
-void add_bytes(Category category, std::size_t bytes) {
+std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+// Call with the lock held.
+void add_bytes(Category category, std::string_view label, std::size_t bytes) {
   LedgerState& ledger = state();
   ledger.current.bytes[static_cast<std::size_t>(category)] += bytes;
   if (ledger.current.total() > ledger.peak.total())
     ledger.peak = ledger.current;
+  if (ledger.budget > 0 && ledger.current.total() > ledger.budget && ledger.overflow.empty())
+    ledger.overflow = fmt::format("{} for {} ({})", mebibytes(bytes), label, to_string(category));
+}
+
+[[noreturn]] void throw_over_budget(const std::string& allocation, const MemoryByCategory& need, std::size_t budget) {
+  std::vector<std::size_t> order(num_categories);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return need.bytes[a] > need.bytes[b]; });
+  std::string biggest;
+  for (std::size_t i = 0; i < 3 && need.bytes[order[i]] > 0; ++i)
+    biggest += fmt::format("{}{} {}", i ? ", " : "", names[order[i]], mebibytes(need.bytes[order[i]]));
+  throw Error(
+      ExitCode::memory,
+      {.what = "the model does not fit the memory budget",
+       .where = "allocating " + allocation,
+       .got = fmt::format("{} needed so far: {}", mebibytes(need.total()), biggest),
+       .wanted = fmt::format("at most {} (run.device_memory)", mebibytes(budget)),
+       .todo = "use a smaller batch.micro_batch_size or batch.sequence_length, a smaller model, or raise the budget"});
 }
 
 void on_allocate(const Kokkos_Profiling_SpaceHandle space, const char* label, const void* data,
                  const std::uint64_t bytes) {
   {
     const std::lock_guard lock(state().mutex);
-    add_bytes(category_of(label), bytes);
+    add_bytes(category_of(label), label, bytes);
   }
   if (state().user_tool.allocate_data != nullptr)
     state().user_tool.allocate_data(space, label, data, bytes);
@@ -67,13 +90,12 @@ void on_deallocate(const Kokkos_Profiling_SpaceHandle space, const char* label, 
                    const std::uint64_t bytes) {
   {
     const std::lock_guard lock(state().mutex);
-    state().current.bytes[static_cast<std::size_t>(category_of(label))] -= bytes;
+    std::size_t& counted = state().current.bytes[static_cast<std::size_t>(category_of(label))];
+    counted -= std::min<std::size_t>(counted, bytes);  // it may have been allocated before install()
   }
   if (state().user_tool.deallocate_data != nullptr)
     state().user_tool.deallocate_data(space, label, data, bytes);
 }
-
-std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
 }  // namespace
 
@@ -116,32 +138,32 @@ void MemoryLedger::reset_peak() {
 
 void MemoryLedger::record_library_scratch(std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  add_bytes(Category::workspace, bytes);
+  add_bytes(Category::workspace, "what a library keeps", bytes);
 }
 
-void MemoryLedger::set_budget(std::size_t bytes) { state().budget = bytes; }
+void MemoryLedger::set_budget(std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  state().budget = bytes;
+  state().overflow.clear();
+}
 
-std::size_t MemoryLedger::budget() const { return state().budget; }
+std::size_t MemoryLedger::budget() const {
+  const std::lock_guard lock(state().mutex);
+  return state().budget;
+}
+
+void MemoryLedger::check_budget() const {
+  const std::lock_guard lock(state().mutex);
+  if (!state().overflow.empty())
+    throw_over_budget(std::exchange(state().overflow, ""), state().peak, state().budget);
+}
 
 void MemoryLedger::require_room(Category category, const std::string& name, std::size_t bytes) const {
-  const MemoryByCategory used = current();
-  if (state().budget == 0 || used.total() + bytes <= state().budget)
-    return;
-  MemoryByCategory need = used;
+  check_budget();
+  MemoryByCategory need = current();
   need.bytes[static_cast<std::size_t>(category)] += bytes;
-  std::vector<std::size_t> order(num_categories);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return need.bytes[a] > need.bytes[b]; });
-  std::string biggest;
-  for (std::size_t i = 0; i < 3 && need.bytes[order[i]] > 0; ++i)
-    biggest += fmt::format("{}{} {}", i ? ", " : "", names[order[i]], mebibytes(need.bytes[order[i]]));
-  throw Error(
-      ExitCode::memory,
-      {.what = "the model does not fit the memory budget",
-       .where = fmt::format("allocating {} for {} ({})", mebibytes(bytes), name, to_string(category)),
-       .got = fmt::format("{} needed so far: {}", mebibytes(used.total() + bytes), biggest),
-       .wanted = fmt::format("at most {} (run.device_memory)", mebibytes(state().budget)),
-       .todo = "use a smaller batch.micro_batch_size or batch.sequence_length, a smaller model, or raise the budget"});
+  if (const std::size_t limit = budget(); limit > 0 && need.total() > limit)
+    throw_over_budget(fmt::format("{} for {} ({})", mebibytes(bytes), name, to_string(category)), need, limit);
 }
 
 std::size_t resident_bytes() {

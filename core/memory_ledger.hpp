@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// What memory is for. The same words in `plan`, `train` and `diagnose`.
+/// What memory is for. The same words in every report.
 enum class Category { weights, gradients, optimizer, activations, workspace, communication, other };
 inline constexpr std::size_t num_categories = 7;
 const char* to_string(Category category);
@@ -31,7 +31,8 @@ class MemoryLedger {
  public:
   static MemoryLedger& instance();
 
-  /// Starts counting; call once, after Kokkos::initialize and before the first allocation.
+  /// Starts counting; call after Kokkos::initialize and before the first allocation of ours. May be called again. What
+  /// a program allocated before is not counted, nor is its release.
   void install();
 
   /// What lies in memory now, and what lay there when the total was largest.
@@ -46,11 +47,17 @@ class MemoryLedger {
   template <class F>
   void record_library_scratch_of(const F& run);
 
-  /// Largest total allowed (0: no limit). A budget makes "does not fit" testable on any machine.
+  /// Largest total allowed (0: no limit). A budget makes "does not fit" testable on any machine. allocate() asks before
+  /// it allocates; any other allocation through Kokkos is noticed when it is made, and is an error at the next
+  /// allocate() or check_budget(): the callbacks of Kokkos Tools cannot refuse.
   void set_budget(std::size_t bytes);
   std::size_t budget() const;
 
-  /// @throws Error (ExitCode::memory) with need, budget and the biggest categories when `bytes` more do not fit.
+  /// @throws Error (ExitCode::memory), once, when an allocation since then has passed the budget.
+  void check_budget() const;
+
+  /// @throws Error (ExitCode::memory) with need, budget and the biggest categories when `bytes` more do not fit, and as
+  /// check_budget().
   void require_room(Category category, const std::string& name, std::size_t bytes) const;
 
  private:

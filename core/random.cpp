@@ -23,7 +23,8 @@ std::uint64_t hash_name(std::uint64_t seed, std::string_view name) {
 RandomStream::RandomStream(std::uint64_t seed, std::string_view name) : key_(hash_name(seed, name)) {}
 
 Index permuted_index(std::uint64_t seed, Index epoch, Index index, Index size) {
-  ESPALIER_ASSERT(index >= 0 && index < size, "index outside the permuted range");
+  ESPALIER_ASSERT(index >= 0 && index < size,
+                  "there is no index " + std::to_string(index) + " in a range of " + std::to_string(size));
   int half_bits = 1;
   while ((Index{1} << (2 * half_bits)) < size)
     ++half_bits;

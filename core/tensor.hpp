@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
 #include "core/types.hpp"
 
@@ -43,11 +44,11 @@ Tensor<T, 1> allocate(Category category, const std::string& name, Index count) {
   Kokkos::parallel_for(
       "espalier::core::allocate::first_touch", Kokkos::RangePolicy<ExecSpace>(0, count),
       KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });
-  ExecSpace().fence();  // the caller may use any instance next
+  compat::fence(ExecSpace(), "espalier::allocate: the caller may use any instance next");
   return data;
 }
 
-/// The leading `rows` x remaining shape of a tensor as text, "(4, 256, 768)", for messages.
+/// Extents as text, "(4, 256, 768)", for messages.
 template <class Extents>
 std::string shape_text(const Extents& extents) {
   std::string text = "(";

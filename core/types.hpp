@@ -4,6 +4,7 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/bfloat16.hpp"
 
@@ -16,7 +17,7 @@ using Index = std::int64_t;    ///< every extent and offset: parameter counts ex
 using TokenId = std::int32_t;  ///< a vocabulary entry; negative = ignored by the loss
 
 /// True where kernels run on the host and a team is one thread with vector lanes.
-inline constexpr bool exec_is_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemSpace>::accessible;
+inline constexpr bool exec_is_host = std::is_same_v<ExecSpace, Kokkos::DefaultHostExecutionSpace>;
 
 /// The type of master weights, optimizer state, accumulated gradients, statistics and losses (idea 4 of the
 /// design): fp32, and fp64 where the whole computation is fp64.

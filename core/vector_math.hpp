@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstring>
+#include <limits>
+#include <string>
 
+#include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/types.hpp"
 
@@ -15,11 +18,16 @@ using TeamMember = TeamPolicy::member_type;
 
 /// One team a row: on hosts a team is one thread, whose vector lanes run along the row.
 inline TeamPolicy row_policy(const ExecSpace& exec, Index rows) {
+  ESPALIER_ASSERT(rows >= 0 && rows <= std::numeric_limits<int>::max(),
+                  "Kokkos counts teams in an int, " + std::to_string(rows) + " are wanted");
+  const int teams = static_cast<int>(rows);
   if constexpr (exec_is_host)
-    return TeamPolicy(exec, static_cast<int>(rows), 1);
+    return TeamPolicy(exec, teams, 1);
   else
-    return TeamPolicy(exec, static_cast<int>(rows), Kokkos::AUTO);
+    return TeamPolicy(exec, teams, Kokkos::AUTO);
 }
+
+KOKKOS_INLINE_FUNCTION Index smaller(Index a, Index b) { return a < b ? a : b; }
 
 /// f(i) for i in [0, n), in any order.
 template <class F>

@@ -57,13 +57,6 @@ Index offset_in(const Box& box, const std::vector<Index>& at) {
 
 }  // namespace
 
-bool overlaps(const Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.start.size(); ++d)
-    if (a.start[d] + a.count[d] <= b.start[d] || b.start[d] + b.count[d] <= a.start[d])
-      return false;
-  return true;
-}
-
 void copy_overlap(const Box& source_box, ScalarType source_type, const void* source, const Box& target_box,
                   ScalarType target_type, void* target) {
   ESPALIER_ASSERT(overlaps(source_box, target_box), "the boxes share nothing");

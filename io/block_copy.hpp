@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "core/types.hpp"
@@ -14,7 +15,14 @@ struct Box {
   std::vector<Index> count;
 };
 
-bool overlaps(const Box& a, const Box& b);
+/// Do two parts of one tensor share an element? Of a Box, or whatever has start and count.
+template <class A, class B>
+bool overlaps(const A& a, const B& b) {
+  for (std::size_t d = 0; d < a.start.size(); ++d)
+    if (a.start[d] + a.count[d] <= b.start[d] || b.start[d] + b.count[d] <= a.start[d])
+      return false;
+  return true;
+}
 
 /// Copies what two boxes of one tensor share from a row-major array of the one to that of the other,
 /// converting.

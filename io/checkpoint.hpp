@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,8 +35,7 @@ Path checkpoint_path(const Path& directory, Index step);
 /// when there is no room for `bytes`, what all writers together are going to write.
 Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0);
 
-/// Writes rank-WRITER.h5 into the partial directory, closed and on disk. Throws Error(write) with the file
-/// removed.
+/// Writes rank-WRITER.h5 into the partial directory, closed and on disk. @throws Error (write) with the file removed.
 ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks);
 
 /// Proves that each element has one writer, writes the manifest and publishes. Returns the checkpoint's path.
@@ -114,7 +114,12 @@ struct CheckpointEntry {
 /// verify().
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 
-/// Removes the oldest complete checkpoints beyond `keep_last` (at least 1), never an incomplete one.
-void prune_checkpoints(const Path& directory, Index keep_last);
+/// Removes the oldest complete checkpoints beyond `keep_last` (at least 1), never an incomplete one. Those of steps
+/// after `newest`, the one just saved, neither count nor go: they are not of this run's past.
+void prune_checkpoints(const Path& directory, Index keep_last, Index newest = std::numeric_limits<Index>::max());
+
+/// Renames all checkpoints of later steps to step-XXXXXXXX.abandoned, which is never taken for a checkpoint: a run that
+/// resumes from an older one must not find them when it starts again. Nothing is deleted. @returns their new paths.
+std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step);
 
 }  // namespace espalier

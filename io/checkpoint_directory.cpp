@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <optional>
+#include <string>
 
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint.hpp"
@@ -10,7 +13,7 @@
 namespace espalier {
 namespace {
 
-// The step in "step-00000100" or "step-00000100.partial".
+// The step in "step-00000100", "step-00000100.partial" or "step-00000100.replaced.partial".
 std::optional<Index> parse_step(const std::string& name) {
   if (!name.starts_with("step-") || name.size() < 13)
     return std::nullopt;
@@ -18,7 +21,8 @@ std::optional<Index> parse_step(const std::string& name) {
   const char* const end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + 5, end, step);
   const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
-  return error == std::errc() && (suffix.empty() || suffix == partial_suffix) ? std::optional(step) : std::nullopt;
+  const bool known = suffix.empty() || suffix == partial_suffix || suffix == replaced_suffix;
+  return error == std::errc() && known ? std::optional(step) : std::nullopt;
 }
 
 std::string first_line(const ErrorReport& report) {
@@ -40,7 +44,8 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
     if (!step)
       continue;
     CheckpointEntry entry{found.path(), *step, false, ""};
-    if (found.path().extension() == partial_suffix) {
+    const bool is_partial = found.path().extension() == partial_suffix;
+    if (is_partial && replaced_original(found.path()).empty()) {
       entry.reason = "its save was not finished";
     } else {
       try {
@@ -59,12 +64,29 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
   return entries;
 }
 
-void prune_checkpoints(const Path& directory, Index keep_last) {
-  ESPALIER_ASSERT(keep_last >= 1, "the newest checkpoint is always kept");
+void prune_checkpoints(const Path& directory, Index keep_last, Index newest) {
+  ESPALIER_ASSERT(keep_last >= 1, "the newest checkpoint is always kept, got keep_last " + std::to_string(keep_last));
   Index complete = 0;
   for (const CheckpointEntry& entry : find_checkpoints(directory))
-    if (entry.complete && ++complete > keep_last)
+    if (entry.complete && entry.step <= newest && ++complete > keep_last)
       remove_directory(entry.path);
+}
+
+std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step) {
+  std::vector<Path> moved;
+  for (const CheckpointEntry& entry : find_checkpoints(directory)) {
+    if (entry.step <= step || (entry.path.extension() == partial_suffix && !entry.complete))
+      continue;
+    Path aside = Path(entry.path) += ".abandoned";
+    for (int i = 2; std::filesystem::exists(std::filesystem::symlink_status(aside)); ++i)
+      aside = Path(entry.path) += ".abandoned-" + std::to_string(i);
+    if (::rename(entry.path.c_str(), aside.c_str()) != 0)
+      throw_write_error("cannot set aside a checkpoint", entry.path, errno);
+    moved.push_back(aside);
+  }
+  if (!moved.empty())
+    sync_directory(directory);
+  return moved;
 }
 
 }  // namespace espalier

@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "io/block_copy.hpp"
 #include "io/hash.hpp"
 
 namespace espalier {
@@ -95,13 +96,6 @@ void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
   if (block.place.bytes != num_elements(block.count) * static_cast<Index>(size_of(block.type)) ||
       block.place.offset < 0 || block.place.offset > file_bytes - block.place.bytes)
     fail("a block outside its file");
-}
-
-bool overlap(const StoredBlock& a, const StoredBlock& b) {
-  for (std::size_t d = 0; d < a.start.size(); ++d)
-    if (a.start[d] + a.count[d] <= b.start[d] || b.start[d] + b.count[d] <= a.start[d])
-      return false;
-  return true;
 }
 
 }  // namespace
@@ -218,7 +212,7 @@ void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path) {
       for (std::size_t j = i + 1; j < parts.size(); ++j) {
         if (!parts[i]->start.empty() && first_start(parts[j]) >= parts[i]->start[0] + parts[i]->count[0])
           break;
-        if (parts[j]->start.size() == parts[i]->start.size() && overlap(*parts[i], *parts[j]))
+        if (parts[j]->start.size() == parts[i]->start.size() && overlaps(*parts[i], *parts[j]))
           refuse(path, "an element of a tensor is stored twice", name, "exactly one writer for every element");
       }
     }

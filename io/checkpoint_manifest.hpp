@@ -60,11 +60,11 @@ ShardRecord shard_record_from_json(const nlohmann::json& item);
 /// zeros.
 std::string to_text(const Manifest& manifest);
 
-/// Parses and checks everything that can be checked without the data files. Throws Error(checkpoint); `path`
-/// is for the message.
+/// Parses and checks everything that can be checked without the data files. @throws Error (checkpoint); `path` is for
+/// the message.
 Manifest parse_manifest(const std::string& text, const Path& path);
 
-/// Every element of every tensor must lie in exactly one block. Throws Error(checkpoint) naming the tensor.
+/// Every element of every tensor must lie in exactly one block. @throws Error (checkpoint) naming the tensor.
 void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path);
 
 Index num_elements(const std::vector<Index>& shape);

@@ -152,7 +152,7 @@ void CheckpointReader::read(std::span<const WantedBox> boxes) const {
   for (const WantedBox& box : boxes) {
     check_inside(data_->path, tensor(box.name), box);
     for (const std::size_t i : data_->blocks_of.at(box.name))
-      if (overlaps({data_->manifest.blocks[i].start, data_->manifest.blocks[i].count}, {box.start, box.count}))
+      if (overlaps(data_->manifest.blocks[i], box))
         uses.push_back({i, &box});
   }
   // The manifest lists blocks file by file, as their writers wrote them.

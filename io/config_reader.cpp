@@ -11,6 +11,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "io/nearest_word.hpp"
 #include "io/toml_config.hpp"
 #include "io/toml_text.hpp"
 #include "io/units.hpp"
@@ -298,15 +299,6 @@ bool ConfigReader::read_seconds(std::string_view section, std::string_view key, 
   return item != nullptr;
 }
 
-bool ConfigReader::has(std::string_view section, std::string_view key) const {
-  return data_->given.count({std::string(section), std::string(key)}) > 0;
-}
-
-std::string ConfigReader::where(std::string_view section, std::string_view key) const {
-  const auto found = data_->given.find({std::string(section), std::string(key)});
-  return found == data_->given.end() ? "default" : data_->location(found->second.position);
-}
-
 void ConfigReader::problem(std::string_view section, std::string_view key, std::string message) {
   const auto found = data_->given.find({std::string(section), std::string(key)});
   const Position end_of_file{false, std::numeric_limits<std::size_t>::max(), 0};
@@ -365,7 +357,7 @@ void ConfigReader::finish() {
                             ? data_->name
                             : data_->location(problem.position),
                         problem.text);
-  throw Error(ExitCode::usage, {.what = text, .todo = "`espalier train --help` explains every key"});
+  throw Error(ExitCode::usage, {.what = text, .todo = "`espalier train --keys` explains every key"});
 }
 
 }  // namespace espalier

@@ -99,7 +99,7 @@ void OutputFile::sync_and_close() {
 }
 
 MappedFile::MappedFile(const Path& path, ExitCode code) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO would wait for a writer
   struct stat status = {};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0)
     throw_read_error(path, code, errno);

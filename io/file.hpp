@@ -52,7 +52,7 @@ class OutputFile {
 /// A whole file mapped for reading; empty files map to no bytes.
 class MappedFile {
  public:
-  /// Throws Error(code) when the file is missing, unreadable or not a regular file.
+  /// @throws Error (code) when the file is missing, unreadable or not a regular file.
   MappedFile(const Path& path, ExitCode code);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
@@ -66,7 +66,7 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// The text of a regular file; throws Error(code).
+/// The text of a regular file. @throws Error (code).
 std::string read_file(const Path& path, ExitCode code);
 
 /// Makes what was written durable.

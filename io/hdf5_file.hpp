@@ -21,7 +21,7 @@ struct DatasetPlace {
 /// one thread.
 class Hdf5Writer {
  public:
-  /// Throws Error(write) if the file exists or cannot be made. Never follows a symbolic link.
+  /// @throws Error (write) if the file exists or cannot be made. Never follows a symbolic link.
   explicit Hdf5Writer(const Path& path);
   Hdf5Writer(const Hdf5Writer&) = delete;
   ~Hdf5Writer();
@@ -40,7 +40,7 @@ class Hdf5Writer {
 };
 
 /// Opens a file that may be hostile: only datasets reached by hard links, contiguous, inside the file,
-/// without filters and of the expected type and shape are read. Throws Error(checkpoint).
+/// without filters and of the expected type and shape are read. @throws Error (checkpoint).
 class Hdf5Reader {
  public:
   explicit Hdf5Reader(const Path& path);

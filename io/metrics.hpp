@@ -18,7 +18,7 @@ class MetricsWriter {
   /// torn last line go. -1: an empty file.
   MetricsWriter(const Path& path, std::int64_t last_step);
 
-  /// Throws Error(write); a later append starts on a fresh line.
+  /// @throws Error (write); a later append starts on a fresh line.
   void append(const nlohmann::ordered_json& line);
 
  private:

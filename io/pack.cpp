@@ -123,7 +123,12 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
     throw Error(ExitCode::usage, {.what = "validation fraction out of range",
                                   .got = fmt::format("{}", fraction),
                                   .wanted = "at least 0, less than 1"});
-  ESPALIER_ASSERT(fraction == 0 || !validation_output.empty(), "a validation fraction needs a validation output");
+  if ((fraction > 0) != !validation_output.empty())
+    throw Error(ExitCode::usage, {.what = "a validation file and a validation fraction go together",
+                                  .got = fraction > 0 ? fmt::format("a fraction of {} and no file", fraction)
+                                                      : fmt::format("{} and no fraction", validation_output.string()),
+                                  .wanted = "both, or neither",
+                                  .todo = "espalier data pack --validation val.bin --validation-fraction 0.05"});
 
   PackSummary summary;
   for (const Path& path : files) {

@@ -11,8 +11,8 @@
 namespace espalier {
 
 /// Files named by paths and shell patterns, as canonical paths, sorted; a file reached by several names
-/// (patterns, symbolic or hard links) comes once. `exclude` are patterns of file names ("*.dat"). Throws
-/// Error(data) for a path that is missing, a pattern without a match, and a directory.
+/// (patterns, symbolic or hard links) comes once. `exclude` are patterns of file names ("*.dat").
+/// @throws Error (data) for a path that is missing, a pattern without a match, and a directory.
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
 
 struct PackOptions {
@@ -32,10 +32,10 @@ struct PackSummary {
   bool split_inside_documents = false;  ///< few documents: each gave its last lines to validation
 };
 
-/// Packs text into a token file for training and, with a validation fraction, one for validation. Whole
-/// documents go to either side by a hash of (seed, text), so that copies of a document stay on one side and
-/// adding a file moves no other document. With fewer than 50 documents that is too coarse: then each gives
-/// its tail, from a line start on.
+/// Packs text into a token file for training and, with a validation fraction, one for validation; the fraction
+/// and the path go together. Whole documents go to either side by a hash of (seed, text), so that copies of a document
+/// stay on one side and adding a file moves no other document. With fewer than 50 documents that is too coarse: then
+/// each gives its tail, from a line start on.
 PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,
                       const Path& validation_output, const PackOptions& options);
 

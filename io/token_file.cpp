@@ -173,8 +173,9 @@ TokenFile::TokenFile(const Path& path) : file_(path, ExitCode::data), info_(pars
 }
 
 void TokenFile::read(Index first, std::span<TokenId> tokens) const {
-  ESPALIER_ASSERT(first >= 0 && first + static_cast<Index>(tokens.size()) <= info_.num_tokens,
-                  "tokens outside the file are asked for");
+  ESPALIER_ASSERT(
+      first >= 0 && first + static_cast<Index>(tokens.size()) <= info_.num_tokens,
+      fmt::format("{} tokens from {} on are asked of a file of {}", tokens.size(), first, info_.num_tokens));
   const unsigned char* const bytes = file_.data() + info_.payload_offset + first * info_.bytes_per_token;
   if (info_.bytes_per_token == 2)
     widen<std::uint16_t>(bytes, tokens);

@@ -63,7 +63,7 @@ class TokenFile {
   /// largest one, never a negative (ignored) one.
   void read(Index first, std::span<TokenId> tokens) const;
 
-  /// Reads the whole file; throws at the first token that is not below vocab_size.
+  /// Reads the whole file. @throws Error (data) at the first token that is not below vocab_size.
   void check_vocabulary(Index vocab_size) const;
 
   /// Reads the whole file against the checksum of our own format; the others have none.

@@ -25,7 +25,8 @@ Path fresh_temporary(Path path) {
 
 TokenFileWriter::TokenFileWriter(Path path, const std::string& tokenizer, Index vocab_size)
     : path_(std::move(path)), temporary_(fresh_temporary(path_)), file_(temporary_) {
-  ESPALIER_ASSERT(vocab_size > 0 && tokenizer.size() < sizeof(header_.tokenizer), "no such tokenizer");
+  ESPALIER_ASSERT(vocab_size > 0 && tokenizer.size() < sizeof(header_.tokenizer),
+                  fmt::format("no tokenizer is named {} and has {} tokens", tokenizer, vocab_size));
   header_.bytes_per_token = vocab_size <= 65536 ? 2 : 4;
   header_.vocab_size = static_cast<std::uint64_t>(vocab_size);
   std::memcpy(header_.tokenizer, tokenizer.data(), tokenizer.size());

@@ -45,7 +45,8 @@ Index SampleIndex::num_tokens() const {
 }
 
 void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets) const {
-  ESPALIER_ASSERT(sample >= 0 && sample < num_samples(), "sample outside the data set");
+  ESPALIER_ASSERT(sample >= 0 && sample < num_samples(),
+                  fmt::format("there is no sample {} of {}", sample, num_samples()));
   const auto found = std::upper_bound(last_sample_.begin(), last_sample_.end(), sample);
   const TokenFile& file = files_[static_cast<std::size_t>(found - last_sample_.begin())];
   const Index first_sample = found == last_sample_.begin() ? 0 : *(found - 1);
@@ -64,7 +65,8 @@ TokenLoader::TokenLoader(std::vector<TokenFile> files, const LoaderOptions& opti
     : options_(options), samples_(std::move(files), options.sequence_length, options.vocab_size) {
   const Index together = options.micro_batch_size * options.size;
   ESPALIER_ASSERT(options.micro_batch_size > 0 && options.rank >= 0 && options.rank < options.size,
-                  "no such replica or micro-batch");
+                  fmt::format("there is no replica {} of {} with micro-batches of {}", options.rank, options.size,
+                              options.micro_batch_size));
   if (options.global_batch_size <= 0 || options.global_batch_size % together != 0) {
     const Index below = options.global_batch_size / together * together;
     throw Error(ExitCode::usage,

@@ -23,7 +23,7 @@ class Tokenizer {
   /// Appends the tokens of `text`.
   virtual void encode(std::string_view text, std::vector<TokenId>& tokens) const = 0;
 
-  /// Throws Error(data) for an id outside the vocabulary.
+  /// @throws Error (data) for an id outside the vocabulary.
   virtual std::string decode(std::span<const TokenId> tokens) const = 0;
 };
 
@@ -36,7 +36,7 @@ class ByteTokenizer final : public Tokenizer {
   std::string decode(std::span<const TokenId> tokens) const override;
 };
 
-/// The tokenizer of that name; throws Error(usage) for an unknown one.
+/// The tokenizer of that name. @throws Error (usage) for an unknown one.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
 
 }  // namespace espalier

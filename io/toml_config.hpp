@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/types.hpp"
+#include "io/config_diff.hpp"
 #include "io/file.hpp"
 
 namespace espalier {
@@ -27,13 +28,13 @@ struct RealRange {
 };
 
 /// A TOML file and overrides "section.key=value" (the same parser; strings may go without quotes) read into
-/// typed variables. Problems are collected: finish() throws one Error(usage) that lists all of them with
+/// typed variables. Problems are collected: finish() throws one Error (usage) that lists all of them with
 /// their positions.
 ///
 /// A read leaves its variable alone when the key is absent or wrong, and returns whether the key was given.
 class ConfigReader {
  public:
-  /// Throws at once for a missing file or a text that is no TOML.
+  /// @throws Error (usage) at once for a missing file or a text that is no TOML.
   ConfigReader(const Path& file, const std::vector<std::string>& overrides);
 
   /// `name` stands for the file in messages; a config may also come from overrides alone (empty text).
@@ -54,16 +55,12 @@ class ConfigReader {
   bool read_bytes(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
   bool read_seconds(std::string_view section, std::string_view key, double& value, RealRange range = {});
 
-  bool has(std::string_view section, std::string_view key) const;
-
-  /// Where a value came from: "run.toml:12:5", "command line", "default".
-  std::string where(std::string_view section, std::string_view key) const;
-
   /// Adds a problem that only the validation of several keys can see.
   void problem(std::string_view section, std::string_view key, std::string message);
   bool has_problems() const;
 
-  /// Call after all reads: what was given but never asked for is unknown. Throws if there is any problem.
+  /// Call after all reads: what was given but never asked for is unknown. @throws Error (usage) if there is any
+  /// problem.
   void finish();
 
  private:
@@ -99,17 +96,5 @@ class ConfigWriter {
   std::string text_;
   std::string section_;
 };
-
-struct ConfigDifference {
-  std::string key;        ///< "optimizer.learning_rate"
-  std::string old_value;  ///< as TOML; empty: absent
-  std::string new_value;
-};
-
-/// Keys whose values differ between two configs, sorted; comments and order do not count.
-std::vector<ConfigDifference> diff_configs(std::string_view old_text, std::string_view new_text);
-
-/// The candidate nearest to `word` by edits (transpositions count one), or "" if none is near.
-std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace espalier

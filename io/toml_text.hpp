@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// Throws Error(usage) with file, line and column.
+/// @throws Error (usage) with file, line and column.
 toml::table parse_toml(std::string_view text, const std::string& name);
 
 /// A table whose only key `value` holds what the text means; text that is no TOML value is a string.

@@ -15,15 +15,22 @@ void skip_space(std::string_view& text) {
     text.remove_prefix(1);
 }
 
-std::optional<double> take_number(std::string_view& text) {
-  skip_space(text);
+struct Number {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-  if (error != std::errc() || !(value >= 0) || !std::isfinite(value))
-    return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  std::string_view text;  // as it was written
+};
+
+std::optional<Number> take_number(std::string_view& text) {
   skip_space(text);
-  return value;
+  Number number;
+  const char* const begin = text.data();
+  const auto [end, error] = std::from_chars(begin, begin + text.size(), number.value, std::chars_format::fixed);
+  if (error != std::errc() || !(number.value >= 0) || !std::isfinite(number.value))
+    return std::nullopt;
+  number.text = text.substr(0, static_cast<std::size_t>(end - begin));
+  text.remove_prefix(number.text.size());
+  skip_space(text);
+  return number;
 }
 
 std::string_view take_word(std::string_view& text) {
@@ -37,12 +44,13 @@ std::string_view take_word(std::string_view& text) {
 }
 
 // Digits alone keep all 63 bits; a fraction or a unit goes through double and must come out whole.
-std::optional<Index> scaled(std::string_view number_text, double value, double scale) {
+std::optional<Index> scaled(const Number& number, double scale) {
   Index exact = 0;
-  const auto [end, error] = std::from_chars(number_text.data(), number_text.data() + number_text.size(), exact);
-  if (error == std::errc() && end == number_text.data() + number_text.size() && scale == 1)
+  const char* const text_end = number.text.data() + number.text.size();
+  const auto [end, error] = std::from_chars(number.text.data(), text_end, exact);
+  if (error == std::errc() && end == text_end && scale == 1)
     return exact;
-  const double product = value * scale;
+  const double product = number.value * scale;
   if (!(product < 0x1p62) || std::abs(product - std::round(product)) > 1e-6)
     return std::nullopt;
   return static_cast<Index>(std::llround(product));
@@ -54,17 +62,17 @@ std::optional<double> parse_clock(std::string_view text) {
   const std::size_t dash = text.find('-');
   if (dash != std::string_view::npos) {
     std::string_view day_text = text.substr(0, dash);
-    const auto value = take_number(day_text);
-    if (!value || !day_text.empty())
+    const auto number = take_number(day_text);
+    if (!number || !day_text.empty())
       return std::nullopt;
-    days = *value;
+    days = number->value;
     text.remove_prefix(dash + 1);
   }
   while (true) {
-    const auto value = take_number(text);
-    if (!value)
+    const auto number = take_number(text);
+    if (!number)
       return std::nullopt;
-    fields.push_back(*value);
+    fields.push_back(number->value);
     if (text.empty())
       break;
     if (text.front() != ':')
@@ -79,14 +87,9 @@ std::optional<double> parse_clock(std::string_view text) {
 }  // namespace
 
 std::optional<Index> parse_count(std::string_view text) {
-  skip_space(text);
-  const std::string_view start = text;
-  const auto value = take_number(text);
-  if (!value)
+  const auto number = take_number(text);
+  if (!number)
     return std::nullopt;
-  std::string_view number = start.substr(0, start.size() - text.size());
-  while (!number.empty() && std::isspace(static_cast<unsigned char>(number.back())))
-    number.remove_suffix(1);
   double scale = 1;
   std::string_view unit = take_word(text);
   if (unit == "k" || unit == "K")
@@ -100,29 +103,24 @@ std::optional<Index> parse_count(std::string_view text) {
   if (scale != 1)
     unit = take_word(text);
   const bool known = unit.empty() || unit == "tokens" || unit == "steps" || unit == "samples" || unit == "sequences";
-  return known && text.empty() ? scaled(number, *value, scale) : std::nullopt;
+  return known && text.empty() ? scaled(*number, scale) : std::nullopt;
 }
 
 std::optional<Index> parse_bytes(std::string_view text) {
-  skip_space(text);
-  const std::string_view start = text;
-  const auto value = take_number(text);
-  if (!value)
+  const auto number = take_number(text);
+  if (!number)
     return std::nullopt;
-  std::string_view number = start.substr(0, start.size() - text.size());
-  while (!number.empty() && std::isspace(static_cast<unsigned char>(number.back())))
-    number.remove_suffix(1);
   const std::string_view unit = take_word(text);
   if (!text.empty())
     return std::nullopt;
   if (unit.empty() || unit == "B" || unit == "bytes")
-    return scaled(number, *value, 1);
+    return scaled(*number, 1);
   const std::string_view prefixes = "KMGT";
   const std::size_t power = prefixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
   const std::string_view rest = unit.substr(1);
   if (power == std::string_view::npos || !(rest.empty() || rest == "iB" || rest == "B"))
     return std::nullopt;
-  return scaled(number, *value, std::pow(rest == "B" ? 1000.0 : 1024.0, static_cast<double>(power + 1)));
+  return scaled(*number, std::pow(rest == "B" ? 1000.0 : 1024.0, static_cast<double>(power + 1)));
 }
 
 std::optional<double> parse_seconds(std::string_view text) {
@@ -130,20 +128,20 @@ std::optional<double> parse_seconds(std::string_view text) {
     return parse_clock(text);
   double seconds = 0;
   do {
-    const auto value = take_number(text);
-    if (!value)
+    const auto number = take_number(text);
+    if (!number)
       return std::nullopt;
     const std::string_view unit = take_word(text);
     if (unit == "ms")
-      seconds += *value * 1e-3;
+      seconds += number->value * 1e-3;
     else if (unit.empty() || unit == "s" || unit == "seconds")
-      seconds += *value;
+      seconds += number->value;
     else if (unit == "m" || unit == "min" || unit == "minutes")
-      seconds += *value * 60;
+      seconds += number->value * 60;
     else if (unit == "h" || unit == "hours")
-      seconds += *value * 3600;
+      seconds += number->value * 3600;
     else if (unit == "d" || unit == "days")
-      seconds += *value * 86400;
+      seconds += number->value * 86400;
     else
       return std::nullopt;
   } while (!text.empty());

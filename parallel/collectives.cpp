@@ -26,9 +26,9 @@ FlatTensor<T> part(const FlatTensor<T>& tensor, Index begin, Index count) {
   return Tensor<T, 1>(tensor.data() + begin, count);
 }
 
-Index length(Index extent, const char* what, Index wanted) {
-  ESPALIER_ASSERT(extent == wanted, fmt::format("{}: got {} elements, wanted {}", what, extent, wanted));
-  return extent;
+void require_extent(const char* what, std::size_t extent, Index wanted) {
+  ESPALIER_ASSERT(static_cast<Index>(extent) == wanted,
+                  fmt::format("{}: got {} elements, wanted {}", what, extent, wanted));
 }
 
 /// Calls f(peer) for every other rank, the next one first: no two ranks begin with the same peer.
@@ -139,7 +139,7 @@ void all_gather(const ExecSpace& exec, const Communicator& communicator, const F
                 const FlatTensor<T>& input) {
   const int rank = communicator.rank();
   const Index count = static_cast<Index>(input.extent(0));
-  length(static_cast<Index>(output.extent(0)), "all_gather: output", count * communicator.size());
+  require_extent("all_gather: output", output.extent(0), count * communicator.size());
   const auto own = part(output, rank * count, count);
   if (own.data() != input.data())
     Kokkos::deep_copy(exec, own, input);
@@ -165,7 +165,7 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
   const int rank = communicator.rank();
   const int size = communicator.size();
   const Index count = static_cast<Index>(output.extent(0));
-  length(static_cast<Index>(input.extent(0)), "reduce_scatter: input", count * size);
+  require_extent("reduce_scatter: input", input.extent(0), count * size);
   const auto own = part(input, rank * count, count);
   if (own.data() != output.data())
     Kokkos::deep_copy(exec, output, own);
@@ -235,7 +235,7 @@ template <class T>
 void all_gather(const Communicator& communicator, std::span<T> output, std::span<const T> input) {
   const auto count = static_cast<Index>(input.size());
   const int rank = communicator.rank();
-  length(static_cast<Index>(output.size()), "all_gather: output", count * communicator.size());
+  require_extent("all_gather: output", output.size(), count * communicator.size());
   if (output.data() + rank * count != input.data())
     std::copy(input.begin(), input.end(), output.begin() + rank * count);
   MessageSet messages(communicator);

@@ -13,6 +13,7 @@
 #include <new>
 #include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/kokkos_compat.hpp"
@@ -60,9 +61,28 @@ bool measure_ranks_share_cores(const Communicator& world) {
   return threads > static_cast<std::int32_t>(std::set<std::int32_t>(all.begin(), all.end()).size());
 }
 
+/// Kokkos::initialize, whose exceptions say as little as "stoi".
+void initialize_kokkos(int& argc, char**& argv) {
+  std::string arguments;
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]).starts_with("--kokkos-"))
+      arguments += fmt::format("{}{}", arguments.empty() ? "" : " ", argv[i]);
+  try {
+    Kokkos::initialize(argc, argv);
+  } catch (const std::exception& error) {
+    throw Error(ExitCode::usage, {.what = "Kokkos does not start",
+                                  .where = arguments,
+                                  .got = error.what(),
+                                  .wanted = "arguments such as --kokkos-threads=4",
+                                  .todo = "correct the --kokkos-* arguments, or leave them out"});
+  }
+}
+
 }  // namespace
 
-Runtime::Runtime(int& argc, char**& argv) : exceptions_at_start_(std::uncaught_exceptions()) {
+Runtime::Runtime(int& argc, char**& argv) : Runtime(argc, argv, WithoutKokkos{}) { start_kokkos(argc, argv); }
+
+Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(std::uncaught_exceptions()) {
   int mpi_runs = 0;
   ESPALIER_MPI(MPI_Initialized(&mpi_runs));
   if (mpi_runs == 0) {
@@ -80,13 +100,16 @@ Runtime::Runtime(int& argc, char**& argv) : exceptions_at_start_(std::uncaught_e
                    .todo = "use an MPI built with thread support"});
   }
   ESPALIER_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-  if (!Kokkos::is_initialized()) {
-    Kokkos::initialize(argc, argv);
-    owns_kokkos_ = true;
-    MemoryLedger::instance().install();
-  }
   world_.emplace(MPI_COMM_WORLD, "world", std::make_shared<CommunicationContext>());
   failures_.emplace(world_->duplicate("failures"));
+}
+
+void Runtime::start_kokkos(int& argc, char**& argv) {
+  if (!Kokkos::is_initialized()) {
+    initialize_kokkos(argc, argv);
+    owns_kokkos_ = true;
+  }
+  MemoryLedger::instance().install();
   WaitSettings& wait = world_->state()->context->wait;
   wait.ranks_share_cores = true;  // careful until it is known
   wait.ranks_share_cores = measure_ranks_share_cores(*world_);
@@ -118,17 +141,18 @@ std::string Runtime::describe() const {
 void Runtime::fail(ExitCode code, const std::string& text) const { fail_job(*failures_, code, text); }
 
 int run_job(int& argc, char**& argv, const std::function<int(Runtime&)>& body) {
-  Runtime runtime(argc, argv);
+  Runtime runtime(argc, argv, Runtime::WithoutKokkos{});  // from here on a failure can be reported
   try {
+    runtime.start_kokkos(argc, argv);
     return body(runtime);
   } catch (const Error& error) {
     runtime.fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {
     runtime.fail(ExitCode::memory, "the operating system gives this process no more memory");
   } catch (const std::exception& error) {
-    runtime.fail(defect, error.what());
+    runtime.fail(ExitCode::defect, error.what());
   } catch (...) {
-    runtime.fail(defect, "an exception of unknown type");
+    runtime.fail(ExitCode::defect, "an exception of unknown type");
   }
 }
 

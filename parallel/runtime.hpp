@@ -18,6 +18,7 @@ class Runtime {
  public:
   /// Chooses threads, binding and wait policy where the user has not (it may start the program again, once, see
   /// launch_environment.hpp); then MPI_Init_thread and Kokkos::initialize, which takes the --kokkos-* arguments.
+  /// @throws Error (usage) for an argument that Kokkos does not understand.
   Runtime(int& argc, char**& argv);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -34,6 +35,12 @@ class Runtime {
   [[noreturn]] void fail(ExitCode code, const std::string& text) const;
 
  private:
+  struct WithoutKokkos {};
+  friend int run_job(int& argc, char**& argv, const std::function<int(Runtime&)>& body);
+
+  Runtime(int& argc, char**& argv, WithoutKokkos);
+  void start_kokkos(int& argc, char**& argv);
+
   bool owns_mpi_ = false;
   bool owns_kokkos_ = false;
   int exceptions_at_start_;
@@ -41,9 +48,6 @@ class Runtime {
   std::optional<Communicator> world_;
   std::optional<Communicator> failures_;
 };
-
-/// A defect, not a state of the user's job: an exception that is no espalier::Error.
-inline constexpr ExitCode defect = static_cast<ExitCode>(1);
 
 /// Runs `body` under a Runtime. An exception that leaves it ends the job: one error block, the right exit code, no rank
 /// left behind.

@@ -40,20 +40,29 @@ std::vector<LogicalTensor> logical_tensors(const std::vector<Parameter>& whole_m
   return tensors;
 }
 
-void assemble(const Communicator& world, const ShardedCopy& copy, LogicalTensor& tensor) {
-  tensor.values.assign(static_cast<std::size_t>(size_of_shape(tensor.shape)), 0.0);
-  for_each_element(copy.parameters, tensor.name, copy.counted,
-                   [&](std::size_t flat, std::size_t logical) { tensor.values[logical] = copy.values[flat]; });
+// Each element has one rank that counts it: the sum with the others' zeros is exact.
+void assemble(const Communicator& world, const ShardedCopy& copy, std::span<LogicalTensor> tensors) {
+  std::vector<double> packed;
+  for (LogicalTensor& tensor : tensors) {
+    tensor.values.assign(static_cast<std::size_t>(size_of_shape(tensor.shape)), 0.0);
+    for_each_element(copy.parameters, tensor.name, copy.counted,
+                     [&](std::size_t flat, std::size_t logical) { tensor.values[logical] = copy.values[flat]; });
+    packed.insert(packed.end(), tensor.values.begin(), tensor.values.end());
+  }
   if (world.size() == 1)
     return;
-  // Each element has one rank that counts it: the sum with the others' zeros is exact.
-  const Tensor<double, 1> device("espalier::other::logical_tensor", tensor.values.size());
-  const Kokkos::View<double*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(
-      tensor.values.data(), tensor.values.size());
+  const Tensor<double, 1> device("espalier::other::logical_tensors", packed.size());
+  const Kokkos::View<double*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(packed.data(),
+                                                                                                   packed.size());
   const ExecSpace exec;
   Kokkos::deep_copy(device, host);
   all_reduce(exec, world, device);
   Kokkos::deep_copy(host, device);
+  auto next = packed.begin();
+  for (LogicalTensor& tensor : tensors) {
+    std::copy_n(next, tensor.values.size(), tensor.values.begin());
+    next += static_cast<std::ptrdiff_t>(tensor.values.size());
+  }
 }
 
 double local_deviation(const ShardedCopy& copy, const LogicalTensor& tensor, const std::vector<IndexRange>& held) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct ShardedCopy {
   std::vector<double> values;         ///< flat
 };
 
-/// Puts `tensor` together from the parts of all ranks. Collective over `world`.
-void assemble(const Communicator& world, const ShardedCopy& copy, LogicalTensor& tensor);
+/// Puts tensors together from the parts of all ranks, by few messages. Collective over `world`.
+void assemble(const Communicator& world, const ShardedCopy& copy, std::span<LogicalTensor> tensors);
 
 /// 2-norm of the difference between what this rank holds of the tensor, counted or not, and the tensor.
 double local_deviation(const ShardedCopy& copy, const LogicalTensor& tensor, const std::vector<IndexRange>& held);

@@ -111,6 +111,9 @@ class Loop {
     note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s a rank)", to_string(matmul_library()),
                      matmul_libraries().size(), gemm_rate_ * 1e-9));
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
+    if (is_root_ && resumed_step > 0)
+      for (const Path& path : set_aside_checkpoints_after(run_path() / "checkpoints", resumed_step))
+        note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
     RankRecords records(config_, mesh_, last_step);
@@ -222,7 +225,7 @@ class Loop {
     const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_,
                                           run_path().lexically_normal().filename(), ownership);
     if (is_root_)
-      prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last);
+      prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last, trainer.steps_done());
     last_save_seconds_ = seconds_since(start);
     note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }

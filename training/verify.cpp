@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
+#include <optional>
 
 #include "parallel/collectives.hpp"
 #include "training/logical_tensors.hpp"
@@ -127,23 +127,48 @@ class Reference {
   std::unique_ptr<Trainer<T>> trainer_;
 };
 
-// Planted: the first split tensor of this rank gets the rows of its neighbour on the tensor axis.
+// Planted: the first matrix that two neighbours on the tensor axis hold equal shares of is swapped between them.
 void swap_a_shard(std::vector<Parameter>& parameters) {
-  for (Parameter& parameter : parameters)
-    if (const Index neighbour = parameter.spec.shard.part ^ 1;
-        parameter.spec.shard.parts > 1 && neighbour < parameter.spec.shard.parts && parameter.spec.shape.size() > 1) {
-      parameter.spec.shard.part = neighbour;
-      return;
+  for (Parameter& parameter : parameters) {
+    const ParameterSpec& spec = parameter.spec;
+    const Shard theirs{spec.shard.dim, spec.shard.part ^ 1, spec.shard.parts};
+    const Index extent = spec.shape[static_cast<std::size_t>(spec.shard.dim)];
+    if (spec.shape.size() < 2 || theirs.part >= theirs.parts || extent % theirs.parts != 0)
+      continue;
+    parameter.spec.shard = theirs;
+    return;
+  }
+}
+
+// Tensors in groups of so many elements are put together at a time: the memory that a comparison costs.
+constexpr Index group_elements = Index{1} << 22;
+
+std::vector<std::vector<LogicalTensor>> in_groups(std::vector<LogicalTensor> tensors) {
+  std::vector<std::vector<LogicalTensor>> groups;
+  Index elements = group_elements;
+  for (LogicalTensor& tensor : tensors) {
+    Index size = 1;
+    for (const Index extent : tensor.shape)
+      size *= extent;
+    if (elements + size > group_elements) {
+      groups.emplace_back();
+      elements = 0;
     }
+    elements += size;
+    groups.back().push_back(std::move(tensor));
+  }
+  return groups;
 }
 
 // One step of one layout against the reference's.
 template <class T>
 class Comparison {
  public:
-  Comparison(const Communicator& world, const Snapshot& reference, std::vector<LogicalTensor>& tensors,
-             Trainer<T>& trainer, LayoutErrors& errors)
-      : world_(world), reference_(reference), tensors_(tensors), trainer_(trainer), errors_(errors) {}
+  using Groups = std::vector<std::vector<LogicalTensor>>;
+
+  Comparison(const Communicator& world, const Snapshot& reference, Groups& groups, Trainer<T>& trainer,
+             LayoutErrors& errors)
+      : world_(world), reference_(reference), groups_(groups), trainer_(trainer), errors_(errors) {}
 
   void run(Index step) {
     load_state();
@@ -153,86 +178,79 @@ class Comparison {
     errors_.loss.note(std::abs(report.loss - reference_.loss) / std::abs(reference_.loss), place);
     errors_.gradient_norm.note(
         std::abs(report.gradient_norm - reference_.gradient_norm) / std::abs(reference_.gradient_norm), place);
-    compare(gradients, trainer_.parameters().flat_gradients(), true, reference_.gradient_norm, errors_.gradient);
+    compare(to_host(trainer_.parameters().flat_gradients()), gradients, std::nullopt, errors_.gradient);
 
-    load(gradients, trainer_.parameters().flat_gradients());
+    to_device(local_part(gradients, trainer_.parameters().parameters()), trainer_.parameters().flat_gradients());
     report.loss = reference_.loss;
     report.gradient_norm = reference_.gradient_norm;
     trainer_.update(report);
-    compare(weights_after, trainer_.parameters().flat_masters(), false, update_norm(), errors_.update);
+    compare(to_host(trainer_.parameters().flat_masters()), weights_after, weights_before, errors_.update);
   }
 
  private:
-  std::vector<double> local_part(Array array, std::vector<Parameter> parameters) {
-    if (array == weights_before && world_.context().planted_fault == PlantedFault::swap_shards)
-      swap_a_shard(parameters);
+  std::vector<double> local_part(Array array, const std::vector<Parameter>& parameters) {
     std::vector<double> flat(static_cast<std::size_t>(trainer_.parameters().flat_size()), 0.0);
-    for (LogicalTensor& tensor : tensors_) {
-      assemble(world_, reference_.arrays[array], tensor);
-      scatter(tensor, parameters, flat);
+    for (std::vector<LogicalTensor>& group : groups_) {
+      assemble(world_, reference_.arrays[array], group);
+      for (const LogicalTensor& tensor : group)
+        scatter(tensor, parameters, flat);
     }
     return flat;
   }
 
-  template <class View>
-  void load(Array array, const View& view) {
-    to_device(local_part(array, trainer_.parameters().parameters()), view);
-  }
-
   void load_state() {
     const ParameterStore<T>& store = trainer_.parameters();
-    const std::vector<double> weights = local_part(weights_before, store.parameters());
+    std::vector<Parameter> shards = store.parameters();
+    if (world_.context().planted_fault == PlantedFault::swap_shards)
+      swap_a_shard(shards);
+    const std::vector<double> weights = local_part(weights_before, shards);
     to_device(weights, store.flat_masters());
     to_device(weights, store.flat_weights());
     gather_moments(local_part(exp_avg, store.parameters()), trainer_, trainer_.optimizer().exp_avg());
     gather_moments(local_part(exp_avg_sq, store.parameters()), trainer_, trainer_.optimizer().exp_avg_sq());
   }
 
-  // The norm of the change of all weights.
-  double update_norm() {
-    double sum = 0;
-    for (LogicalTensor& tensor : tensors_) {
-      const double change = change_of(tensor);
-      sum += change * change;
-    }
-    return std::sqrt(sum);
-  }
-
-  // Of the reference's weights in one tensor; leaves them after the step in the tensor.
-  double change_of(LogicalTensor& tensor) {
-    LogicalTensor before = {tensor.name, tensor.shape, {}};
-    assemble(world_, reference_.arrays[weights_before], before);
-    assemble(world_, reference_.arrays[weights_after], tensor);
-    return norm_of_difference(tensor.values, before.values);
-  }
-
-  template <class View>
-  void compare(Array array, const View& view, bool owned, double global_norm, LargestError& largest) {
-    const ShardedCopy ours = copy_of(trainer_, to_host(view), owned);
+  // Our values against an array of the reference; relative to the change since `before` where that is given.
+  void compare(std::vector<double> values, Array array, std::optional<Array> before, LargestError& largest) {
+    const bool owned = array == gradients;
+    const ShardedCopy ours = copy_of(trainer_, std::move(values), owned);
     const std::vector<IndexRange> held =
         owned ? trainer_.optimizer().owned() : std::vector<IndexRange>{{0, trainer_.parameters().flat_size()}};
-    for (LogicalTensor& tensor : tensors_) {
-      LogicalTensor result = {tensor.name, tensor.shape, {}};
-      assemble(world_, ours, result);
-      double norm = 0;
-      if (array == weights_after) {
-        norm = change_of(tensor);
-      } else {
-        assemble(world_, reference_.arrays[array], tensor);
-        norm = norm_of(tensor.values);
+    struct Row {
+      std::string name;
+      double norm, difference, deviation;
+    };
+    std::vector<Row> rows;
+    double squares = 0;
+    for (std::vector<LogicalTensor>& wanted : groups_) {
+      std::vector<LogicalTensor> got = wanted;
+      std::vector<LogicalTensor> old = wanted;
+      assemble(world_, ours, got);
+      assemble(world_, reference_.arrays[array], wanted);
+      if (before)
+        assemble(world_, reference_.arrays[*before], old);
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const double norm =
+            before ? norm_of_difference(wanted[i].values, old[i].values) : norm_of(wanted[i].values);
+        squares += norm * norm;
+        rows.push_back({wanted[i].name, norm, norm_of_difference(got[i].values, wanted[i].values),
+                        local_deviation(ours, got[i], held)});
       }
-      const double error =
-          norm_of_difference(result.values, tensor.values) / std::max(norm, smallest_share * global_norm);
-      largest.note(error, tensor.name);
-      const double deviation =
-          all_reduce(world_, local_deviation(ours, result, held), ReduceOp::max) / std::max(norm, smallest_share * global_norm);
-      errors_.copies.note(deviation, tensor.name);
+    }
+    std::vector<double> deviations;
+    for (const Row& row : rows)
+      deviations.push_back(row.deviation);
+    all_reduce(world_, std::span<double>(deviations), ReduceOp::max);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const double measure = std::max(rows[i].norm, smallest_share * std::sqrt(squares));
+      largest.note(rows[i].difference / measure, rows[i].name);
+      errors_.copies.note(deviations[i] / measure, rows[i].name);
     }
   }
 
   const Communicator& world_;
   const Snapshot& reference_;
-  std::vector<LogicalTensor>& tensors_;
+  Groups& groups_;
   Trainer<T>& trainer_;
   LayoutErrors& errors_;
 };
@@ -303,7 +321,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
   const PlantedFault planted = world.context().planted_fault;
   ParameterStore<T> whole;
   const Gpt<T> whole_model(whole, config.model.shape);
-  std::vector<LogicalTensor> tensors = logical_tensors(whole.parameters());
+  std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
   std::vector<Candidate> all = candidates(config, world.size());
   world.plant(PlantedFault::none);  // the reference is right
   Reference<T> reference(config, options, world);
@@ -316,7 +334,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
         const RunLayout layout = make_run_layout(*candidate.config, world.size());
         const ProcessMesh mesh(world, layout.mesh);
         Trainer<T> trainer(ExecSpace(), *candidate.config, layout, mesh);
-        Comparison<T>(world, snapshot, tensors, trainer, candidate.result.errors).run(step);
+        Comparison<T>(world, snapshot, groups, trainer, candidate.result.errors).run(step);
       }
       if (step + 1 == options.steps && world.rank() == 0)
         done(candidate.result);

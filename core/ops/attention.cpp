@@ -18,8 +18,6 @@ constexpr int scratch_level = exec_is_host ? 1 : 0;
 template <class S>
 using ScratchVector = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
 
-KOKKOS_INLINE_FUNCTION Index smaller(Index a, Index b) { return a < b ? a : b; }
-
 // Where one head of one sequence lies.
 template <class T>
 struct Head {

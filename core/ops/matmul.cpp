@@ -50,9 +50,9 @@ void matmul(const ExecSpace& exec, Matrix<T> c, Transpose transpose_a, std::type
   const Index inner_a = transpose_a == Transpose::no ? a.cols : a.rows;
   const Index inner_b = transpose_b == Transpose::no ? b.rows : b.cols;
   const Index cols_b = transpose_b == Transpose::no ? b.cols : b.rows;
-  ESPALIER_ASSERT(rows_a == c.rows && cols_b == c.cols && inner_a == inner_b,
-                  fmt::format("espalier::matmul: ({}, {}) x ({}, {}) does not give ({}, {})", rows_a, inner_a, inner_b,
-                              cols_b, c.rows, c.cols));
+  ESPALIER_ASSERT(
+      rows_a == c.rows && cols_b == c.cols && inner_a == inner_b,
+      fmt::format("({}, {}) x ({}, {}) does not give ({}, {})", rows_a, inner_a, inner_b, cols_b, c.rows, c.cols));
   if (c.rows == 0 || c.cols == 0)
     return;
   // Of an empty sum beta * c is left; some libraries return early and leave c.

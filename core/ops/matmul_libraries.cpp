@@ -11,6 +11,9 @@
 #include <KokkosBlas3_gemm.hpp>
 #endif
 
+#include <limits>
+
+#include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/tile_matmul.hpp"
@@ -19,16 +22,49 @@ namespace espalier {
 namespace impl {
 namespace {
 
+// A size as the library counts them.
+template <class Int>
+[[maybe_unused]] Int checked(Index size) {
+  ESPALIER_ASSERT(
+      size <= std::numeric_limits<Int>::max(),
+      "the GEMM library counts in " + std::to_string(8 * sizeof(Int)) + " bits, got " + std::to_string(size));
+  return static_cast<Int>(size);
+}
+
 #ifdef ESPALIER_HAVE_OPENBLAS
 CBLAS_TRANSPOSE cblas(Transpose t) { return t == Transpose::yes ? CblasTrans : CblasNoTrans; }
 
-void openblas(float* c, blasint ldc, Transpose ta, const float* a, blasint lda, Transpose tb, const float* b,
-              blasint ldb, blasint m, blasint n, blasint k, float alpha, float beta) {
-  cblas_sgemm(CblasRowMajor, cblas(ta), cblas(tb), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+void cblas_gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, blasint m, blasint n, blasint k, float alpha, const float* a,
+                blasint lda, const float* b, blasint ldb, float beta, float* c, blasint ldc) {
+  cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
-void openblas(double* c, blasint ldc, Transpose ta, const double* a, blasint lda, Transpose tb, const double* b,
-              blasint ldb, blasint m, blasint n, blasint k, double alpha, double beta) {
-  cblas_dgemm(CblasRowMajor, cblas(ta), cblas(tb), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+void cblas_gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, blasint m, blasint n, blasint k, double alpha, const double* a,
+                blasint lda, const double* b, blasint ldb, double beta, double* c, blasint ldc) {
+  cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+template <class T>
+void openblas(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb, Index m,
+              Index n, Index k, T alpha, T beta) {
+  cblas_gemm(cblas(ta), cblas(tb), checked<blasint>(m), checked<blasint>(n), checked<blasint>(k), alpha, a,
+             checked<blasint>(lda), b, checked<blasint>(ldb), beta, c, checked<blasint>(ldc));
+}
+#endif
+
+#ifdef ESPALIER_HAVE_ONEDNN
+[[maybe_unused]] void onednn(const Matrix<float>& c, Transpose ta, const Matrix<const float>& a, Transpose tb,
+                             const Matrix<const float>& b, Index inner, float alpha, float beta) {
+  const dnnl_status_t status =
+      dnnl_sgemm(ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N', c.rows, c.cols, inner, alpha,
+                 a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
+  if (status != dnnl_success)
+    throw Error(status == dnnl_out_of_memory ? ExitCode::memory : ExitCode::defect,
+                {.what = "oneDNN refuses a product",
+                 .where = "dnnl_sgemm of (" + std::to_string(c.rows) + ", " + std::to_string(inner) + ") x (" +
+                          std::to_string(inner) + ", " + std::to_string(c.cols) + ")",
+                 .got = "status " + std::to_string(status),
+                 .wanted = "dnnl_success",
+                 .todo = "choose another library: run.matmul=openblas"});
 }
 #endif
 
@@ -36,44 +72,63 @@ void openblas(double* c, blasint ldc, Transpose ta, const double* a, blasint lda
 // A window of `stride` columns, cut to those in use: still LayoutRight, so that the TPL takes it.
 template <class T>
 auto strided_view(const Matrix<T>& m) {
-  const Kokkos::View<T**, Kokkos::LayoutRight, MemSpace, Kokkos::MemoryUnmanaged> rows(m.data, m.rows, m.stride);
+  const Kokkos::View<T**, Kokkos::LayoutRight, MemSpace, Kokkos::MemoryUnmanaged> rows(
+      m.data, checked<int>(m.rows), checked<int>(m.stride));  // its TPLs count in int
   return Kokkos::View<T**, Kokkos::LayoutRight, MemSpace, Kokkos::MemoryUnmanaged>(
       Kokkos::subview(rows, Kokkos::ALL, std::pair<Index, Index>(0, m.cols)));
+}
+
+template <class T>
+void kokkos_kernels(const ExecSpace& exec, const Matrix<T>& c, Transpose ta, const Matrix<const T>& a, Transpose tb,
+                    const Matrix<const T>& b, T alpha, T beta) {
+  const char* const op_a = ta == Transpose::yes ? "T" : "N";
+  const char* const op_b = tb == Transpose::yes ? "T" : "N";
+  const auto product = [&](const auto&... space) {
+    KokkosBlas::gemm(space..., op_a, op_b, alpha, strided_view(a), strided_view(b), beta, strided_view(c));
+  };
+  if constexpr (requires {
+                  KokkosBlas::gemm(exec, op_a, op_b, alpha, strided_view(a), strided_view(b), beta, strided_view(c));
+                }) {
+    product(exec);
+  } else {  // an old Kokkos Kernels, which knows only the default instance
+    compat::fence(exec, "espalier::matmul: the default instance goes on with what this one has computed");
+    product();
+    compat::fence(ExecSpace(), "espalier::matmul: this instance goes on with what the default one has computed");
+  }
 }
 #endif
 
 }  // namespace
 
 template <class T>
-bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& exec, Matrix<T> c, Transpose ta,
-                       Matrix<const T> a, Transpose tb, Matrix<const T> b, T alpha, T beta) {
+bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& exec, [[maybe_unused]] Matrix<T> c,
+                       Transpose ta, Matrix<const T> a, [[maybe_unused]] Transpose tb,
+                       [[maybe_unused]] Matrix<const T> b, [[maybe_unused]] T alpha, [[maybe_unused]] T beta) {
   [[maybe_unused]] const Index inner = ta == Transpose::no ? a.cols : a.rows;
   switch (library) {
-    case MatmulLibrary::tiled: return false;
+    case MatmulLibrary::tiled: break;
     case MatmulLibrary::kokkos_kernels:
 #ifdef ESPALIER_HAVE_KOKKOS_KERNELS
-      KokkosBlas::gemm(ta == Transpose::yes ? "T" : "N", tb == Transpose::yes ? "T" : "N", alpha, strided_view(a),
-                       strided_view(b), beta, strided_view(c));
+      kokkos_kernels(exec, c, ta, a, tb, b, alpha, beta);
       return true;
-#else
-      return false;
 #endif
+      break;
     case MatmulLibrary::openblas:
 #ifdef ESPALIER_HAVE_OPENBLAS
-      openblas(c.data, static_cast<blasint>(c.stride), ta, a.data, static_cast<blasint>(a.stride), tb, b.data,
-               static_cast<blasint>(b.stride), static_cast<blasint>(c.rows), static_cast<blasint>(c.cols),
-               static_cast<blasint>(inner), alpha, beta);
-      return true;
-#else
-      return false;
+      if constexpr (exec_is_host) {
+        openblas(c.data, c.stride, ta, a.data, a.stride, tb, b.data, b.stride, c.rows, c.cols, inner, alpha, beta);
+        return true;
+      }
 #endif
+      break;
     case MatmulLibrary::onednn:
 #ifdef ESPALIER_HAVE_ONEDNN
-      if constexpr (std::is_same_v<T, float>)  // oneDNN has no fp64 GEMM
-        return dnnl_sgemm(ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N', c.rows, c.cols, inner,
-                          alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride) == dnnl_success;
+      if constexpr (exec_is_host && std::is_same_v<T, float>) {  // oneDNN has no fp64 GEMM
+        onednn(c, ta, a, tb, b, inner, alpha, beta);
+        return true;
+      }
 #endif
-      return false;
+      break;
   }
   return false;
 }
@@ -82,8 +137,7 @@ template <class T>
 void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb,
                          Index m, Index n, Index k, T alpha, T beta) {
 #ifdef ESPALIER_HAVE_OPENBLAS
-  openblas(c, static_cast<blasint>(ldc), ta, a, static_cast<blasint>(lda), tb, b, static_cast<blasint>(ldb),
-           static_cast<blasint>(m), static_cast<blasint>(n), static_cast<blasint>(k), alpha, beta);
+  openblas(c, ldc, ta, a, lda, tb, b, ldb, m, n, k, alpha, beta);
 #else
   for (Index i = 0; i < m; ++i) {
     for (Index j = 0; j < n; ++j)
@@ -109,18 +163,19 @@ ESPALIER_INSTANTIATE(double)
 }  // namespace impl
 
 std::vector<MatmulLibrary> matmul_libraries() {
-  return {
-      MatmulLibrary::tiled,
+  std::vector<MatmulLibrary> libraries = {MatmulLibrary::tiled};
 #ifdef ESPALIER_HAVE_KOKKOS_KERNELS
-      MatmulLibrary::kokkos_kernels,
+  libraries.push_back(MatmulLibrary::kokkos_kernels);
 #endif
+  if constexpr (exec_is_host) {  // the others read host memory
 #ifdef ESPALIER_HAVE_ONEDNN
-      MatmulLibrary::onednn,
+    libraries.push_back(MatmulLibrary::onednn);
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
-      MatmulLibrary::openblas,
+    libraries.push_back(MatmulLibrary::openblas);
 #endif
-  };
+  }
+  return libraries;
 }
 
 std::string describe_matmul_libraries() {

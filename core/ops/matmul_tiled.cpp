@@ -9,13 +9,14 @@ namespace {
 
 // Three tiles fit the scratch memory of a GPU team, or the first-level caches of a core.
 template <class S>
-constexpr Index tile_size = sizeof(S) == 4 ? 64 : 32;
+constexpr Index tile_size = exec_is_host && sizeof(S) == 4 ? 64 : 32;
 constexpr int scratch_level = exec_is_host ? 1 : 0;
+
+// What every GPU gives a team without being asked for more, less room to align each tile.
+constexpr Index device_scratch_bytes = (Index{48} << 10) - 3 * 16;
 
 template <class T>
 using ScratchTile = Kokkos::View<T**, Kokkos::LayoutRight, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
-
-KOKKOS_INLINE_FUNCTION Index smaller(Index a, Index b) { return a < b ? a : b; }
 
 // Copies the (rows x cols) corner at (row, col) of op(m) into a tile, the rest of the tile with zeros.
 template <class T>
@@ -44,6 +45,8 @@ void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const
                   T alpha, T beta) {
   using S = State<T>;
   constexpr Index tile = tile_size<S>;
+  static_assert(exec_is_host || 3 * tile * tile * static_cast<Index>(sizeof(S)) <= device_scratch_bytes,
+                "espalier::matmul_tiled: three tiles do not fit the scratch memory of a team");
   const Index inner = ta == Transpose::no ? a.cols : a.rows;
   const Index tile_rows = (c.rows + tile - 1) / tile;
   const Index tile_cols = (c.cols + tile - 1) / tile;

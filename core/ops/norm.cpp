@@ -33,8 +33,10 @@ SquaredNorm::SquaredNorm(const std::vector<Range>& ranges) {
   }
   const auto host_first = Kokkos::create_mirror_view(first_piece_);
   std::copy(first_piece.begin(), first_piece.end(), host_first.data());
-  Kokkos::deep_copy(pieces_, host_pieces);
-  Kokkos::deep_copy(first_piece_, host_first);
+  const ExecSpace exec;
+  Kokkos::deep_copy(exec, pieces_, host_pieces);
+  Kokkos::deep_copy(exec, first_piece_, host_first);
+  compat::fence(exec, "espalier::SquaredNorm: any instance may read the pieces, and the host copies go away");
 }
 
 template <class S>

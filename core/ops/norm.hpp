@@ -10,8 +10,9 @@
 
 namespace espalier {
 
-/// Sums of squares of consecutive pieces of a flat array, in fp64. Pieces have a fixed length, so the result depends
-/// neither on the number of threads nor, once pieces are added in order, on where the array is cut between ranks.
+/// Sums of squares of ranges of a flat array, in fp64. A range is cut into pieces of a fixed length from its own start,
+/// added in order: its sum depends neither on the number of threads nor on where the range lies. A tensor that is cut
+/// between ranks is as many ranges, and its sum differs in rounding from that of the whole.
 class SquaredNorm {
  public:
   /// One sum for each range [offset, offset + size).

@@ -129,6 +129,18 @@ TEST_P(Matmul, sizes_that_do_not_fit_are_refused) {
   EXPECT_NO_THROW(matmul<float>(ExecSpace(), c, Transpose::no, a, Transpose::yes, a));
 }
 
+TEST_P(Matmul, a_size_beyond_the_library_s_integers_is_refused_or_right) {
+  const auto a = on_device<float>(Values{3}, 1, 1);
+  const auto c = on_device<float>(Values{0}, 1, 1);
+  const Matrix<const float> far(a.data(), 1, 1, Index{1} << 32);  // in 32 bits: 0
+  try {
+    matmul<float>(ExecSpace(), c, Transpose::no, far, Transpose::no, far);
+    EXPECT_TRUE(allclose(on_host(c), {9}, 0));
+  } catch (const std::logic_error& refusal) {
+    EXPECT_NE(std::string(refusal.what()).find("4294967296"), std::string::npos) << refusal.what();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Libraries, Matmul, testing::ValuesIn(matmul_libraries()),
                          [](const auto& library) { return std::string(to_string(library.param)); });
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "core/error.hpp"
 #include "core/memory_ledger.hpp"
 #include "core/tensor.hpp"
@@ -100,6 +102,25 @@ TEST_F(Budget, is_enforced_and_explained) {
   EXPECT_NO_THROW(allocate<float>(Category::gradients, "parameters", 1 << 20));
 }
 
+// A View that nobody asked require_room() about cannot be refused, but the next who asks is told.
+TEST_F(Budget, an_overflow_past_allocate_is_an_error_at_the_next_question) {
+  MemoryLedger& ledger = MemoryLedger::instance();
+  ledger.set_budget(ledger.current().total() + (1 << 20));
+  EXPECT_NO_THROW(ledger.check_budget());
+  { const Tensor<char, 1> scratch("espalier::workspace::scratch", 4 << 20); }
+  try {
+    allocate<char>(Category::weights, "small", 10);
+    FAIL() << "4 MiB were allocated where 1 MiB was left";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::memory);
+    EXPECT_NE(std::string(error.what()).find("4.0 MiB for espalier::workspace::scratch (workspace)"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_NO_THROW(ledger.check_budget()) << "it is said once";
+  ledger.record_library_scratch(2 << 20);
+  EXPECT_THROW(ledger.check_budget(), Error);
+}
+
 TEST(MemoryLedger, resident_memory_follows_what_is_touched) {
   const std::size_t before = resident_bytes();
   EXPECT_GT(before, 0u);
@@ -130,6 +151,19 @@ TEST(MemoryLedger, passes_events_on_to_the_user_s_tool) {
   EXPECT_EQ(user_allocations, 1);
   EXPECT_EQ(user_deallocations, 1);
   tools::set_callbacks(before);
+}
+
+// As after Kokkos of the embedding program allocated, and before Runtime installed the ledger.
+TEST(MemoryLedger, forgetting_what_was_never_counted_does_not_wrap_around) {
+  namespace tools = Kokkos::Tools::Experimental;
+  const tools::EventSet with_ledger = tools::get_callbacks();
+  const std::size_t counted = bytes_of(Category::gradients);
+  tools::set_callbacks({});
+  {
+    const auto uncounted = std::make_unique<Tensor<char, 1>>("espalier::gradients::early", counted + 1000);
+    tools::set_callbacks(with_ledger);
+  }
+  EXPECT_EQ(bytes_of(Category::gradients), 0u);
 }
 
 }  // namespace

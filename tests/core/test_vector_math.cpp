@@ -97,4 +97,9 @@ TEST(VectorMath, row_sum_and_row_max_see_every_element) {
   }
 }
 
+TEST(VectorMath, more_rows_than_kokkos_counts_teams_are_refused) {
+  EXPECT_NO_THROW(row_policy(ExecSpace(), 0));
+  EXPECT_THROW(row_policy(ExecSpace(), Index{1} << 31), std::logic_error);
+}
+
 }  // namespace

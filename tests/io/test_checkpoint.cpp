@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "io/atomic_directory.hpp"
 #include "io/block_copy.hpp"
 #include "io/checkpoint.hpp"
 #include "tests/io/checkpoint_support.hpp"
@@ -177,4 +178,49 @@ TEST(Checkpoint, a_step_is_replaced_in_one_move) {
   save(directory / "c", 5, Model(2));
   EXPECT_TRUE(loads(directory / "c/step-00000005", Model(2)));
   EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"step-00000005"}));
+}
+
+TEST(Checkpoint, pruning_counts_up_to_the_step_just_saved) {
+  const TemporaryDirectory directory;
+  for (const Index step : {10, 20, 30, 90, 100})
+    save(directory / "c", step);
+  prune_checkpoints(directory / "c", 2, 30);  // 90 and 100 are of another timeline
+  EXPECT_EQ(names_in(directory / "c"),
+            (std::vector<std::string>{"step-00000020", "step-00000030", "step-00000090", "step-00000100"}));
+}
+
+TEST(Checkpoint, a_newer_timeline_is_set_aside_and_never_found_again) {
+  const TemporaryDirectory directory;
+  for (const Index step : {1, 2, 3})
+    save(directory / "c", step);
+  std::filesystem::create_directory(directory / "c/step-00000004");  // a torn one is no less in the way
+  EXPECT_EQ(set_aside_checkpoints_after(directory / "c", 2).size(), 2u);
+  EXPECT_EQ(find_checkpoints(directory / "c").at(0).step, 2);
+  save(directory / "c", 3);
+  prune_checkpoints(directory / "c", 1);
+  EXPECT_EQ(set_aside_checkpoints_after(directory / "c", 2).at(0).filename(), "step-00000003.abandoned-2");
+  EXPECT_TRUE(set_aside_checkpoints_after(directory / "c", 2).empty());
+  EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"step-00000003.abandoned", "step-00000003.abandoned-2",
+                                                                 "step-00000004.abandoned"}));
+  EXPECT_TRUE(loads(directory / "c/step-00000003.abandoned", Model()));
+}
+
+// Where the file system cannot exchange two names, a step is replaced by two renames; a kill may come between them.
+TEST(Checkpoint, a_replacement_by_two_renames_loses_nothing_either) {
+  const TemporaryDirectory directory;
+  save(directory / "c", 5, Model(1));
+  std::filesystem::rename(save(directory / "d", 5, Model(2)), directory / "c/step-00000005.partial");
+  impl::replace_by_two_renames(directory / "c/step-00000005");
+  EXPECT_TRUE(loads(directory / "c/step-00000005", Model(2)));
+  EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"step-00000005"}));
+
+  std::filesystem::rename(directory / "c/step-00000005", directory / "c/step-00000005.replaced.partial");  // the kill
+  std::filesystem::rename(save(directory / "d", 5, Model(3)), directory / "c/step-00000005.partial");
+  const auto found = find_checkpoints(directory / "c");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].complete + found[1].complete, 1) << "the old one counts, the unpublished one does not";
+  EXPECT_TRUE(loads(found[0].complete ? found[0].path : found[1].path, Model(2)));
+  save(directory / "c", 6);
+  EXPECT_TRUE(loads(directory / "c/step-00000005", Model(2)));
+  EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"step-00000005", "step-00000006"}));
 }

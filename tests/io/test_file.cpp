@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
 #include "io/file.hpp"
 #include "io/hash.hpp"
 #include "io/tokenizer.hpp"
@@ -29,6 +31,9 @@ TEST(File, errors_name_the_reason) {
   expect_error(ExitCode::data, {"file not found", "absent", "errno 2"},
                [&] { read_file(directory / "absent", ExitCode::data); });
   expect_error(ExitCode::data, {"cannot read"}, [&] { read_file(directory.path(), ExitCode::data); });
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+  expect_error(ExitCode::data, {"cannot read", "fifo", "regular file"},
+               [&] { read_file(directory / "fifo", ExitCode::data); });
   expect_error(ExitCode::write, {"/proc/none"}, [&] { make_directories("/proc/none/of/this"); });
 }
 

@@ -114,4 +114,8 @@ TEST(Pack, bad_input_leaves_no_output) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 3);
   expect_error(ExitCode::usage, {"fraction"},
                [&] { pack_text({}, ByteTokenizer(), directory / "t", directory / "v", {.validation_fraction = 1}); });
+  expect_error(ExitCode::usage, {"go together", "0.1 and no file"},
+               [&] { pack_text({}, ByteTokenizer(), directory / "t", "", {.validation_fraction = 0.1}); });
+  expect_error(ExitCode::usage, {"go together", "v and no fraction"},
+               [&] { pack_text({}, ByteTokenizer(), directory / "t", directory / "v", {}); });
 }

@@ -36,4 +36,6 @@ if ((ranks > 1)); then
   check two_throw 3 1 5 "^espalier: error on rank 1 of $ranks, "
   check one_late 6 1 9 "nothing from rank $last$"
 fi
+# Nobody is left to report: the launcher's words, and its mixture of the codes of the killed.
+check one_killed "$(seq -s ' ' 255)" 0 5 ""
 exit $failures

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// main of every test program: Runtime, then GoogleTest on all ranks. Rank 0 prints the progress, any rank its failures.
-// A failure on any rank fails the program, and so do another number of ranks than asked for and a filter without tests.
+// main of the test programs that use MPI: Runtime, then GoogleTest on all ranks. Rank 0 prints the progress, any rank
+// its failures. A failure on any rank fails the program, and so do another number of ranks than asked for and a filter
+// without tests.
 //   --expect_ranks=N   fail unless started on N ranks (an mpiexec of another MPI starts N times one rank)
 //   --hang_rank=R      rank R waits until a debugger sets `release` to 1
 #include <gtest/gtest.h>

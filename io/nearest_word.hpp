@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace espalier {
+
+/// The candidate nearest to `word` by edits (transpositions count one), or "" if none is near.
+std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace espalier
