@@ -13,6 +13,7 @@
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
 #include "training/measure_layers.hpp"
+#include "training/same_start.hpp"
 #include "training/train_loop.hpp"
 #include "training/validate_config.hpp"
 
@@ -58,6 +59,7 @@ int train_command(const Options& options, Runtime& runtime) {
   RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
+  require_same_start(world, to_toml(config));  // before anything that ranks with unlike layouts would hang in
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
   resolve_layers_per_stage(config, world);
   const RunLayout layout = make_run_layout(config, runtime.size());
@@ -117,10 +119,9 @@ void add_train(CLI::App& app, Chosen& chosen) {
       if (options->config.empty())
         throw Error(ExitCode::usage,
                     {.what = "no config is given", .wanted = "a TOML file", .todo = "espalier train --help"});
-      return options->dry_run
-                 ? dry_run(read_run_config(options->config, options->overrides, options->ranks), options->ranks,
-                           options->events)
-                 : train_command(*options, *runtime);
+      return options->dry_run ? dry_run(read_run_config(options->config, options->overrides, options->ranks),
+                                        options->ranks, options->events)
+                              : train_command(*options, *runtime);
     };
   });
 }

@@ -10,15 +10,11 @@
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
+#include "parallel/collective_traffic.hpp"
 #include "parallel/messages.hpp"
 
 namespace espalier {
 namespace {
-
-// Up to here every rank sends all it has to all others and adds everything itself: one message time instead of two.
-constexpr Index small_reduce_bytes = 4096;
-// Long arrays are reduced piece by piece, which bounds the memory for what the others send.
-constexpr Index reduce_piece_bytes = Index{32} << 20;
 
 template <class T>
 constexpr std::size_t bytes_of(Index count) {

@@ -25,11 +25,12 @@ std::string gib(std::size_t bytes) { return fmt::format("{:.3g} GB", static_cast
 std::string biggest(const MemoryByCategory& memory) {
   std::vector<std::size_t> order(num_categories);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return memory.bytes[a] > memory.bytes[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return memory.bytes[a] > memory.bytes[b]; });
   std::string text;
   for (std::size_t i = 0; i < 3 && memory.bytes[order[i]] > 0; ++i)
-    text += fmt::format("{}{} {}", i ? ", " : "", to_string(static_cast<Category>(order[i])),
-                        gib(memory.bytes[order[i]]));
+    text +=
+        fmt::format("{}{} {}", i ? ", " : "", to_string(static_cast<Category>(order[i])), gib(memory.bytes[order[i]]));
   return text;
 }
 
@@ -94,7 +95,7 @@ MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout
                                                      chunk_memory(make_schedule(layout.pipeline, stage), chunks));
   PerAxis place{{0, 0, stage}};
   const auto places = layout.mesh.reduction_places(layout.mesh.rank_at(place));
-  const ReducerOptions options{.zero_stage = layout.zero_stage};
+  const ReducerOptions options = reducer_options(config, layout);
   const ReductionPlan plan =
       plan_reduction(parameters.segments(), parameters.parameters(), places, options, sizeof(State<T>));
 
@@ -127,21 +128,21 @@ void require_memory(const RunConfig& config, const RunLayout& layout) {
   if (budget == 0)
     return;
   const std::vector<MemoryByCategory> stages = predict_memory(config, layout);
-  const auto fullest_stage = std::max_element(
-      stages.begin(), stages.end(),
-      [](const MemoryByCategory& a, const MemoryByCategory& b) { return a.total() < b.total(); });
+  const auto fullest_stage =
+      std::max_element(stages.begin(), stages.end(),
+                       [](const MemoryByCategory& a, const MemoryByCategory& b) { return a.total() < b.total(); });
   if (fullest_stage->total() <= budget)
     return;
   const std::string fitting = layouts_that_fit(config);
-  throw Error(ExitCode::memory,
-              {.what = "the model does not fit the memory budget of a rank",
-               .where = fmt::format("stage {} of {} on {}", fullest_stage - stages.begin(), stages.size(),
-                                    layout.text()),
-               .got = fmt::format("a need of {}: {}", gib(fullest_stage->total()), biggest(*fullest_stage)),
-               .wanted = fmt::format("at most run.device_memory = {}", gib(budget)),
-               .todo = fitting.empty() ? "lower batch.micro_batch_size or raise run.device_memory: no layout of up to "
-                                         "4096 ranks fits"
-                                       : "layouts that would fit: " + fitting});
+  throw Error(
+      ExitCode::memory,
+      {.what = "the model does not fit the memory budget of a rank",
+       .where = fmt::format("stage {} of {} on {}", fullest_stage - stages.begin(), stages.size(), layout.text()),
+       .got = fmt::format("a need of {}: {}", gib(fullest_stage->total()), biggest(*fullest_stage)),
+       .wanted = fmt::format("at most run.device_memory = {}", gib(budget)),
+       .todo = fitting.empty() ? "lower batch.micro_batch_size or raise run.device_memory: no layout of up to "
+                                 "4096 ranks fits"
+                               : "layouts that would fit: " + fitting});
 }
 
 template MemoryByCategory predict_memory<float>(const RunConfig&, const RunLayout&, int);

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "models/cost.hpp"
 #include "parallel/schedule_check.hpp"
@@ -37,12 +39,12 @@ RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCo
   const Index num_layers = config.model.shape.num_layers;
   const bool round_robin = wanted.assignment == "round_robin";
   const int chunks = static_cast<int>(round_robin ? num_layers / stages : wanted.virtual_stages);
-  layout.pipeline = {.kind = parse_schedule_kind(wanted.schedule).value(),
-                     .stages = stages,
-                     .chunks = chunks,
-                     .microbatches = static_cast<int>(config.batch.global_batch_size /
-                                                      (config.batch.micro_batch_size * replicas)),
-                     .gathers_weights = layout.zero_stage > 0};
+  layout.pipeline = {
+      .kind = parse_schedule_kind(wanted.schedule).value(),
+      .stages = stages,
+      .chunks = chunks,
+      .microbatches = static_cast<int>(config.batch.global_batch_size / (config.batch.micro_batch_size * replicas)),
+      .gathers_weights = layout.zero_stage > 0};
   std::vector<Index> layers = wanted.layers_per_stage;
   if (layers.empty() || stages == 1)
     layers = round_robin ? std::vector<Index>(static_cast<std::size_t>(num_layers), 1)
@@ -53,6 +55,14 @@ RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCo
 
 RunLayout make_run_layout(const RunConfig& config, int world_size) {
   return make_run_layout(config, world_size, layer_flops(config.model.shape, config.batch.sequence_length));
+}
+
+ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout) {
+  ReducerOptions options{.zero_stage = layout.zero_stage};
+  if (config.emulate.message_scale > 1)
+    options.bucket_bytes = std::max<Index>(
+        1, static_cast<Index>(static_cast<double>(options.bucket_bytes) / config.emulate.message_scale));
+  return options;
 }
 
 std::vector<PipelineSchedule> make_schedules(const RunLayout& layout) {

@@ -8,6 +8,7 @@
 #include "models/gpt_partition.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
+#include "parallel/reduction_plan.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -29,11 +30,15 @@ RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCo
 /// The same by counted FLOPs.
 RunLayout make_run_layout(const RunConfig& config, int world_size);
 
+/// How gradients are reduced. Where tiny tensors stand for large ones ([emulate] message_scale), buckets shrink with
+/// them: as many of them as there would be, or nothing could be reduced before backward ends.
+ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout);
+
 /// The lists of all stages, with the tensor collectives inside each operation.
 std::vector<PipelineSchedule> make_schedules(const RunLayout& layout);
 
-/// @throws std::logic_error with the findings unless the lists are proven for the whole world (parallel/schedule_check):
-/// our own mistake, found before anything runs.
+/// @throws std::logic_error with the findings unless the lists are proven for the whole world
+/// (parallel/schedule_check): our own mistake, found before anything runs.
 void require_proven(const RunLayout& layout, const std::vector<PipelineSchedule>& stages);
 
 }  // namespace espalier

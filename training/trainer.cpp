@@ -47,10 +47,10 @@ std::vector<TokenFile> open_files(const std::vector<std::string>& paths, Index v
 // Allocates weights and gradients first: the reducer is built on them.
 template <class T>
 GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh& mesh, ParameterStore<T>& parameters,
-                                       const RunLayout& layout) {
+                                       const ReducerOptions& options) {
   parameters.allocate();
   return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
-                                   parameters.parameters(), {.zero_stage = layout.zero_stage});
+                                   parameters.parameters(), options);
 }
 
 // Whether this rank stands for all that hold the parameter, or (`by_slice`) for all that hold the same slice of it.
@@ -123,7 +123,7 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
              TensorParallel<T>(mesh.tp(), layout.sequence_parallel)),
       loader_(open_files(config.data.train, config.model.shape.vocab_size, tokenizer_), loader_options(config, mesh)),
       schedule_(proven_schedules(layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
-      reducer_(make_reducer(exec, mesh, parameters_, layout)),
+      reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
       counted_weights_(counted(parameters_, {{0, parameters_.flat_size()}}, mesh, false)),
       counted_owned_(counted(parameters_, reducer_.owned(), mesh, layout.zero_stage > 0)),

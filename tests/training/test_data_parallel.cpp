@@ -8,14 +8,6 @@
 namespace espalier::test {
 namespace {
 
-double largest_relative_error(const std::vector<double>& got, const std::vector<double>& wanted) {
-  EXPECT_EQ(got.size(), wanted.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < got.size(); ++i)
-    largest = std::max(largest, std::abs(got[i] - wanted[i]) / std::abs(wanted[i]));
-  return largest;
-}
-
 // Each rank trains alone on the whole batch; all ranks train together.
 template <class T>
 void expect_losses_of_one_rank(double tolerance) {

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -109,6 +111,35 @@ Curve train_curve(const RunConfig& config, const Communicator& communicator, int
     curve.norms.push_back(report.gradient_norm);
   }
   return curve;
+}
+
+/// The largest difference between two series, relative to `wanted`.
+inline double largest_relative_error(const std::vector<double>& got, const std::vector<double>& wanted) {
+  if (got.size() != wanted.size())
+    return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    largest = std::max(largest, std::abs(got[i] - wanted[i]) / std::abs(wanted[i]));
+  return largest;
+}
+
+/// The curve of one rank, trained on rank 0 alone: two cores are better not asked to train it eight times.
+template <class T>
+Curve curve_of_one_rank(const RunConfig& config, int steps) {
+  const Communicator alone = world().split(world().rank(), 0, "alone");
+  Curve curve;
+  if (world().rank() == 0)
+    curve = train_curve<T>(config, alone, steps);
+  for (std::vector<double>* const series : {&curve.losses, &curve.norms}) {
+    series->resize(static_cast<std::size_t>(steps));
+    broadcast(world(), std::span<double>(*series), 0);
+  }
+  return curve;
+}
+
+/// The same run on all ranks of the world, laid out another way.
+inline RunConfig laid_out(const RunConfig& config, const std::vector<std::string>& overrides) {
+  return parse_run_config(to_toml(config), "layout", overrides, world().size());
 }
 
 }  // namespace espalier::test

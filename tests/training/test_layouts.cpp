@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// The numbers do not depend on the layout: however the model is split, it is the model of one rank that is trained.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/training/tiny_run.hpp"
+#include "training/verify.hpp"
+
+namespace espalier::test {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+// Four layers, eight where as many stages want one each. Neither 2 nor 4 nor 8 ranks divide the 61 rows of the table.
+RunConfig split_config(const SharedFolder& folder, Overrides more = {}) {
+  Overrides overrides = {fmt::format("model.num_layers={}", world().size() == 8 ? 8 : 4), "model.num_heads=8",
+                         "batch.micro_batch_size=2"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return tiny_config(folder, 1, overrides);
+}
+
+Overrides degrees(int tensor, int data, int pipeline, Overrides more = {}) {
+  Overrides overrides = {fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.data={}", data),
+                         fmt::format("parallel.pipeline={}", pipeline)};
+  if (data == 8)
+    overrides.emplace_back("batch.micro_batch_size=1");
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return overrides;
+}
+
+std::string text_of(const RunConfig& config) {
+  return make_run_layout(config, world().size()).text() + ", order " + config.parallel.order;
+}
+
+template <class T>
+void expect_curve(const Curve& got, const Curve& wanted, double tolerance, const std::string& what) {
+  EXPECT_LT(largest_relative_error(got.losses, wanted.losses), tolerance) << what;
+  EXPECT_LT(largest_relative_error(got.norms, wanted.norms), 10 * tolerance) << what;
+}
+
+// What decides the bits: all but the order of the operations.
+std::string stages_of(const RunConfig& config) {
+  const RunLayout layout = make_run_layout(config, world().size());
+  return fmt::format("{}, {} chunks, ZeRO {}, sequence-parallel {}", layout.mesh.text(), layout.pipeline.chunks,
+                     layout.zero_stage, layout.sequence_parallel);
+}
+
+TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
+  const SharedFolder folder("layouts");
+  const RunConfig base = split_config(folder);
+  const Curve wanted = curve_of_one_rank<float>(base, 20);
+  EXPECT_LT(wanted.losses.back(), wanted.losses.front() - 0.1) << "the model must learn, or equality proves nothing";
+  const std::vector<Overrides> all = layouts_to_verify(base, world().size());
+  std::map<std::string, Curve> by_stages;  // all schedules of the same stages give the same bits
+  std::set<std::string> schedules;
+  std::set<std::string> meshes;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (world().size() == 8 && i % 4 != 0)
+      continue;  // a quarter of those of eight ranks
+    Overrides overrides = all[i];
+    if (std::find(overrides.begin(), overrides.end(), "parallel.data=8") != overrides.end())
+      overrides.emplace_back("batch.micro_batch_size=1");
+    const RunConfig config = laid_out(base, overrides);
+    const Curve got = train_curve<float>(config, world(), 20);
+    expect_curve<float>(got, wanted, 1e-5, text_of(config));
+    const auto [first, is_first] = by_stages.emplace(stages_of(config), got);
+    EXPECT_TRUE(is_first || first->second == got) << text_of(config) << " differs from another order of operations";
+    schedules.insert(config.parallel.schedule);
+    meshes.insert(make_run_layout(config, world().size()).mesh.text());
+  }
+  EXPECT_EQ(schedules.size(), all_schedule_kinds().size()) << "some schedule was not tested";
+  EXPECT_EQ(meshes.size(), layouts_by_distance(world().size(), {{1, 1, 1}}).size()) << "some mesh was not tested";
+}
+
+// A few, in the precision in which no wrong reduction hides behind rounding.
+TEST(Layouts, LossesOfOneRankInFp64) {
+  const SharedFolder folder("layouts64");
+  const RunConfig base = split_config(folder);
+  const Curve wanted = curve_of_one_rank<double>(base, 20);
+  const std::map<int, std::vector<Overrides>> layouts = {
+      {2,
+       {degrees(2, 1, 1, {"parallel.sequence_parallel=true"}), degrees(1, 1, 2, {"parallel.schedule=zero_bubble"}),
+        degrees(1, 2, 1, {"parallel.zero_stage=1"})}},
+      {4,
+       {degrees(2, 1, 2, {"parallel.sequence_parallel=true", "parallel.schedule=zero_bubble"}),
+        degrees(1, 2, 2, {"parallel.zero_stage=1", "parallel.schedule=interleaved", "parallel.virtual_stages=2"}),
+        degrees(2, 2, 1, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"}), degrees(4, 1, 1),
+        degrees(1, 1, 4)}},
+      {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"}), degrees(4, 1, 2)}}};
+  for (const Overrides& overrides : layouts.at(world().size())) {
+    const RunConfig config = laid_out(base, overrides);
+    expect_curve<double>(train_curve<double>(config, world(), 20), wanted, 1e-10, text_of(config));
+  }
+}
+
+TEST(Layouts, SameBitsTwiceAlsoWithDelayedMessages) {
+  const SharedFolder folder("layout_bits");
+  const RunConfig base = split_config(folder);
+  const std::map<int, std::vector<Overrides>> layouts = {
+      {2,
+       {degrees(2, 1, 1, {"parallel.sequence_parallel=true"}), degrees(1, 1, 2),
+        degrees(1, 1, 2, {"parallel.schedule=interleaved", "parallel.virtual_stages=2"})}},
+      {4,
+       {degrees(2, 1, 2, {"parallel.sequence_parallel=true", "parallel.schedule=zero_bubble"}),
+        degrees(1, 2, 2, {"parallel.zero_stage=1", "parallel.schedule=zero_bubble"}), degrees(4, 1, 1)}},
+      {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"})}}};
+  for (const Overrides& overrides : layouts.at(world().size())) {
+    const RunConfig config = laid_out(base, overrides);
+    const Curve first = train_curve<float>(config, world(), 6);
+    EXPECT_EQ(train_curve<float>(config, world(), 6), first) << text_of(config);
+    world().set_test_delays(500, 42);
+    const Curve delayed = train_curve<float>(config, world(), 6);
+    world().set_test_delays(0, 0);
+    EXPECT_EQ(delayed, first) << text_of(config) << ", with delays";
+  }
+}
+
+// Shapes that do not come out even, each against one rank with the same model and batch.
+struct OddLayout {
+  const char* what;
+  Overrides model;  // and batch
+  Overrides layout;
+};
+
+std::vector<OddLayout> odd_layouts(int ranks) {
+  const auto pipeline = [&](const char* schedule, Overrides more = {}) {
+    more.push_back(fmt::format("parallel.schedule={}", schedule));
+    return degrees(1, ranks / 2, 2, more);
+  };
+  const auto stages = [&](const char* schedule, Overrides more = {}) {
+    more.push_back(fmt::format("parallel.schedule={}", schedule));
+    return degrees(1, 1, ranks, more);
+  };
+  const std::string six_layers = "model.num_layers=6";
+  std::vector<OddLayout> layouts = {
+      {"uneven layers", {six_layers}, pipeline("1f1b", {"parallel.layers_per_stage=[1,5]"})},
+      {"uneven layers", {six_layers}, pipeline("zero_bubble", {"parallel.layers_per_stage=[4,2]"})},
+      {"uneven chunks",
+       {six_layers},
+       pipeline("interleaved", {"parallel.virtual_stages=2", "parallel.layers_per_stage=[1,2,2,1]"})},
+      {"round robin", {six_layers}, pipeline("interleaved", {"parallel.assignment=round_robin"})},
+      {"round robin", {six_layers}, pipeline("gpipe", {"parallel.assignment=round_robin"})},
+      {"fewer micro-batches than stages", {"batch.global_batch_size=8"}, stages("1f1b", {"batch.micro_batch_size=8"})},
+      {"fewer micro-batches than stages", {}, stages("zero_bubble", {"batch.micro_batch_size=8"})},
+      {"fewer micro-batches than stages", {}, stages("gpipe", {"batch.micro_batch_size=8"})},
+      {"fewer micro-batches than stages", {}, stages("sequential", {"batch.micro_batch_size=8"})},
+      {"a vocabulary of which the last rank has least", {"model.vocab_size=65"}, degrees(ranks, 1, 1)},
+      {"a vocabulary of which the last rank has least",
+       {"model.vocab_size=65"},
+       degrees(ranks, 1, 1, {"parallel.sequence_parallel=true"})},
+  };
+  if (ranks == 4) {
+    layouts.push_back({"micro-batches that stages do not divide",
+                       {"model.num_layers=8", "batch.global_batch_size=10"},
+                       stages("interleaved", {"parallel.virtual_stages=2"})});
+    layouts.push_back({"two micro-batches on four stages",
+                       {"model.num_layers=8"},
+                       stages("interleaved", {"parallel.virtual_stages=2", "batch.micro_batch_size=4"})});
+    for (const char* const order : {"pp,tp,dp", "dp,pp,tp", "pp,dp,tp", "dp,tp,pp", "tp,pp,dp"})
+      layouts.push_back(
+          {"another order of the axes",
+           {},
+           degrees(2, 1, 2, {fmt::format("parallel.order=\"{}\"", order), "parallel.schedule=zero_bubble"})});
+  }
+  if (ranks == 8)
+    for (const char* const order : {"pp,dp,tp", "dp,pp,tp"})
+      layouts.push_back({"another order of the axes",
+                         {},
+                         degrees(2, 2, 2,
+                                 {fmt::format("parallel.order=\"{}\"", order), "parallel.sequence_parallel=true",
+                                  "parallel.zero_stage=1"})});
+  return layouts;
+}
+
+TEST(Layouts, OddShapesHaveTheLossesOfOneRank) {
+  const SharedFolder folder("layouts_odd");
+  const RunConfig base = split_config(folder);
+  std::map<Overrides, Curve> references;  // by model
+  for (const OddLayout& odd : odd_layouts(world().size())) {
+    const RunConfig model = parse_run_config(to_toml(base), "model", odd.model, 1);
+    auto reference = references.find(odd.model);
+    if (reference == references.end())
+      reference = references.emplace(odd.model, curve_of_one_rank<float>(model, 10)).first;
+    const RunConfig config = laid_out(model, odd.layout);
+    const Curve got = train_curve<float>(config, world(), 10);
+    expect_curve<float>(got, reference->second, 1e-5, std::string(odd.what) + ": " + text_of(config));
+  }
+}
+
+}  // namespace
+}  // namespace espalier::test

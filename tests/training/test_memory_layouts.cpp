@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// A model that does not fit one rank trains on several, within the memory that was predicted for each.
+#include <gtest/gtest.h>
+
+#include "tests/training/tiny_run.hpp"
+#include "training/predict_memory.hpp"
+#include "training/verify.hpp"
+
+namespace espalier::test {
+namespace {
+
+// Weights, gradients, moments and activations of 8 layers outweigh the token table by far.
+RunConfig large_config(const SharedFolder& folder, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> overrides = {"model.num_layers=8", "model.hidden_size=64", "model.ffn_hidden_size=256",
+                                        "batch.micro_batch_size=2"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return tiny_config(folder, 1, overrides);
+}
+
+template <class T>
+void expect_predicted_memory(const RunConfig& config) {
+  const MemoryByCategory before = MemoryLedger::instance().current();
+  const TrainerOn<T> on(config, world());
+  const MemoryByCategory after = MemoryLedger::instance().current();
+  const MemoryByCategory predicted = predict_memory<T>(config, on.layout, on.mesh.pp().rank());
+  const std::string what = on.layout.text();
+  const auto measured = static_cast<double>(after.total() - before.total());
+  EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01) << what;
+  for (const Category category : {Category::weights, Category::gradients, Category::activations})
+    EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category) << ", " << what;
+  // With ZeRO-1 a stage's ranks share the moments, cut where rows begin: the prediction is that of the first of them.
+  const auto optimizer = static_cast<double>(after[Category::optimizer] - before[Category::optimizer]);
+  const auto predicted_optimizer = static_cast<double>(predicted[Category::optimizer]);
+  if (on.layout.zero_stage == 0 || (on.mesh.dp().rank() == 0 && on.mesh.tp().rank() == 0)) {
+    EXPECT_EQ(optimizer, predicted_optimizer) << what;
+  } else {
+    EXPECT_NEAR(optimizer / predicted_optimizer, 1, 0.02) << what;
+  }
+}
+
+TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
+  const SharedFolder folder("memory_layouts");
+  const RunConfig base = large_config(folder);
+  for (const std::vector<std::string>& overrides : layouts_to_verify(base, world().size())) {
+    expect_predicted_memory<float>(laid_out(base, overrides));
+    if (world().size() == 1)
+      expect_predicted_memory<double>(laid_out(base, overrides));
+  }
+}
+
+std::size_t predicted_total(const RunConfig& base, const std::vector<std::string>& overrides, int ranks) {
+  const RunConfig config = parse_run_config(to_toml(base), "layout", overrides, ranks);
+  std::size_t most = 0;
+  for (const MemoryByCategory& stage : predict_memory(config, make_run_layout(config, ranks)))
+    most = std::max(most, stage.total());
+  return most;
+}
+
+// Between what one rank needs and what a quarter of the model needs.
+RunConfig budgeted_config(const SharedFolder& folder) {
+  const RunConfig base = large_config(folder);
+  std::size_t need = 0;
+  for (const std::vector<std::string>& split : std::vector<std::vector<std::string>>{
+           {"parallel.pipeline=4"}, {"parallel.tensor=4"}, {"parallel.pipeline=2", "parallel.tensor=2"}})
+    need = std::max(need, predicted_total(base, split, 4));
+  const std::size_t whole = predicted_total(base, {}, 1);
+  EXPECT_LT(need, whole * 6 / 10) << "a quarter of the layers and what every rank has besides";
+  return parse_run_config(to_toml(base), "budget", {fmt::format("run.device_memory={}", (need + whole) / 2)}, 1);
+}
+
+void expect_does_not_fit(const RunConfig& config) {
+  try {
+    require_memory(config, make_run_layout(config, world().size()));
+    ADD_FAILURE() << "a model over the budget was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::memory);
+    const std::string text = error.what();
+    const auto budget = fmt::format("{:.3g} GB", static_cast<double>(config.run.device_memory) * 1e-9);
+    const auto need =
+        fmt::format("{:.3g} GB", static_cast<double>(predicted_total(
+                                     config, {fmt::format("parallel.data={}", world().size())}, world().size())) *
+                                     1e-9);
+    for (const std::string& word : {std::string("need of " + need), "run.device_memory = " + budget,
+                                    std::string("optimizer"), std::string("weights"), std::string("gradients"),
+                                    std::string("layouts"), std::string("pipeline"), std::string("tensor 4")})
+      EXPECT_NE(text.find(word), std::string::npos) << "\"" << word << "\" is not in\n" << text;
+  }
+}
+
+TEST(MemoryLayouts, ReplicasDoNotHelpAModelThatIsTooLarge) {
+  const SharedFolder folder("budget_layouts");
+  const RunConfig base = budgeted_config(folder);
+  const RunConfig replicas = laid_out(base, {fmt::format("parallel.data={}", world().size())});
+  expect_does_not_fit(replicas);
+  // What the prediction says holds: the ledger refuses as well.
+  MemoryLedger::instance().set_budget(MemoryLedger::instance().current().total() +
+                                      static_cast<std::size_t>(base.run.device_memory));
+  EXPECT_THROW(TrainerOn<float>(replicas, world()), Error);
+  MemoryLedger::instance().set_budget(0);
+}
+
+TEST(MemoryLayouts, SplitModelsTrainWithinTheBudget) {
+  if (world().size() != 4)
+    return;  // four ranks share the model
+  const SharedFolder folder("within_budget");
+  const RunConfig base = budgeted_config(folder);
+  for (const std::vector<std::string>& split : std::vector<std::vector<std::string>>{
+           {"parallel.pipeline=4"}, {"parallel.tensor=4"}, {"parallel.pipeline=2", "parallel.tensor=2"}}) {
+    const RunConfig config = laid_out(base, split);
+    require_memory(config, make_run_layout(config, 4));
+    const std::size_t before = MemoryLedger::instance().current().total();
+    const auto budget = static_cast<std::size_t>(base.run.device_memory);
+    MemoryLedger::instance().reset_peak();
+    MemoryLedger::instance().set_budget(before + budget);
+    {
+      TrainerOn<float> on(config, world());
+      const double first = on.trainer.step().loss;
+      double last = first;
+      for (int i = 0; i < 9; ++i)
+        last = on.trainer.step().loss;
+      EXPECT_LT(last, first) << on.layout.text();
+      EXPECT_LE(MemoryLedger::instance().peak().total(), before + budget) << on.layout.text();
+    }
+    MemoryLedger::instance().set_budget(0);
+  }
+}
+
+}  // namespace
+}  // namespace espalier::test

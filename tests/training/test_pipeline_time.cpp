@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Where the time of a step goes, measured on emulated work: operations sleep for given times, the rest is real.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "parallel/pipeline_simulator.hpp"
+#include "tests/training/tiny_run.hpp"
+
+namespace espalier::test {
+namespace {
+
+constexpr double part_seconds = 0.03;  // of forward, backward_input and backward_weight of a whole stage
+constexpr int num_attempts = 3;        // other programs on the machine may disturb one
+
+// Links that cost next to nothing, so that waits sleep: four ranks on two cores must not poll their time away.
+class EmulatedLinksGuard {
+ public:
+  explicit EmulatedLinksGuard(const EmulatedLinks& links) { world().set_emulated_links(links); }
+  ~EmulatedLinksGuard() { world().set_emulated_links({}); }
+};
+const EmulatedLinks fast_links{.within_node = {.latency = 1e-6}, .between_nodes = {}};
+
+// A step's events on this rank.
+template <class T>
+std::vector<TimelineEvent> trace_step(Trainer<T>& trainer) {
+  trainer.step();  // the first one warms up
+  barrier(world());
+  world().timeline().switch_on();
+  trainer.step();
+  world().timeline().switch_off();
+  return world().timeline().take();
+}
+
+bool is_work(const TimelineEvent& event) {
+  return event.track == operations_track && (std::string(event.category) == to_string(Phase::forward) ||
+                                             std::string(event.category) == to_string(Phase::backward));
+}
+
+// The bubble over all ranks: from the first operation of any to the last of any.
+double idle_share(const std::vector<TimelineEvent>& events) {
+  double first = std::numeric_limits<double>::infinity();
+  double last = 0;
+  double busy = 0;
+  for (const TimelineEvent& event : events)
+    if (is_work(event)) {
+      first = std::min(first, event.begin);
+      last = std::max(last, event.end);
+      busy += event.end - event.begin;
+    }
+  first = all_reduce(world(), first, ReduceOp::min);
+  last = all_reduce(world(), last, ReduceOp::max);
+  busy = all_reduce(world(), busy);
+  return 1 - busy / (world().size() * (last - first));
+}
+
+struct Case {
+  const char* schedule;
+  int chunks;
+  int microbatches;
+  std::string text() const { return fmt::format("{}, {} chunks, {} micro-batches", schedule, chunks, microbatches); }
+};
+
+RunConfig timed_config(const RunConfig& base, const Case& c) {
+  const double seconds = part_seconds / c.chunks;
+  return laid_out(
+      base, {fmt::format("parallel.pipeline={}", world().size()), fmt::format("parallel.schedule={}", c.schedule),
+             fmt::format("parallel.virtual_stages={}", c.chunks), "batch.micro_batch_size=1",
+             fmt::format("batch.global_batch_size={}", c.microbatches), fmt::format("emulate.forward={}", seconds),
+             fmt::format("emulate.backward_input={}", seconds), fmt::format("emulate.backward_weight={}", seconds)});
+}
+
+double simulated_idle_share(const RunConfig& config) {
+  const auto compute = [&](int, const Operation& operation) {
+    switch (operation.kind) {
+      case OperationKind::forward: return config.emulate.forward;
+      case OperationKind::backward: return config.emulate.backward_input + config.emulate.backward_weight;
+      case OperationKind::backward_input: return config.emulate.backward_input;
+      case OperationKind::backward_weight: return config.emulate.backward_weight;
+      default: return 0.0;
+    }
+  };
+  return simulate(make_schedules(make_run_layout(config, world().size())), {.compute = compute}).idle_share;
+}
+
+// The attempt that comes nearest to the simulator.
+double measure_idle_share(const RunConfig& config, double simulated) {
+  const EmulatedLinksGuard guard(fast_links);
+  TrainerOn<float> on(config, world());
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < num_attempts && !(std::abs(best - simulated) <= 0.02); ++i) {
+    const double share = idle_share(trace_step(on.trainer));
+    if (std::abs(share - simulated) < std::abs(best - simulated))
+      best = share;
+  }
+  return best;
+}
+
+RunConfig small_config(const SharedFolder& folder) {
+  return tiny_config(
+      folder, 1,
+      {"model.num_layers=8", "model.hidden_size=16", "model.ffn_hidden_size=16", "model.max_sequence_length=8"});
+}
+
+// Measures every schedule; 1f1b comes first, what must be below it after it.
+void expect_simulated_times(int microbatches) {
+  const SharedFolder folder("pipeline_time");
+  const RunConfig base = small_config(folder);
+  double fused = 0;
+  for (const char* const schedule : {"1f1b", "zero_bubble", "interleaved", "gpipe", "sequential"}) {
+    const bool interleaved = std::string(schedule) == "interleaved";
+    const Case c{schedule, interleaved ? 2 : 1, microbatches};
+    const RunConfig config = timed_config(base, c);
+    const double simulated = simulated_idle_share(config);
+    const double measured = measure_idle_share(config, simulated);
+    if (world().rank() == 0)
+      fmt::print("{} stages, {}: idle {:.3f}, simulated {:.3f}\n", world().size(), c.text(), measured, simulated);
+    EXPECT_NEAR(measured, simulated, 0.05) << c.text();
+    if (schedule == std::string("1f1b"))
+      fused = measured;
+    if (schedule == std::string("zero_bubble") || (interleaved && microbatches >= world().size())) {
+      EXPECT_LT(measured, fused) << c.text();
+    }
+  }
+}
+
+TEST(PipelineTime, OneMicrobatch) { expect_simulated_times(1); }
+TEST(PipelineTime, FourMicrobatches) { expect_simulated_times(4); }
+TEST(PipelineTimeLong, SixteenMicrobatches) { expect_simulated_times(16); }
+
+TEST(PipelineActivations, LedgerHoldsAsManyMicrobatchesAsTheSimulatorSays) {
+  const SharedFolder folder("in_flight");
+  const RunConfig base = small_config(folder);
+  const int p = world().size();
+  for (const int microbatches : {1, 2, 4, 8})
+    for (const char* const schedule : {"1f1b", "zero_bubble", "gpipe"}) {
+      const Case c{schedule, 1, microbatches};
+      const RunConfig config = timed_config(base, c);
+      const std::size_t before = MemoryLedger::instance().current()[Category::activations];
+      const TrainerOn<float> on(config, world());
+      const std::size_t bytes = MemoryLedger::instance().current()[Category::activations] - before;
+      const auto one = on.trainer.model().measure_activations(1, config.batch.sequence_length, {ChunkMemory{}});
+      const int stage = on.mesh.pp().rank();
+      const int in_flight =
+          simulate(make_schedules(on.layout), {}).in_flight.at(static_cast<std::size_t>(stage)).front();
+      EXPECT_EQ(bytes, static_cast<std::size_t>(in_flight * one.slots)) << c.text();
+      if (schedule == std::string("1f1b")) {
+        EXPECT_EQ(in_flight, std::min(microbatches, p - stage)) << c.text();
+      } else if (schedule == std::string("zero_bubble")) {
+        EXPECT_LE(in_flight, std::min(microbatches, p)) << c.text();
+      } else {
+        EXPECT_EQ(in_flight, microbatches) << c.text();
+      }
+    }
+}
+
+// Seconds that some of the events cover.
+template <class Wanted>
+double covered(std::vector<TimelineEvent> events, const Wanted& wanted) {
+  std::erase_if(events, [&](const TimelineEvent& event) { return !wanted(event); });
+  std::sort(events.begin(), events.end(),
+            [](const TimelineEvent& a, const TimelineEvent& b) { return a.begin < b.begin; });
+  double sum = 0;
+  double end = 0;
+  for (const TimelineEvent& event : events) {
+    sum += std::max(0.0, event.end - std::max(end, event.begin));
+    end = std::max(end, event.end);
+  }
+  return sum;
+}
+
+// Links so slow that the reduction takes half as long as backward: block by block it goes on behind it.
+TEST(PipelineOverlap, ReductionIsHiddenBehindBackward) {
+  const SharedFolder folder("overlap");
+  constexpr double backward_seconds = 0.8;
+  constexpr double reduction_seconds = backward_seconds / 2;
+  const RunConfig config =
+      laid_out(small_config(folder),
+               {"model.hidden_size=32", "model.ffn_hidden_size=128", fmt::format("parallel.data={}", world().size()),
+                fmt::format("batch.micro_batch_size={}", 8 / world().size()), "emulate.forward=0.05",
+                fmt::format("emulate.backward_input={}", backward_seconds / 2),
+                fmt::format("emulate.backward_weight={}", backward_seconds / 2), "emulate.message_scale=500"});
+  double best = 0;
+  for (int i = 0; i < num_attempts && best < 0.85; ++i) {
+    TrainerOn<float> on(config, world());
+    const Trainer<float>& trainer = on.trainer;
+    const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().places(), 0, 4, 4);
+    const double bytes = static_cast<double>(traffic[ReductionGroup::replicas].reduce_bytes);
+    const double bandwidth = bytes * config.emulate.message_scale / reduction_seconds;
+    ASSERT_GT(trainer.reducer().buckets().size(), 5U) << "one bucket has nothing to hide behind";
+    const EmulatedLinksGuard guard({.within_node = {.latency = 0, .bytes_per_second = bandwidth},
+                                    .between_nodes = {},
+                                    .message_scale = config.emulate.message_scale});
+    const std::vector<TimelineEvent> events = trace_step(on.trainer);
+    const auto is_data_comm = [](const TimelineEvent& event) {
+      return std::string(event.category) == to_string(Phase::data_comm);
+    };
+    const double exposed = all_reduce(
+        world(),
+        covered(events,
+                [&](const TimelineEvent& event) { return is_data_comm(event) && event.track == operations_track; }),
+        ReduceOp::max);
+    const double in_flight = all_reduce(
+        world(),
+        covered(events,
+                [&](const TimelineEvent& event) { return is_data_comm(event) && event.track == communication_track; }),
+        ReduceOp::min);
+    const double hidden = 1 - exposed / reduction_seconds;
+    EXPECT_GE(in_flight, 0.9 * reduction_seconds) << "the links are as slow as they were made";
+    if (world().rank() == 0)
+      fmt::print("reduction of {:.2f} s behind {:.2f} s of backward: {:.3f} s exposed, {:.2f} hidden\n",
+                 reduction_seconds, backward_seconds, exposed, hidden);
+    best = std::max(best, hidden);
+  }
+  EXPECT_GE(best, 0.8);
+}
+
+}  // namespace
+}  // namespace espalier::test

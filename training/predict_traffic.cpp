@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/predict_traffic.hpp"
+
+#include "models/cost.hpp"
+#include "models/gpt.hpp"
+#include "parallel/collective_traffic.hpp"
+#include "parallel/reduction_plan.hpp"
+#include "parallel/schedule_run.hpp"
+
+namespace espalier {
+namespace {
+
+// The shapes that pass between ranks, of one micro-batch.
+struct Shapes {
+  Index tokens;    // N = B T
+  Index rows;      // R = N, or N / tp under sequence parallelism
+  Index channels;  // C
+};
+
+// The collectives inside one operation of a chunk. All are of the residual stream but two of the loss, forward: the
+// largest logit of each token, then the sum and the target's logit.
+template <class T>
+std::uint64_t tensor_bytes(const Operation& operation, const ChunkLayers& chunk, const Shapes& shapes, int rank,
+                           int size) {
+  if (size == 1)
+    return 0;
+  constexpr Index bytes = sizeof(T);
+  constexpr Index statistic_bytes = sizeof(State<T>);
+  const TensorCollectives& inside = operation.tensor;
+  const bool has_loss = chunk.head && operation.kind == OperationKind::forward;
+  const auto times = [](int count, std::uint64_t each) { return static_cast<std::uint64_t>(count) * each; };
+  std::uint64_t sum = times(inside.all_reduce - (has_loss ? 2 : 0),
+                            all_reduce_traffic(shapes.tokens * shapes.channels, bytes, rank, size));
+  if (has_loss)
+    sum += all_reduce_traffic(shapes.tokens, statistic_bytes, rank, size) +
+           all_reduce_traffic(2 * shapes.tokens, statistic_bytes, rank, size);
+  sum += times(inside.all_gather, all_gather_traffic(shapes.rows * shapes.channels, bytes, size));
+  return sum + times(inside.reduce_scatter, reduce_scatter_traffic(shapes.rows * shapes.channels, bytes, size));
+}
+
+template <class T>
+std::uint64_t data_bytes(const RunConfig& config, const RunLayout& layout, int rank) {
+  const PerAxis place = layout.mesh.coordinates(rank);
+  ParameterStore<T> parameters;
+  const TensorParallel<T> tensor(place[Axis::tp], layout.mesh.degree(Axis::tp), layout.sequence_parallel);
+  const Gpt<T> model(parameters, config.model.shape, layout.stages.at(static_cast<std::size_t>(place[Axis::pp])),
+                     tensor);
+  parameters.lay_out();
+  const auto places = layout.mesh.reduction_places(rank);
+  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
+                                            reducer_options(config, layout), sizeof(State<T>));
+  const auto traffic = reduction_traffic(plan, places, layout.zero_stage, sizeof(State<T>), sizeof(T));
+  std::uint64_t sum = 0;
+  for (const ReductionTraffic& group : traffic.values)
+    sum += group.reduce_bytes + group.gather_bytes;
+  return sum;
+}
+
+}  // namespace
+
+template <class T>
+std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
+  const PerAxis place = layout.mesh.coordinates(rank);
+  const auto stage = static_cast<std::size_t>(place[Axis::pp]);
+  const int size = layout.mesh.degree(Axis::tp);
+  const Index tokens = config.batch.micro_batch_size * config.batch.sequence_length;
+  const Shapes shapes{.tokens = tokens,
+                      .rows = layout.sequence_parallel ? tokens / size : tokens,
+                      .channels = config.model.shape.hidden_size};
+  std::array<std::uint64_t, num_axes> bytes{};
+  const std::vector<PipelineSchedule> schedules = make_schedules(layout);
+  for (const Operation& operation : schedules[stage]) {
+    const ChunkLayers& chunk = layout.stages[stage].at(static_cast<std::size_t>(operation.chunk));
+    bytes[static_cast<std::size_t>(Axis::tp)] += tensor_bytes<T>(operation, chunk, shapes, place[Axis::tp], size);
+    if (is_send(operation.kind))
+      bytes[static_cast<std::size_t>(Axis::pp)] +=
+          static_cast<std::uint64_t>(shapes.rows * shapes.channels) * sizeof(T);
+  }
+  bytes[static_cast<std::size_t>(Axis::dp)] = data_bytes<T>(config, layout, rank);
+  return bytes;
+}
+
+template std::array<std::uint64_t, num_axes> predict_traffic<float>(const RunConfig&, const RunLayout&, int);
+template std::array<std::uint64_t, num_axes> predict_traffic<double>(const RunConfig&, const RunLayout&, int);
+
+}  // namespace espalier

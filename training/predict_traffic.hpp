@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "parallel/process_mesh.hpp"
+#include "training/run_layout.hpp"
+
+namespace espalier {
+
+/// Bytes that `rank` hands to the communicators of each axis in one optimizer step (index with Axis), from the shapes
+/// alone. Exact, padding included: what StepReport::bytes_sent will be.
+///   tp  the collectives inside each operation, of rows (B T, C) (of B T / tp rows under sequence parallelism) and of
+///       the softmax statistics;
+///   pp  for each send of the list the residual stream of a micro-batch, (B T, C), or our rows of it;
+///   dp  the gradients' reduction, all its groups, and with ZeRO-1 the gathering of weights.
+/// The few numbers that the whole world sums once a step (loss, norm, flags) belong to no axis.
+template <class T>
+std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank);
+
+}  // namespace espalier
