@@ -51,13 +51,13 @@ void print_header(double tolerance, Index num_steps) {
 
 void print_row(const VerifiedLayout& layout, double tolerance) {
   if (!layout.skipped.empty()) {
-    fmt::print("{:<74}skipped: {}\n", layout.text, layout.skipped);
+    fmt::print("{:<74} skipped: {}\n", layout.text, layout.skipped);
     return;
   }
   const LayoutErrors& e = layout.errors;
-  const LargestError& worst = e.copies.value > tolerance    ? e.copies
-                              : e.update.value > tolerance  ? e.update
-                                                            : e.gradient;
+  const LargestError& worst = e.copies.value > tolerance   ? e.copies
+                              : e.update.value > tolerance ? e.update
+                                                           : e.gradient;
   fmt::print("{:<74}{}{}{}{}{}  {}\n", layout.text, cell(e.loss, tolerance), cell(e.gradient_norm, tolerance),
              cell(e.gradient, tolerance), cell(e.update, tolerance), cell(e.copies, tolerance), worst.where);
   std::fflush(stdout);
@@ -66,9 +66,10 @@ void print_row(const VerifiedLayout& layout, double tolerance) {
 int verify_command(const Options& options, Runtime& runtime) {
   std::vector<std::string> overrides = options.overrides;
   // The layouts are this command's to choose; the first is plain data parallelism or any other that fits the batch.
-  for (const char* const key : {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=0", "parallel.zero_stage=0",
-                                "parallel.sequence_parallel=false", "parallel.virtual_stages=1",
-                                "parallel.layers_per_stage=[]", "parallel.assignment=consecutive", "parallel.schedule=1f1b"})
+  for (const char* const key :
+       {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=0", "parallel.zero_stage=0",
+        "parallel.sequence_parallel=false", "parallel.virtual_stages=1", "parallel.layers_per_stage=[]",
+        "parallel.assignment=consecutive", "parallel.schedule=1f1b"})
     overrides.emplace_back(key);
   if (!options.precision.empty())
     overrides.push_back("precision.compute=" + options.precision);

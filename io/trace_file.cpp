@@ -79,7 +79,8 @@ std::string trace_process_name(int rank, int stage, int replica, int tensor) {
   return fmt::format("rank {}: stage {}, replica {}, tensor {}", rank, stage, replica, tensor);
 }
 
-void write_trace(const Path& directory, int rank, const std::string& process_name, std::span<const TimelineEvent> events) {
+void write_trace(const Path& directory, int rank, const std::string& process_name,
+                 std::span<const TimelineEvent> events) {
   const int process = rank + 1;
   // Unlike numbers in unlike processes: some viewers know a thread by its number alone.
   const auto thread = [&](int track, int lane) { return process * 1000 + track * lanes_per_track + lane; };

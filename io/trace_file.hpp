@@ -18,7 +18,8 @@ std::string trace_process_name(int rank, int stage, int replica, int tensor);
 /// A rank is a process, numbered from 1 as Perfetto keeps 0 for the idle process. Events of one track that overlap
 /// without one containing the other, as messages in flight do, get further threads: viewers draw a thread as a stack.
 /// Throws Error(write).
-void write_trace(const Path& directory, int rank, const std::string& process_name, std::span<const TimelineEvent> events);
+void write_trace(const Path& directory, int rank, const std::string& process_name,
+                 std::span<const TimelineEvent> events);
 
 /// Joins the files of ranks 0 to num_ranks - 1 into DIRECTORY/trace.json. Returns the ranks whose file is absent or
 /// not one of write_trace's: those that ended early.

@@ -85,7 +85,8 @@ class Executor {
 
   void run(const Operation& op, const std::string& name) {
     switch (op.kind) {
-      case OperationKind::receive_activations: return receive(op, name, c_.model.input(take_slot(op)), tags::activations);
+      case OperationKind::receive_activations:
+        return receive(op, name, c_.model.input(take_slot(op)), tags::activations);
       case OperationKind::receive_gradients:
         return receive(op, name, c_.model.output_gradient(take_gradients(op)), tags::gradients);
       case OperationKind::send_activations: return send(op, take_slot(op));
@@ -94,7 +95,8 @@ class Executor {
       case OperationKind::backward:
       case OperationKind::backward_input:
       case OperationKind::backward_weight: return backward(op, name);
-      case OperationKind::reduce: return mark_ready([&](const Segment& s) { return s.chunk == op.chunk && !is_tied(s); });
+      case OperationKind::reduce:
+        return mark_ready([&](const Segment& s) { return s.chunk == op.chunk && !is_tied(s); });
       case OperationKind::tied_reduce: return mark_ready(is_tied);
       case OperationKind::optimizer:
       case OperationKind::gather_weights: return;  // the trainer's
@@ -282,7 +284,9 @@ std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const st
     // Without the split two sets take turns where gradients are sent, so that one may be on its way.
     const bool sends = !chunks[static_cast<std::size_t>(chunk)].embedding;
     memory.push_back({.slots = std::max(1, slots_needed(schedule, chunk)),
-                      .gradients = split > 0 ? split : sends ? 2 : 1,
+                      .gradients = split > 0 ? split
+                                   : sends   ? 2
+                                             : 1,
                       .split = split > 0});
   }
   return memory;
@@ -303,9 +307,9 @@ void forward_only(const StepContext<T>& context, const std::vector<Batch>& batch
   Executor<T>(context, batches, loss_scale, seconds, {}).evaluate();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                       \
+#define ESPALIER_INSTANTIATE(T)                                                                                        \
   template void forward_backward<T>(const StepContext<T>&, const std::vector<Batch>&, const PipelineSchedule&, double, \
-                                    PhaseSeconds&);                                                                   \
+                                    PhaseSeconds&);                                                                    \
   template void forward_only<T>(const StepContext<T>&, const std::vector<Batch>&, double, PhaseSeconds&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

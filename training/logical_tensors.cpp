@@ -53,7 +53,7 @@ void assemble(const Communicator& world, const ShardedCopy& copy, std::span<Logi
     return;
   const Tensor<double, 1> device("espalier::other::logical_tensors", packed.size());
   const Kokkos::View<double*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(packed.data(),
-                                                                                                   packed.size());
+                                                                                                    packed.size());
   const ExecSpace exec;
   Kokkos::deep_copy(device, host);
   all_reduce(exec, world, device);

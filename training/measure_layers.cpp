@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 std::vector<Index> stored_layers(const RunConfig& config) {
   const Path path = Path(config.run.directory) / "config.toml";
   try {
-    const auto ranks = static_cast<int>(config.parallel.tensor * config.parallel.pipeline *
-                                        std::max<Index>(1, config.parallel.data));
+    const auto ranks =
+        static_cast<int>(config.parallel.tensor * config.parallel.pipeline * std::max<Index>(1, config.parallel.data));
     const RunConfig stored = read_run_config(path, {"parallel.data=0"}, ranks);
     if (stored.parallel.pipeline == config.parallel.pipeline &&
         stored.parallel.virtual_stages == config.parallel.virtual_stages &&

@@ -23,7 +23,8 @@ class OperationPace {
       return;
     ++parts_done_;
     const double due = seconds_ * parts_done_ / num_parts_ + not_work;
-    std::this_thread::sleep_until(start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)));
+    std::this_thread::sleep_until(start_ +
+                                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)));
   }
 
  private:

@@ -83,8 +83,7 @@ std::string positions_in(const Path& run_directory, bool ended) {
       positions.push_back(*position);
   if (positions.empty())
     return {};
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   return positions_report(positions, ended ? 0 : now);
 }
 

@@ -117,7 +117,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.seconds("backward_weight", c.emulate.backward_weight, {0, 1e6}, "of one micro-batch through a chunk");
   v.seconds("optimizer", c.emulate.optimizer, {0, 1e6}, "of one update");
   v.seconds("latency", c.emulate.latency, {0, 1e6}, "of a message within a node");
-  v.real("bandwidth", c.emulate.bandwidth, {0, 1e18}, "bytes per second of a rank's link within its node; 0: unlimited");
+  v.real("bandwidth", c.emulate.bandwidth, {0, 1e18},
+         "bytes per second of a rank's link within its node; 0: unlimited");
   v.seconds("node_latency", c.emulate.node_latency, {0, 1e6}, "of a message between nodes");
   v.real("node_bandwidth", c.emulate.node_bandwidth, {0, 1e18}, "bytes per second of a rank's link to other nodes");
   v.integer("ranks_per_node", c.emulate.ranks_per_node, {0, degree.max}, "0: all ranks on one node");

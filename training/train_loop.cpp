@@ -50,20 +50,19 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
   const auto phase = [](std::size_t i) { return to_string(static_cast<Phase>(i)); };
   const auto category = [](std::size_t i) { return to_string(static_cast<Category>(i)); };
   const auto axis = [](std::size_t i) { return to_string(static_cast<Axis>(i)); };
-  nlohmann::ordered_json line = {
-      {"step", report.step},
-      {"loss", report.loss},
-      {"learning_rate", report.learning_rate},
-      {"gradient_norm", report.gradient_norm},
-      {"loss_scale", 1.0},
-      {"skipped_steps", 0},
-      {"tokens", report.tokens},
-      {"tokens_per_second", progress.tokens_per_second},
-      {"step_seconds", report.step_seconds},
-      {"seconds", by_name(report.seconds.seconds, +phase)},
-      {"bytes_sent", by_name(report.bytes_sent, +axis)},
-      {"memory_peak_bytes", by_name(MemoryLedger::instance().peak().bytes, +category)},
-      {"mfu", progress.mfu}};
+  nlohmann::ordered_json line = {{"step", report.step},
+                                 {"loss", report.loss},
+                                 {"learning_rate", report.learning_rate},
+                                 {"gradient_norm", report.gradient_norm},
+                                 {"loss_scale", 1.0},
+                                 {"skipped_steps", 0},
+                                 {"tokens", report.tokens},
+                                 {"tokens_per_second", progress.tokens_per_second},
+                                 {"step_seconds", report.step_seconds},
+                                 {"seconds", by_name(report.seconds.seconds, +phase)},
+                                 {"bytes_sent", by_name(report.bytes_sent, +axis)},
+                                 {"memory_peak_bytes", by_name(MemoryLedger::instance().peak().bytes, +category)},
+                                 {"mfu", progress.mfu}};
   if (progress.validation_loss)
     line["validation_loss"] = *progress.validation_loss;
   return line;
@@ -180,6 +179,7 @@ class Loop {
     while (trainer.steps_done() < total) {
       records.before_step(trainer.steps_done() + 1);
       StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
+      MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
       report.seconds[Phase::checkpoint] = std::exchange(last_save_seconds_, 0.0);  // that of the step before
       const bool last = report.step == total;

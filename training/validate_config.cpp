@@ -53,15 +53,16 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
   wants_multiple("model", "num_heads", c.model.shape.num_heads);
   wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);
   if (c.model.shape.vocab_size < tensor)
-    reader.problem("model", "vocab_size",
-                   fmt::format("{} is less than the {} ranks of tensor that share it", c.model.shape.vocab_size, tensor));
+    reader.problem(
+        "model", "vocab_size",
+        fmt::format("{} is less than the {} ranks of tensor that share it", c.model.shape.vocab_size, tensor));
   const Index rows = c.batch.micro_batch_size * c.batch.sequence_length;
   if (c.parallel.sequence_parallel && rows % tensor != 0)
-    reader.problem("parallel", "sequence_parallel",
-                   fmt::format("micro_batch_size {} x sequence_length {} = {} rows cannot be shared by {} ranks of "
-                               "tensor; the nearest numbers of rows that can: {}",
-                               c.batch.micro_batch_size, c.batch.sequence_length, rows, tensor,
-                               nearest_multiples(rows, tensor)));
+    reader.problem(
+        "parallel", "sequence_parallel",
+        fmt::format("micro_batch_size {} x sequence_length {} = {} rows cannot be shared by {} ranks of "
+                    "tensor; the nearest numbers of rows that can: {}",
+                    c.batch.micro_batch_size, c.batch.sequence_length, rows, tensor, nearest_multiples(rows, tensor)));
 }
 
 void check_round_robin(const RunConfig& c, ConfigReader& reader) {
@@ -144,10 +145,10 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.emplace_back("parallel.layers_per_stage does nothing: there is one stage");
   const Index microbatches = c.batch.global_batch_size / std::max<Index>(1, c.batch.micro_batch_size * replicas);
   if (c.parallel.pipeline > 1 && microbatches < c.parallel.pipeline)
-    warnings.push_back(fmt::format(
-        "{} micro-batches keep at most {} of {} stages busy: lower batch.micro_batch_size, or raise "
-        "batch.global_batch_size",
-        microbatches, microbatches, c.parallel.pipeline));
+    warnings.push_back(
+        fmt::format("{} micro-batches keep at most {} of {} stages busy: lower batch.micro_batch_size, or raise "
+                    "batch.global_batch_size",
+                    microbatches, microbatches, c.parallel.pipeline));
   if (c.data.validation.empty() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
     warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
   return warnings;

@@ -230,8 +230,7 @@ class Comparison {
       if (before)
         assemble(world_, reference_.arrays[*before], old);
       for (std::size_t i = 0; i < wanted.size(); ++i) {
-        const double norm =
-            before ? norm_of_difference(wanted[i].values, old[i].values) : norm_of(wanted[i].values);
+        const double norm = before ? norm_of_difference(wanted[i].values, old[i].values) : norm_of(wanted[i].values);
         squares += norm * norm;
         rows.push_back({wanted[i].name, norm, norm_of_difference(got[i].values, wanted[i].values),
                         local_deviation(ours, got[i], held)});
@@ -260,6 +259,20 @@ struct Candidate {
   std::optional<RunConfig> config;
 };
 
+// "tensor=2 data=1 pipeline=4 ..."
+std::string layout_text(const std::vector<std::string>& overrides) {
+  std::string text;
+  for (std::size_t i = 0; i < 4; ++i)  // the degrees and the schedule
+    text += (i ? " " : "") + overrides[i].substr(std::string_view("parallel.").size());
+  return text;
+}
+
+// The first problem of several lines.
+std::string one_line(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \n", std::min(text.find('\n'), text.size() - 1));
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
 std::vector<Candidate> candidates(const RunConfig& config, int world_size) {
   std::vector<Candidate> all;
   for (const std::vector<std::string>& overrides : layouts_to_verify(config, world_size)) {
@@ -268,8 +281,8 @@ std::vector<Candidate> candidates(const RunConfig& config, int world_size) {
       candidate.config = parse_run_config(to_toml(config), "layout", overrides, world_size);
       candidate.result.text = make_run_layout(*candidate.config, world_size).text();
     } catch (const Error& error) {
-      candidate.result.text = fmt::format("{}", fmt::join(overrides, " "));
-      candidate.result.skipped = error.report().got.empty() ? error.what() : error.report().got;
+      candidate.result.text = layout_text(overrides);
+      candidate.result.skipped = one_line(error.what());
     }
     all.push_back(std::move(candidate));
   }
@@ -355,6 +368,8 @@ RunConfig shrunk(const RunConfig& config) {
   shape.hidden_size = std::min(shape.hidden_size, channels_a_head * shape.num_heads);
   shape.ffn_hidden_size = std::min(shape.ffn_hidden_size, 4 * shape.hidden_size);
   small.batch.sequence_length = std::min<Index>(small.batch.sequence_length, 32);
+  small.batch.micro_batch_size = 1;  // any number of replicas up to the batch divides it
+  small.batch.global_batch_size = 16;
   small.parallel.layers_per_stage.clear();
   return small;
 }

@@ -60,7 +60,8 @@ TEST(RunConfig, PositionInTheFile) { EXPECT_CONTAINS(error_of("[batch]\nmicro_ba
 
 TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
   EXPECT_CONTAINS(error_of(good, {"parallel.data=3"}, 4), "parallel.data");
-  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=2"}, 2), "not possible yet");
+  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=3"}, 3), "num_heads: 4 cannot be shared by 3 ranks");
+  EXPECT_CONTAINS(error_of(good, {"parallel.pipeline=8"}, 8), "8 stages are more than the 4 layers");
 }
 
 TEST(RunConfig, NothingToDo) { EXPECT_CONTAINS(error_of(good, {"run.steps=0"}), "neither steps nor tokens"); }
