@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "parallel/collectives.hpp"
 #include "training/logical_tensors.hpp"
@@ -263,14 +264,18 @@ struct Candidate {
 std::string layout_text(const std::vector<std::string>& overrides) {
   std::string text;
   for (std::size_t i = 0; i < 4; ++i)  // the degrees and the schedule
-    text += (i ? " " : "") + overrides[i].substr(std::string_view("parallel.").size());
+    text +=
+        fmt::format("{}{}", i ? " " : "", std::string_view(overrides[i]).substr(std::string_view("parallel.").size()));
   return text;
 }
 
-// The first problem of several lines.
-std::string one_line(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \n", std::min(text.find('\n'), text.size() - 1));
-  return text.substr(begin, text.find('\n', begin) - begin);
+// The first problem of a report that heads its problems with a line.
+std::string first_problem(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int i = 0; i < 2; ++i)
+    std::getline(lines >> std::ws, line);
+  return line;
 }
 
 std::vector<Candidate> candidates(const RunConfig& config, int world_size) {
@@ -282,7 +287,7 @@ std::vector<Candidate> candidates(const RunConfig& config, int world_size) {
       candidate.result.text = make_run_layout(*candidate.config, world_size).text();
     } catch (const Error& error) {
       candidate.result.text = layout_text(overrides);
-      candidate.result.skipped = one_line(error.what());
+      candidate.result.skipped = first_problem(error.what());
     }
     all.push_back(std::move(candidate));
   }
