@@ -43,6 +43,7 @@ void PositionWriter::write(const F& change) {
   writes.store(writes.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   change(*place_);
+  place_->alive = system_seconds();
   writes.store(writes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 

@@ -15,7 +15,7 @@ namespace espalier {
 /// lie in a mapped file and be read while the rank runs, and after it was killed.
 struct Position {
   static constexpr std::uint32_t magic_number = 0x50505345;  // "ESPP"
-  static constexpr std::uint32_t current_version = 1;
+  static constexpr std::uint32_t current_version = 2;
   static constexpr int max_peers = 8;
 
   std::uint32_t magic = magic_number;
@@ -38,6 +38,7 @@ struct Position {
   std::array<char, 64> operation{};
   std::array<char, 112> waits_for{};
   std::array<char, 64> communicator{};
+  double alive = 0;  ///< last write, seconds of the system clock: a rank that waits writes about every second
 };
 static_assert(sizeof(Position) <= 512 && std::is_trivially_copyable_v<Position>);
 
@@ -75,7 +76,7 @@ class PositionWriter {
 Position read_position(const Position& shared);
 
 /// Who is where: one line a rank, and a last one with the likely culprit: a rank that others wait for, directly or
-/// along a chain, and that does not wait itself.
+/// along a chain, and that does not wait itself, or says so but has given no sign of life for seconds: stopped.
 /// @param now seconds of the system clock; 0: the time of the last sign of life of any rank.
 std::string positions_report(std::span<const Position> positions, double now = 0);
 

@@ -13,6 +13,8 @@
 namespace espalier {
 namespace {
 
+constexpr double silent_seconds = 2.5;  // behind the others: who waits, and runs, writes about every second
+
 std::span<const std::int32_t> peers_of(const Position& position) {
   return std::span(position.peers)
       .first(static_cast<std::size_t>(std::clamp(position.num_peers, 0, Position::max_peers)));
@@ -51,10 +53,22 @@ std::string line_of(const Position& position, double now) {
                             position.sequence, seconds);
 }
 
+/// Seconds between the last sign of life of this rank and that of any; 0 where unknown.
+double silence(const Position& position, double last_sign_of_life) {
+  return position.alive > 0 ? std::max(0.0, last_sign_of_life - position.alive) : 0;
+}
+
+double latest_write(std::span<const Position> positions) {
+  double last = 0;
+  for (const Position& position : positions)
+    last = std::max(last, position.alive);
+  return last;
+}
+
 /// Who must move first: the ends of the chains of waits.
 class Waits {
  public:
-  explicit Waits(std::span<const Position> positions) {
+  explicit Waits(std::span<const Position> positions) : last_sign_of_life_(latest_write(positions)) {
     for (const Position& position : positions)
       by_rank_[position.rank] = &position;
   }
@@ -92,7 +106,8 @@ class Waits {
  private:
   bool waits(int rank) const {
     const auto found = by_rank_.find(rank);
-    return found != by_rank_.end() && found->second->waiting != 0 && found->second->finished == 0;
+    return found != by_rank_.end() && found->second->waiting != 0 && found->second->finished == 0 &&
+           silence(*found->second, last_sign_of_life_) < silent_seconds;
   }
 
   std::set<int> reached_from(int start) const {
@@ -117,6 +132,9 @@ class Waits {
     const Position& position = *found->second;
     if (position.finished != 0)
       return fmt::format("rank {} ({}), which signed off before the others were done", rank, position.host.data());
+    if (position.waiting != 0)
+      return fmt::format("rank {} ({}), which gave no sign of life for {:.1f} s: {}, stopped or ended while it waited",
+                         rank, position.host.data(), silence(position, last_sign_of_life_), operation_text(position));
     return fmt::format("rank {} ({}), which waits for nobody: {}, busy or ended without signing off", rank,
                        position.host.data(), operation_text(position));
   }
@@ -136,6 +154,7 @@ class Waits {
     return fmt::format("likely culprit: {} ended without signing off", ranks_text(unsigned_ranks));
   }
 
+  double last_sign_of_life_;
   std::map<int, const Position*> by_rank_;
 };
 

@@ -216,7 +216,7 @@ faults() {
     -n 1 "$espalier" train tiny.toml run.directory=unlike parallel.pipeline=2
   says "the ranks were not started alike"
 
-  # A trace of all ranks that any JSON reader takes, here our own: keys in an order, brackets that close.
+  # A trace of all ranks (tests/training/test_trace.cpp reads it as JSON).
   expect 0 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=traced parallel.pipeline=2 parallel.tensor=2 \
     run.trace_steps=1
   local rank

@@ -82,6 +82,18 @@ TEST(Position, TheRankWithMostWaitersIsTheCulprit) {
   EXPECT_FALSE(contains(line, "rank 0")) << line;
 }
 
+// A stopped rank goes on saying that it waits, but no longer that it lives.
+TEST(Position, ASilentRankIsTheCulpritThoughItSaysThatItWaits) {
+  std::vector<Position> positions = {waiting(0, {2}), waiting(1, {0, 2}), waiting(2, {0}), waiting(3, {0})};
+  for (Position& position : positions)
+    position.alive = 1000.5;
+  EXPECT_TRUE(contains(last_line(positions), "ranks 0, 1, 2, 3 wait for each other, a deadlock"));
+  positions[2].alive = 996;
+  const std::string line = last_line(positions);
+  EXPECT_TRUE(contains(line, "likely culprit: rank 2 (node), which gave no sign of life for 4.5 s")) << line;
+  EXPECT_TRUE(contains(line, "3 of 4 ranks wait for it")) << line;
+}
+
 TEST(Position, OtherEnds) {
   EXPECT_TRUE(contains(last_line({waiting(0, {1}), waiting(1, {0})}), "ranks 0, 1 wait for each other, a deadlock"));
   EXPECT_TRUE(contains(last_line({waiting(0, {3})}), "rank 3, which left no position"));

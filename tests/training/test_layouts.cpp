@@ -58,21 +58,21 @@ TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
   std::set<std::string> schedules;
   std::set<std::string> meshes;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (world().size() == 8 && i % 4 != 0)
-      continue;  // a quarter of those of eight ranks
     Overrides overrides = all[i];
     if (std::find(overrides.begin(), overrides.end(), "parallel.data=8") != overrides.end())
       overrides.emplace_back("batch.micro_batch_size=1");
     const RunConfig config = laid_out(base, overrides);
+    const bool new_mesh = meshes.insert(make_run_layout(config, world().size()).mesh.text()).second;
+    if (world().size() == 8 && !new_mesh && i % 4 != 0)
+      continue;  // a quarter of those of eight ranks
     const Curve got = train_curve<float>(config, world(), 20);
     expect_curve<float>(got, wanted, 1e-5, text_of(config));
     const auto [first, is_first] = by_stages.emplace(stages_of(config), got);
     EXPECT_TRUE(is_first || first->second == got) << text_of(config) << " differs from another order of operations";
     schedules.insert(config.parallel.schedule);
-    meshes.insert(make_run_layout(config, world().size()).mesh.text());
   }
   EXPECT_EQ(schedules.size(), all_schedule_kinds().size()) << "some schedule was not tested";
-  EXPECT_EQ(meshes.size(), layouts_by_distance(world().size(), {{1, 1, 1}}).size()) << "some mesh was not tested";
+  EXPECT_EQ(meshes.size(), layouts_by_distance(world().size(), {{1, 1, 1}}).size()) << "some mesh was left out";
 }
 
 // A few, in the precision in which no wrong reduction hides behind rounding.

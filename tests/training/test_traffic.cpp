@@ -66,11 +66,13 @@ TEST(Traffic, EveryLayoutSendsWhatTheFormulasSay) {
   const RunConfig base = eight_layers(folder);
   const std::vector<std::vector<std::string>> all = layouts_to_verify(base, world().size());
   for (std::size_t i = 0; i < all.size(); ++i) {
+    if (world().size() == 8 && i % 2 == 1)
+      continue;  // half of those of eight ranks
     std::vector<std::string> overrides = all[i];
     if (std::find(overrides.begin(), overrides.end(), "parallel.data=8") != overrides.end())
       overrides.emplace_back("batch.micro_batch_size=1");
     expect_predicted_bytes<float>(laid_out(base, overrides));
-    if (i % 8 == 1)
+    if (i % 8 == 0)
       expect_predicted_bytes<double>(laid_out(base, overrides));
   }
 }
@@ -79,8 +81,9 @@ TEST(Traffic, EveryLayoutSendsWhatTheFormulasSay) {
 TEST(Traffic, LargerAndUnevenModelsToo) {
   const SharedFolder folder("traffic_larger");
   const int half = world().size() / 2;
-  const RunConfig base = eight_layers(folder, {"model.hidden_size=64", "model.vocab_size=110001",
-                                               "model.max_sequence_length=48", "batch.sequence_length=8"});
+  const RunConfig base =
+      eight_layers(folder, {"model.hidden_size=64", "model.vocab_size=110001", "model.max_sequence_length=48",
+                            "batch.sequence_length=8", "batch.micro_batch_size=1"});
   for (const int tensor : {1, half, world().size()})
     expect_predicted_bytes<float>(laid_out(base, {fmt::format("parallel.tensor={}", tensor)}));
   expect_predicted_bytes<float>(
