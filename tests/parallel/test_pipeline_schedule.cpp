@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ using Texts = std::vector<std::string>;
 Texts texts(const PipelineSchedule& list) {
   Texts lines;
   for (const Operation& operation : list)
-    lines.push_back(text(operation) + (operation.reduces ? "!" : ""));
+    lines.push_back(fmt::format("{}{}", text(operation), operation.reduces ? "!" : ""));
   return lines;
 }
 
