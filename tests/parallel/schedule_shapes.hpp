@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fmt/format.h>
+
 #include <ostream>
 #include <string>
 #include <vector>
@@ -36,7 +38,8 @@ inline std::string work(const PipelineSchedule& list, bool several_chunks = fals
   std::string line;
   for (const Operation& operation : list)
     if (is_work(operation))
-      line += (line.empty() ? "" : " ") + text(operation, several_chunks) + (operation.reduces ? "!" : "");
+      line += fmt::format("{}{}", line.empty() ? "" : " ",
+                          text(operation, several_chunks) + (operation.reduces ? "!" : ""));
   return line;
 }
 

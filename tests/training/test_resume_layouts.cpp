@@ -67,8 +67,9 @@ TEST(AcrossLayouts, ARunGoesOnInAnyOther) {
     run_on(world(), run_in(folder, next.name, next.layout, 4), checkpoint, 0);
     barrier(world());
     const Curve got = last_steps(folder, next.name);
-    if (next.name == "same")
+    if (next.name == "same") {
       EXPECT_EQ(got, wanted) << "the same layout gives the same bits";
+    }
     EXPECT_LT(largest_relative_error(got.losses, wanted.losses), 1e-5) << next.name;
     EXPECT_LT(largest_relative_error(got.norms, wanted.norms), 1e-4) << next.name;
   }
