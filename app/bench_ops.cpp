@@ -43,7 +43,7 @@ double best_seconds(const ExecSpace& exec, const F& run) {
 
 template <int Rank, class... Extents>
 Tensor<float, Rank> filled(Extents... extents) {
-  const Tensor<float, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
+  Tensor<float, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
   Kokkos::deep_copy(tensor, 0.5F);
   return tensor;
 }

@@ -30,17 +30,17 @@ ReductionCommunicators with_planted_fault(ReductionCommunicators communicators) 
 }  // namespace
 
 template <class S>
-GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommunicators& given,
+GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators,
                                     const Tensor<S, 1>& gradients, std::vector<Segment> segments,
                                     const std::vector<Parameter>& parameters, const ReducerOptions& options)
     : exec_(exec), gradients_(gradients), segments_(std::move(segments)), zero_stage_(options.zero_stage) {
-  const ReductionCommunicators communicators = with_planted_fault(given);
-  const PerGroup<GroupPlace> places = communicators.places();
+  const ReductionCommunicators summed_over = with_planted_fault(communicators);
+  const PerGroup<GroupPlace> places = summed_over.places();
   ESPALIER_ASSERT(zero_stage_ == 0 || zero_stage_ == 1, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, places, options, static_cast<Index>(sizeof(S)));
   for (const ReductionGroup group : all_reduction_groups)
     if (places[group].joins == group && places[group].size > 1)
-      add_lane(communicators[group], group, options.buckets_in_flight);
+      add_lane(summed_over[group], group, options.buckets_in_flight);
   if (!lanes_.empty())
     gradients_mpi_ = MpiBuffer<S>(gradients_);
   begin_step();
@@ -222,7 +222,7 @@ void GradientReducer<S>::distribute(Lane& lane, Place& place) {
 /// for each one of the flat arrays.
 template <class S>
 template <class E>
-void GradientReducer<S>::send_round(Lane& lane, Place& place, const MpiBuffer<E>& data, Index element_size) {
+void GradientReducer<S>::send_round(Lane& lane, Place& place, const MpiBuffer<E>& data, Index element_bytes) {
   place.stage = Stage::distributing;
   const Bucket& bucket = bucket_of(lane, place.bucket);
   const int rank = lane.communicator.rank();
@@ -230,16 +230,16 @@ void GradientReducer<S>::send_round(Lane& lane, Place& place, const MpiBuffer<E>
   const int tag = num_phases * place.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
   const IndexRange own = bucket.slice(rank);
   const auto bytes_of = [&](const IndexRange& range) {
-    return static_cast<std::size_t>(range.size() * element_size) * sizeof(E);
+    return static_cast<std::size_t>(range.size() * element_bytes) * sizeof(E);
   };
-  data.load(exec_, own.begin * element_size, own.size() * element_size);
+  data.load(exec_, own.begin * element_bytes, own.size() * element_bytes);
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
     const IndexRange theirs = bucket.slice(peer);
-    place.messages.receive(data.data() + theirs.begin * element_size, bytes_of(theirs), peer, tag);
+    place.messages.receive(data.data() + theirs.begin * element_bytes, bytes_of(theirs), peer, tag);
   }
   for (int step = 1; step < size; ++step)
-    place.messages.send(data.data() + own.begin * element_size, bytes_of(own), (rank + step) % size, tag);
+    place.messages.send(data.data() + own.begin * element_bytes, bytes_of(own), (rank + step) % size, tag);
 }
 
 template <class S>

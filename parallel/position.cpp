@@ -31,6 +31,8 @@ void copy_peers(Position& position, std::span<const int> world_ranks) {
 }  // namespace
 
 PositionWriter& PositionWriter::operator=(const PositionWriter& other) {
+  if (this == &other)
+    return *this;
   own_ = other.own_;
   place_ = other.place_ == &other.own_ ? &own_ : other.place_;
   return *this;
