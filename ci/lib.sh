@@ -134,7 +134,9 @@ configure() {
     arguments+=(-DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE="$(command -v mpiexec.mpich)")
   fi
   if command -v ccache >/dev/null && [[ ! ${arguments[*]} =~ COMPILER_LAUNCHER ]]; then
-    arguments+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    # Objects are shared between clones: paths are relative to this one, and what "native" means here is part of the key.
+    arguments+=("-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_BASEDIR=$PWD;CCACHE_NOHASHDIR=1;CCACHE_NAMESPACE=$(
+      toolchain_key);CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
   fi
   note "configuring $folder/ with the Kokkos in $prefix"
   mkdir -p "$folder" || fail "cannot write to $PWD/$folder" "is the disk full, or the folder read-only?" 8

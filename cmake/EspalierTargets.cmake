@@ -19,6 +19,9 @@ elseif(ESPALIER_ARCH)
   target_compile_options(espalier_arch INTERFACE -march=${ESPALIER_ARCH})
 endif()
 target_compile_options(espalier_arch INTERFACE -fno-math-errno -fno-trapping-math)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ESPALIER_ENABLE_CUDA AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+  target_compile_options(espalier_arch INTERFACE -fpch-preprocess)  # ccache wants it to cache what uses such a header
+endif()
 
 # espalier_room(core SOURCES a.cpp ... DEPENDS ...): the static library espalier_core, alias espalier::core.
 function(espalier_room NAME)
