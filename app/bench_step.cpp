@@ -108,7 +108,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   GemmRate before;
   MemoryLedger::instance().record_library_scratch_of([&] {
     before = measure_gemm_rate<T>();
-    set_matmul_library(options.matmul == "auto" ? fastest_matmul_library<T>(ExecSpace()).library
+    set_matmul_library(options.matmul == "auto" ? default_matmul_library<T>()
                                                 : parse_matmul_library(options.matmul));
   });
   MemoryLedger::instance().reset_peak();
@@ -192,7 +192,7 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
       ->check(CLI::PositiveNumber);
   command->add_option("--precision", options->precision, "fp32 (default) or fp64")
       ->check(CLI::IsMember({"fp32", "fp64"}));
-  command->add_option("--matmul", options->matmul, "GEMM library; auto (default): measured");
+  command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(CLI::PositiveNumber);
   command->add_flag("--json", options->json, "print JSON");
   command->footer("  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4 --sequence-length 256");

@@ -107,7 +107,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences used; 0: all");
   v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
-  v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library; auto: measured at start");
+  v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library; auto: by CPU");
   v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is written to trace/");
   v.integer("trace_steps", c.run.trace_steps, not_negative, "steps written to trace/; 0: none");
 

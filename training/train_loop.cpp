@@ -24,15 +24,15 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Rank 0 measures, so that all ranks multiply alike. Returns the GEMM rate of one rank, for the MFU.
+// Rank 0 chooses, so that all ranks multiply alike. Returns the GEMM rate of one rank, for the MFU.
 template <class T>
 double choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh) {
-  MatmulChoice choice{MatmulLibrary::tiled, 0};
+  double rate = 0;
   MemoryLedger::instance().record_library_scratch_of([&] {
     if (mesh.world().rank() == 0)
-      choice = fastest_matmul_library<T>(ExecSpace());
+      rate = best_matmul_rate<T>(ExecSpace());
   });
-  std::array<double, 2> shared = {static_cast<double>(choice.library), choice.flops_per_second};
+  std::array<double, 2> shared = {static_cast<double>(default_matmul_library<T>()), rate};
   broadcast(mesh.world(), std::span<double>(shared), 0);
   set_matmul_library(wanted == "auto" ? static_cast<MatmulLibrary>(shared[0]) : parse_matmul_library(wanted));
   return shared[1];

@@ -121,23 +121,16 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
 }
 
 template <class T>
-MatmulChoice fastest_matmul_library(const ExecSpace& exec) {
-  const std::vector<MatmulLibrary> libraries = matmul_libraries();
+double best_matmul_rate(const ExecSpace& exec) {
   const std::vector<double> rates = measure_matmul_rates<T>(exec, 512, 8);
-  const double best = *std::max_element(rates.begin(), rates.end());
-  for (const MatmulLibrary preferred :
-       {MatmulLibrary::openblas, MatmulLibrary::onednn, MatmulLibrary::kokkos_kernels, MatmulLibrary::tiled})
-    for (std::size_t i = 0; i < libraries.size(); ++i)
-      if (libraries[i] == preferred && rates[i] >= 0.7 * best)
-        return {preferred, best};
-  return {MatmulLibrary::tiled, best};
+  return *std::max_element(rates.begin(), rates.end());
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                     \
   template void matmul<T>(const ExecSpace&, Matrix<T>, Transpose, std::type_identity_t<Matrix<const T>>, Transpose, \
                           std::type_identity_t<Matrix<const T>>, std::type_identity_t<T>, std::type_identity_t<T>); \
   template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);                               \
-  template MatmulChoice fastest_matmul_library<T>(const ExecSpace&);
+  template double best_matmul_rate<T>(const ExecSpace&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

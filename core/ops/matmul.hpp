@@ -55,16 +55,14 @@ MatmulLibrary parse_matmul_library(const std::string& name);
 template <class T>
 std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
 
-struct MatmulChoice {
-  MatmulLibrary library;
-  double flops_per_second;  ///< the best rate of any library in the quick measurement
-};
-
-/// Measures (some 50 ms) and picks the library to prefer here: the first of a fixed order that reaches 0.7 of the
-/// fastest. The margin keeps the choice, and so the bits of a run, the same from start to start on one kind of machine;
-/// what it guards against is a library without kernels for this CPU.
+/// The library to prefer here. Follows from the CPU, the libraries present and T alone, not from a measurement: the bits
+/// of a run must not depend on what else the machine is doing when it starts.
 template <class T>
-MatmulChoice fastest_matmul_library(const ExecSpace& exec);
+MatmulLibrary default_matmul_library();
+
+/// The best rate of any library in a quick measurement (some 50 ms), in FLOP/s.
+template <class T>
+double best_matmul_rate(const ExecSpace& exec);
 
 /// One line about the libraries and the kernels they chose for this CPU.
 std::string describe_matmul_libraries();

@@ -178,6 +178,61 @@ std::vector<MatmulLibrary> matmul_libraries() {
   return libraries;
 }
 
+namespace {
+
+#ifdef ESPALIER_HAVE_OPENBLAS
+// Whether OpenBLAS has found kernels for this CPU; where it has not it falls back on those of a very old one.
+bool openblas_knows_cpu() {
+#if defined(__x86_64__)
+  const std::string core = openblas_get_corename();
+  for (const char* const old : {"Prescott", "Core2", "Penryn", "Dunnington", "Nehalem", "Opteron", "Barcelona"})
+    if (core == old)
+      return !__builtin_cpu_supports("avx2");
+#endif
+  return openblas_get_parallel() != 0;  // a serial build leaves all threads but one idle
+}
+#endif
+
+// oneDNN makes its kernels at run time and so never misses AVX-512; where there is none OpenBLAS is faster.
+[[maybe_unused]] bool onednn_excels() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f");
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+template <class T>
+MatmulLibrary default_matmul_library() {
+  if constexpr (exec_is_host) {
+#ifdef ESPALIER_HAVE_ONEDNN
+    if (std::is_same_v<T, float> && onednn_excels())
+      return MatmulLibrary::onednn;
+#endif
+#ifdef ESPALIER_HAVE_OPENBLAS
+    if (openblas_knows_cpu())
+      return MatmulLibrary::openblas;
+#endif
+#ifdef ESPALIER_HAVE_ONEDNN
+    if (std::is_same_v<T, float>)
+      return MatmulLibrary::onednn;
+#endif
+#ifdef ESPALIER_HAVE_OPENBLAS
+    return MatmulLibrary::openblas;
+#endif
+  }
+#ifdef ESPALIER_HAVE_KOKKOS_KERNELS
+  return MatmulLibrary::kokkos_kernels;
+#else
+  return MatmulLibrary::tiled;
+#endif
+}
+
+template MatmulLibrary default_matmul_library<float>();
+template MatmulLibrary default_matmul_library<double>();
+
 std::string describe_matmul_libraries() {
   std::string text = "tiled (own kernel)";
 #ifdef ESPALIER_HAVE_KOKKOS_KERNELS
