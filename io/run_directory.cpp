@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -121,31 +122,63 @@ void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
   }
 }
 
-RunDirectory::RunDirectory(Path path, const std::string& config_text, const MayChange& may_change)
-    : path_(std::move(path)) {
-  make_directories(path_);
+RunDirectory::Made::~Made() {
+  std::error_code ignored;
+  for (const Path& path : paths)
+    std::filesystem::remove(path, ignored);  // a directory only if it is empty
+}
+
+RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
+  make_directory();
   take_ownership();
-  compare_config(config_text, may_change);
   describe_unfinished();
-  make_directories(checkpoints());
-  make_directories(state());
-  write_file_atomically(path_ / "config.toml", config_text);
-  write_record();
 }
 
 RunDirectory::~RunDirectory() = default;
 
+void RunDirectory::make_directory() {
+  std::error_code ignored;
+  for (Path missing = path_.lexically_normal(); !missing.empty() && !std::filesystem::exists(missing, ignored);
+       missing = missing.parent_path())
+    made_.paths.push_back(missing);
+  make_directories(path_);
+}
+
+// A refused start removes the lock file that it made, so the one that we hold may have lost its name meanwhile.
+void RunDirectory::open_lock() {
+  const Path lock_path = path_ / "run.lock";
+  constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  struct stat held = {};
+  struct stat named = {};
+  bool is_new = false;
+  do {
+    int descriptor = ::open(lock_path.c_str(), flags | O_EXCL, 0644);
+    is_new = descriptor >= 0;
+    if (!is_new && errno == EEXIST)
+      descriptor = ::open(lock_path.c_str(), flags, 0644);
+    if (descriptor < 0)
+      throw_write_error("cannot write to the run directory", lock_path, errno);
+    lock_ = FileDescriptor(descriptor);
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      refuse_owned(path_, read_run_record(path_));
+  } while (::fstat(lock_.get(), &held) != 0 || ::stat(lock_path.c_str(), &named) != 0 || held.st_ino != named.st_ino);
+  if (is_new)
+    made_.paths.insert(made_.paths.begin(), lock_path);
+}
+
 // Two guards: a lock, which ends with its process, and the record, for file systems where locks do nothing.
 void RunDirectory::take_ownership() {
-  const Path lock_path = path_ / "run.lock";
-  lock_ = FileDescriptor(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!lock_.is_open())
-    throw_write_error("cannot write to the run directory", lock_path, errno);
+  open_lock();
   previous_ = read_run_record(path_);
-  const bool held_by_other = ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  const bool is_self = previous_ && previous_->pid == ::getpid();
-  if (held_by_other || (previous_ && !is_self && is_alive_here(*previous_)))
+  if (previous_ && previous_->pid != ::getpid() && is_alive_here(*previous_))
     refuse_owned(path_, previous_);
+}
+
+void RunDirectory::sign_on(const std::string& config_text) {
+  made_.paths.clear();
+  make_directories(checkpoints());
+  make_directories(state());
+  write_file_atomically(path_ / "config.toml", config_text);
   record_ = {.state = "running",
              .cause = "",
              .host = host_name(),
@@ -156,6 +189,7 @@ void RunDirectory::take_ownership() {
              .ended = "",
              .starts = previous_ ? previous_->starts + 1 : 1,
              .details = previous_ ? previous_->details : nlohmann::json::object()};
+  write_record();
 }
 
 // Whoever holds the lock and finds "running" knows that the owner is gone, if it ran here: take_ownership() has looked.
@@ -176,23 +210,6 @@ void RunDirectory::describe_unfinished() {
     text += "; the machine was restarted since";
   if (!unfinished_->positions.empty())
     text += fmt::format("; {} ranks left their position", unfinished_->positions.size());
-}
-
-void RunDirectory::compare_config(const std::string& config_text, const MayChange& may_change) {
-  const Path stored = path_ / "config.toml";
-  if (!std::filesystem::exists(stored))
-    return;
-  differences_ = diff_configs(read_file(stored, ExitCode::usage), config_text);
-  std::string refused;
-  for (const ConfigDifference& difference : differences_)
-    if (!may_change || !may_change(difference.key))
-      refused += fmt::format("\n  {}: {} -> {}", difference.key,
-                             difference.old_value.empty() ? "absent" : difference.old_value,
-                             difference.new_value.empty() ? "absent" : difference.new_value);
-  if (!refused.empty())
-    throw Error(ExitCode::usage, {.what = "the run directory belongs to a run with another config:" + refused,
-                                  .where = stored.string(),
-                                  .todo = "set run.directory to a new directory, or go back to the stored values"});
 }
 
 void RunDirectory::write_record() const { write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n"); }
