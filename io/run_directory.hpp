@@ -79,7 +79,7 @@ class RunDirectory {
 
  private:
   void make_directory();
-  void open_lock();
+  bool take_lock();
   void take_ownership();
   void describe_unfinished();
   void write_record() const;

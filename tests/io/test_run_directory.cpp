@@ -170,8 +170,8 @@ TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   std::filesystem::remove(directory / "a/run.lock");  // where locks do nothing, the record still speaks
   expect_error(ExitCode::usage, {"process " + std::to_string(child)}, open);
   ::kill(child, SIGKILL);
+  SignedOn run(directory / "a");  // though nobody has waited for it: it is a zombie
   ::waitpid(child, nullptr, 0);
-  SignedOn run(directory / "a");
   EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not sign off
   EXPECT_EQ(run.previous()->pid, child);
   EXPECT_TRUE(run.unfinished());
