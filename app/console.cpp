@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "io/file.hpp"
 
 namespace espalier {
 
@@ -62,17 +65,19 @@ Console::Console(Index log_interval) : log_interval_(log_interval) {
   draws_bar_ = wanted != nullptr ? std::string_view(wanted) == "bar" : isatty(STDOUT_FILENO) == 1;
 }
 
-void Console::clear_bar() {
-  if (bar_is_shown_)
-    std::fputs("\r\033[K", stdout);
+// A log that cannot be kept ends the run, a reader that has gone does not.
+void Console::write(const std::string& text) {
+  const std::string all = (bar_is_shown_ ? "\r\033[K" : "") + text;
   bar_is_shown_ = false;
+  const bool written = std::fwrite(all.data(), 1, all.size(), stdout) == all.size() && std::fflush(stdout) == 0;
+  if (!written && errno != EPIPE && errno != EIO)
+    throw Error(ExitCode::write, {.what = "cannot write the log",
+                                  .where = "standard output",
+                                  .got = system_message(errno),
+                                  .todo = "free some space where it goes, or send it elsewhere"});
 }
 
-void Console::note(const std::string& text) {
-  clear_bar();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
-}
+void Console::note(const std::string& text) { write(text + '\n'); }
 
 void Console::step(const StepReport& report, const TrainProgress& progress) {
   if (report.step % log_interval_ == 0 || report.step == progress.total_steps)
@@ -85,10 +90,8 @@ void Console::step(const StepReport& report, const TrainProgress& progress) {
   constexpr int width = 40;
   const double share = static_cast<double>(report.step) / static_cast<double>(std::max<Index>(1, progress.total_steps));
   const int filled = static_cast<int>(share * width);
-  clear_bar();
-  fmt::print("[{:#<{}}{:-<{}}] {:3.0f}%  step {}  loss {:.3f}  left {} ", "", filled, "", width - filled, 100 * share,
-             report.step, report.loss, duration_text(progress.seconds_left));
-  std::fflush(stdout);
+  write(fmt::format("[{:#<{}}{:-<{}}] {:3.0f}%  step {}  loss {:.3f}  left {} ", "", filled, "", width - filled,
+                    100 * share, report.step, report.loss, duration_text(progress.seconds_left)));
   bar_is_shown_ = true;
 }
 

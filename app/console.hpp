@@ -21,6 +21,7 @@ std::string bytes_text(std::size_t bytes);
 std::string step_line(const StepReport& report, const TrainProgress& progress);
 
 /// Writes step lines, and on a terminal a progress bar below them that is drawn over itself. A file sees lines only.
+/// A full disk under that file is an Error (write).
 /// ESPALIER_PROGRESS = bar | lines overrides what standard output looks like (behind mpiexec it is a pipe).
 class Console {
  public:
@@ -29,7 +30,7 @@ class Console {
   void step(const StepReport& report, const TrainProgress& progress);
 
  private:
-  void clear_bar();
+  void write(const std::string& text);
 
   Index log_interval_;
   bool draws_bar_;

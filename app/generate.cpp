@@ -9,6 +9,7 @@
 #include "core/random.hpp"
 #include "io/tokenizer.hpp"
 #include "models/sampler.hpp"
+#include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
@@ -21,19 +22,6 @@ struct Options {
   SamplingConfig sampling{0.8, 0, 0.95};
   std::uint64_t seed = 1;
 };
-
-// A checkpoint itself, or the newest complete one of a run.
-Path resolve_checkpoint(const Path& given) {
-  if (std::filesystem::exists(given / "manifest.json"))
-    return given;
-  for (const CheckpointEntry& entry : find_checkpoints(given / "checkpoints"))
-    if (entry.complete)
-      return entry.path;
-  throw Error(ExitCode::checkpoint, {.what = "no complete checkpoint here",
-                                     .where = given.string(),
-                                     .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
-                                     .todo = "give --checkpoint the directory of a run that has saved one"});
-}
 
 // A model with weights and room for sequences that grow: memory and work follow the text, not the longest one possible.
 class Generator {
@@ -70,27 +58,17 @@ class Generator {
   Index room_ = 0;
 };
 
-// The [model] of the config that stands in the checkpoint. The rest says how it was trained: on what layout, with what
+// From the [model] of the checkpoint's config. The rest of it says how it was trained: on what layout, with what
 // library, in what batches; that need not be possible here.
-std::string model_section(const std::string& config) {
-  const std::size_t begin = config.find("[model]\n");
-  return begin == std::string::npos ? "" : config.substr(begin, config.find("\n[", begin) - begin);
-}
-
 GptConfig read_shape(const CheckpointReader& checkpoint) {
   const std::string manifest = (checkpoint.path() / "manifest.json").string();
   try {
-    const std::string model = model_section(checkpoint.state().at("config").get<std::string>());
-    if (!model.empty())
-      return parse_run_config(model, manifest, {"data.train=[\"any\"]", "run.steps=1"}, 1).model.shape;
+    return parse_run_config(model_section(stored_config(checkpoint)), manifest, {"data.train=[\"any\"]", "run.steps=1"},
+                            1)
+        .model.shape;
   } catch (const Error& error) {
     throw Error(ExitCode::checkpoint, error.report());
-  } catch (const nlohmann::json::exception&) {
   }
-  throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say what model it is of",
-                                     .where = manifest,
-                                     .wanted = "the config of its run, with a section [model]",
-                                     .todo = "use a checkpoint that `espalier train` has written"});
 }
 
 int generate(const Options& options) {

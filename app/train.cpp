@@ -34,6 +34,14 @@ struct Options {
 volatile std::sig_atomic_t stop_signal = 0;
 void request_stop(int signal) { stop_signal = signal; }
 
+// A lost terminal and a closed pipe are requests too: nobody may look on any more. What was started with nohup goes on.
+void catch_stop_requests() {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGPIPE})
+    std::signal(signal, request_stop);
+  if (std::signal(SIGHUP, request_stop) == SIG_IGN)
+    std::signal(SIGHUP, SIG_IGN);
+}
+
 EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
   return {.within_node = {emulate.latency, emulate.bandwidth},
           .between_nodes = {emulate.node_latency, emulate.node_bandwidth},
@@ -65,8 +73,7 @@ int train_command(const Options& options, Runtime& runtime) {
   const RunLayout layout = make_run_layout(config, runtime.size());
   const ProcessMesh mesh(world, layout.mesh);
   world.set_emulated_links(emulated_links(config.emulate));
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT})
-    std::signal(signal, request_stop);
+  catch_stop_requests();
 
   Console console(config.run.log_interval);
   TrainEvents events;
@@ -95,8 +102,11 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required(false);
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
   command->add_option("--resume", options->train.resume,
-                      "auto (default): from the newest complete checkpoint; never; or a checkpoint directory");
-  command->add_option("--init-from", options->train.init_from, "start a new run from the weights of this checkpoint");
+                      "auto (default): from the newest complete checkpoint; never; or the directory of a checkpoint or "
+                      "of a run, whose config must agree");
+  command->add_option("--init-from", options->train.init_from,
+                      "begin a new run with the weights of this checkpoint or run; once it has checkpoints of its own, "
+                      "the same command goes on from them");
   command
       ->add_option("--stop-after", options->train.stop_after,
                    "save and stop after so many steps of this start (exit 75)")

@@ -107,12 +107,17 @@ struct CheckpointEntry {
   Path path;
   Index step = 0;
   bool complete = false;
-  std::string reason;  ///< why not
+  bool unfinished = false;  ///< left by a save or a removal that was killed: it never counted, or no longer does
+  std::string reason = {};  ///< why it is not complete
 };
 
-/// Newest first, complete or not. Judges manifests and sizes; checksums of data are read by loading or
-/// verify().
+/// Newest first, complete or not; none where there is no such directory. Judges manifests and sizes; checksums of data
+/// are read by loading or verify(). @throws Error (checkpoint) when the directory is there and cannot be listed.
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
+
+/// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its
+/// newest complete one. @throws Error (checkpoint) that names what is there and is not complete.
+Path resolve_checkpoint(const Path& given);
 
 /// Removes the oldest complete checkpoints beyond `keep_last` (at least 1), never an incomplete one. Those of steps
 /// after `newest`, the one just saved, neither count nor go: they are not of this run's past.

@@ -34,34 +34,71 @@ std::string first_line(const ErrorReport& report) {
   return line;
 }
 
+// The names in a directory that may not be there. One that is there and cannot be listed is not an empty one: a run
+// would start over.
+std::vector<Path> list_directory(const Path& directory) {
+  std::vector<Path> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator next(directory, error);
+  if (error == std::errc::no_such_file_or_directory)
+    return paths;
+  for (; !error && next != std::filesystem::directory_iterator(); next.increment(error))
+    paths.push_back(next->path());
+  if (error)
+    throw Error(ExitCode::checkpoint, {.what = "cannot list the checkpoints",
+                                       .where = directory.string(),
+                                       .got = system_message(error.value()),
+                                       .wanted = "a directory that can be read",
+                                       .todo = "check its permissions and its file system"});
+  return paths;
+}
+
+CheckpointEntry judge(const Path& path, Index step) {
+  CheckpointEntry entry{.path = path, .step = step};
+  if (path.extension() == partial_suffix && replaced_original(path).empty()) {
+    entry.unfinished = true;
+    entry.reason = "its save was not finished";
+    return entry;
+  }
+  try {
+    const CheckpointReader reader(path);
+    entry.complete = reader.info().step == step;
+    if (!entry.complete)
+      entry.reason = "its manifest is of step " + std::to_string(reader.info().step);
+  } catch (const Error& problem) {
+    entry.reason = first_line(problem.report());
+  }
+  return entry;
+}
+
 }  // namespace
 
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
   std::vector<CheckpointEntry> entries;
-  std::error_code error;
-  for (const auto& found : std::filesystem::directory_iterator(directory, error)) {
-    const auto step = parse_step(found.path().filename().string());
-    if (!step)
-      continue;
-    CheckpointEntry entry{found.path(), *step, false, ""};
-    const bool is_partial = found.path().extension() == partial_suffix;
-    if (is_partial && replaced_original(found.path()).empty()) {
-      entry.reason = "its save was not finished";
-    } else {
-      try {
-        const CheckpointReader reader(found.path());
-        entry.complete = reader.info().step == *step;
-        if (!entry.complete)
-          entry.reason = "its manifest is of step " + std::to_string(reader.info().step);
-      } catch (const Error& problem) {
-        entry.reason = first_line(problem.report());
-      }
-    }
-    entries.push_back(std::move(entry));
-  }
+  for (const Path& path : list_directory(directory))
+    if (const auto step = parse_step(path.filename().string()))
+      entries.push_back(judge(path, *step));
   std::sort(entries.begin(), entries.end(),
             [](const auto& a, const auto& b) { return a.step != b.step ? a.step > b.step : a.path < b.path; });
   return entries;
+}
+
+Path resolve_checkpoint(const Path& given) {
+  std::error_code ignored;
+  const Path checkpoints = given / "checkpoints";
+  if (!std::filesystem::exists(checkpoints, ignored) && std::filesystem::exists(given / "manifest.json", ignored))
+    return given;
+  std::string incomplete;
+  if (std::filesystem::is_directory(given, ignored))
+    for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
+      if (entry.complete)
+        return entry.path;
+      incomplete += "\n  " + entry.path.filename().string() + ": " + entry.reason;
+    }
+  throw Error(ExitCode::checkpoint, {.what = "no complete checkpoint here" + incomplete,
+                                     .where = given.string(),
+                                     .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
+                                     .todo = "give the directory of a run that has saved one"});
 }
 
 void prune_checkpoints(const Path& directory, Index keep_last, Index newest) {

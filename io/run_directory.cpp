@@ -7,12 +7,15 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace espalier {
 namespace {
@@ -31,22 +34,28 @@ std::string boot_id() {
   return id;
 }
 
-// Field 22 of /proc/PID/stat; the command in field 2 may contain anything, but its last ')' ends it. 0: no
-// process.
-std::int64_t process_start(std::int64_t pid) {
+struct ProcessStat {
+  char state = 0;
+  std::int64_t start = 0;
+};
+
+// Fields 3 and 22 of /proc/PID/stat; the command in field 2 may contain anything, but its last ')' ends it. Zeros: no
+// process, or none that can be seen.
+ProcessStat process_stat(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
   std::getline(file, line);
   const std::size_t command_end = line.rfind(')');
   if (command_end == std::string::npos)
-    return 0;
+    return {};
   std::istringstream fields(line.substr(command_end + 1));
+  ProcessStat stat;
+  fields >> stat.state;
   std::string skipped;
-  for (int field = 3; field < 22; ++field)
+  for (int field = 4; field < 22; ++field)
     fields >> skipped;
-  std::int64_t start = 0;
-  fields >> start;
-  return start;
+  fields >> stat.start;
+  return stat;
 }
 
 std::string who(const RunRecord& record) {
@@ -58,8 +67,9 @@ bool is_alive_here(const RunRecord& record) {
     return false;
   if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
     return false;
-  const std::int64_t start = process_start(record.pid);
-  return start == 0 || start == record.process_start;
+  const ProcessStat stat = process_stat(record.pid);
+  const bool has_ended = stat.state == 'Z' || stat.state == 'X';  // and only waits for its parent to take note
+  return !has_ended && (stat.start == 0 || stat.start == record.process_start);
 }
 
 [[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
@@ -121,41 +131,83 @@ void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
   }
 }
 
-RunDirectory::RunDirectory(Path path, const std::string& config_text, const MayChange& may_change)
-    : path_(std::move(path)) {
-  make_directories(path_);
+RunDirectory::Made::~Made() {
+  std::error_code ignored;
+  for (const Path& path : paths)
+    std::filesystem::remove(path, ignored);  // a directory only if it is empty
+}
+
+RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
+  make_directory();
   take_ownership();
-  compare_config(config_text, may_change);
   describe_unfinished();
-  make_directories(checkpoints());
-  make_directories(state());
-  write_file_atomically(path_ / "config.toml", config_text);
-  write_record();
 }
 
 RunDirectory::~RunDirectory() = default;
 
-// Two guards: a lock, which ends with its process, and the record, for file systems where locks do nothing.
-void RunDirectory::take_ownership() {
+void RunDirectory::make_directory() {
+  std::error_code ignored;
+  for (Path missing = path_.lexically_normal(); !missing.empty() && !std::filesystem::exists(missing, ignored);
+       missing = missing.parent_path())
+    made_.paths.push_back(missing);
+  make_directories(path_);
+}
+
+// False while another process holds the lock. A refused start removes the lock file that it made, so the one that we
+// hold may have lost its name meanwhile.
+bool RunDirectory::take_lock() {
   const Path lock_path = path_ / "run.lock";
-  lock_ = FileDescriptor(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!lock_.is_open())
+  constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  int descriptor = ::open(lock_path.c_str(), flags | O_EXCL, 0644);
+  const bool is_new = descriptor >= 0;
+  if (!is_new && errno == EEXIST)
+    descriptor = ::open(lock_path.c_str(), flags, 0644);
+  if (descriptor < 0)
     throw_write_error("cannot write to the run directory", lock_path, errno);
-  previous_ = read_run_record(path_);
-  const bool held_by_other = ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  const bool is_self = previous_ && previous_->pid == ::getpid();
-  if (held_by_other || (previous_ && !is_self && is_alive_here(*previous_)))
-    refuse_owned(path_, previous_);
+  lock_ = FileDescriptor(descriptor);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return false;
+  struct stat held = {};
+  struct stat named = {};
+  if (::fstat(descriptor, &held) != 0 || ::stat(lock_path.c_str(), &named) != 0 || held.st_ino != named.st_ino)
+    return false;
+  if (is_new)
+    made_.paths.insert(made_.paths.begin(), lock_path);
+  return true;
+}
+
+// Two guards: a lock, which ends with its process, and the record, for file systems where locks do nothing. A job that
+// was just killed keeps both for a moment.
+void RunDirectory::take_ownership() {
+  constexpr auto patience = std::chrono::seconds(2);
+  const auto is_free = [&] {
+    const bool locked = take_lock();
+    previous_ = read_run_record(path_);
+    return locked && (!previous_ || previous_->pid == ::getpid() || !is_alive_here(*previous_));
+  };
+  for (const auto start = std::chrono::steady_clock::now(); !is_free();) {
+    if (std::chrono::steady_clock::now() - start > patience)
+      refuse_owned(path_, previous_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+void RunDirectory::sign_on(const std::string& config_text) {
+  made_.paths.clear();
+  make_directories(checkpoints());
+  make_directories(state());
+  write_file_atomically(path_ / "config.toml", config_text);
   record_ = {.state = "running",
              .cause = "",
              .host = host_name(),
              .pid = ::getpid(),
-             .process_start = process_start(::getpid()),
+             .process_start = process_stat(::getpid()).start,
              .boot = boot_id(),
              .started = utc_now(),
              .ended = "",
              .starts = previous_ ? previous_->starts + 1 : 1,
              .details = previous_ ? previous_->details : nlohmann::json::object()};
+  write_record();
 }
 
 // Whoever holds the lock and finds "running" knows that the owner is gone, if it ran here: take_ownership() has looked.
@@ -176,23 +228,6 @@ void RunDirectory::describe_unfinished() {
     text += "; the machine was restarted since";
   if (!unfinished_->positions.empty())
     text += fmt::format("; {} ranks left their position", unfinished_->positions.size());
-}
-
-void RunDirectory::compare_config(const std::string& config_text, const MayChange& may_change) {
-  const Path stored = path_ / "config.toml";
-  if (!std::filesystem::exists(stored))
-    return;
-  differences_ = diff_configs(read_file(stored, ExitCode::usage), config_text);
-  std::string refused;
-  for (const ConfigDifference& difference : differences_)
-    if (!may_change || !may_change(difference.key))
-      refused += fmt::format("\n  {}: {} -> {}", difference.key,
-                             difference.old_value.empty() ? "absent" : difference.old_value,
-                             difference.new_value.empty() ? "absent" : difference.new_value);
-  if (!refused.empty())
-    throw Error(ExitCode::usage, {.what = "the run directory belongs to a run with another config:" + refused,
-                                  .where = stored.string(),
-                                  .todo = "set run.directory to a new directory, or go back to the stored values"});
 }
 
 void RunDirectory::write_record() const { write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n"); }

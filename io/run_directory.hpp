@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -10,7 +9,6 @@
 
 #include "io/file.hpp"
 #include "io/position_file.hpp"
-#include "io/toml_config.hpp"
 
 namespace espalier {
 
@@ -48,16 +46,19 @@ struct UnfinishedStart {
 };
 
 /// The directory of a run, owned by this process (one process a job: rank 0) as long as the object lives.
+///
+/// A start first looks (the constructor), then signs on. What refuses it in between leaves the directory as it was: the
+/// story of the run is that of the starts that trained.
 class RunDirectory {
  public:
-  /// Decides by its name whether a key ("run.steps") may differ from the stored config.
-  using MayChange = std::function<bool(const std::string& key)>;
-
-  /// Creates the directory or opens an existing one. Throws Error(usage) if a living process owns it or its
-  /// config differs in a key that may not change, Error(write) if it cannot be written.
-  RunDirectory(Path path, const std::string& config_text, const MayChange& may_change);
+  /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it,
+  /// Error(write) if it cannot be written.
+  explicit RunDirectory(Path path);
   RunDirectory(const RunDirectory&) = delete;
-  ~RunDirectory();  ///< without finish(), run.json keeps saying "running" with a process that is gone
+  ~RunDirectory();  ///< signed on without finish(), run.json keeps saying "running" with a process that is gone
+
+  /// Stores the config and makes run.json say "running".
+  void sign_on(const std::string& config_text);
 
   const Path& path() const { return path_; }
   Path checkpoints() const { return path_ / "checkpoints"; }
@@ -70,9 +71,6 @@ class RunDirectory {
   /// Set when that start never signed off. Its positions stay in state() until the caller removes them.
   const std::optional<UnfinishedStart>& unfinished() const { return unfinished_; }
 
-  /// What differs from the stored config, all of it allowed. The new config is stored.
-  const std::vector<ConfigDifference>& differences() const { return differences_; }
-
   /// Rewrites run.json with more details.
   void update(const nlohmann::json& details);
 
@@ -80,9 +78,10 @@ class RunDirectory {
   void finish(const std::string& state, const std::string& cause = "");
 
  private:
+  void make_directory();
+  bool take_lock();
   void take_ownership();
   void describe_unfinished();
-  void compare_config(const std::string& config_text, const MayChange& may_change);
   void write_record() const;
 
   Path path_;
@@ -90,7 +89,12 @@ class RunDirectory {
   std::optional<RunRecord> previous_;
   std::optional<UnfinishedStart> unfinished_;
   RunRecord record_;
-  std::vector<ConfigDifference> differences_;
+
+  // What the constructor made, to be removed unless the start signs on. The last member: it goes while the lock holds.
+  struct Made {
+    std::vector<Path> paths;
+    ~Made();
+  } made_;
 };
 
 }  // namespace espalier

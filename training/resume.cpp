@@ -7,35 +7,76 @@
 #include "core/ops/matmul.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
+#include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
 namespace {
 
-// Complete checkpoints, newest first, as rank 0 sees them.
-std::vector<std::string> candidates(const Path& checkpoints, const Communicator& world,
-                                    const std::function<void(const std::string&)>& note) {
+using Note = std::function<void(const std::string&)>;
+
+bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+Path named_checkpoint(const std::string& resume) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(resume, ignored))
+    throw Error(ExitCode::checkpoint, {.what = "--resume names neither a checkpoint nor a run",
+                                       .got = resume,
+                                       .wanted = "auto, never, a run directory, or RUN/checkpoints/step-XXXXXXXX",
+                                       .todo = "check the path; without --resume a run goes on by itself"});
+  return resolve_checkpoint(resume);
+}
+
+// The run's complete checkpoints, newest first. What is damaged is there all the same: only saves that were never
+// finished count as nothing.
+std::vector<Path> usable_checkpoints(const Path& checkpoints, bool may_resume, const Note& note) {
+  std::vector<Path> complete;
+  std::string damaged;
+  for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
+    if (entry.complete)
+      complete.push_back(entry.path);
+    else if (!entry.unfinished)
+      damaged += fmt::format("\n  {}: {}", entry.path.string(), entry.reason);
+    if (!entry.complete && may_resume)
+      note(fmt::format("passing over {}: {}", entry.path.string(), entry.reason));
+  }
+  if (!may_resume && !(complete.empty() && damaged.empty()))
+    throw Error(ExitCode::usage,
+                {.what = "the run directory holds checkpoints, and --resume never would write over them",
+                 .where = checkpoints.string(),
+                 .got = complete.empty() ? "incomplete checkpoints:" + damaged
+                                         : fmt::format("{} complete checkpoints, the newest {}", complete.size(),
+                                                       complete.front().string()),
+                 .wanted = "an empty run directory",
+                 .todo = "resume (leave --resume away), or set run.directory to another directory"});
+  if (complete.empty() && !damaged.empty())
+    throw Error(ExitCode::checkpoint, {.what = "none of the run's checkpoints is complete:" + damaged,
+                                       .where = checkpoints.string(),
+                                       .wanted = "a complete checkpoint; the run does not start over by itself",
+                                       .todo = "bring back the missing files, or start over in another run.directory"});
+  return complete;
+}
+
+// What rank 0 finds, on all ranks; where it throws, all ranks do.
+std::vector<Path> found_by_root(const Communicator& world, const std::function<std::vector<Path>()>& find) {
   std::string list;
-  if (world.rank() == 0)
-    for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
-      if (entry.complete)
-        list += entry.path.string() + '\n';
-      else
-        note(fmt::format("passing over {}: {}", entry.path.string(), entry.reason));
-    }
+  attempt_together(world, ExitCode::checkpoint, [&] {
+    if (world.rank() == 0)
+      for (const Path& path : find())
+        list += path.string() + '\n';
+  });
   list = broadcast_text(world, list, 0);
-  std::vector<std::string> paths;
+  std::vector<Path> paths;
   for (std::size_t begin = 0; begin < list.size();) {
     const std::size_t end = list.find('\n', begin);
-    paths.push_back(list.substr(begin, end - begin));
+    paths.emplace_back(list.substr(begin, end - begin));
     begin = end + 1;
   }
   return paths;
 }
 
 // Bits depend on the library, so a resumed run keeps the one it started with where the config leaves the choice.
-void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& config,
-                         const std::function<void(const std::string&)>& note) {
+void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& config, const Note& note) {
   const std::string stored = checkpoint.state().value("matmul", "");
   if (config.run.matmul != "auto" || stored.empty() || stored == to_string(matmul_library()))
     return;
@@ -52,64 +93,81 @@ void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& co
 // All ranks load, or all throw the reason of the first that could not.
 template <class T>
 Index load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
-           const std::vector<std::string>& tensors, const std::function<void(const std::string&)>& note) {
+           const std::vector<std::string>& tensors, const Note& note) {
   std::optional<CheckpointReader> checkpoint;
+  std::vector<ConfigDifference> differences;
   attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
     checkpoint.emplace(path);
+    differences = require_same_run(*checkpoint, config);
     load_training_state(*checkpoint, trainer, tensors);
   });
   keep_matmul_library(*checkpoint, config, note);
+  for (const ConfigDifference& difference : differences)
+    note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
                    checkpoint->info().layout.value("text", "an unknown layout"), mesh.layout().text()));
   return trainer.steps_done();
+}
+
+// The newest of the run's checkpoints whose data are sound.
+template <class T>
+Index load_newest(const std::vector<Path>& paths, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
+                  const std::vector<std::string>& tensors, const Note& note) {
+  for (const Path& path : paths) {
+    try {
+      return load(path, config, mesh, trainer, tensors, note);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::checkpoint)
+        throw;
+      note(fmt::format("passing over {}: {}", path.string(), error.what()));
+    }
+  }
+  throw Error(ExitCode::checkpoint,
+              {.what = "none of the run's checkpoints can be used",
+               .where = paths.front().parent_path().string(),
+               .got = fmt::format("{} damaged or foreign checkpoints (named above)", paths.size()),
+               .wanted = "a complete checkpoint of this model",
+               .todo = "restore one from a backup, or start over in another run.directory"});
 }
 
 }  // namespace
 
 template <class T>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,
-                      const ProcessMesh& mesh, Trainer<T>& trainer,
-                      const std::function<void(const std::string&)>& note) {
+                      const ProcessMesh& mesh, Trainer<T>& trainer, const Note& note) {
+  if (names_a_checkpoint(options.resume) && !options.init_from.empty())
+    throw Error(ExitCode::usage, {.what = "--resume and --init-from each name where to start",
+                                  .got = fmt::format("--resume {} --init-from {}", options.resume, options.init_from),
+                                  .wanted = "one of them",
+                                  .todo = "--resume goes on with a run, --init-from begins one from its weights"});
   const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
-  const bool explicit_path = options.resume != "auto" && options.resume != "never";
-  if (explicit_path)
-    return load(options.resume, config, mesh, trainer, tensors, note);
-
-  const std::vector<std::string> paths = candidates(checkpoints, mesh.world(), note);
-  if (options.resume == "never" && !paths.empty())
-    throw Error(ExitCode::usage,
-                {.what = "the run directory holds checkpoints, and --resume never would write over them",
-                 .where = checkpoints.string(),
-                 .got = fmt::format("{} checkpoints, the newest {}", paths.size(), paths.front()),
-                 .wanted = "an empty run directory",
-                 .todo = "resume (leave --resume away), or set run.directory to another directory"});
-  for (const std::string& path : paths) {
-    try {
-      return load(path, config, mesh, trainer, tensors, note);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::checkpoint)
-        throw;
-      note(fmt::format("passing over {}: {}", path, error.what()));
-    }
+  if (names_a_checkpoint(options.resume)) {
+    const auto named = found_by_root(mesh.world(), [&] { return std::vector{named_checkpoint(options.resume)}; });
+    return load(named.front(), config, mesh, trainer, tensors, note);
   }
-  if (!paths.empty())
-    throw Error(ExitCode::checkpoint,
-                {.what = "none of the run's checkpoints can be used",
-                 .where = checkpoints.string(),
-                 .got = fmt::format("{} damaged or foreign checkpoints (named above)", paths.size()),
-                 .wanted = "a complete checkpoint of this model",
-                 .todo = "restore one from a backup, or start over in another run.directory"});
+  const std::vector<Path> own =
+      found_by_root(mesh.world(), [&] { return usable_checkpoints(checkpoints, options.resume != "never", note); });
+  if (!own.empty()) {
+    if (!options.init_from.empty())
+      note(fmt::format("--init-from {} was for the first start: the run goes on from its own checkpoint",
+                       options.init_from));
+    return load_newest(own, config, mesh, trainer, tensors, note);
+  }
   if (!options.init_from.empty()) {
-    attempt_together(mesh.world(), ExitCode::checkpoint,
-                     [&] { load_weights(CheckpointReader(options.init_from), trainer.parameters(), tensors); });
-    note(fmt::format("weights from {}", options.init_from));
+    const auto donor = found_by_root(mesh.world(), [&] { return std::vector{resolve_checkpoint(options.init_from)}; });
+    attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
+      const CheckpointReader checkpoint(donor.front());
+      require_same_model(checkpoint, config);
+      load_weights(checkpoint, trainer.parameters(), tensors);
+    });
+    note(fmt::format("weights from {}", donor.front().string()));
   }
   return 0;
 }
 
 template Index resume_training<float>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&,
-                                      Trainer<float>&, const std::function<void(const std::string&)>&);
+                                      Trainer<float>&, const Note&);
 template Index resume_training<double>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&,
-                                       Trainer<double>&, const std::function<void(const std::string&)>&);
+                                       Trainer<double>&, const Note&);
 
 }  // namespace espalier

@@ -9,10 +9,11 @@
 
 namespace espalier {
 
-/// Decides where a start goes on, and loads it. Collective; all ranks take the same checkpoint or all refuse. `note`
-/// tells what was taken, what was passed over, and why.
+/// Decides where a start goes on, and loads it. Collective; all ranks take the same checkpoint or all refuse. Only
+/// reads. `note` tells what was taken, what was passed over, and why.
 /// @returns the step to go on after, 0 for a fresh start.
-/// @throws Error (checkpoint) when there are checkpoints but none can be used: a run never starts over silently.
+/// @throws Error (checkpoint) when there are checkpoints but none can be used: a run never starts over silently;
+/// (usage) when the config is not that of the checkpoint's run.
 template <class T>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,
                       const ProcessMesh& mesh, Trainer<T>& trainer,

@@ -10,6 +10,7 @@
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
 #include "models/cost.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
@@ -90,9 +91,16 @@ class Loop {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
                                                                      options_.resume, options_.init_from));
     require_memory(config_, layout_);
-    open_run();
+    // What refuses a start comes before it signs on.
+    open_directory();
+    gemm_rate_ = choose_matmul_library<T>(config_.run.matmul, mesh_);
+    Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
+    const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
+                                               [&](const std::string& text) { note(text); });
+    note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s a rank)", to_string(matmul_library()),
+                     matmul_libraries().size(), gemm_rate_ * 1e-9));
     try {
-      return run_in_directory(stop_requested);
+      return train_in_directory(trainer, resumed_step, stop_requested);
     } catch (const Error& error) {
       throw with_positions(error);
     } catch (const std::exception& error) {
@@ -102,17 +110,10 @@ class Loop {
   }
 
  private:
-  TrainOutcome run_in_directory(const std::function<bool()>& stop_requested) {
-    gemm_rate_ = choose_matmul_library<T>(config_.run.matmul, mesh_);
-    Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
-    const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
-                                               [&](const std::string& text) { note(text); });
-    note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s a rank)", to_string(matmul_library()),
-                     matmul_libraries().size(), gemm_rate_ * 1e-9));
+  TrainOutcome train_in_directory(Trainer<T>& trainer, Index resumed_step,
+                                  const std::function<bool()>& stop_requested) {
+    sign_on(resumed_step);
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
-    if (is_root_ && resumed_step > 0)
-      for (const Path& path : set_aside_checkpoints_after(run_path() / "checkpoints", resumed_step))
-        note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
     RankRecords records(config_, mesh_, last_step);
@@ -139,25 +140,31 @@ class Loop {
     return Error(error.code(), report);
   }
 
-  void open_run() {
-    if (is_root_) {
-      // Before its first checkpoint a run has nothing to protect: a start that failed over a typo can start again.
-      const bool has_checkpoints = !find_checkpoints(run_path() / "checkpoints").empty();
-      files_.directory.emplace(run_path(), to_toml(config_),
-                               [&](const std::string& key) { return !has_checkpoints || may_change_on_resume(key); });
+  void open_directory() {
+    attempt_together(mesh_.world(), ExitCode::write, [&] {
+      if (!is_root_)
+        return;
+      files_.directory.emplace(run_path());
       if (const auto& unfinished = files_.directory->unfinished()) {
         note(unfinished->text);
         if (const std::string positions = positions_in(run_path(), true); !positions.empty())
           note(positions);
       }
+    });
+  }
+
+  void sign_on(Index resumed_step) {
+    attempt_together(mesh_.world(), ExitCode::write, [&] {
+      if (!is_root_)
+        return;
+      files_.directory->sign_on(to_toml(config_));
       remove_positions(files_.directory->state());
       if (mesh_.world().size() > 1)
         make_directories(run_path() / "ranks");
-      for (const ConfigDifference& difference : files_.directory->differences())
-        note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value,
-                         difference.old_value));
-    }
-    barrier(mesh_.world());
+      if (resumed_step > 0)
+        for (const Path& path : set_aside_checkpoints_after(files_.directory->checkpoints(), resumed_step))
+          note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
+    });
   }
 
   bool must_stop(Index steps_of_this_start, const std::function<bool()>& stop_requested) {

@@ -12,8 +12,8 @@ namespace espalier {
 
 /// How one start of a run differs from its config.
 struct TrainOptions {
-  std::string resume = "auto";  ///< auto: from the newest complete checkpoint, if any; never; or a checkpoint directory
-  std::string init_from;        ///< a checkpoint directory whose weights the run starts from
+  std::string resume = "auto";  ///< auto: from the newest complete checkpoint, if any; never; or a checkpoint or run
+  std::string init_from;        ///< a checkpoint or run whose weights the run starts from
   Index stop_after = 0;         ///< steps of this start, then save and stop; 0: none
 };
 

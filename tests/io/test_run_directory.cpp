@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "io/run_directory.hpp"
 #include "tests/io/support.hpp"
 
@@ -13,7 +15,13 @@ using namespace espalier::test;
 namespace {
 
 const std::string config = "[model]\nhidden_size = 64\n[run]\nsteps = 10\n";
-const RunDirectory::MayChange steps_may_change = [](const std::string& key) { return key == "run.steps"; };
+
+// A start that got so far as to train.
+struct SignedOn : RunDirectory {
+  explicit SignedOn(const Path& path, const std::string& config_text = config) : RunDirectory(path) {
+    sign_on(config_text);
+  }
+};
 
 }  // namespace
 
@@ -21,7 +29,7 @@ TEST(RunDirectory, keeps_config_and_record) {
   const TemporaryDirectory directory;
   const Path path = directory / "runs/a";
   {
-    RunDirectory run(path, config, steps_may_change);
+    SignedOn run(path);
     EXPECT_FALSE(run.previous());
     EXPECT_EQ(read_run_record(path)->state, "running");
     EXPECT_EQ(read_run_record(path)->pid, ::getpid());
@@ -30,25 +38,48 @@ TEST(RunDirectory, keeps_config_and_record) {
   }
   EXPECT_EQ(read_bytes(path / "config.toml"), config);
   EXPECT_TRUE(std::filesystem::is_directory(path / "checkpoints"));
-  RunDirectory again(path, "[model]\nhidden_size = 64\n[run]\nsteps = 20\n", steps_may_change);
+  const std::string longer = "[model]\nhidden_size = 64\n[run]\nsteps = 20\n";
+  SignedOn again(path, longer);
+  EXPECT_EQ(read_bytes(path / "config.toml"), longer);
   ASSERT_TRUE(again.previous());
   EXPECT_EQ(again.previous()->state, "preempted");
   EXPECT_EQ(again.previous()->cause, "SIGTERM");
   EXPECT_EQ(again.previous()->details["step"], 7);
-  ASSERT_EQ(again.differences().size(), 1u);
-  EXPECT_EQ(again.differences()[0].key, "run.steps");
   again.finish("completed");
   EXPECT_EQ(read_run_record(path)->starts, 2);
   EXPECT_FALSE(read_run_record(path)->ended.empty());
 }
 
-TEST(RunDirectory, another_config_is_refused) {
+// Every file with its bytes, every directory with its name.
+std::map<std::string, std::string> content_of(const Path& directory) {
+  std::map<std::string, std::string> content;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory))
+    content[entry.path().string()] = entry.is_regular_file() ? read_bytes(entry.path()) : "";
+  return content;
+}
+
+TEST(RunDirectory, before_it_signs_on_nothing_changes) {
   const TemporaryDirectory directory;
-  { RunDirectory run(directory / "a", config, steps_may_change); }
-  expect_error(ExitCode::usage, {"another config", "model.hidden_size: 64 -> 128", "model.bias: absent -> true"}, [&] {
-    RunDirectory(directory / "a", "[model]\nhidden_size = 128\nbias = true\n[run]\nsteps = 11\n", steps_may_change);
-  });
-  EXPECT_EQ(read_bytes(directory / "a/config.toml"), config);
+  const Path path = directory / "runs/deep/a";
+  { const RunDirectory refused(path); }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path())) << "a refused start left what it had made";
+  {
+    const RunDirectory refused(path);
+    EXPECT_TRUE(std::filesystem::is_directory(path)) << "held while it looks";
+    expect_error(ExitCode::usage, {"another job"}, [&] { const RunDirectory second(path); });
+    EXPECT_TRUE(std::filesystem::exists(path / "run.lock")) << "that of the first must stay";
+  }
+  for (const char* const state : {"running", "failed", "completed"}) {
+    {
+      SignedOn run(path);
+      if (state != std::string("running"))
+        run.finish(state);
+    }
+    const auto before = content_of(path);
+    EXPECT_EQ(read_run_record(path)->state, state);
+    { const RunDirectory refused(path); }
+    EXPECT_EQ(content_of(path), before);
+  }
 }
 
 // Runs `action` in a process of its own that then ends in its own way.
@@ -67,13 +98,13 @@ TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
   const TemporaryDirectory directory;
   const Path path = directory / "a";
   const pid_t killed = in_child([&] {
-    const RunDirectory run(path, config, steps_may_change);
+    const SignedOn run(path);
     for (const int rank : {0, 1})
       PositionFile(run.state(), rank, sizeof(int)).as<int>() = 10 + rank;
     ::raise(SIGKILL);
   });
   const pid_t left = in_child([&] {  // with exit code 0, but before the end
-    RunDirectory run(path, config, steps_may_change);
+    SignedOn run(path);
     if (!run.unfinished() || !run.unfinished()->certainly_ended || run.unfinished()->record.pid != killed ||
         run.unfinished()->positions.size() != 2 || run.unfinished()->positions[1].as<int>() != 11)
       run.finish("failed", "the child did not find what the one before it had left");
@@ -81,7 +112,7 @@ TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
   });
   ASSERT_EQ(read_run_record(path)->state, "running") << read_run_record(path)->cause;
   {
-    RunDirectory run(path, config, steps_may_change);
+    SignedOn run(path);
     ASSERT_TRUE(run.unfinished());
     EXPECT_EQ(run.unfinished()->record.pid, left);
     EXPECT_EQ(run.unfinished()->record.starts, 2);
@@ -93,18 +124,18 @@ TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
     run.finish("completed");
     EXPECT_THROW(run.finish("done"), std::logic_error);
   }
-  EXPECT_FALSE(RunDirectory(path, config, steps_may_change).unfinished());
+  EXPECT_FALSE(RunDirectory(path).unfinished());
 }
 
 TEST(RunDirectory, of_another_host_it_says_that_it_cannot_know) {
   const TemporaryDirectory directory;
-  { RunDirectory run(directory / "a", config, steps_may_change); }
+  { SignedOn run(directory / "a"); }
   RunRecord record = *read_run_record(directory / "a");
   record.host = "node-17";
   record.pid = 1;  // lives here, which proves nothing about node-17
   write_bytes(directory / "a/run.json", to_json(record).dump());
   {
-    const RunDirectory run(directory / "a", config, steps_may_change);
+    const SignedOn run(directory / "a");
     ASSERT_TRUE(run.unfinished());
     EXPECT_FALSE(run.unfinished()->certainly_ended);
     EXPECT_NE(run.unfinished()->text.find("process 1 on node-17"), std::string::npos);
@@ -114,7 +145,7 @@ TEST(RunDirectory, of_another_host_it_says_that_it_cannot_know) {
   record.boot = "another";  // this host, before it was restarted
   record.pid = 1;
   write_bytes(directory / "a/run.json", to_json(record).dump());
-  const RunDirectory run(directory / "a", config, steps_may_change);
+  const SignedOn run(directory / "a");
   EXPECT_TRUE(run.unfinished()->certainly_ended);
   EXPECT_NE(run.unfinished()->text.find("was restarted"), std::string::npos);
 }
@@ -125,7 +156,7 @@ TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   ASSERT_EQ(::pipe(pipes), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const RunDirectory run(directory / "a", config, steps_may_change);
+    const SignedOn run(directory / "a");
     const char ready = 'x';
     if (::write(pipes[1], &ready, 1) != 1)
       ::_exit(1);
@@ -134,13 +165,13 @@ TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   }
   char ready = 0;
   ASSERT_EQ(::read(pipes[0], &ready, 1), 1);
-  const auto open = [&] { RunDirectory(directory / "a", config, steps_may_change); };
+  const auto open = [&] { RunDirectory(directory / "a"); };
   expect_error(ExitCode::usage, {"another job", "process " + std::to_string(child)}, open);
   std::filesystem::remove(directory / "a/run.lock");  // where locks do nothing, the record still speaks
   expect_error(ExitCode::usage, {"process " + std::to_string(child)}, open);
   ::kill(child, SIGKILL);
+  SignedOn run(directory / "a");  // though nobody has waited for it: it is a zombie
   ::waitpid(child, nullptr, 0);
-  RunDirectory run(directory / "a", config, steps_may_change);
   EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not sign off
   EXPECT_EQ(run.previous()->pid, child);
   EXPECT_TRUE(run.unfinished());
@@ -148,17 +179,17 @@ TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
 
 TEST(RunDirectory, a_damaged_record_is_not_in_the_way) {
   const TemporaryDirectory directory;
-  { RunDirectory run(directory / "a", config, steps_may_change); }
+  { SignedOn run(directory / "a"); }
   write_bytes(directory / "a/run.json", "{\"state\": \"runn");
-  RunDirectory run(directory / "a", config, steps_may_change);
+  SignedOn run(directory / "a");
   EXPECT_FALSE(run.previous());
 }
 
 TEST(RunDirectory, unwritable_places_are_write_errors) {
   const TemporaryDirectory directory;
   write_bytes(directory / "file", "x");
-  expect_error(ExitCode::write, {"file/a"}, [&] { RunDirectory(directory / "file/a", config, steps_may_change); });
-  expect_error(ExitCode::write, {"/proc/a"}, [&] { RunDirectory("/proc/a", config, steps_may_change); });
+  expect_error(ExitCode::write, {"file/a"}, [&] { RunDirectory(directory / "file/a"); });
+  expect_error(ExitCode::write, {"/proc/a"}, [&] { RunDirectory("/proc/a"); });
 }
 
 TEST(RunDirectory, a_place_without_permission_is_a_write_error) {
@@ -167,7 +198,6 @@ TEST(RunDirectory, a_place_without_permission_is_a_write_error) {
   const TemporaryDirectory directory;
   std::filesystem::permissions(directory.path(),
                                std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-  expect_error(ExitCode::write, {"Permission denied"},
-               [&] { RunDirectory(directory / "b", config, steps_may_change); });
+  expect_error(ExitCode::write, {"Permission denied"}, [&] { RunDirectory(directory / "b"); });
   std::filesystem::permissions(directory.path(), std::filesystem::perms::owner_all);
 }

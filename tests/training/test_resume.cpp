@@ -6,46 +6,10 @@
 #include <fstream>
 
 #include "io/checkpoint.hpp"
-#include "io/metrics.hpp"
-#include "io/run_directory.hpp"
-#include "tests/training/tiny_run.hpp"
-#include "training/train_loop.hpp"
+#include "tests/training/run_starts.hpp"
 
 namespace espalier::test {
 namespace {
-
-struct Start {
-  TrainOutcome outcome;
-  std::vector<std::string> notes;
-};
-
-Start start_run(const RunConfig& config, TrainOptions options) {
-  Start start;
-  const RunLayout layout = make_run_layout(config, world().size());
-  const ProcessMesh mesh(world(), layout.mesh);
-  TrainEvents events;
-  events.note = [&](const std::string& text) { start.notes.push_back(text); };
-  start.outcome = train<float>(config, options, layout, mesh, events, [] { return false; });
-  barrier(world());
-  return start;
-}
-
-TrainOptions stop_after(Index steps) { return {"auto", "", steps}; }
-TrainOptions init_from(const Path& checkpoint) { return {"auto", checkpoint.string(), 0}; }
-
-RunConfig config_in(const SharedFolder& folder, const std::string& name, std::vector<std::string> more = {}) {
-  more.push_back("run.directory=\"" + (folder / name).string() + "\"");
-  more.push_back("run.steps=8");
-  return tiny_config(folder, world().size(), more);
-}
-
-// The losses of a run as text: equal text is equal bits.
-std::vector<std::string> losses(const RunConfig& config) {
-  std::vector<std::string> texts;
-  for (const auto& line : read_metrics(Path(config.run.directory) / "metrics.jsonl"))
-    texts.push_back(line.at("step").dump() + " " + line.at("loss").dump() + " " + line.at("gradient_norm").dump());
-  return texts;
-}
 
 TEST(Resume, AtAnyStepGivesTheBitsOfAnUninterruptedRun) {
   const SharedFolder folder("resume");
@@ -73,13 +37,7 @@ TEST(Resume, StepsAfterTheCheckpointAreTakenAgain) {
   barrier(world());
   const Start again = start_run(config, {});
   EXPECT_EQ(losses(config), wanted);
-  if (world().rank() == 0) {
-    bool passed_over = false;
-    for (const std::string& note : again.notes)
-      passed_over = passed_over ||
-                    (note.find("passing over") != std::string::npos && note.find("step-00000006") != std::string::npos);
-    EXPECT_TRUE(passed_over) << "the torn checkpoint must be named";
-  }
+  EXPECT_TRUE(again.says("passing over", "step-00000006")) << "the torn checkpoint must be named";
 }
 
 TEST(Resume, DamagedDataFallBackToTheOlderCheckpoint) {
@@ -104,8 +62,9 @@ TEST(Resume, NeverStartsOverSilently) {
   const SharedFolder folder("never");
   const RunConfig config = config_in(folder, "run");
   start_run(config, {});
-  EXPECT_THROW(start_run(config, TrainOptions{"never", "", 0}), Error);
-  barrier(world());
+  expect_refusal(ExitCode::usage, {"--resume never", "the newest"}, [&] {
+    start_run(config, TrainOptions{"never", "", 0});
+  });
   if (world().rank() == 0)
     for (const CheckpointEntry& entry : find_checkpoints(folder / "run/checkpoints")) {
       std::fstream file(entry.path / "rank-00000.h5", std::ios::in | std::ios::out | std::ios::binary);
@@ -113,29 +72,16 @@ TEST(Resume, NeverStartsOverSilently) {
       file << "damaged beyond repair, every checkpoint of them";
     }
   barrier(world());
-  try {
-    start_run(config, {});
-    ADD_FAILURE() << "a run without a usable checkpoint went on";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::checkpoint);
-  }
+  expect_refusal(ExitCode::checkpoint, {"none of the run's checkpoints can be used"}, [&] { start_run(config, {}); });
 }
 
 TEST(Resume, RefusesAnotherModelAndLogsWhatMayChange) {
   const SharedFolder folder("changed");
   start_run(config_in(folder, "run"), stop_after(2));
-  const RunConfig another = config_in(folder, "run", {"model.hidden_size=48"});
-  if (world().rank() == 0) {  // the directory is rank 0's; the others would wait for it
-    EXPECT_THROW(RunDirectory(folder / "run", to_toml(another), may_change_on_resume), Error);
-  }
-  barrier(world());
+  expect_refusal(ExitCode::usage, {"another config", "model.hidden_size: 32 -> 48"},
+                 [&] { start_run(config_in(folder, "run", {"model.hidden_size=48"}), {}); });
   const Start longer = start_run(config_in(folder, "run", {"checkpoint.interval=3"}), {});
-  if (world().rank() == 0) {
-    bool logged = false;
-    for (const std::string& note : longer.notes)
-      logged = logged || note.find("checkpoint.interval = 3") != std::string::npos;
-    EXPECT_TRUE(logged);
-  }
+  EXPECT_TRUE(longer.says("config changed", "checkpoint.interval = 3"));
   EXPECT_FALSE(may_change_on_resume("model.hidden_size"));
   EXPECT_FALSE(may_change_on_resume("run.seed"));
   EXPECT_TRUE(may_change_on_resume("run.steps"));

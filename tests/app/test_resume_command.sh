@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# Resuming as a user meets it: test_resume_command.sh ESPALIER COMMAND..., where COMMAND starts a program on two ranks.
+espalier=$1; shift
+two_ranks=("$@")
+source "$(dirname "$(realpath "$0")")/lib.sh"
+
+# refused CODE "TEXT" COMMAND...: as expect, and the run directory is byte for byte as it was.
+refused() {
+  rm -rf before; cp -a run before
+  expect "$@"
+  diff -r before run >difference.txt || fail "the refused start changed the run: ${*:3}" difference.txt
+}
+
+expect 0 "completed" "${two_ranks[@]}" "$espalier" train tiny.toml checkpoint.interval=3
+cp -a run good
+
+# ---- What a run directory stands for ----
+expect 0 "num_heads = 4" "$espalier" checkpoint inspect run
+says "[model]" "run/checkpoints/step-00000006" "embedding.token"
+expect 0 "run/checkpoints/step-00000006" "$espalier" checkpoint verify run
+says "every checksum is right"
+expect 4 "no complete checkpoint" "$espalier" checkpoint inspect run/state
+expect 4 "no complete checkpoint" "$espalier" checkpoint verify nowhere
+expect 0 "resumed from good/checkpoints/step-00000006" "$espalier" train tiny.toml --resume good run.directory=other run.steps=7
+expect 0 "weights from good/checkpoints/step-00000006" "$espalier" train tiny.toml --init-from good run.directory=heir
+expect 0 "resumed from heir/checkpoints/step-00000006" "$espalier" train tiny.toml --init-from good run.directory=heir run.steps=7
+says "--init-from good was for the first start"
+
+# ---- Refused, and nothing has changed ----
+refused 2 "--resume never" "${two_ranks[@]}" "$espalier" train tiny.toml --resume never
+refused 4 "--resume names neither" "${two_ranks[@]}" "$espalier" train tiny.toml --resume atuo
+refused 2 "model.num_heads: 4 -> 2" "${two_ranks[@]}" "$espalier" train tiny.toml model.num_heads=2
+refused 2 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --resume good model.num_heads=2
+refused 2 "run.seed: 1 -> 2" "$espalier" train tiny.toml run.seed=2
+refused 2 "unknown key" "$espalier" train tiny.toml run.sede=2
+refused 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]'
+refused 7 "budget" "$espalier" train tiny.toml run.device_memory=100kB
+rm run/config.toml
+refused 2 "precision.compute: 'fp32' -> 'fp64'" "$espalier" train tiny.toml precision.compute=fp64
+rm run/checkpoints/step-*/rank-00000.h5
+refused 4 "none of the run's checkpoints is complete" "${two_ranks[@]}" "$espalier" train tiny.toml
+says "step-00000003: a file of a checkpoint is missing" "bring back the missing files"
+refused 2 "incomplete checkpoints" "$espalier" train tiny.toml --resume never
+expect 4 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --init-from good model.num_heads=2 run.directory=new
+expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]' run.directory=new/deep
+[[ ! -e new ]] || fail "a refused start made a run directory" <(ls -R new)
+
+# ---- A full disk, under the log or the run: 8, and the run goes on from its checkpoint ----
+full_log() { "$@" >/dev/full; }
+expect 8 "cannot write the log" full_log "$espalier" train tiny.toml run.directory=unlogged
+expect 0 "completed" "$espalier" train tiny.toml run.directory=unlogged
+# on_small_disk SIZE COMMAND...: with a disk of this size at ./disk, of which a copy is left in ./left.
+on_small_disk() {
+  mkdir -p disk; rm -rf left
+  unshare --user --map-root-user --mount bash -c '
+    mount -t tmpfs -o size="$0" none disk || exit 99
+    "$@"; code=$?; cp -a disk left; exit $code' "$@"
+}
+if mkdir -p disk && unshare --user --map-root-user --mount mount -t tmpfs none disk 2>/dev/null; then
+  expect 8 "run.json" on_small_disk 8k "$espalier" train tiny.toml run.directory=disk/run
+  endless=(run.steps=1000000 run.log_interval=1000)
+  expect 8 "cannot write the metrics file" on_small_disk 100k "${two_ranks[@]}" "$espalier" train tiny.toml "${endless[@]}" run.directory=disk/run
+  expect 8 "no space for a checkpoint" on_small_disk 1m "${two_ranks[@]}" "$espalier" train tiny.toml "${endless[@]}" \
+    run.directory=disk/run checkpoint.interval=2
+  expect 75 "resumed from left/run/checkpoints/step-00000004" "$espalier" train tiny.toml "${endless[@]}" run.directory=left/run --stop-after 1
+else
+  echo "SKIPPED: no small disk can be mounted here (user namespaces)"
+fi
+
+# ---- A reader that goes away asks for a stop ----
+"$espalier" train tiny.toml run.directory=unread run.steps=1000000 2>error.txt | head -n 5 >/dev/null
+got=${PIPESTATUS[0]}
+[[ $got == 75 ]] || fail "exit code $got after the pipe was closed, wanted 75" error.txt
+state_is unread preempted
+finish

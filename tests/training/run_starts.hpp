@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "io/metrics.hpp"
+#include "tests/training/tiny_run.hpp"
+#include "training/train_loop.hpp"
+
+namespace espalier::test {
+
+/// What came of one start of a run.
+struct Start {
+  TrainOutcome outcome;
+  std::vector<std::string> notes;  // of rank 0
+
+  /// Has one note both texts in it? Only rank 0 knows; the others say yes.
+  bool says(const std::string& text, const std::string& more = "") const {
+    return world().rank() != 0 || std::any_of(notes.begin(), notes.end(), [&](const std::string& note) {
+             return note.find(text) != std::string::npos && note.find(more) != std::string::npos;
+           });
+  }
+};
+
+inline Start start_run(const RunConfig& config, TrainOptions options) {
+  Start start;
+  const RunLayout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh);
+  TrainEvents events;
+  events.note = [&](const std::string& text) { start.notes.push_back(text); };
+  start.outcome = train<float>(config, options, layout, mesh, events, [] { return false; });
+  barrier(world());
+  return start;
+}
+
+inline TrainOptions stop_after(Index steps) { return {"auto", "", steps}; }
+inline TrainOptions resume_from(const Path& checkpoint) { return {checkpoint.string(), "", 0}; }
+inline TrainOptions init_from(const Path& checkpoint) { return {"auto", checkpoint.string(), 0}; }
+
+inline RunConfig config_in(const SharedFolder& folder, const std::string& name, std::vector<std::string> more = {}) {
+  more.push_back("run.directory=\"" + (folder / name).string() + "\"");
+  more.push_back("run.steps=8");
+  return tiny_config(folder, world().size(), more);
+}
+
+/// The losses of a run as text: equal text is equal bits.
+inline std::vector<std::string> losses(const RunConfig& config) {
+  std::vector<std::string> texts;
+  for (const auto& line : read_metrics(Path(config.run.directory) / "metrics.jsonl"))
+    texts.push_back(line.at("step").dump() + " " + line.at("loss").dump() + " " + line.at("gradient_norm").dump());
+  return texts;
+}
+
+/// Every rank is refused, with this code and these words.
+template <class Action>
+void expect_refusal(ExitCode code, const std::vector<std::string>& parts, const Action& action) {
+  try {
+    action();
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    for (const std::string& part : parts)
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << "no " << part << " in\n" << error.what();
+  }
+  barrier(world());
+}
+
+/// Something that rank 0 does to the files, between two starts.
+template <class Action>
+void on_root(const Action& action) {
+  barrier(world());
+  if (world().rank() == 0)
+    action();
+  barrier(world());
+}
+
+}  // namespace espalier::test

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/stored_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace espalier {
+namespace {
+
+std::string text_of(const ConfigDifference& difference) {
+  const auto value = [](const std::string& text) { return text.empty() ? "absent" : text; };
+  return fmt::format("{}: {} -> {}", difference.key, value(difference.old_value), value(difference.new_value));
+}
+
+// One line for each difference that `is_allowed` does not allow.
+template <class IsAllowed>
+std::string refused_lines(const std::vector<ConfigDifference>& differences, const IsAllowed& is_allowed) {
+  std::string lines;
+  for (const ConfigDifference& difference : differences)
+    if (!is_allowed(difference.key))
+      lines += "\n  " + text_of(difference);
+  return lines;
+}
+
+// A preset is only a name for the keys that follow it.
+bool leaves_the_model(const std::string& key) { return !key.starts_with("model.") || key == "model.preset"; }
+
+}  // namespace
+
+std::string stored_config(const CheckpointReader& checkpoint) {
+  const auto found = checkpoint.state().find("config");
+  const std::string config = found != checkpoint.state().end() && found->is_string() ? found->get<std::string>() : "";
+  if (model_section(config).empty())
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say what model it is of",
+                                       .where = (checkpoint.path() / "manifest.json").string(),
+                                       .wanted = "the config of its run, with a section [model]",
+                                       .todo = "use a checkpoint that `espalier train` has written"});
+  return config;
+}
+
+std::string model_section(const std::string& config) {
+  const std::size_t begin = config.find("[model]\n");
+  return begin == std::string::npos ? "" : config.substr(begin, config.find("\n[", begin) - begin);
+}
+
+std::vector<ConfigDifference> differences_from(const std::string& stored, const RunConfig& config) {
+  std::vector<ConfigDifference> differences = diff_configs(stored, to_toml(config));
+  const std::vector<ConfigDifference> defaults = diff_configs("", to_toml(RunConfig{}));
+  std::erase_if(differences, [&](const ConfigDifference& difference) {
+    return difference.old_value.empty() &&
+           std::any_of(defaults.begin(), defaults.end(), [&](const ConfigDifference& standard) {
+             return standard.key == difference.key && standard.new_value == difference.new_value;
+           });
+  });
+  return differences;
+}
+
+std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config) {
+  std::vector<ConfigDifference> differences = differences_from(stored_config(checkpoint), config);
+  if (const std::string refused = refused_lines(differences, may_change_on_resume); !refused.empty())
+    throw Error(ExitCode::usage, {.what = "the checkpoint belongs to a run with another config:" + refused,
+                                  .where = checkpoint.path().string(),
+                                  .todo = "go back to the stored values, or start a new run in another run.directory "
+                                          "(--init-from takes over the weights)"});
+  return differences;
+}
+
+void require_same_model(const CheckpointReader& checkpoint, const RunConfig& config) {
+  const auto differences = differences_from(stored_config(checkpoint), config);
+  if (const std::string refused = refused_lines(differences, leaves_the_model); !refused.empty())
+    throw Error(ExitCode::checkpoint,
+                {.what = "the checkpoint belongs to another model:" + refused,
+                 .where = checkpoint.path().string(),
+                 .todo = "use the [model] section that wrote it (`espalier checkpoint inspect` shows it)"});
+}
+
+}  // namespace espalier

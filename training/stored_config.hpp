@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.hpp"
+#include "io/config_diff.hpp"
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+/// The config of the run that wrote a checkpoint, as it stands in its state.
+/// @throws Error (checkpoint) without one that has a [model].
+std::string stored_config(const CheckpointReader& checkpoint);
+
+/// The section [model] of a config, with its heading; empty without one.
+std::string model_section(const std::string& config);
+
+/// What differs between the config of a checkpoint and the present one. A key that the checkpoint's program did not
+/// know counts as stored with its default.
+std::vector<ConfigDifference> differences_from(const std::string& stored, const RunConfig& config);
+
+/// For a run that goes on from this checkpoint: what differs, all of which may (may_change_on_resume()).
+/// @throws Error (usage) that lists what may not.
+std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config);
+
+/// For a run that only takes the weights: they must mean the same. Shapes do not tell all of it: four heads or two have
+/// the same weights. @throws Error (checkpoint) that lists the keys of [model] that differ.
+void require_same_model(const CheckpointReader& checkpoint, const RunConfig& config);
+
+}  // namespace espalier
