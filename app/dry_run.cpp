@@ -10,6 +10,7 @@
 #include "app/console.hpp"
 #include "models/cost.hpp"
 #include "parallel/pipeline_simulator.hpp"
+#include "training/measure_layers.hpp"
 #include "training/predict_memory.hpp"
 #include "training/validate_config.hpp"
 
@@ -104,7 +105,9 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
 
 }  // namespace
 
-int dry_run(const RunConfig& config, int ranks, bool events) {
+int dry_run(RunConfig config, int ranks, bool events) {
+  if (config.parallel.layers_per_stage.empty())
+    config.parallel.layers_per_stage = stored_layers(config);  // a resumed run keeps its stages
   const RunLayout layout = make_run_layout(config, ranks);
   const std::vector<PipelineSchedule> schedules = make_schedules(layout);
   require_proven(layout, schedules);

@@ -88,11 +88,13 @@ void GptChunk<T>::backward(const ExecSpace& exec, const BlockShape& shape, Slot&
                            const BlockDone& done) const {
   if (head_) {
     head_->backward_input(exec, gradients.dx.back(), slot.head, gradients.head);
+    tell(done, half_done);
     head_->backward_weight(exec, slot.head, gradients.head);
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     blocks_[i].backward_input(exec, gradients.dx[i], gradients.dx[i + 1], shape, slot.blocks[i], gradients.blocks[i]);
+    tell(done, half_done);
     blocks_[i].backward_weight(exec, slot.blocks[i], gradients.blocks[i]);
     tell(done, static_cast<int>(i) + 1);
   }

@@ -30,8 +30,10 @@ class GptChunk {
     std::vector<typename TransformerBlock<T>::Gradients> blocks;
     typename Head<T>::Gradients head;
   };
-  /// Told after each position of the chunk (see ChunkLayers::num_blocks) that an operation has passed.
+  /// Told after each position of the chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that
+  /// does both parts also tells `half_done` between them: a moment more in which messages can be moved on.
   using BlockDone = std::function<void(int position)>;
+  static constexpr int half_done = -1;
 
   /// Declares the parameters of the layers; `chunk` is the number among those of this rank.
   GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,

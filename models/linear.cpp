@@ -6,6 +6,28 @@
 #include "core/ops/matmul.hpp"
 
 namespace espalier {
+namespace {
+
+ParameterSpec placed(const std::string& name, std::vector<Index> shape, Shard shard, Placement placement) {
+  return {.name = name, .shape = std::move(shape), .shard = shard, .chunk = placement.chunk, .block = placement.block};
+}
+
+ParameterSpec weight_spec(const std::string& layer, std::vector<Index> shape, Shard shard, Placement placement,
+                          double init_std) {
+  ParameterSpec spec = placed(layer + ".weight", std::move(shape), shard, placement);
+  spec.init_std = init_std;
+  return spec;
+}
+
+ParameterSpec bias_spec(const std::string& layer, std::vector<Index> shape, Shard shard, Placement placement,
+                        ReductionGroup group) {
+  ParameterSpec spec = placed(layer + ".bias", std::move(shape), shard, placement);
+  spec.group = group;
+  spec.weight_decay = false;
+  return spec;
+}
+
+}  // namespace
 
 template <class T>
 ColumnParallelLinear<T>::ColumnParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
@@ -14,18 +36,8 @@ ColumnParallelLinear<T>::ColumnParallelLinear(ParameterStore<T>& parameters, con
     : parameters_(&parameters), tensor_(&tensor), in_(weight_shape.back()) {
   const std::vector<Index> bias_shape(weight_shape.begin(), weight_shape.end() - 1);
   const Shard shard = tensor.shard(static_cast<int>(bias_shape.size()) - 1);
-  weight_ = parameters.declare({.name = name + ".weight",
-                                .shape = weight_shape,
-                                .shard = shard,
-                                .chunk = placement.chunk,
-                                .block = placement.block,
-                                .init_std = init_std});
-  bias_ = parameters.declare({.name = name + ".bias",
-                              .shape = bias_shape,
-                              .shard = shard,
-                              .chunk = placement.chunk,
-                              .block = placement.block,
-                              .weight_decay = false});
+  weight_ = parameters.declare(weight_spec(name, weight_shape, shard, placement, init_std));
+  bias_ = parameters.declare(bias_spec(name, bias_shape, shard, placement, ReductionGroup::replicas));
   out_ = parameters.parameter(bias_).size;
 }
 
@@ -54,18 +66,8 @@ RowParallelLinear<T>::RowParallelLinear(ParameterStore<T>& parameters, const Ten
                                         const std::string& name, Index out, Index in, Placement placement,
                                         double init_std)
     : parameters_(&parameters), tensor_(&tensor), out_(out) {
-  weight_ = parameters.declare({.name = name + ".weight",
-                                .shape = {out, in},
-                                .shard = tensor.shard(1),
-                                .chunk = placement.chunk,
-                                .block = placement.block,
-                                .init_std = init_std});
-  bias_ = parameters.declare({.name = name + ".bias",
-                              .shape = {out},
-                              .chunk = placement.chunk,
-                              .block = placement.block,
-                              .group = tensor.replicated_group(),
-                              .weight_decay = false});
+  weight_ = parameters.declare(weight_spec(name, {out, in}, tensor.shard(1), placement, init_std));
+  bias_ = parameters.declare(bias_spec(name, {out}, {}, placement, tensor.replicated_group()));
   in_ = parameters.parameter(weight_).local_shape[1];
 }
 

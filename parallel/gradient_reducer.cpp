@@ -121,9 +121,11 @@ void GradientReducer<S>::begin_step() {
   });
   ESPALIER_ASSERT(idle, "begin_step() while buckets are in flight: call wait(), and wait_gather(), first");
   begin_pass(Pass::reduce);
-  exposed_seconds_ = 0;
-  for (Lane& lane : lanes_)
+  exposed_seconds_ = early_seconds_ = 0;
+  for (Lane& lane : lanes_) {
     lane.bytes_before = lane.communicator.traffic().bytes;
+    lane.sent_at = 0;
+  }
   marked_.assign(segments_.size(), 0);
   missing_.resize(plan_.buckets.size());
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
@@ -154,8 +156,10 @@ void GradientReducer<S>::progress() {
 template <class S>
 void GradientReducer<S>::progress(Lane& lane) {
   for (Place& place : lane.places) {
-    if (place.stage == Stage::collecting && place.messages.test())
+    if (place.stage == Stage::collecting && place.messages.test()) {
+      lane.sent_at = std::max(lane.sent_at, place.messages.sent_at());
       distribute(lane, place);
+    }
     if (place.stage == Stage::distributing && place.messages.test())
       finish(lane, place);
   }
@@ -192,13 +196,13 @@ void GradientReducer<S>::collect(Lane& lane, Place& place) {
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
     place.messages.receive(place.received_mpi.data() + received_slot(peer, rank) * own_size,
-                           static_cast<std::size_t>(own_size) * sizeof(S), peer, tag);
+                           static_cast<std::size_t>(own_size) * sizeof(S), peer, tag, lane.spans_stages());
   }
   for (int step = 1; step < size; ++step) {
     const int peer = (rank + step) % size;
     const IndexRange theirs = bucket.slice(peer);
     place.messages.send(gradients_mpi_.data() + theirs.begin, static_cast<std::size_t>(theirs.size()) * sizeof(S), peer,
-                        tag);
+                        tag, lane.spans_stages());
   }
 }
 
@@ -218,7 +222,7 @@ void GradientReducer<S>::distribute(Lane& lane, Place& place) {
   }
 }
 
-/// Our slice goes to all others of the communicator, and theirs come. `data` holds `element_size` of its own elements
+/// Our slice goes to all others of the communicator, and theirs come. `data` holds `element_bytes` of its own elements
 /// for each one of the flat arrays.
 template <class S>
 template <class E>
@@ -316,11 +320,27 @@ void GradientReducer<S>::complete(const char* what) {
   }
   communicator.position().leave_wait();
   exposed_seconds_ += total.seconds();
-  communicator.timeline().record({.name = what,
-                                  .category = "data_comm",
-                                  .begin = began,
-                                  .end = communicator.clock().now(),
-                                  .track = operations_track});
+  const double ended = communicator.clock().now();
+  const double early_until = pass_ == Pass::reduce ? std::clamp(others_sent_at(), began, ended) : began;
+  early_seconds_ += early_until - began;
+  const auto record = [&](const char* category, double begin, double end) {
+    if (begin < end)
+      communicator.timeline().record(
+          {.name = what, .category = category, .begin = begin, .end = end, .track = operations_track});
+  };
+  record("bubble", began, early_until);
+  record("data_comm", early_until, ended);
+}
+
+/// What goes on before the other stage has sent its part is waiting for its work; what goes on after it, for the
+/// network.
+template <class S>
+double GradientReducer<S>::others_sent_at() const {
+  double latest = 0;
+  for (const Lane& lane : lanes_)
+    if (lane.spans_stages())
+      latest = std::max(latest, lane.sent_at);
+  return latest;
 }
 
 template <class S>
@@ -346,7 +366,8 @@ std::string GradientReducer<S>::describe(const Place& place) const {
 
 template <class S>
 ReducerStats GradientReducer<S>::stats() const {
-  ReducerStats stats{.exposed_seconds = exposed_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
+  ReducerStats stats{
+      .exposed_seconds = exposed_seconds_, .early_seconds = early_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
   for (const Lane& lane : lanes_) {
     stats.bytes_by_group[lane.group] = lane.communicator.traffic().bytes - lane.bytes_before;
     stats.bytes_sent += stats.bytes_by_group[lane.group];

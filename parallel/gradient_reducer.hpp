@@ -16,8 +16,9 @@
 namespace espalier {
 
 struct ReducerStats {
-  double exposed_seconds = 0;              ///< in wait() and wait_gather(), since begin_step()
-  std::uint64_t bytes_sent = 0;            ///< since begin_step(), all communicators
+  double exposed_seconds = 0;    ///< in wait() and wait_gather(), since begin_step()
+  double early_seconds = 0;      ///< of them, before all other stages had sent their part of the tied gradients
+  std::uint64_t bytes_sent = 0;  ///< since begin_step(), all communicators
   PerGroup<std::uint64_t> bytes_by_group;  ///< the same by group of the communicator
 };
 
@@ -97,6 +98,8 @@ class GradientReducer {
     int num_started = 0;
     int num_done = 0;
     std::uint64_t bytes_before = 0;
+    double sent_at = 0;  // when the others had sent their values of all that came so far; of a lane across stages
+    bool spans_stages() const { return group == ReductionGroup::tied; }
     bool all_done() const { return num_done == static_cast<int>(buckets.size()); }
   };
 
@@ -112,6 +115,7 @@ class GradientReducer {
   void send_round(Lane& lane, Place& place, const MpiBuffer<E>& data, Index element_bytes);
   void finish(Lane& lane, Place& place);
   void complete(const char* what);
+  double others_sent_at() const;
   const Place& oldest() const;
   std::string describe(const Place& place) const;
   const Bucket& bucket_of(const Lane& lane, int index) const {
@@ -134,6 +138,7 @@ class GradientReducer {
   MpiBuffer<unsigned char> weights_mpi_;
   Index weight_bytes_ = 1;  // an element
   double exposed_seconds_ = 0;
+  double early_seconds_ = 0;
 };
 
 }  // namespace espalier

@@ -172,8 +172,7 @@ class ListCheck {
   }
 
   void check_update() {
-    const bool ties = shape_.ties_embeddings && (stage_ == 0 || stage_ == shape_.stages - 1);
-    const int tied = expect(ties, wanted(OperationKind::tied_reduce, 0, -1));
+    const int tied = expect(shape_.ties(stage_), wanted(OperationKind::tied_reduce, 0, -1));
     const int optimizer = expect(true, wanted(OperationKind::optimizer, 0, -1));
     for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
       if (tied != absent)

@@ -151,13 +151,15 @@ void MessageSet::read_stamps() {
   outgoing_stamps_.clear();
 }
 
-void MessageSet::wait(const std::string& what) {
+void MessageSet::wait(const std::string& what, const std::function<void()>& meanwhile) {
   if (test())
     return;
   Waiter waiter(state_->context->wait);
   WaitNote note;
   while (!test()) {
     note.update(*this, waiter.seconds(), [&] { return what; });
+    if (meanwhile)
+      meanwhile();
     if (!waiter.pause())
       give_up(what, waiter.seconds());  // the position goes on saying what was waited for
   }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,8 +58,9 @@ class MessageSet {
   /// @throws Error (ExitCode::communication) on a failed message or one of another length than announced.
   [[nodiscard]] bool test();
 
+  /// Calls `meanwhile` between polls.
   /// @throws Error (ExitCode::communication) as test(), and when the deadline passes: `what`, how long, which peers.
-  void wait(const std::string& what);
+  void wait(const std::string& what, const std::function<void()>& meanwhile = {});
 
   /// @throws Error (ExitCode::communication): the deadline has passed.
   [[noreturn]] void give_up(const std::string& what, double seconds) const;

@@ -48,7 +48,7 @@ void append_with_messages(PipelineSchedule& list, const Operation& operation, co
 void append_update(PipelineSchedule& list, const PipelineShape& shape, int stage) {
   for (int chunk = shape.chunks - 1; chunk >= 0; --chunk)
     list.push_back({.kind = OperationKind::reduce, .chunk = chunk, .microbatch = -1});
-  if (shape.ties_embeddings && (stage == 0 || stage == shape.stages - 1))
+  if (shape.ties(stage))
     list.push_back({.kind = OperationKind::tied_reduce, .microbatch = -1});
   list.push_back({.kind = OperationKind::optimizer, .microbatch = -1});
   if (shape.gathers_weights)

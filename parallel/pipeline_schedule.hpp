@@ -70,7 +70,10 @@ struct PipelineShape {
   int chunks = 1;        ///< virtual stages on each stage; more than one for sequential, gpipe and interleaved only
   int microbatches = 1;  ///< any number, also fewer than stages
   bool gathers_weights = false;  ///< ZeRO-1
-  bool ties_embeddings = true;   ///< the first and the last stage share the token table: tied_reduce
+  bool ties_embeddings = true;   ///< the first and the last stage, where they are two, share the token table
+
+  /// Does the stage sum the token table's gradient with another one? One stage alone has the whole of it.
+  bool ties(int stage) const { return ties_embeddings && stages > 1 && (stage == 0 || stage == stages - 1); }
 };
 
 /// The list of one step of `stage`: each receive directly before the operation that needs it, each send directly after

@@ -19,8 +19,8 @@ bool Request::test() {
   return true;
 }
 
-void Request::wait() {
-  messages_.wait(what_);
+void Request::wait(const std::function<void()>& meanwhile) {
+  messages_.wait(what_, meanwhile);
   finish();
 }
 

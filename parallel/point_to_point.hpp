@@ -36,8 +36,9 @@ class Request {
   /// True once complete. Nothing advances a message during a long kernel: call test() between kernels.
   [[nodiscard]] bool test();
 
+  /// Calls `meanwhile` between polls: nothing else advances while a rank waits.
   /// @throws Error (ExitCode::communication) when the message fails or the deadline passes.
-  void wait();
+  void wait(const std::function<void()>& meanwhile = {});
 
   /// Of a completed receive: when the sender sent it, by the job's clock. Waiting until then was waiting for the
   /// sender's work, waiting after it was waiting for the network.

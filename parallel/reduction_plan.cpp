@@ -80,6 +80,24 @@ void append(std::vector<IndexRange>& ranges, IndexRange range) {
     ranges.push_back(range);
 }
 
+Index end_of(const std::vector<Segment>& segments, std::size_t s) {
+  // The gap to the next segment is padding, zero everywhere: it goes with this one, so that buckets can join.
+  return s + 1 < segments.size() ? segments[s + 1].offset : segments[s].offset + segments[s].size;
+}
+
+// The most elements of a bucket of each communicator: all of its ranks sum the same, so all come to the same.
+PerGroup<Index> bucket_limits(const std::vector<Segment>& segments, const PerGroup<GroupPlace>& places,
+                              const ReducerOptions& options, Index element_bytes) {
+  PerGroup<Index> limits;
+  for (std::size_t s = 0; s < segments.size(); ++s)
+    limits[places[segments[s].group].joins] += segments[s].size;
+  const Index most = std::max<Index>(1, options.bucket_bytes / element_bytes);
+  const Index least = std::clamp<Index>(options.smallest_bucket_bytes / element_bytes, 1, most);
+  for (Index& limit : limits.values)
+    limit = std::clamp(limit / std::max(1, options.buckets), least, most);
+  return limits;
+}
+
 }  // namespace
 
 ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
@@ -87,16 +105,15 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   ReductionPlan plan;
   if (segments.empty())
     return plan;
-  const Index flat_end = segments.back().offset + segments.back().size;
-  const Index limit = std::max<Index>(1, options.bucket_bytes / element_bytes);
+  const Index flat_end = end_of(segments, segments.size() - 1);
+  const PerGroup<Index> limits = bucket_limits(segments, places, options, element_bytes);
   const Rows rows(parameters, flat_end);
   std::vector<IndexRange> alone;  // from the end
   for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
     const Segment& segment = segments[static_cast<std::size_t>(s)];
     const ReductionGroup group = places[segment.group].joins;
-    // The gap to the next segment is padding, zero everywhere: it goes with this one, so that buckets can join.
-    Index end =
-        static_cast<std::size_t>(s) + 1 < segments.size() ? segments[static_cast<std::size_t>(s) + 1].offset : flat_end;
+    const Index limit = limits[group];
+    Index end = end_of(segments, static_cast<std::size_t>(s));
     if (places[group].size == 1) {
       alone.push_back({segment.offset, end});
       continue;

@@ -25,10 +25,16 @@ struct Bucket {
   }
 };
 
+/// A communicator's buckets are a `buckets`th of what it sums, within the limits: small ones start early and leave
+/// little for after backward, but each costs messages to all ranks. They move on only between kernels, twice for each
+/// bucket: what is in flight must be two blocks' gradients at least, or links stand idle. A quarter of all is, for 8
+/// blocks.
 struct ReducerOptions {
-  Index bucket_bytes = Index{25} << 20;
-  int buckets_in_flight = 3;  ///< of each communicator; each costs a bucket of memory
-  int zero_stage = 0;         ///< 1: gradients are summed where the optimizer state lies, weights are gathered
+  int buckets = 64;
+  Index smallest_bucket_bytes = Index{1} << 20;
+  Index bucket_bytes = Index{16} << 20;  ///< at most; wins over the smallest
+  int buckets_in_flight = 16;            ///< of each communicator; each costs its share of a bucket of memory
+  int zero_stage = 0;  ///< 1: gradients are summed where the optimizer state lies, weights are gathered
 };
 
 /// What is reduced with whom in which order. Pure: a function of the layout and the sizes.
@@ -37,9 +43,9 @@ struct ReductionPlan {
   std::vector<IndexRange> owned;  ///< ascending: where this rank has the summed gradients
 };
 
-/// Cuts the flat arrays from their end into buckets of at most `bucket_bytes` of `element_bytes` each. A bucket never
-/// mixes communicators. Buckets and slices are cut where a row of a parameter starts (its last dimension; a parameter
-/// of one dimension is cut anywhere), so that padding goes with what is before it; a row longer than a bucket is one.
+/// Cuts the flat arrays of `element_bytes` an element from their end into buckets. A bucket never mixes communicators.
+/// Buckets and slices are cut where a row of a parameter starts (its last dimension; a parameter of one dimension is
+/// cut anywhere), so that padding goes with what is before it; a row longer than a bucket is one.
 /// @param parameters in flat order; without any, cuts are anywhere.
 ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
                              const PerGroup<GroupPlace>& places, const ReducerOptions& options, Index element_bytes);

@@ -46,9 +46,11 @@ class PlacePool {
   std::size_t next_ = 0;
 };
 
+// How often an operation of a chunk lets messages move.
 int parts_of(const ChunkLayers& layers, OperationKind kind) {
   const bool visits_embedding = layers.embedding && kind != OperationKind::backward_input;
-  return static_cast<int>(layers.count) + (visits_embedding ? 1 : 0) + (layers.head ? 1 : 0);
+  const int halves = kind == OperationKind::backward ? 2 : 1;
+  return halves * (static_cast<int>(layers.count) + (layers.head ? 1 : 0)) + (visits_embedding ? 1 : 0);
 }
 
 template <class T>
@@ -97,7 +99,7 @@ class Executor {
       case OperationKind::backward_weight: return backward(op, name);
       case OperationKind::reduce:
         return mark_ready([&](const Segment& s) { return s.chunk == op.chunk && !is_tied(s); });
-      case OperationKind::tied_reduce: return mark_ready(is_tied);
+      case OperationKind::tied_reduce: return mark_ready([&](const Segment& s) { return is_tied(s); });
       case OperationKind::optimizer:
       case OperationKind::gather_weights: return;  // the trainer's
     }
@@ -181,7 +183,7 @@ class Executor {
     const Region region("espalier::training::receive");
     const double begin = world().clock().now();
     Request request = irecv(c_.exec, c_.mesh.pp(), data, op.peer, tag);
-    request.wait();
+    request.wait([&] { progress(); });
     const double end = world().clock().now();
     const double sent = std::clamp(request.sent_at(), begin, end);
     seconds_[Phase::bubble] += sent - begin;
@@ -219,7 +221,7 @@ class Executor {
     const double begin = world().clock().now();
     for (auto sent = sends_.begin(); sent != sends_.end();) {
       if (wanted(*sent)) {
-        sent->request.wait();
+        sent->request.wait([&] { c_.reducer.progress(); });
         sent = sends_.erase(sent);
       } else {
         ++sent;
@@ -230,7 +232,10 @@ class Executor {
 
   // ---- gradients ----
 
-  static bool is_tied(const Segment& segment) { return segment.group == ReductionGroup::tied; }
+  // Final only when first and last stage are done; one stage alone has the table's whole gradient.
+  bool is_tied(const Segment& segment) const {
+    return segment.group == ReductionGroup::tied && c_.mesh.pp().size() > 1;
+  }
 
   template <class F>
   void mark_ready(const F& wanted) {

@@ -15,22 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The stages that the run directory was given by an earlier start, if they are those of this config.
-std::vector<Index> stored_layers(const RunConfig& config) {
-  const Path path = Path(config.run.directory) / "config.toml";
-  try {
-    const auto ranks =
-        static_cast<int>(config.parallel.tensor * config.parallel.pipeline * std::max<Index>(1, config.parallel.data));
-    const RunConfig stored = read_run_config(path, {"parallel.data=0"}, ranks);
-    if (stored.parallel.pipeline == config.parallel.pipeline &&
-        stored.parallel.virtual_stages == config.parallel.virtual_stages &&
-        stored.model.shape.num_layers == config.model.shape.num_layers)
-      return stored.parallel.layers_per_stage;
-  } catch (const Error&) {  // none, or of another shape: nothing to keep
-  }
-  return {};
-}
-
 bool measurement_fits(const RunConfig& config) {
   if (config.run.device_memory == 0)
     return true;
@@ -67,6 +51,8 @@ LayerCosts measure_layer_costs(const RunConfig& config) {
     std::array<double, 3> seconds{};
     Clock::time_point last = Clock::now();
     const auto lap = [&](int position) {
+      if (position == GptChunk<T>::half_done)
+        return;  // the whole goes to the position that follows
       compat::fence(exec, "espalier::measure_layer_costs: a layer's time is its own");
       const Clock::time_point now = Clock::now();
       seconds[static_cast<std::size_t>(position)] += std::chrono::duration<double>(now - last).count();
@@ -81,6 +67,21 @@ LayerCosts measure_layer_costs(const RunConfig& config) {
   return {.embedding = best[0], .block = best[1], .head = best[2]};
 }
 
+std::vector<Index> stored_layers(const RunConfig& config) {
+  const Path path = Path(config.run.directory) / "config.toml";
+  try {
+    const RunConfig stored =
+        read_run_config(path, {"parallel.data=1", "parallel.tensor=1"}, static_cast<int>(config.parallel.pipeline));
+    if (stored.parallel.pipeline == config.parallel.pipeline &&
+        stored.parallel.virtual_stages == config.parallel.virtual_stages &&
+        stored.parallel.assignment == config.parallel.assignment &&
+        stored.model.shape.num_layers == config.model.shape.num_layers)
+      return stored.parallel.layers_per_stage;
+  } catch (const Error&) {  // none, or of another shape: nothing to keep
+  }
+  return {};
+}
+
 void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
   if (config.parallel.pipeline == 1 || config.parallel.assignment == "round_robin" ||
       !config.parallel.layers_per_stage.empty())
@@ -92,7 +93,7 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
     if (layers.size() != parts) {
       LayerCosts costs = layer_flops(config.model.shape, config.batch.sequence_length);
       if (config.emulates())
-        costs = {};  // emulated operations take what they are told to
+        costs = {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
       else if (measurement_fits(config))
         costs = config.precision.compute == "fp64" ? measure_layer_costs<double>(config)
                                                    : measure_layer_costs<float>(config);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "models/gpt_partition.hpp"
 #include "parallel/communicator.hpp"
 #include "training/run_config.hpp"
@@ -12,6 +14,10 @@ namespace espalier {
 /// model of one layer on one micro-batch of the config; frees what it allocates.
 template <class T>
 LayerCosts measure_layer_costs(const RunConfig& config);
+
+/// The layers of each stage that the run directory has from an earlier start, if its pipeline is that of this config;
+/// else none. However many replicas or tensor ranks there were.
+std::vector<Index> stored_layers(const RunConfig& config);
 
 /// Fills in parallel.layers_per_stage where the config leaves it open: as the run directory has it for this pipeline,
 /// so that a resumed run keeps its stages; else balanced by what rank 0 measures (by counted FLOPs where the

@@ -20,7 +20,7 @@ Index total(const std::vector<IndexRange>& ranges) {
                          [](Index sum, const IndexRange& range) { return sum + range.size(); });
 }
 
-std::string gib(std::size_t bytes) { return fmt::format("{:.3g} GB", static_cast<double>(bytes) * 1e-9); }
+std::string gigabytes(std::size_t bytes) { return fmt::format("{:.3g} GB", static_cast<double>(bytes) * 1e-9); }
 
 std::string biggest(const MemoryByCategory& memory) {
   std::vector<std::size_t> order(num_categories);
@@ -29,8 +29,8 @@ std::string biggest(const MemoryByCategory& memory) {
             [&](std::size_t a, std::size_t b) { return memory.bytes[a] > memory.bytes[b]; });
   std::string text;
   for (std::size_t i = 0; i < 3 && memory.bytes[order[i]] > 0; ++i)
-    text +=
-        fmt::format("{}{} {}", i ? ", " : "", to_string(static_cast<Category>(order[i])), gib(memory.bytes[order[i]]));
+    text += fmt::format("{}{} {}", i ? ", " : "", to_string(static_cast<Category>(order[i])),
+                        gigabytes(memory.bytes[order[i]]));
   return text;
 }
 
@@ -48,71 +48,105 @@ bool divides(const RunConfig& config, int tensor, int data, int pipeline) {
          pipeline <= shape.num_layers && config.batch.global_batch_size % (config.batch.micro_batch_size * data) == 0;
 }
 
-// The three smallest worlds with a layout that fits, each with its leanest layout.
+struct Fitting {
+  std::string layout;
+  std::size_t need = 0;
+};
+
+// The layouts of so many ranks that fit, the leanest first; with ZeRO-1 where there are replicas, as it costs nothing.
+std::vector<Fitting> layouts_that_fit(const RunConfig& config, int ranks) {
+  std::vector<Fitting> found;
+  for (int tensor = 1; tensor <= ranks; tensor *= 2)
+    for (int pipeline = 1; tensor * pipeline <= ranks; pipeline *= 2) {
+      const int data = ranks / tensor / pipeline;
+      if (!divides(config, tensor, data, pipeline))
+        continue;
+      RunConfig other = config;
+      other.parallel = {};
+      other.parallel.tensor = tensor;
+      other.parallel.pipeline = pipeline;
+      other.parallel.zero_stage = data > 1 ? 1 : 0;
+      const RunLayout layout = make_run_layout(other, ranks);
+      const std::size_t need = fullest(predict_memory(other, layout));
+      if (need <= static_cast<std::size_t>(config.run.device_memory))
+        found.push_back({layout.text(), need});
+    }
+  std::stable_sort(found.begin(), found.end(), [](const Fitting& a, const Fitting& b) { return a.need < b.need; });
+  return found;
+}
+
+// A short choice: the leanest of the smallest worlds in which any fits. Empty: none of up to `most_ranks` does.
 std::string layouts_that_fit(const RunConfig& config) {
   constexpr int most_ranks = 4096;
+  constexpr int most_worlds = 2;
+  constexpr std::size_t most_layouts = 3;
   std::string text;
-  int found = 0;
-  for (int ranks = 1; ranks <= most_ranks && found < 3; ranks *= 2) {
-    std::size_t least = 0;
-    std::string best;
-    for (int tensor = 1; tensor <= ranks; tensor *= 2)
-      for (int pipeline = 1; tensor * pipeline <= ranks; pipeline *= 2)
-        for (const Index zero : {0, 1}) {
-          const int data = ranks / tensor / pipeline;
-          if ((zero == 1 && data == 1) || !divides(config, tensor, data, pipeline))
-            continue;
-          RunConfig other = config;
-          other.parallel = {};
-          other.parallel.tensor = tensor;
-          other.parallel.pipeline = pipeline;
-          other.parallel.zero_stage = zero;
-          const RunLayout layout = make_run_layout(other, ranks);
-          const std::size_t need = fullest(predict_memory(other, layout));
-          if (need <= static_cast<std::size_t>(config.run.device_memory) && (best.empty() || need < least)) {
-            least = need;
-            best = fmt::format("{} ({} a rank)", layout.text(), gib(need));
-          }
-        }
-    if (!best.empty()) {
-      text += (found ? "; " : "") + best;
-      ++found;
-    }
+  int worlds = 0;
+  for (int ranks = 1; ranks <= most_ranks && worlds < most_worlds; ranks *= 2) {
+    const std::vector<Fitting> found = layouts_that_fit(config, ranks);
+    for (std::size_t i = 0; i < std::min(most_layouts, found.size()); ++i)
+      text += fmt::format("{}{} ({} a rank)", text.empty() ? "" : "; ", found[i].layout, gigabytes(found[i].need));
+    worlds += found.empty() ? 0 : 1;
   }
   return text;
+}
+
+// Moments and buffers of the replica that has most of them: slices end where rows do, so replicas differ.
+template <class T>
+void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const RunLayout& layout, PerAxis place,
+                       const ParameterStore<T>& parameters) {
+  const ReducerOptions options = reducer_options(config, layout);
+  const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
+  const std::uint64_t masters = std::is_same_v<T, State<T>> ? 0 : flat;
+  std::uint64_t most = 0;
+  for (place[Axis::dp] = 0; place[Axis::dp] < layout.mesh.degree(Axis::dp); ++place[Axis::dp]) {
+    const auto places = layout.mesh.reduction_places(layout.mesh.rank_at(place));
+    const ReductionPlan plan =
+        plan_reduction(parameters.segments(), parameters.parameters(), places, options, sizeof(State<T>));
+    const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(total(plan.owned)) : flat;
+    const std::uint64_t optimizer = (2 * moments + masters) * sizeof(State<T>);
+    const std::uint64_t communication = reduction_memory(plan, places, options, sizeof(State<T>));
+    if (optimizer + communication < most)
+      continue;
+    most = optimizer + communication;
+    memory.bytes[static_cast<std::size_t>(Category::optimizer)] = static_cast<std::size_t>(optimizer);
+    memory.bytes[static_cast<std::size_t>(Category::communication)] = static_cast<std::size_t>(communication);
+  }
+}
+
+template <class T>
+MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout& layout, int stage, int tensor_rank) {
+  const std::vector<ChunkLayers>& chunks = layout.stages[static_cast<std::size_t>(stage)];
+  ParameterStore<T> parameters;
+  const TensorParallel<T> tensor(tensor_rank, layout.mesh.degree(Axis::tp), layout.sequence_parallel);
+  const Gpt<T> model(parameters, config.model.shape, chunks, tensor);
+  parameters.lay_out();
+  const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length,
+                                                     chunk_memory(make_schedule(layout.pipeline, stage), chunks));
+  MemoryByCategory memory;
+  const auto set = [&](Category category, std::uint64_t bytes) {
+    memory.bytes[static_cast<std::size_t>(category)] = static_cast<std::size_t>(bytes);
+  };
+  const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
+  set(Category::weights, flat * sizeof(T));
+  set(Category::gradients, flat * sizeof(State<T>));
+  set(Category::activations, static_cast<std::uint64_t>(activations.slots));
+  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace));
+  set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
+  return memory;
 }
 
 }  // namespace
 
 template <class T>
 MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout, int stage) {
-  const std::vector<ChunkLayers>& chunks = layout.stages[static_cast<std::size_t>(stage)];
-  ParameterStore<T> parameters;
-  const TensorParallel<T> tensor(0, layout.mesh.degree(Axis::tp), layout.sequence_parallel);
-  const Gpt<T> model(parameters, config.model.shape, chunks, tensor);
-  parameters.lay_out();
-  const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                                                     chunk_memory(make_schedule(layout.pipeline, stage), chunks));
-  PerAxis place{{0, 0, stage}};
-  const auto places = layout.mesh.reduction_places(layout.mesh.rank_at(place));
-  const ReducerOptions options = reducer_options(config, layout);
-  const ReductionPlan plan =
-      plan_reduction(parameters.segments(), parameters.parameters(), places, options, sizeof(State<T>));
-
-  MemoryByCategory memory;
-  const auto set = [&](Category category, std::uint64_t bytes) {
-    memory.bytes[static_cast<std::size_t>(category)] = static_cast<std::size_t>(bytes);
-  };
-  const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
-  const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(total(plan.owned)) : flat;
-  const std::uint64_t masters = std::is_same_v<T, State<T>> ? 0 : flat;
-  set(Category::weights, flat * sizeof(T));
-  set(Category::gradients, flat * sizeof(State<T>));
-  set(Category::optimizer, (2 * moments + masters) * sizeof(State<T>));
-  set(Category::activations, static_cast<std::uint64_t>(activations.slots));
-  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace));
-  set(Category::communication, reduction_memory(plan, places, options, sizeof(State<T>)));
-  return memory;
+  // The first tensor rank has the most rows; under sequence parallelism the others share gradients with it, unevenly.
+  MemoryByCategory fullest = memory_of_tensor_rank<T>(config, layout, stage, 0);
+  for (int rank = 1; layout.sequence_parallel && rank < layout.mesh.degree(Axis::tp); ++rank)
+    if (const MemoryByCategory memory = memory_of_tensor_rank<T>(config, layout, stage, rank);
+        memory.total() > fullest.total())
+      fullest = memory;
+  return fullest;
 }
 
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout) {
@@ -138,8 +172,8 @@ void require_memory(const RunConfig& config, const RunLayout& layout) {
       ExitCode::memory,
       {.what = "the model does not fit the memory budget of a rank",
        .where = fmt::format("stage {} of {} on {}", fullest_stage - stages.begin(), stages.size(), layout.text()),
-       .got = fmt::format("a need of {}: {}", gib(fullest_stage->total()), biggest(*fullest_stage)),
-       .wanted = fmt::format("at most run.device_memory = {}", gib(budget)),
+       .got = fmt::format("a need of {}: {}", gigabytes(fullest_stage->total()), biggest(*fullest_stage)),
+       .wanted = fmt::format("at most run.device_memory = {}", gigabytes(budget)),
        .todo = fitting.empty() ? "lower batch.micro_batch_size or raise run.device_memory: no layout of up to "
                                  "4096 ranks fits"
                                : "layouts that would fit: " + fitting});

@@ -59,9 +59,9 @@ RunLayout make_run_layout(const RunConfig& config, int world_size) {
 
 ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout) {
   ReducerOptions options{.zero_stage = layout.zero_stage};
-  if (config.emulate.message_scale > 1)
-    options.bucket_bytes = std::max<Index>(
-        1, static_cast<Index>(static_cast<double>(options.bucket_bytes) / config.emulate.message_scale));
+  for (Index* const bytes : {&options.smallest_bucket_bytes, &options.bucket_bytes})
+    if (config.emulate.message_scale > 1)
+      *bytes = std::max<Index>(1, static_cast<Index>(static_cast<double>(*bytes) / config.emulate.message_scale));
   return options;
 }
 

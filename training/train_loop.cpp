@@ -39,8 +39,8 @@ double choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh)
   return shared[1];
 }
 
-template <class Names, std::size_t N>
-nlohmann::ordered_json by_name(const std::array<Names, N>& values, const char* (*name)(std::size_t)) {
+template <class Value, std::size_t N>
+nlohmann::ordered_json by_name(const std::array<Value, N>& values, const char* (*name)(std::size_t)) {
   nlohmann::ordered_json json;
   for (std::size_t i = 0; i < N; ++i)
     json[name(i)] = values[i];

@@ -181,6 +181,8 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
     reducer_.wait();
   }
+  report.seconds[Phase::data_comm] -= reducer_.stats().early_seconds;  // the other stage was still at work
+  report.seconds[Phase::bubble] += reducer_.stats().early_seconds;
   double squares = 0;
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);

@@ -32,8 +32,7 @@ std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, i
   }
 }
 
-void check_batch(const RunConfig& c, ConfigReader& reader, const MeshLayout& mesh) {
-  const Index replicas = mesh.degree(Axis::dp);
+void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
   const Index unit = replicas * c.batch.micro_batch_size;
   if (unit > 0 && c.batch.global_batch_size % unit != 0)
     reader.problem("batch", "global_batch_size",
@@ -128,8 +127,8 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
         "optimizer", "minimum_learning_rate",
         fmt::format("{} is above learning_rate {}", c.optimizer.minimum_learning_rate, c.optimizer.learning_rate));
   const std::optional<MeshLayout> mesh = check_mesh(c, reader, world_size);
-  if (mesh)
-    check_batch(c, reader, *mesh);
+  // On a mesh that is wrong there are the replicas that were asked for.
+  check_batch(c, reader, mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data));
   check_tensor(c, reader);
   check_pipeline(c, reader);
 }

@@ -269,13 +269,16 @@ std::string layout_text(const std::vector<std::string>& overrides) {
   return text;
 }
 
-// The first problem of a report that heads its problems with a line.
+// "num_heads: 4 cannot be ...", the first problem of a report that heads its problems with a line. Where each of them
+// stands is left away: in a text that nobody has seen.
 std::string first_problem(const std::string& text) {
   std::istringstream lines(text);
   std::string line;
   for (int i = 0; i < 2; ++i)
     std::getline(lines >> std::ws, line);
-  return line;
+  const std::string after_place = ": ";
+  const std::size_t place = line.find(after_place);
+  return place == std::string::npos ? line : line.substr(place + after_place.size());
 }
 
 std::vector<Candidate> candidates(const RunConfig& config, int world_size) {

@@ -15,11 +15,19 @@ struct Softmax {
 };
 
 template <class S, class T>
+KOKKOS_INLINE_FUNCTION S row_largest(const TeamMember& team, const T* row, Index vocab_size) {
+  return row_max<S>(team, vocab_size, [=](const Index v) { return static_cast<S>(row[v]); });
+}
+
+template <class S, class T>
+KOKKOS_INLINE_FUNCTION S row_exp_sum(const TeamMember& team, const T* row, Index vocab_size, S largest) {
+  return row_sum<S>(team, vocab_size, [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - largest); });
+}
+
+template <class S, class T>
 KOKKOS_INLINE_FUNCTION Softmax<S> row_softmax(const TeamMember& team, const T* row, Index vocab_size) {
-  const S largest = row_max<S>(team, vocab_size, [=](const Index v) { return static_cast<S>(row[v]); });
-  const S sum =
-      row_sum<S>(team, vocab_size, [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - largest); });
-  return {largest, sum};
+  const S largest = row_largest<S>(team, row, vocab_size);
+  return {largest, row_exp_sum<S>(team, row, vocab_size, largest)};
 }
 
 template <class S, class T>
@@ -85,8 +93,7 @@ void cross_entropy_largest(const ExecSpace& exec, Tensor<State<T>, 1> largest, T
       "espalier::core::cross_entropy_largest", row_policy(exec, logits.extent(0)),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
-        const T* const row = &logits(n, 0);
-        const S value = row_max<S>(team, local_vocabulary, [=](const Index v) { return static_cast<S>(row[v]); });
+        const S value = row_largest<S>(team, &logits(n, 0), local_vocabulary);
         Kokkos::single(Kokkos::PerTeam(team), [&]() { largest(n) = value; });
       });
 }
@@ -101,9 +108,7 @@ void cross_entropy_sums(const ExecSpace& exec, Tensor<State<T>, 1> sums, Tensor<
       "espalier::core::cross_entropy_sums", row_policy(exec, rows), KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const T* const row = &logits(n, 0);
-        const S shift = largest(n);
-        const S sum = row_sum<S>(team, local_vocabulary,
-                                 [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - shift); });
+        const S sum = row_exp_sum<S>(team, row, local_vocabulary, largest(n));
         Kokkos::single(Kokkos::PerTeam(team), [&]() {
           const Index target = targets(n) - first_token;
           sums(n) = sum;

@@ -2,31 +2,12 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # Runs the command as a user would: test_command.sh ESPALIER COMMAND..., where COMMAND starts a program on two ranks.
-set -uo pipefail
 espalier=$1; shift
 two_ranks=("$@")
 script=$(realpath "$0")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
+source "$(dirname "$script")/checks.sh"
 
-# expect CODE "TEXT" COMMAND...: the exit code, and a text that the output contains.
-expect() {
-  local code=$1 text=$2 got=0; shift 2
-  "$@" >out.txt 2>&1 || got=$?
-  if [[ $got != "$code" ]] || ! grep -qF -- "$text" out.txt; then
-    echo "FAILED: $*"; echo "  exit code $got, wanted $code; output wanted to contain: $text"; sed 's/^/  | /' out.txt
-    failures=$((failures + 1))
-  fi
-}
-# once TEXT: the last output has it in exactly one line: one rank reports, once.
-once() {
-  local count; count=$(grep -cF -- "$1" out.txt)
-  [[ $count == 1 ]] || { echo "FAILED: \"$1\" stands $count times in"; sed 's/^/  | /' out.txt; failures=$((failures + 1)); }
-}
-
-for i in $(seq 400); do echo "The tree number $i is trained along a lattice, and the lattice holds the tree."; done >text.txt
+write_text 400 text.txt
 cat >run.toml <<'TOML'
 [model]
 preset = "byte-1m"
@@ -55,28 +36,28 @@ expect 0 "section.key=value" "$espalier" train --help
 expect 0 "Kokkos" "$espalier" --version
 "$espalier" train --keys >keys.txt
 sed -n '/^```toml$/,/^```$/{/^```/d;p}' "$(dirname "$script")/../../docs/config.md" >documented.txt
-diff documented.txt keys.txt || { echo "FAILED: docs/config.md (<) is not what --keys prints (>)"; failures=$((failures + 1)); }
+diff documented.txt keys.txt >difference.txt || fail "docs/config.md (<) is not what --keys prints (>)" difference.txt
 expect 75 "stopped after a saved checkpoint" "${two_ranks[@]}" "$espalier" train run.toml --stop-after 3
-grep -q '"state": "preempted"' run/run.json || { echo "FAILED: run.json does not say preempted"; failures=$((failures + 1)); }
+grep -q '"state": "preempted"' run/run.json || fail "run.json does not say preempted" run/run.json
 expect 0 "resumed from" "$espalier" train run.toml
-grep -q '"state": "completed"' run/run.json || { echo "FAILED: run.json does not say completed"; failures=$((failures + 1)); }
+grep -q '"state": "completed"' run/run.json || fail "run.json does not say completed" run/run.json
 expect 0 "embedding.token" "$espalier" checkpoint inspect run/checkpoints/step-00000006
 expect 0 "every checksum is right" "$espalier" checkpoint verify run/checkpoints/step-00000006
 expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
 cp out.txt first.txt
 expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
-cmp -s out.txt first.txt || { echo "FAILED: the same seed wrote another text"; failures=$((failures + 1)); }
+cmp -s out.txt first.txt || fail "the same seed wrote another text"
 expect 0 "completed" "${two_ranks[@]}" "$espalier" train run.toml parallel.data=2 batch.global_batch_size=12 run.steps=1 run.directory=pair
 expect 0 "The tree" "$espalier" generate --checkpoint pair --prompt "The tree" --max-tokens 4
 
 # ---- A signal finishes the step, saves, and asks to be started again ----
 "$espalier" train run.toml run.steps=1000000 run.directory=signal >out.txt 2>&1 &
 job=$!
-for ((i = 0; i < 600; i++)); do [[ -s signal/metrics.jsonl ]] && break; sleep 0.1; done
+wait_for signal/metrics.jsonl
 kill -TERM "$job"
 got=0; wait "$job" || got=$?
 if [[ $got != 75 ]] || ! grep -q '"state": "preempted"' signal/run.json || ! ls signal/checkpoints/step-*/manifest.json >/dev/null; then
-  echo "FAILED: SIGTERM: exit code $got, wanted 75 and a checkpoint"; cat out.txt; failures=$((failures + 1))
+  fail "SIGTERM: exit code $got, wanted 75 and a checkpoint"
 fi
 
 # ---- Bad input: the right code, one block, what to do ----
@@ -86,10 +67,10 @@ expect 2 "--nonsense" "$espalier" train --nonsense --help-me
 expect 2 "--kokkos-threads=abc" "$espalier" bench step --kokkos-threads=abc
 expect 2 "go together" "$espalier" data pack --output a.bin --validation-fraction 0.1 text.txt
 expect 2 "go together" "$espalier" data pack --output a.bin --validation v.bin text.txt
-[[ ! -e v.bin && ! -e a.bin ]] || { echo "FAILED: refused, and yet a file was written"; failures=$((failures + 1)); }
+[[ ! -e v.bin && ! -e a.bin ]] || fail "refused, and yet a file was written"
 expect 2 "global_batch_size" "${two_ranks[@]}" "$espalier" train run.toml batch.global_batch_sise=8 model.hidden_size=33 run.steps=-1
 once "error"
-grep -qF "num_heads" out.txt && grep -qF -- "-1" out.txt || { echo "FAILED: not all problems at once"; cat out.txt; failures=$((failures + 1)); }
+says "num_heads" "-1"
 expect 2 "nearest that are" "${two_ranks[@]}" "$espalier" train run.toml batch.global_batch_size=7
 expect 2 "max_sequence_length" "$espalier" train run.toml batch.sequence_length=64
 expect 2 "missing.toml" "$espalier" train missing.toml
@@ -104,7 +85,7 @@ expect 3 "vocab" "$espalier" train run.toml model.vocab_size=100 run.directory=o
 expect 4 "another model" "$espalier" train run.toml model.hidden_size=48 run.directory=other --init-from run/checkpoints/step-00000006
 expect 7 "budget" "$espalier" train run.toml run.device_memory=100kB run.directory=small
 expect 5 "diverged" "$espalier" train run.toml optimizer.learning_rate=1e30 optimizer.clip_grad_norm=0 optimizer.minimum_learning_rate=0 run.directory=wild
-grep -q '"state": "failed"' wild/run.json || { echo "FAILED: run.json does not say failed"; failures=$((failures + 1)); }
+grep -q '"state": "failed"' wild/run.json || fail "run.json does not say failed" wild/run.json
 touch file
 expect 8 "file" "$espalier" train run.toml run.directory=file/below
 expect 3 "missing.txt" "$espalier" data pack --output a.bin missing.txt
@@ -112,5 +93,4 @@ mkfifo pipe
 expect 3 "regular file" "$espalier" data inspect pipe
 expect 4 "no complete checkpoint" "$espalier" generate --checkpoint nowhere --prompt a
 
-if ((failures)); then echo "$failures checks failed"; exit 1; fi
-echo "all checks passed"
+summary

@@ -6,10 +6,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -32,6 +37,44 @@ class TemporaryDirectory {
 
  private:
   std::filesystem::path path_;
+};
+
+/// A process that does `prepare`, keeps what that returns and waits to be killed: what a job leaves behind.
+class WaitingProcess {
+ public:
+  template <class Prepare>
+  explicit WaitingProcess(const Prepare& prepare) {
+    int pipes[2];
+    if (::pipe(pipes) != 0 || (id_ = ::fork()) < 0)
+      throw std::runtime_error("no pipe or no process is left");
+    if (id_ == 0) {
+      const auto kept = prepare();
+      const char ready = 'x';
+      if (::write(pipes[1], &ready, 1) != 1)
+        ::_exit(1);
+      ::pause();
+      ::_exit(0);
+    }
+    ::close(pipes[1]);
+    char ready = 0;
+    EXPECT_EQ(::read(pipes[0], &ready, 1), 1);
+    ::close(pipes[0]);
+  }
+  ~WaitingProcess() { kill(); }
+  WaitingProcess(const WaitingProcess&) = delete;
+  WaitingProcess& operator=(const WaitingProcess&) = delete;
+
+  pid_t id() const { return id_; }
+  void kill() {
+    if (std::exchange(alive_, false)) {
+      ::kill(id_, SIGKILL);
+      ::waitpid(id_, nullptr, 0);
+    }
+  }
+
+ private:
+  pid_t id_ = -1;
+  bool alive_ = true;
 };
 
 /// No file may grow beyond `bytes` while this lives: a full disk without a disk.

@@ -1,8 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "io/position_file.hpp"
 #include "tests/io/support.hpp"
@@ -20,24 +17,14 @@ struct Place {
 
 TEST(PositionFile, survives_a_killed_process) {
   const TemporaryDirectory directory;
-  int pipes[2];
-  ASSERT_EQ(::pipe(pipes), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const PositionFile file(directory.path(), 3, sizeof(Place));
-    Place& place = file.as<Place>();
+  WaitingProcess child([&] {
+    auto file = std::make_unique<PositionFile>(directory.path(), 3, sizeof(Place));
+    Place& place = file->as<Place>();
     for (int step = 1; step <= 1000; ++step)
       place = {step, step + 1, step + 2};
-    const char ready = 'x';
-    if (::write(pipes[1], &ready, 1) != 1)
-      ::_exit(1);
-    ::pause();
-    ::_exit(0);
-  }
-  char ready = 0;
-  ASSERT_EQ(::read(pipes[0], &ready, 1), 1);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+    return file;
+  });
+  child.kill();
   const std::vector<StoredPosition> positions = read_positions(directory.path());
   ASSERT_EQ(positions.size(), 1u);
   EXPECT_EQ(positions[0].rank, 3);

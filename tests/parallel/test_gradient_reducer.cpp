@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "core/error.hpp"
@@ -106,6 +108,41 @@ TEST(GradientReducer, StartsWhileTheRestIsStillComputed) {
   EXPECT_GT(reducer.stats().exposed_seconds, 0);
 }
 
+// Until the other stage has sent its part of the tied gradients its work is waited for, not the network.
+TEST(GradientReducer, WaitingForTheOtherStageIsToldApart) {
+  if (world().size() == 1)
+    return;  // nobody to wait for
+  constexpr double late = 0.3;
+  const Communicator alone = world().split(world().rank(), 0, "alone");
+  auto segments = segments_of({1000, 1000});
+  segments[0].group = ReductionGroup::tied;
+  const auto gradients = allocate<float>(Category::gradients, "test", total(segments));
+  for (const bool tied : {true, false}) {
+    GradientReducer<float> reducer(
+        ExecSpace(), {.replicas = tied ? &alone : &world(), .replicas_and_tensor = &alone, .tied = &world()}, gradients,
+        segments, {});
+    barrier(world());
+    if (world().rank() == 0)
+      std::this_thread::sleep_for(std::chrono::duration<double>(late));
+    reducer.begin_step();
+    reducer.mark_ready(1);
+    reducer.mark_ready(0);
+    reducer.wait();
+    const ReducerStats stats = reducer.stats();
+    EXPECT_LE(stats.early_seconds, stats.exposed_seconds);
+    if (!tied) {
+      EXPECT_EQ(stats.early_seconds, 0) << "among replicas all of it is communication";
+    } else if (world().rank() > 0) {
+      EXPECT_GT(stats.early_seconds, late / 2);
+    } else {
+      EXPECT_LT(stats.early_seconds, late / 2) << "who comes last waits for nobody";
+    }
+    if (world().rank() > 0) {
+      EXPECT_GT(stats.exposed_seconds, late / 2);
+    }
+  }
+}
+
 TEST(GradientReducer, BytesEqualTheFormula) {
   const auto segments = segments_of({Index{4096} * world().size()});
   const auto gradients = allocate<double>(Category::gradients, "test", total(segments));
@@ -120,7 +157,7 @@ TEST(GradientReducer, AllocatesNothingAfterTheConstructor) {
   const auto gradients = allocate<float>(Category::gradients, "test", total(segments));
   const auto without = MemoryLedger::instance().current()[Category::communication];
   GradientReducer<float> reducer(ExecSpace(), ReductionCommunicators::all(world()), gradients, segments, {},
-                                 {.bucket_bytes = small_bucket});
+                                 {.bucket_bytes = small_bucket, .buckets_in_flight = 3});
   const auto before = MemoryLedger::instance().current();
   MemoryLedger::instance().reset_peak();
   for (int step = 0; step < 3; ++step) {

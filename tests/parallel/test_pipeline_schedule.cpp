@@ -32,8 +32,8 @@ Texts work_of_stages(const PipelineShape& shape) {
 
 TEST(PipelineSchedule, OneStageHasNoMessages) {
   EXPECT_EQ(texts(make_schedule({.kind = ScheduleKind::one_f_one_b, .microbatches = 2}, 0)),
-            (Texts{"F0", "B0", "F1", "B1!", "reduce", "tied_reduce", "optimizer"}));
-  EXPECT_EQ(texts(make_schedule({.microbatches = 1, .gathers_weights = true, .ties_embeddings = false}, 0)),
+            (Texts{"F0", "B0", "F1", "B1!", "reduce", "optimizer"}));
+  EXPECT_EQ(texts(make_schedule({.microbatches = 1, .gathers_weights = true}, 0)),
             (Texts{"F0", "B0!", "reduce", "optimizer", "gather_weights"}));
 }
 

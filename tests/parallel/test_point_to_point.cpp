@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -64,6 +65,21 @@ TEST(PointToPoint, RequestKeepsTheBufferAlive) {
   recv(ExecSpace(), world(), in, previous());
   send.wait();
   EXPECT_TRUE(same_bits(to_vector(in), contributions<double>(previous(), 50000)));
+}
+
+TEST(PointToPoint, SomethingElseAdvancesWhileARankWaits) {
+  if (world().size() == 1)
+    GTEST_SKIP() << "no peer";
+  const auto in = make_tensor(std::vector<double>(1));
+  Request receive = irecv(ExecSpace(), world(), in, previous(), tags::data);
+  bool sent = false;
+  const auto send_once = [&] {
+    if (!std::exchange(sent, true))
+      send(ExecSpace(), world(), make_tensor(std::vector<double>{static_cast<double>(world().rank())}), next());
+  };
+  receive.wait(send_once);  // the first to wait has nothing to get, unless it sends
+  send_once();
+  EXPECT_EQ(to_vector(in)[0], previous());
 }
 
 TEST(PointToPoint, AnotherLengthThanExpectedIsAnError) {

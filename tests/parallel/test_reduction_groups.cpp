@@ -182,7 +182,7 @@ TEST(ReductionGroups, BytesAndMemoryEqualTheFormulas) {
       const auto places = layout.reduction_places(world().rank());
       const Index bytes = static_cast<Index>(sizeof(float));
       // Planned from the layout alone, as `plan` does.
-      const ReducerOptions options{.bucket_bytes = bucket_bytes, .zero_stage = zero_stage};
+      const ReducerOptions options{.bucket_bytes = bucket_bytes, .buckets_in_flight = 3, .zero_stage = zero_stage};
       const auto plan =
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), places, options, bytes);
       const auto wanted = reduction_traffic(plan, places, zero_stage, bytes, bytes);

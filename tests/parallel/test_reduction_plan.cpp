@@ -23,7 +23,7 @@ PerGroup<GroupPlace> places_of(int rank, int size) {
 }
 
 std::vector<Bucket> buckets_of(const std::vector<Segment>& segments, Index elements) {
-  return plan_reduction(segments, {}, places_of(0, 2), {.bucket_bytes = elements}, 1).buckets;
+  return plan_reduction(segments, {}, places_of(0, 2), {.buckets = 1, .bucket_bytes = elements}, 1).buckets;
 }
 
 // One element, fewer than ranks, odd, longer than a bucket, and some that share one.
@@ -59,6 +59,31 @@ TEST(ReductionPlan, BucketsNeverMixCommunicators) {
   EXPECT_EQ(buckets[1].last_segment, 2);
   EXPECT_EQ(buckets[1].size, 20);
   EXPECT_EQ(buckets[1].group, ReductionGroup::tied);
+}
+
+TEST(ReductionPlan, BucketsAreAFractionWithinLimits) {
+  constexpr Index mib = Index{1} << 20;
+  const auto sizes = [](std::vector<Segment> segments, ReductionGroup tied_joins) {
+    auto places = places_of(0, 2);
+    places[ReductionGroup::tied].joins = tied_joins;
+    PerGroup<std::vector<Index>> by_group;
+    for (const Bucket& bucket : plan_reduction(segments, {}, places, {}, 1).buckets)
+      by_group[bucket.group].push_back(bucket.size);
+    return by_group;
+  };
+  const auto all_of = [&](Index total) {
+    return sizes(segments_of({total}), ReductionGroup::replicas)[ReductionGroup::replicas];
+  };
+  EXPECT_EQ(all_of(640 * mib), std::vector<Index>(64, 10 * mib));
+  EXPECT_EQ(all_of(8 * mib), std::vector<Index>(8, mib)) << "not smaller";
+  EXPECT_EQ(all_of(1600 * mib), std::vector<Index>(100, 16 * mib)) << "not larger";
+
+  // The ranks that share the token table hold unlike layers besides: the table's buckets must not depend on those.
+  for (const Index others : {64 * mib, 640 * mib}) {
+    auto segments = segments_of({128 * mib, others});
+    segments[0].group = ReductionGroup::tied;
+    EXPECT_EQ(sizes(segments, ReductionGroup::tied)[ReductionGroup::tied], std::vector<Index>(64, 2 * mib));
+  }
 }
 
 TEST(ReductionPlan, BeyondTwoToThe31) {

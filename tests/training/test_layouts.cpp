@@ -147,6 +147,8 @@ std::vector<OddLayout> odd_layouts(int ranks) {
       {"fewer micro-batches than stages", {}, stages("zero_bubble", {"batch.micro_batch_size=8"})},
       {"fewer micro-batches than stages", {}, stages("gpipe", {"batch.micro_batch_size=8"})},
       {"fewer micro-batches than stages", {}, stages("sequential", {"batch.micro_batch_size=8"})},
+      {"many buckets of gradients", {}, degrees(1, ranks, 1, {"emulate.message_scale=5000", "parallel.zero_stage=1"})},
+      {"many buckets of gradients", {}, pipeline("1f1b", {"emulate.message_scale=5000"})},
       {"a vocabulary of which the last rank has least", {"model.vocab_size=65"}, degrees(ranks, 1, 1)},
       {"a vocabulary of which the last rank has least",
        {"model.vocab_size=65"},

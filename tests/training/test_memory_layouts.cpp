@@ -29,14 +29,14 @@ void expect_predicted_memory(const RunConfig& config) {
   EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01) << what;
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category) << ", " << what;
-  // With ZeRO-1 a stage's ranks share the moments, cut where rows begin: the prediction is that of the first of them.
-  const auto optimizer = static_cast<double>(after[Category::optimizer] - before[Category::optimizer]);
-  const auto predicted_optimizer = static_cast<double>(predicted[Category::optimizer]);
-  if (on.layout.zero_stage == 0 || (on.mesh.dp().rank() == 0 && on.mesh.tp().rank() == 0)) {
-    EXPECT_EQ(optimizer, predicted_optimizer) << what;
-  } else {
-    EXPECT_NEAR(optimizer / predicted_optimizer, 1, 0.02) << what;
-  }
+  // Slices end where rows do, and the first tensor rank may have a row more of the token table: the prediction is that
+  // of the fullest rank of the stage. (Besides, a trainer has small arrays that are not predicted.)
+  const auto share = [](const MemoryByCategory& memory) {
+    return static_cast<double>(memory[Category::optimizer] + memory[Category::communication]);
+  };
+  const Communicator stage = world().split(on.mesh.pp().rank(), world().rank(), "stage");
+  constexpr double rounding = 8 * 8;  // Kokkos rounds each allocation up to 8 bytes
+  EXPECT_NEAR(all_reduce(stage, share(after) - share(before), ReduceOp::max), share(predicted), rounding) << what;
 }
 
 TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {

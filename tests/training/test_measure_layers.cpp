@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Which layers lie on which stage: a run keeps what its directory has, as the bits depend on it.
+#include <gtest/gtest.h>
+
+#include "io/file.hpp"
+#include "tests/training/tiny_run.hpp"
+#include "training/measure_layers.hpp"
+
+namespace espalier::test {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+RunConfig with(const RunConfig& config, const Overrides& changes, int ranks) {
+  Overrides overrides = {"parallel.layers_per_stage=[]"};
+  overrides.insert(overrides.end(), changes.begin(), changes.end());
+  return parse_run_config(to_toml(config), "another start", overrides, ranks);
+}
+
+TEST(StoredLayers, AreKeptForThePipelineThatTheyWereMadeFor) {
+  const SharedFolder folder("stored_layers");
+  const RunConfig first = tiny_config(
+      folder, 4, {"model.num_layers=4", "parallel.pipeline=2", "parallel.data=2", "parallel.layers_per_stage=[3,1]"});
+  EXPECT_TRUE(stored_layers(first).empty()) << "there is no run directory yet";
+  if (world().rank() == 0) {
+    std::filesystem::create_directories(first.run.directory);
+    write_file_atomically(Path(first.run.directory) / "config.toml", to_toml(first));
+  }
+  barrier(world());
+  const std::vector<Index> kept = {3, 1};
+  for (const auto& [overrides, ranks] :
+       std::vector<std::pair<Overrides, int>>{{{}, 4},
+                                              {{"parallel.data=0"}, 4},
+                                              {{"parallel.data=0"}, 2},
+                                              {{"parallel.data=1"}, 2},
+                                              {{"parallel.data=0"}, 8},
+                                              {{"parallel.data=0", "parallel.tensor=2"}, 4}})
+    EXPECT_EQ(stored_layers(with(first, overrides, ranks)), kept)
+        << fmt::format("{}", fmt::join(overrides, " ")) << ranks;
+  for (const Overrides& overrides :
+       std::vector<Overrides>{{"parallel.data=1", "parallel.pipeline=4"},
+                              {"parallel.virtual_stages=2", "parallel.schedule=gpipe"},
+                              {"parallel.assignment=round_robin", "parallel.schedule=gpipe"},
+                              {"model.num_layers=6"}})
+    EXPECT_TRUE(stored_layers(with(first, overrides, 4)).empty()) << fmt::format("{}", fmt::join(overrides, " "));
+}
+
+TEST(StoredLayers, WinOverAMeasurement) {
+  const SharedFolder folder("resolved_layers");
+  const RunConfig first = tiny_config(folder, 2,
+                                      {"model.num_layers=4", "parallel.pipeline=2", "parallel.layers_per_stage=[1,3]",
+                                       "emulate.forward=1e-6"});  // nothing is measured then
+  RunConfig again = with(first, {}, 2);
+  resolve_layers_per_stage(again, world());
+  EXPECT_EQ(again.parallel.layers_per_stage, (std::vector<Index>{2, 2}));
+  if (world().rank() == 0) {
+    std::filesystem::create_directories(first.run.directory);
+    write_file_atomically(Path(first.run.directory) / "config.toml", to_toml(first));
+  }
+  barrier(world());
+  again = with(first, {}, 2);
+  resolve_layers_per_stage(again, world());
+  EXPECT_EQ(again.parallel.layers_per_stage, first.parallel.layers_per_stage);
+}
+
+}  // namespace
+}  // namespace espalier::test
