@@ -31,7 +31,7 @@ bool leaves_the_model(const std::string& key) { return !key.starts_with("model."
 
 std::string stored_config(const CheckpointReader& checkpoint) {
   const auto found = checkpoint.state().find("config");
-  const std::string config = found != checkpoint.state().end() && found->is_string() ? found->get<std::string>() : "";
+  std::string config = found != checkpoint.state().end() && found->is_string() ? found->get<std::string>() : "";
   if (model_section(config).empty())
     throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say what model it is of",
                                        .where = (checkpoint.path() / "manifest.json").string(),

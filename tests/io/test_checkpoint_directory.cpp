@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/io/checkpoint_support.hpp"
 
-using namespace espalier;
-using namespace espalier::test;
+namespace espalier::test {
+namespace {
 
 TEST(CheckpointDirectory, an_unfinished_save_is_not_a_damaged_checkpoint) {
   const TemporaryDirectory directory;
@@ -42,3 +42,6 @@ TEST(CheckpointDirectory, a_run_stands_for_its_newest_complete_checkpoint) {
   expect_error(ExitCode::checkpoint, {"no complete checkpoint here", "a run directory"}, refused);
   expect_error(ExitCode::checkpoint, {"nowhere"}, [&] { resolve_checkpoint(directory / "nowhere"); });
 }
+
+}  // namespace
+}  // namespace espalier::test

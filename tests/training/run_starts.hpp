@@ -42,7 +42,7 @@ inline TrainOptions init_from(const Path& checkpoint) { return {"auto", checkpoi
 
 inline RunConfig config_in(const SharedFolder& folder, const std::string& name, std::vector<std::string> more = {}) {
   more.push_back("run.directory=\"" + (folder / name).string() + "\"");
-  more.push_back("run.steps=8");
+  more.emplace_back("run.steps=8");
   return tiny_config(folder, world().size(), more);
 }
 
