@@ -152,36 +152,13 @@ TEST(RunDirectory, of_another_host_it_says_that_it_cannot_know) {
 
 TEST(RunDirectory, a_living_owner_is_named_and_a_dead_one_is_not_in_the_way) {
   const TemporaryDirectory directory;
-<<<<<<< HEAD
-  int pipes[2];
-  ASSERT_EQ(::pipe(pipes), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const SignedOn run(directory / "a");
-    const char ready = 'x';
-    if (::write(pipes[1], &ready, 1) != 1)
-      ::_exit(1);
-    ::pause();
-    ::_exit(0);
-  }
-  char ready = 0;
-  ASSERT_EQ(::read(pipes[0], &ready, 1), 1);
+  WaitingProcess child([&] { return std::make_unique<SignedOn>(directory / "a"); });
   const auto open = [&] { RunDirectory(directory / "a"); };
-  expect_error(ExitCode::usage, {"another job", "process " + std::to_string(child)}, open);
-  std::filesystem::remove(directory / "a/run.lock");  // where locks do nothing, the record still speaks
-  expect_error(ExitCode::usage, {"process " + std::to_string(child)}, open);
-  ::kill(child, SIGKILL);
-  SignedOn run(directory / "a");  // though nobody has waited for it: it is a zombie
-  ::waitpid(child, nullptr, 0);
-=======
-  WaitingProcess child([&] { return std::make_unique<RunDirectory>(directory / "a", config, steps_may_change); });
-  const auto open = [&] { RunDirectory(directory / "a", config, steps_may_change); };
   expect_error(ExitCode::usage, {"another job", "process " + std::to_string(child.id())}, open);
   std::filesystem::remove(directory / "a/run.lock");  // where locks do nothing, the record still speaks
   expect_error(ExitCode::usage, {"process " + std::to_string(child.id())}, open);
   child.kill();
-  RunDirectory run(directory / "a", config, steps_may_change);
->>>>>>> wt-layouts
+  SignedOn run(directory / "a");
   EXPECT_EQ(run.previous()->state, "running");  // and gone: it did not sign off
   EXPECT_EQ(run.previous()->pid, child.id());
   EXPECT_TRUE(run.unfinished());
