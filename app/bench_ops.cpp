@@ -6,14 +6,17 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "core/kokkos_compat.hpp"
+#include "core/machine_memory.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/optim/adamw.hpp"
+#include "io/units.hpp"
 #include "models/gpt_config.hpp"
 
 namespace espalier {
@@ -147,7 +150,25 @@ class OpsBench {
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
 };
 
+// The largest set of tensors that lies in memory at a time: those of attention, or of the feed-forward layer, or
+// logits. In floating point, where no absurd size overflows.
+void require_room(const Options& options) {
+  const GptConfig shape = gpt_preset(options.model);
+  const double rows = static_cast<double>(options.micro_batch) * static_cast<double>(options.sequence_length);
+  const Index width = std::max({8 * shape.hidden_size, 2 * shape.ffn_hidden_size, shape.vocab_size});
+  const double need = rows * static_cast<double>(width) * sizeof(float);
+  const std::size_t available = machine_memory_bytes();
+  if (available == 0 || need <= static_cast<double>(available))
+    return;
+  throw Error(ExitCode::memory, {.what = "the tensors do not fit the memory of this machine",
+                                 .got = fmt::format("a need of {} for {} rows of {} numbers",
+                                                    bytes_text(static_cast<std::size_t>(need)), rows, width),
+                                 .wanted = fmt::format("at most {}", bytes_text(available)),
+                                 .todo = "lower --micro-batch or --sequence-length, or choose a smaller --model"});
+}
+
 int bench_ops(const Options& options) {
+  require_room(options);
   const nlohmann::ordered_json results = OpsBench(options).run();
   if (options.json) {
     fmt::print("{}\n", results.dump(2));
@@ -168,10 +189,11 @@ void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   CLI::App* const command =
       bench.add_subcommand("ops", "Each op at the shapes of a model, products by every GEMM library");
   command->add_option("--model", options->model, "preset; default gpt2-124m");
-  command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(CLI::PositiveNumber);
+  command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(between(1, 1 << 24));
   command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 1 << 24));
   command->add_flag("--json", options->json, "print JSON");
+  command->footer("  OMP_NUM_THREADS=2 espalier bench ops --model byte-11m --micro-batch 8");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime*) { return bench_ops(*options); };
@@ -181,6 +203,7 @@ void add_bench_ops(CLI::App& bench, Chosen& chosen) {
 void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::App* const bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
+  bench->footer("  espalier bench ops --model gpt2-124m");
   add_bench_ops(*bench, chosen);
   add_bench_step(*bench, chosen);
 }

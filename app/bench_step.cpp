@@ -6,12 +6,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/random.hpp"
 #include "io/token_file.hpp"
 #include "models/cost.hpp"
+#include "training/gemm_rate.hpp"
+#include "training/predict_memory.hpp"
 #include "training/trainer.hpp"
 
 namespace espalier {
@@ -58,9 +61,9 @@ struct GemmRate {
   Index size = 0;
 };
 
-// The machine's GEMM rate: the best of square products over all libraries.
+// The GEMM rate of one rank that works alone: the best of square products over all libraries.
 template <class T>
-GemmRate measure_gemm_rate() {
+GemmRate best_gemm_rate() {
   GemmRate best;
   const std::vector<MatmulLibrary> libraries = matmul_libraries();
   for (const Index size : {1024, 2048, 4096}) {
@@ -85,31 +88,32 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-RunConfig bench_config(const Options& options, int replicas, const std::string& tokens) {
+RunConfig bench_config(const Options& options, int replicas) {
   return parse_run_config(
       "", "espalier bench step",
       {"model.preset=" + options.model, fmt::format("batch.micro_batch_size={}", options.micro_batch),
        fmt::format("batch.global_batch_size={}", options.micro_batch * replicas),
        fmt::format("batch.sequence_length={}", options.sequence_length), "precision.compute=" + options.precision,
-       fmt::format("run.steps={}", options.steps), "data.train=[\"" + tokens + "\"]", "run.matmul=" + options.matmul},
+       fmt::format("run.steps={}", options.steps), "data.train=[\"random\"]", "run.matmul=" + options.matmul},
       replicas);
 }
 
 template <class T>
 nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   const GptConfig shape = gpt_preset(options.model);
+  RunConfig config = bench_config(options, runtime.size());
+  const RunLayout layout = make_run_layout(config, runtime.size());
+  require_memory(config, layout, memory_of_a_rank(runtime.world()));
   const RandomTokens tokens(
       shape.vocab_size, options.sequence_length * (options.micro_batch * runtime.size() + 1) * 4 + 1, runtime.rank());
-  const RunConfig config = bench_config(options, runtime.size(), tokens.path());
-  const RunLayout layout = make_run_layout(config, runtime.size());
+  config.data.train = {tokens.path()};
   const ProcessMesh mesh(runtime.world(), layout.mesh);
 
   const std::size_t at_start = resident_bytes();
   GemmRate before;
   MemoryLedger::instance().record_library_scratch_of([&] {
-    before = measure_gemm_rate<T>();
-    set_matmul_library(options.matmul == "auto" ? default_matmul_library<T>()
-                                                : parse_matmul_library(options.matmul));
+    before = best_gemm_rate<T>();
+    set_matmul_library(options.matmul == "auto" ? default_matmul_library<T>() : parse_matmul_library(options.matmul));
   });
   MemoryLedger::instance().reset_peak();
 
@@ -125,8 +129,10 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
       phases.seconds[p] += report.seconds.seconds[p] / options.steps;
   }
   const std::size_t resident = resident_bytes() - std::min(resident_bytes(), at_start);
-  const GemmRate after = measure_gemm_rate<T>();
-  const GemmRate rate = before.flops_per_second > after.flops_per_second ? before : after;
+  const GemmRate after = best_gemm_rate<T>();
+  GemmRate rate = before.flops_per_second > after.flops_per_second ? before : after;
+  if (runtime.size() > 1)  // which share the machine
+    rate.flops_per_second = measure_gemm_rate<T>(runtime.world(), rate.size);
 
   const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / median(seconds);
   const double flops = tokens_per_second * training_flops_per_token(shape, options.sequence_length);
@@ -148,7 +154,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
           {"gemm_flops_per_second", rate.flops_per_second},
           {"gemm_library", rate.library},
           {"gemm_size", rate.size},
-          {"gemm_fraction", flops / runtime.size() / rate.flops_per_second},
+          {"gemm_fraction", flops / rate.flops_per_second},
           {"seconds", phase_seconds},
           {"parameters", num_parameters(shape)},
           {"memory_peak_bytes", by_category(peak)},
@@ -187,15 +193,15 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
   CLI::App* const command =
       bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
   command->add_option("--model", options->model, "preset; default gpt2-124m");
-  command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(CLI::PositiveNumber);
+  command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(between(1, 1 << 24));
   command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 1 << 24));
   command->add_option("--precision", options->precision, "fp32 (default) or fp64")
       ->check(CLI::IsMember({"fp32", "fp64"}));
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");
-  command->add_option("--steps", options->steps, "steps to time; default 5")->check(CLI::PositiveNumber);
+  command->add_option("--steps", options->steps, "steps to time; default 5")->check(between(1, 1 << 20));
   command->add_flag("--json", options->json, "print JSON");
-  command->footer("  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4 --sequence-length 256");
+  command->footer("  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return bench_step(*options, *runtime); };

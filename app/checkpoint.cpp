@@ -43,13 +43,15 @@ int verify(const std::string& directory) {
   return 0;
 }
 
-void add(CLI::App& parent, Chosen& chosen, const char* name, const char* help, int (*action)(const std::string&)) {
+void add(CLI::App& parent, Chosen& chosen, const std::string& name, const char* help,
+         int (*action)(const std::string&)) {
   const auto directory = std::make_shared<std::string>();
   CLI::App* const command = parent.add_subcommand(name, help);
   command
       ->add_option("directory", *directory,
                    "a run, for its newest complete checkpoint, or RUN/checkpoints/step-XXXXXXXX")
       ->required();
+  command->footer("  espalier checkpoint " + name + " runs/quickstart");
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return action(*directory); }; });
 }
 
@@ -58,6 +60,7 @@ void add(CLI::App& parent, Chosen& chosen, const char* name, const char* help, i
 void add_checkpoint(CLI::App& app, Chosen& chosen) {
   CLI::App* const command = app.add_subcommand("checkpoint", "Look inside a checkpoint and check it");
   command->require_subcommand(1);
+  command->footer("  espalier checkpoint verify runs/quickstart");
   add(*command, chosen, "inspect", "Step, layout, [model] and a table of tensors", inspect);
   add(*command, chosen, "verify", "Read every byte against its checksum", verify);
 }

@@ -3,6 +3,7 @@
 #include "app/console.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,15 @@
 #include "io/file.hpp"
 
 namespace espalier {
+namespace {
+
+// Asked before each line: a window may change. Behind mpiexec there is a pipe, and 80 is what every terminal has.
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
 
 std::string duration_text(double seconds) {
   if (seconds < 1)
@@ -40,16 +50,6 @@ std::string quantity_text(double value) {
   return fmt::format("{:.3g}T", value);
 }
 
-std::string bytes_text(std::size_t bytes) {
-  auto value = static_cast<double>(bytes);
-  for (const char* unit : {"B", "KiB", "MiB"}) {
-    if (value < 1024)
-      return fmt::format("{:.{}f} {}", value, *unit == 'B' ? 0 : 1, unit);
-    value /= 1024;
-  }
-  return fmt::format("{:.2f} GiB", value);
-}
-
 std::string step_line(const StepReport& report, const TrainProgress& progress) {
   std::string line = fmt::format(
       "step {:>6}/{} | loss {:.4f} | norm {:.3g} | lr {:.1e} | {} | {} tok/s | mfu {:.0f}% | left {}", report.step,
@@ -58,6 +58,18 @@ std::string step_line(const StepReport& report, const TrainProgress& progress) {
   if (progress.seconds_to_save > 0)
     line += fmt::format(" | save {}", duration_text(progress.seconds_to_save));
   return line.substr(0, 120);
+}
+
+std::string progress_bar(const StepReport& report, const TrainProgress& progress, int columns) {
+  constexpr int widest = 40;
+  const double share = static_cast<double>(report.step) / static_cast<double>(std::max<Index>(1, progress.total_steps));
+  const std::string beside = fmt::format(" {:3.0f}%  step {}  loss {:.3f}  left {} ", 100 * share, report.step,
+                                         report.loss, duration_text(progress.seconds_left));
+  const int room = columns - 1 - static_cast<int>(beside.size()) - 2;  // 2: the brackets
+  const int width = std::clamp(room, 0, widest);
+  const int filled = static_cast<int>(share * width);
+  const std::string line = fmt::format("[{:#<{}}{:-<{}}]{}", "", filled, "", width - filled, beside);
+  return line.substr(0, static_cast<std::size_t>(std::max(0, columns - 1)));
 }
 
 Console::Console(Index log_interval) : log_interval_(log_interval) {
@@ -87,11 +99,7 @@ void Console::step(const StepReport& report, const TrainProgress& progress) {
                      *progress.validation_loss));
   if (!draws_bar_ || report.step == progress.total_steps)
     return;
-  constexpr int width = 40;
-  const double share = static_cast<double>(report.step) / static_cast<double>(std::max<Index>(1, progress.total_steps));
-  const int filled = static_cast<int>(share * width);
-  write(fmt::format("[{:#<{}}{:-<{}}] {:3.0f}%  step {}  loss {:.3f}  left {} ", "", filled, "", width - filled,
-                    100 * share, report.step, report.loss, duration_text(progress.seconds_left)));
+  write(progress_bar(report, progress, terminal_columns()));
   bar_is_shown_ = true;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "io/units.hpp"
 #include "training/train_loop.hpp"
 
 namespace espalier {
@@ -14,11 +15,11 @@ std::string duration_text(double seconds);
 /// "999", "12.3k", "1.27M".
 std::string quantity_text(double value);
 
-/// "1.5 GiB".
-std::string bytes_text(std::size_t bytes);
-
 /// One line of at most 120 columns about a step.
 std::string step_line(const StepReport& report, const TrainProgress& progress);
+
+/// A progress bar with what stands beside it, in less than `columns` columns: a terminal breaks a line that fills them.
+std::string progress_bar(const StepReport& report, const TrainProgress& progress, int columns);
 
 /// Writes step lines, and on a terminal a progress bar below them that is drawn over itself. A file sees lines only.
 /// A full disk under that file is an Error (write).

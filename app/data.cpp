@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <limits>
 #include <memory>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/pack.hpp"
 #include "io/token_file.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -24,13 +27,13 @@ int pack(const PackCommand& command) {
   const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const PackSummary summary =
       pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
-  fmt::print("{} files, {} documents, {} bytes of text\n", summary.num_files, summary.num_documents,
-             summary.text_bytes);
-  fmt::print("{}: {} tokens\n", command.output, summary.train_tokens);
+  fmt::print("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
+             bytes_text(static_cast<std::size_t>(summary.text_bytes)));
+  fmt::print("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
   if (!command.validation.empty())
-    fmt::print("{}: {} tokens ({})\n", command.validation, summary.validation_tokens,
+    fmt::print("{}: {} ({})\n", command.validation, counted(summary.validation_tokens, "token"),
                summary.split_inside_documents ? "the last lines of each document"
-                                              : fmt::format("{} documents", summary.num_validation_documents));
+                                              : counted(summary.num_validation_documents, "document"));
   return 0;
 }
 
@@ -67,7 +70,7 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--validation", command->validation, "token file to validate on");
   pack_app
       ->add_option("--validation-fraction", command->options.validation_fraction, "share of the text that goes there")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(real_between(0, 1));
   pack_app->add_option("--tokenizer", command->tokenizer, "byte (default)");
   pack_app->add_option("--exclude", command->exclude, "patterns of file names to leave out");
   pack_app->add_option("--document-separator", command->options.document_separator,
@@ -75,7 +78,8 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents");
   pack_app->add_flag("--allow-binary", command->options.allow_binary, "take files with zero bytes too");
   pack_app->footer(
-      "  espalier data pack --output train.bin --validation val.bin --validation-fraction 0.05 books/*.txt");
+      "  espalier data pack --output train.bin --validation val.bin \\\n"
+      "      --validation-fraction 0.05 books/*.txt");
   pack_app->callback([command, &chosen] { chosen.action = [command](Runtime*) { return pack(*command); }; });
 }
 
@@ -85,8 +89,10 @@ void add_inspect(CLI::App& data, Chosen& chosen) {
   const auto show = std::make_shared<Index>(32);
   CLI::App* const inspect_app = data.add_subcommand("inspect", "Look inside a token file and check it");
   inspect_app->add_option("file", *path, "token file of Espalier, nanoGPT or llm.c")->required();
-  inspect_app->add_option("--vocab-size", *vocab_size, "check every token against it");
-  inspect_app->add_option("--show", *show, "tokens to print")->check(CLI::NonNegativeNumber);
+  inspect_app->add_option("--vocab-size", *vocab_size, "check every token against it")
+      ->check(between(1, std::numeric_limits<TokenId>::max()));
+  inspect_app->add_option("--show", *show, "tokens to print; default 32")->check(at_least(0));
+  inspect_app->footer("  espalier data inspect train.bin");
   inspect_app->callback([=, &chosen] { chosen.action = [=](Runtime*) { return inspect(*path, *vocab_size, *show); }; });
 }
 
@@ -95,6 +101,7 @@ void add_inspect(CLI::App& data, Chosen& chosen) {
 void add_data(CLI::App& app, Chosen& chosen) {
   CLI::App* const data = app.add_subcommand("data", "Make token files and look inside them");
   data->require_subcommand(1);
+  data->footer("  espalier data pack --output train.bin books/*.txt");
   add_pack(*data, chosen);
   add_inspect(*data, chosen);
 }

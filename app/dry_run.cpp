@@ -31,6 +31,15 @@ double bubble_of(const std::vector<PipelineSchedule>& stages) {
   return simulate(stages, {.compute = compute}).idle_share;
 }
 
+std::string counted_microbatches(const RunLayout& layout) {
+  return fmt::format("{} micro-batch{}", layout.pipeline.microbatches, layout.pipeline.microbatches == 1 ? "" : "es");
+}
+
+std::string layers_text(const ChunkLayers& chunk) {
+  return chunk.count == 1 ? fmt::format("layer {}", chunk.first)
+                          : fmt::format("layers {} to {}", chunk.first, chunk.first + chunk.count - 1);
+}
+
 void print_pipeline(const RunConfig& config, const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
   if (layout.pipeline.stages == 1)
     return;
@@ -39,15 +48,15 @@ void print_pipeline(const RunConfig& config, const RunLayout& layout, const std:
   for (int stage = 0; stage < stages; ++stage) {
     std::string chunks;
     for (const ChunkLayers& chunk : layout.stages[static_cast<std::size_t>(stage)])
-      chunks += fmt::format("{}{}layers {} to {}{}", chunks.empty() ? "" : "; ", chunk.embedding ? "embedding, " : "",
-                            chunk.first, chunk.first + chunk.count - 1, chunk.head ? ", head" : "");
+      chunks += fmt::format("{}{}{}{}", chunks.empty() ? "" : "; ", chunk.embedding ? "embedding, " : "",
+                            layers_text(chunk), chunk.head ? ", head" : "");
     fmt::print("stage {:<7}{}\n", stage, chunks);
   }
   fmt::print("transfers    {} of each micro-batch between stages, forward ({} if layers were dealt out round-robin)\n",
              boundary_transfers(stage_of_layers(layout.stages)),
              boundary_transfers(round_robin_stages(num_layers, stages)));
-  fmt::print("bubble       {:.1f}% of the schedule if all operations take alike ({}, {} micro-batches)\n",
-             100 * bubble_of(schedules), to_string(layout.pipeline.kind), layout.pipeline.microbatches);
+  fmt::print("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n", 100 * bubble_of(schedules),
+             to_string(layout.pipeline.kind), counted_microbatches(layout));
 }
 
 void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
@@ -64,7 +73,8 @@ void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>
     fmt::print("{:<13}{}: {}{}\n", stage == 0 ? "schedule" : "", who, fmt::join(names, " "),
                cut ? " ... " + last : std::string());
   }
-  fmt::print("{:<13}proven for {} ranks; gradients are reduced during the last backward\n", "", layout.mesh.size());
+  fmt::print("{:<13}proven for {}; gradients are reduced during the last backward\n", "",
+             counted(layout.mesh.size(), "rank"));
 }
 
 // Rank by rank, then all in the order in which they would happen if all operations took alike.
@@ -119,14 +129,14 @@ int dry_run(RunConfig config, int ranks, bool events) {
   const int replicas = layout.mesh.degree(Axis::dp);
   const double flops =
       training_flops_per_token(shape, config.batch.sequence_length) * static_cast<double>(config.tokens_per_step());
-  fmt::print("model        {}: {} parameters, {} layers x {} channels, {} heads, vocabulary {}\n", config.model.preset,
-             quantity_text(static_cast<double>(num_parameters(shape))), shape.num_layers, shape.hidden_size,
-             shape.num_heads, shape.vocab_size);
-  fmt::print("mesh         {} ranks: {}\n", ranks, layout.text());
-  fmt::print("batch        {} sequences of {} tokens a step = {} micro-batches of {} on each of {} replicas\n",
-             config.batch.global_batch_size, config.batch.sequence_length, layout.pipeline.microbatches,
-             config.batch.micro_batch_size, replicas);
-  fmt::print("run          {} steps, {} tokens, {}FLOP a step\n", config.total_steps(),
+  fmt::print("model        {}: {} parameters, {} x {}, {}, vocabulary {}\n", config.model_name(),
+             quantity_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
+             counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
+  fmt::print("mesh         {}: {}\n", counted(ranks, "rank"), layout.text());
+  fmt::print("batch        {} of {} a step = {} of {} on {}{}\n", counted(config.batch.global_batch_size, "sequence"),
+             counted(config.batch.sequence_length, "token"), counted_microbatches(layout),
+             config.batch.micro_batch_size, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
+  fmt::print("run          {}, {} tokens, {} FLOP a step\n", counted(config.total_steps(), "step"),
              quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())), quantity_text(flops));
   print_pipeline(config, layout, schedules);
   print_schedule(layout, schedules);

@@ -118,7 +118,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
                    "only the most likely tokens of this total probability; default 0.95")
       ->check(CLI::Range(0.0, 1.0));
   command->add_option("--seed", options->seed, "same seed, same text");
-  command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\" --temperature 0.5");
+  command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) {

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string_view>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/nearest_word.hpp"
+#include "parallel/launch_environment.hpp"
 
 namespace espalier {
 namespace {
@@ -62,31 +64,28 @@ void parse(CLI::App& app, int argc, char** argv) {
   }
 }
 
-// Under a launcher all ranks find the same mistake: the job reports it once.
-bool is_launched() {
-  return std::getenv("PMI_RANK") != nullptr || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr ||
-         std::getenv("SLURM_PROCID") != nullptr;
-}
-
 int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
   try {
     parse(app, argc, argv);
   } catch (const Error&) {
-    if (!is_launched())
+    if (launched_rank().size == 1)
       throw;
+    // All ranks find the same mistake: the job reports it once.
     const std::exception_ptr error = std::current_exception();
     return run_job(argc, argv, [&](Runtime&) -> int { std::rethrow_exception(error); });
   }
-  return chosen.needs_runtime ? run_job(argc, argv, [&](Runtime& runtime) { return chosen.action(&runtime); })
-                              : chosen.action(nullptr);
+  if (chosen.needs_runtime)
+    return run_job(argc, argv, [&](Runtime& runtime) { return chosen.action(&runtime); });
+  return launched_rank().rank == 0 ? chosen.action(nullptr) : 0;  // what needs no ranks is done by one
 }
 
 int command(int argc, char** argv) {
   CLI::App app(
       "Espalier trains transformer language models on a lattice of ranks.\n\n"
-      "  espalier data pack --output train.bin TEXT...            text to token file\n"
-      "  mpiexec -n 4 espalier train CONFIG.toml run.steps=1000   trains, resumes by itself\n"
-      "  espalier generate --checkpoint RUN --prompt TEXT         writes text");
+      "  espalier data pack --output train.bin TEXT...      text to token file\n"
+      "  mpiexec -n 4 espalier train CONFIG.toml            trains, resumes by itself\n"
+      "  espalier generate --checkpoint RUN --prompt TEXT   writes text");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
   Chosen chosen;
@@ -100,7 +99,7 @@ int command(int argc, char** argv) {
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& request) {
-      return app.exit(request);
+      return launched_rank().rank == 0 ? app.exit(request) : 0;
     } catch (const CLI::ParseError&) {
       if (argc == 1) {
         std::fputs(app.help().c_str(), stdout);

@@ -7,11 +7,13 @@
 #include <csignal>
 #include <memory>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "app/dry_run.hpp"
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
+#include "parallel/launch_environment.hpp"
 #include "training/measure_layers.hpp"
 #include "training/same_start.hpp"
 #include "training/train_loop.hpp"
@@ -27,7 +29,7 @@ struct Options {
   bool dry_run = false;
   bool events = false;
   bool keys = false;
-  int ranks = 1;
+  int ranks = launched_rank().size;  ///< of a dry run
 };
 
 // What a signal handler may touch; the loop asks for it before each step.
@@ -51,10 +53,10 @@ EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
 
 void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const RunLayout& layout) {
   console.note(runtime.describe());
-  console.note(fmt::format("{}: {} parameters, {} tokens a step, {} steps, {} on {}", config.model.preset,
+  console.note(fmt::format("{}: {} parameters, {} tokens a step, {}, {} on {}", config.model_name(),
                            quantity_text(static_cast<double>(num_parameters(config.model.shape))),
-                           quantity_text(static_cast<double>(config.tokens_per_step())), config.total_steps(),
-                           config.precision.compute, layout.text()));
+                           quantity_text(static_cast<double>(config.tokens_per_step())),
+                           counted(config.total_steps(), "step"), config.precision.compute, layout.text()));
   if (layout.pipeline.stages > 1)
     console.note(fmt::format("layers of each stage: {}", fmt::join(config.parallel.layers_per_stage, ", ")));
   if (config.emulates())
@@ -110,15 +112,17 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--stop-after", options->train.stop_after,
                    "save and stop after so many steps of this start (exit 75)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_flag("--keys", options->keys, "print every key of a config with its default and meaning");
   command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
   command->add_flag("--events", options->events, "with --dry-run: the order of all operations of a step");
-  command->add_option("--ranks", options->ranks, "with --dry-run: as if started on so many ranks")
-      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--ranks", options->ranks,
+                   "with --dry-run: as if started on so many ranks; default: those of mpiexec, or 1")
+      ->check(between(1, 1 << 16));
   command->footer(
       "  espalier train examples/quickstart.toml\n"
-      "  mpiexec -n 2 espalier train run.toml optimizer.learning_rate=1e-3 run.steps=500");
+      "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500");
   command->callback([options, &chosen] {
     chosen.needs_runtime = !options->dry_run && !options->keys;
     chosen.action = [options](Runtime* runtime) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/toml_config.hpp"
 
@@ -110,19 +111,19 @@ void add_verify(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("verify", "Compare every layout that the ranks allow with one rank: do they train one model?");
   command->add_option("config", options->config, "TOML file, as for train")->required();
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
-  command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(CLI::PositiveNumber);
+  command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
   command->add_option("--precision", options->precision, "fp32 or fp64, in which no wrong reduction hides")
       ->check(CLI::IsMember({"fp32", "fp64"}));
   command
       ->add_option("--tolerance", options->verify.tolerance,
                    "largest relative error; default 1e-4 in fp32, 1e-10 in fp64")
-      ->check(CLI::PositiveNumber);
+      ->check(real_between(0, 1));
   command->add_option("--reference", options->reference,
                       "layout of all ranks to compare with, \"data=2,tensor=2\", where one rank is too small");
   command->add_flag("--shrink", options->shrink, "verify a like model that is cheap to run");
   command->add_option("--plant", options->planted, "make a mistake on purpose, to see it found")
       ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
-  command->footer("  mpiexec -n 8 espalier verify examples/quickstart.toml --shrink --precision fp64");
+  command->footer("  mpiexec -n 4 espalier verify run.toml --shrink --precision fp64");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return verify_command(*options, *runtime); };

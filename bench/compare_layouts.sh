@@ -6,8 +6,12 @@
 #   [CPUS=0,1] [STEPS=4] bench/compare_layouts.sh [ESPALIER [MPIEXEC]]
 # Prints the median tokens per second without the first step. Take figures on a machine that does nothing else.
 set -euo pipefail
+case ${1:-} in
+  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
+esac
 root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-mpiexec} cpus=${CPUS:-0,1} steps=${STEPS:-4}
+espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)} cpus=${CPUS:-0,1} steps=${STEPS:-4}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"

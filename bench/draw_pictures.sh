@@ -5,8 +5,12 @@
 #   bench/draw_pictures.sh [ESPALIER [MPIEXEC]]
 # The idle shares in the titles are measured: take them on a machine that does nothing else.
 set -euo pipefail
+case ${1:-} in
+  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
+esac
 root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-mpiexec}
+espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)}
 export OMP_NUM_THREADS=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,6 +5,7 @@
 
 Commands are asked of build/espalier where it has been built.
 """
+import argparse
 import re
 import subprocess
 import sys
@@ -45,6 +46,7 @@ def problems_of(page: Path, known: dict[str, bool]) -> list[str]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     known: dict[str, bool] = {}
     found = [f"{page.name} is missing" for page in pages if not page.is_file()]

@@ -6,6 +6,7 @@ subject, and on a test that no CMakeLists.txt names.
 
 The picture is in docs/architecture.md: arrows point down only, and models and io do not know each other.
 """
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ RESERVED = [
 # Files are opened in io/ only; these read what is no file of the user's.
 OPENS_FILE = re.compile(r"\b(?:fopen|freopen|open|openat|creat)\s*\(|\bstd::w?[io]?f(?:stream|ilebuf)\b")
 MAY_OPEN = {
+    "core/machine_memory.cpp": "/proc/self/cgroup, /sys/fs/cgroup: the memory that this machine gives",
     "core/memory_ledger.cpp": "/proc/self/statm: the memory of this process",
     "parallel/launch_environment.cpp": "/proc/PID/status: the cores of this process and of its launcher",
 }
@@ -86,6 +88,7 @@ def forgotten_tests() -> list[str]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     files = [path for room in sorted(BELOW.keys() | FREE) for path in sorted((ROOT / room).rglob("*"))
              if path.suffix in {".hpp", ".cpp", ".h", ".cu"}]
     if not files:

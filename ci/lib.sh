@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Functions that several scripts in ci/ share; to be sourced. Messages go to stderr: stdout belongs to what a script prints.
 
+script=$(realpath "$0")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 CXX=${CXX:-g++}
 ESPALIER_ARCH=${ESPALIER_ARCH:-native}  # what -march gets, for Espalier and for the libraries it builds
@@ -16,6 +17,12 @@ fail() {
   [[ -z ${2:-} ]] || printf '%s: what to do: %s\n' "${0##*/}" "$2" >&2
   exit "${3:-1}"
 }
+
+# What the script is for and how it is called: the comment at its head.
+usage() { sed -n '4,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$script"; }
+
+# An argument that the script does not know ends it before it has done anything.
+refuse_argument() { fail "unknown argument: $1" "${2:-ci/${0##*/} --help}" 2; }
 
 # How this user becomes root: "root", "sudo" or "none".
 root_access() {

@@ -8,6 +8,7 @@
 #include "io/checkpoint.hpp"
 #include "io/hash.hpp"
 #include "io/metadata_hash.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -21,8 +22,8 @@ void check_space(const Path& directory, Index bytes) {
     throw Error(ExitCode::write,
                 {.what = "no space for a checkpoint",
                  .where = directory.string(),
-                 .got = fmt::format("{:.1f} MB free", static_cast<double>(space.available) / 1e6),
-                 .wanted = fmt::format("{:.1f} MB", static_cast<double>(needed) / 1e6),
+                 .got = fmt::format("{} free", bytes_text(space.available)),
+                 .wanted = bytes_text(needed),
                  .todo = "free some space there, lower checkpoint.keep_last or choose another directory"});
 }
 

@@ -262,9 +262,10 @@ void take_unit(const toml::node& node, const std::string& text, Number& value, R
     if (std::abs(given) < 0x1p62 && given == static_cast<double>(static_cast<Number>(given)))
       number = static_cast<Number>(given);
   }
-  if (!number)
+  const bool not_finite = node.is_floating_point() && !std::isfinite(**node.as_floating_point());
+  if (!number && !not_finite)
     wrong(describe(node), wanted);
-  else if (!inside(*number, range))
+  else if (not_finite || !inside(*number, range))
     wrong(to_toml_text(node), describe(range));
   else
     value = *number;

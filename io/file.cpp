@@ -12,6 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "io/units.hpp"
+
 namespace espalier {
 namespace {
 
@@ -23,8 +25,7 @@ std::string advice(int error_number, const Path& path) {
       std::error_code ignored;
       const Path directory = path.parent_path().empty() ? Path(".") : path.parent_path();
       const auto space = std::filesystem::space(directory, ignored);
-      const std::string left =
-          ignored ? "" : fmt::format(" ({:.1f} MB are left there)", static_cast<double>(space.available) / 1e6);
+      const std::string left = ignored ? "" : fmt::format(" ({} are left there)", bytes_text(space.available));
       return "free some space, raise the quota or choose another directory" + left;
     }
     case EACCES:

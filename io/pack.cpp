@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <set>
@@ -68,11 +69,26 @@ void encode(std::string_view text, const Tokenizer& tokenizer, TokenFileWriter& 
   }
 }
 
-// Where the last `fraction` of a text starts, moved to a line start.
+// Where the last `fraction` of a text starts, moved to the start of a line, in a text of one line to that of a word:
+// forwards, or backwards where that would leave nothing.
 std::size_t tail_start(std::string_view text, double fraction) {
   const auto start = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - fraction));
-  const std::size_t line_end = text.find('\n', start);
-  return line_end == std::string_view::npos ? text.size() : line_end + 1;
+  for (const char end : {'\n', ' '})
+    for (const std::size_t found : {text.find(end, start), text.substr(0, start).rfind(end)})
+      if (found != std::string_view::npos && found + 1 < text.size())
+        return found + 1;
+  return text.size();
+}
+
+// A name as a pattern of --exclude that matches it alone.
+std::string as_pattern(const std::string& name) {
+  std::string pattern;
+  for (const char c : name) {
+    if (std::string_view("*?[]\\").find(c) != std::string_view::npos)
+      pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
 }
 
 void check_text(const Path& path, std::string_view text) {
@@ -82,8 +98,73 @@ void check_text(const Path& path, std::string_view text) {
                                  .where = path.string(),
                                  .got = fmt::format("a zero byte at offset {}", zero),
                                  .wanted = "plain text",
-                                 .todo = fmt::format("leave it out: --exclude '*{}'", path.extension().string())});
+                                 .todo = fmt::format("leave it out: --exclude '{}'; or take it: --allow-binary",
+                                                     as_pattern(path.filename().string()))});
 }
+
+// Nothing that is written may be what is read, or be written twice; and only files are replaced, no devices.
+void check_outputs(const std::vector<Path>& files, const Path& output, const Path& validation_output) {
+  const auto refuse_output = [](const Path& path, std::string what, std::string got) {
+    throw Error(ExitCode::usage, {.what = std::move(what),
+                                  .where = path.string(),
+                                  .got = std::move(got),
+                                  .wanted = "names of their own for --output and --validation",
+                                  .todo = "espalier data pack --output train.bin --validation val.bin ..."});
+  };
+  std::vector<Path> written;
+  for (const Path& path : {output, validation_output}) {
+    if (path.empty() && !written.empty())
+      continue;
+    std::error_code ignored;  // a folder that we may not search: opening the file will say so
+    const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
+    if (path.filename().empty() || type == std::filesystem::file_type::directory)
+      refuse_output(path, "the name of a token file is that of a directory", "a directory, or no name");
+    if (std::filesystem::exists(path, ignored) && type != std::filesystem::file_type::regular)
+      throw Error(ExitCode::write, {.what = "a token file would replace what is no file",
+                                    .where = path.string(),
+                                    .got = "a device, a pipe or a socket",
+                                    .wanted = "a new name, or that of a file to replace",
+                                    .todo = "choose another name"});
+    for (const Path& name : {path, token_file_temporary(path)})
+      written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(name), ignored));
+  }
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (std::find(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(i), written[i]) !=
+        written.begin() + static_cast<std::ptrdiff_t>(i))
+      refuse_output(written[i], "two token files would be written to one name", "the same file twice");
+    for (const Path& file : files) {
+      std::error_code missing;
+      if (std::filesystem::equivalent(written[i], file, missing))
+        refuse_output(written[i], "a text to pack would be replaced by its own tokens", "a name among the inputs");
+    }
+  }
+}
+
+// The share of documents that goes to validation, as a bound on their random numbers. By the numbers alone a small
+// share of few documents may take none of them, or all: then one goes, or stays.
+class DocumentChoice {
+ public:
+  DocumentChoice(std::uint64_t seed, double fraction) : random_(seed, "validation_split"), bound_(fraction) {}
+  double number(std::string_view document) const { return random_.uniform(xxh3_64(document.data(), document.size())); }
+  void see(std::string_view document) {
+    const double own = number(document);
+    smallest_ = std::min(smallest_, own);
+    largest_ = std::max(largest_, own);
+  }
+  void settle() {
+    if (smallest_ >= bound_)
+      bound_ = std::nextafter(smallest_, 2.0);
+    else if (largest_ < bound_)
+      bound_ = largest_;
+  }
+  bool is_validation(std::string_view document) const { return number(document) < bound_; }
+
+ private:
+  RandomStream random_;
+  double bound_;
+  double smallest_ = 2;
+  double largest_ = -1;
+};
 
 }  // namespace
 
@@ -93,13 +174,13 @@ std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const 
     for (const std::string& path : expand_pattern(pattern)) {
       if (std::filesystem::is_directory(path))
         refuse("a directory is given where a file is wanted", path, fmt::format("name its files: '{}/*'", path));
-      const std::string name = Path(path).filename().string();
-      const bool excluded = std::any_of(exclude.begin(), exclude.end(), [&](const std::string& excluded_pattern) {
-        return ::fnmatch(excluded_pattern.c_str(), name.c_str(), 0) == 0;
-      });
       std::error_code broken_link;
       const Path canonical = std::filesystem::canonical(path, broken_link);
-      if (broken_link)
+      const bool excluded = std::any_of(exclude.begin(), exclude.end(), [&](const std::string& excluded_pattern) {
+        return ::fnmatch(excluded_pattern.c_str(), Path(path).filename().c_str(), 0) == 0 ||
+               ::fnmatch(excluded_pattern.c_str(), canonical.filename().c_str(), 0) == 0;  // the name in messages
+      });
+      if (broken_link && !excluded)
         refuse("a file to pack cannot be reached", path, broken_link.message());
       if (!excluded)
         candidates.insert(canonical);
@@ -129,16 +210,22 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
                                                       : fmt::format("{} and no fraction", validation_output.string()),
                                   .wanted = "both, or neither",
                                   .todo = "espalier data pack --validation val.bin --validation-fraction 0.05"});
+  check_outputs(files, output, validation_output);
 
   PackSummary summary;
+  DocumentChoice choice(options.seed, fraction);
   for (const Path& path : files) {
     const MappedFile file(path, ExitCode::data);
     if (!options.allow_binary)
       check_text(path, file.text());
     ++summary.num_files;
     summary.text_bytes += static_cast<Index>(file.size());
-    for_each_document(file.text(), options.document_separator, [&](std::string_view) { ++summary.num_documents; });
+    for_each_document(file.text(), options.document_separator, [&](std::string_view document) {
+      ++summary.num_documents;
+      choice.see(document);
+    });
   }
+  choice.settle();
   summary.split_inside_documents = fraction > 0 && summary.num_documents < few_documents;
 
   for (const Path& path : {output, validation_output})
@@ -149,13 +236,12 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
   if (fraction > 0)
     validation.emplace(validation_output, tokenizer.name(), tokenizer.vocab_size());
 
-  const RandomStream choice(options.seed, "validation_split");
   const auto pack_document = [&](std::string_view document) {
     if (summary.split_inside_documents) {
       const std::size_t tail = tail_start(document, fraction);
       encode(document.substr(0, tail), tokenizer, train);
       encode(document.substr(tail), tokenizer, *validation);
-    } else if (fraction > 0 && choice.uniform(xxh3_64(document.data(), document.size())) < fraction) {
+    } else if (fraction > 0 && choice.is_validation(document)) {
       encode(document, tokenizer, *validation);
       ++summary.num_validation_documents;
     } else {

@@ -11,7 +11,8 @@
 namespace espalier {
 
 /// Files named by paths and shell patterns, as canonical paths, sorted; a file reached by several names
-/// (patterns, symbolic or hard links) comes once. `exclude` are patterns of file names ("*.dat").
+/// (patterns, symbolic or hard links) comes once. `exclude` are patterns of file names ("*.dat"), as given or as they
+/// are behind links.
 /// @throws Error (data) for a path that is missing, a pattern without a match, and a directory.
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
 
@@ -34,8 +35,10 @@ struct PackSummary {
 
 /// Packs text into a token file for training and, with a validation fraction, one for validation; the fraction
 /// and the path go together. Whole documents go to either side by a hash of (seed, text), so that copies of a document
-/// stay on one side and adding a file moves no other document. With fewer than 50 documents that is too coarse: then
-/// each gives its tail, from a line start on.
+/// stay on one side and adding a file moves no other document; at least one goes, and one stays. With fewer than 50
+/// documents that is too coarse: then each gives its tail, from a line start on.
+/// @throws Error before anything is written: (data) for what is no text, (usage) for an output that is an input or the
+/// other output, (write) for one that is no regular file.
 PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer, const Path& output,
                       const Path& validation_output, const PackOptions& options);
 

@@ -74,6 +74,9 @@ class TokenFile {
   TokenFileInfo info_;
 };
 
+/// Where a token file is written before it is complete.
+Path token_file_temporary(Path path);
+
 /// Writes our format piece by piece; the file appears under its name only by finish(), complete and on disk.
 class TokenFileWriter {
  public:

@@ -14,14 +14,16 @@ namespace {
 constexpr std::size_t buffer_bytes = 1 << 20;
 
 // What an earlier, killed writer left under the temporary name is ours to remove.
-Path fresh_temporary(Path path) {
-  path += ".partial";
+Path fresh_temporary(const Path& path) {
+  const Path temporary = token_file_temporary(path);
   std::error_code ignored;
-  std::filesystem::remove(path, ignored);
-  return path;
+  std::filesystem::remove(temporary, ignored);
+  return temporary;
 }
 
 }  // namespace
+
+Path token_file_temporary(Path path) { return path += ".partial"; }
 
 TokenFileWriter::TokenFileWriter(Path path, const std::string& tokenizer, Index vocab_size)
     : path_(std::move(path)), temporary_(fresh_temporary(path_)), file_(temporary_) {

@@ -18,6 +18,7 @@ struct GptConfig {
   Index num_heads = 12;              ///< NH
   Index ffn_hidden_size = 3072;      ///< F, usually 4C
 
+  bool operator==(const GptConfig&) const = default;
   Index head_size() const { return hidden_size / num_heads; }  ///< HS
 };
 

@@ -25,9 +25,10 @@ using Clock = std::chrono::steady_clock;
 constexpr auto cause_window = 250ms;     // for a lower rank with a cause of its own to speak up
 constexpr auto consequence_window = 2s;  // for the rank that knows the cause
 
-[[noreturn]] void leave(ExitCode code) {
+[[noreturn]] void leave(const Communicator& failures, ExitCode code) {
   std::fflush(nullptr);
-  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  if (failures.size() > 1)  // alone there is nobody to end, and MPI would only add a line of its own
+    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }
 
@@ -48,7 +49,7 @@ void wait_until_read(int descriptor) {
   std::fflush(stdout);
   std::fwrite(block.data(), 1, block.size(), stderr);  // in one piece: launchers mix the ranks' lines
   wait_until_read(STDERR_FILENO);
-  leave(code);
+  leave(failures, code);
 }
 
 const Communicator* watched_job = nullptr;

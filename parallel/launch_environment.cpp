@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/error.hpp"
+
 namespace espalier {
 namespace {
 
@@ -24,6 +26,20 @@ constexpr std::array<std::pair<const char*, const char*>, 5> local_variables{{
     {"PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"},                      // Cray
     {"MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},    // MVAPICH
     {"SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},                // srun
+}};
+
+// Each launcher's name for (ranks, our place among them), that of the innermost first: mpiexec may run below srun. Of
+// srun only a step is asked: in a batch script SLURM_NTASKS says what was allocated, not what was started.
+struct WorldVariables {
+  const char* size;
+  const char* rank;
+  const char* launcher;
+};
+constexpr std::array<WorldVariables, 4> world_variables{{
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec"},
+    {"PMI_SIZE", "PMI_RANK", "an mpiexec of MPICH's kind"},
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MVAPICH's mpiexec"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"},
 }};
 
 bool is_set(const Environment& environment, const char* name) { return environment(name) != nullptr; }
@@ -79,7 +95,38 @@ void bind_this_process(const std::vector<int>& cores) {
   sched_setaffinity(0, sizeof(set), &set);  // a refusal leaves us unbound, which is only slower
 }
 
+// The program's own path rather than /proc/self/exe, after which ps and top would call it "exe".
+void start_again(char** argv) {
+  std::array<char, 4096> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (size > 0)
+    execv(path.data(), argv);
+  execv("/proc/self/exe", argv);  // the file has been replaced or moved since
+}
+
 }  // namespace
+
+const char* process_environment(const char* name) { return std::getenv(name); }
+
+LaunchedRank launched_rank(const Environment& environment) {
+  for (const auto& [size, rank, launcher] : world_variables)
+    if (is_set(environment, size) && is_set(environment, rank))
+      return {.rank = leading_number(environment(rank), 0),
+              .size = std::max(1, leading_number(environment(size), 1)),
+              .launcher = fmt::format("{} ({}={})", launcher, size, environment(size))};
+  return {};
+}
+
+void require_own_launcher(const LaunchedRank& launched, int world_size, const std::string& mpi_library) {
+  if (launched.size == 1 || world_size > 1)
+    return;
+  throw Error(ExitCode::usage,
+              {.what = "the ranks do not find each other: they were started by the launcher of another MPI",
+               .where = fmt::format("process {} of {} by {}", launched.rank, launched.size, launched.launcher),
+               .got = fmt::format("a world of one rank in each, by {}", mpi_library),
+               .wanted = "the launcher of the MPI that espalier is built with",
+               .todo = "name it: mpiexec.mpich or mpiexec.openmpi; below srun choose its --mpi=... (srun --mpi=list)"});
+}
 
 std::vector<int> cores_of_this_thread() {
   cpu_set_t set;
@@ -157,7 +204,7 @@ LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment)
 }
 
 std::string prepare_launch(char** argv) {
-  const Environment environment = [](const char* name) { return std::getenv(name); };
+  const Environment environment = process_environment;
   const char* const earlier = std::getenv(reexec_variable);
   if (earlier != nullptr && !is_zero(earlier)) {  // we are the program started again
     std::string chosen = earlier;
@@ -166,9 +213,10 @@ std::string prepare_launch(char** argv) {
   }
   const LaunchFacts facts = read_launch_facts(environment);
   const LaunchPlan plan = plan_launch(facts, environment);
-  std::string chosen = fmt::format("{} rank{} on this host, {} thread{} each, cores {}{}", facts.local_ranks,
+  const std::vector<int>& cores = plan.bind_to.empty() ? facts.cores : plan.bind_to;
+  std::string chosen = fmt::format("{} rank{} on this host, {} thread{} each, core{} {}{}", facts.local_ranks,
                                    facts.local_ranks > 1 ? "s" : "", plan.num_threads, plan.num_threads > 1 ? "s" : "",
-                                   core_list_text(plan.bind_to.empty() ? facts.cores : plan.bind_to),
+                                   cores.size() > 1 ? "s" : "", core_list_text(cores),
                                    !plan.bind_to.empty()                              ? " (bound by Espalier)"
                                    : plan.ranks_share_cores                           ? " (shared)"
                                    : facts.bound_by_launcher && facts.local_ranks > 1 ? " (bound by the launcher)"
@@ -187,7 +235,7 @@ std::string prepare_launch(char** argv) {
     chosen += fmt::format("{}{}={}", i == 0 ? "; set " : " ", name, value);
   }
   setenv(reexec_variable, chosen.c_str(), 1);
-  execv("/proc/self/exe", argv);
+  start_again(argv);
   unsetenv(reexec_variable);  // no /proc, or no right to: go on with what the libraries have read
   return chosen + " (too late for this process: it could not start itself again)";
 }

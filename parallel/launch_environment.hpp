@@ -28,6 +28,21 @@ struct LaunchPlan {
 /// Value of an environment variable, or nullptr.
 using Environment = std::function<const char*(const char*)>;
 
+/// That of this process.
+const char* process_environment(const char* name);
+
+/// Which of how many processes the launcher says that this is, before and without MPI.
+struct LaunchedRank {
+  int rank = 0;
+  int size = 1;
+  std::string launcher;  ///< and the variable that says so; empty: started by no launcher that we know
+};
+LaunchedRank launched_rank(const Environment& environment = process_environment);
+
+/// A program started by the launcher of another MPI library is not one job of several ranks, but several jobs of one.
+/// @throws Error (usage) when the launcher says that there are several and MPI that there is one.
+void require_own_launcher(const LaunchedRank& launched, int world_size, const std::string& mpi_library);
+
 /// MPICH's hydra, Open MPI, PALS and Slurm are known; anything else counts as one rank.
 LaunchFacts read_launch_facts(const Environment& environment);
 
@@ -36,7 +51,7 @@ LaunchFacts read_launch_facts(const Environment& environment);
 LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment);
 
 /// Applies the plan. libgomp and OpenBLAS read their environment when they load, so if anything must be set the
-/// program starts itself again once, with the same process id and arguments; ESPALIER_REEXEC=0 forbids it,
+/// program starts itself again once, with the same process id, name and arguments; ESPALIER_REEXEC=0 forbids it,
 /// ESPALIER_BIND=0 forbids binding. Call before MPI_Init. Returns what was chosen, for the log.
 std::string prepare_launch(char** argv);
 

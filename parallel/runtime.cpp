@@ -7,6 +7,7 @@
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -14,12 +15,14 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
+#include "parallel/host_ranks.hpp"
 #include "parallel/job_clock.hpp"
 #include "parallel/launch_environment.hpp"
 #include "parallel/mpi_check.hpp"
@@ -46,10 +49,7 @@ std::vector<std::int32_t> cores_of_threads() {
 /// Do the ranks of this host have more threads than cores between them? Asked of the ranks themselves: the launcher's
 /// environment says what was wanted, not what is.
 bool measure_ranks_share_cores(const Communicator& world) {
-  MPI_Comm handle;
-  ESPALIER_MPI(MPI_Comm_split_type(world.handle(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &handle));
-  const Communicator host(handle, "host", world.state()->context);
-  ESPALIER_MPI(MPI_Comm_free(&handle));
+  const Communicator host = host_ranks(world);
   if (host.size() == 1)
     return false;
   const auto threads = all_reduce(host, static_cast<std::int32_t>(Kokkos::DefaultHostExecutionSpace().concurrency()));
@@ -59,6 +59,14 @@ bool measure_ranks_share_cores(const Communicator& world) {
   std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(host.size()));
   all_gather(host, std::span<std::int32_t>(all), std::span<const std::int32_t>(own));
   return threads > static_cast<std::int32_t>(std::set<std::int32_t>(all.begin(), all.end()).size());
+}
+
+/// One block for all: among processes that are no job, process 0 speaks, and its launcher ends the others meanwhile.
+void refuse_other_launchers(int world_size) {
+  const LaunchedRank launched = launched_rank();
+  if (launched.rank > 0 && world_size == 1)
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  require_own_launcher(launched, world_size, mpi_library_version());
 }
 
 /// Kokkos::initialize, whose exceptions say as little as "stoi".
@@ -105,6 +113,8 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
 }
 
 void Runtime::start_kokkos(int& argc, char**& argv) {
+  if (owns_mpi_)
+    refuse_other_launchers(size());
   if (!Kokkos::is_initialized()) {
     initialize_kokkos(argc, argv);
     owns_kokkos_ = true;
@@ -150,6 +160,11 @@ int run_job(int& argc, char**& argv, const std::function<int(Runtime&)>& body) {
   } catch (const std::bad_alloc&) {
     runtime.fail(ExitCode::memory, "the operating system gives this process no more memory");
   } catch (const std::exception& error) {
+    // Kokkos says so in words only, in other types from version to version.
+    if (std::string_view(error.what()).find("failed to allocate memory") != std::string_view::npos)
+      runtime.fail(ExitCode::memory, to_text({.what = "this machine has no more memory to give",
+                                              .got = error.what(),
+                                              .todo = "use a smaller model or batch, or more ranks"}));
     runtime.fail(ExitCode::defect, error.what());
   } catch (...) {
     runtime.fail(ExitCode::defect, "an exception of unknown type");
@@ -160,7 +175,7 @@ std::string mpi_library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   ESPALIER_MPI(MPI_Get_library_version(text.data(), &length));
-  std::string line(text.data(), static_cast<std::size_t>(length));
+  std::string line(text.data());  // not by its length, in which Open MPI counts a zero
   line = line.substr(0, line.find('\n'));
   for (char& c : line)
     c = c == '\t' ? ' ' : c;

@@ -8,7 +8,12 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/machine_memory.hpp"
+#include "io/units.hpp"
+#include "models/cost.hpp"
 #include "models/gpt.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/host_ranks.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/forward_backward.hpp"
 
@@ -20,8 +25,6 @@ Index total(const std::vector<IndexRange>& ranges) {
                          [](Index sum, const IndexRange& range) { return sum + range.size(); });
 }
 
-std::string gigabytes(std::size_t bytes) { return fmt::format("{:.3g} GB", static_cast<double>(bytes) * 1e-9); }
-
 std::string biggest(const MemoryByCategory& memory) {
   std::vector<std::size_t> order(num_categories);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -30,7 +33,7 @@ std::string biggest(const MemoryByCategory& memory) {
   std::string text;
   for (std::size_t i = 0; i < 3 && memory.bytes[order[i]] > 0; ++i)
     text += fmt::format("{}{} {}", i ? ", " : "", to_string(static_cast<Category>(order[i])),
-                        gigabytes(memory.bytes[order[i]]));
+                        bytes_text(memory.bytes[order[i]]));
   return text;
 }
 
@@ -54,7 +57,7 @@ struct Fitting {
 };
 
 // The layouts of so many ranks that fit, the leanest first; with ZeRO-1 where there are replicas, as it costs nothing.
-std::vector<Fitting> layouts_that_fit(const RunConfig& config, int ranks) {
+std::vector<Fitting> layouts_that_fit(const RunConfig& config, int ranks, std::size_t budget) {
   std::vector<Fitting> found;
   for (int tensor = 1; tensor <= ranks; tensor *= 2)
     for (int pipeline = 1; tensor * pipeline <= ranks; pipeline *= 2) {
@@ -68,7 +71,7 @@ std::vector<Fitting> layouts_that_fit(const RunConfig& config, int ranks) {
       other.parallel.zero_stage = data > 1 ? 1 : 0;
       const RunLayout layout = make_run_layout(other, ranks);
       const std::size_t need = fullest(predict_memory(other, layout));
-      if (need <= static_cast<std::size_t>(config.run.device_memory))
+      if (need <= budget)
         found.push_back({layout.text(), need});
     }
   std::stable_sort(found.begin(), found.end(), [](const Fitting& a, const Fitting& b) { return a.need < b.need; });
@@ -76,16 +79,20 @@ std::vector<Fitting> layouts_that_fit(const RunConfig& config, int ranks) {
 }
 
 // A short choice: the leanest of the smallest worlds in which any fits. Empty: none of up to `most_ranks` does.
-std::string layouts_that_fit(const RunConfig& config) {
+std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
   constexpr int most_ranks = 4096;
   constexpr int most_worlds = 2;
   constexpr std::size_t most_layouts = 3;
+  // Weights, gradients and moments, shared by all; a world that is too small for them need not be predicted.
+  const double state = static_cast<double>(num_parameters(config.model.shape)) * 4 * sizeof(float);
   std::string text;
   int worlds = 0;
   for (int ranks = 1; ranks <= most_ranks && worlds < most_worlds; ranks *= 2) {
-    const std::vector<Fitting> found = layouts_that_fit(config, ranks);
+    if (state / ranks > static_cast<double>(budget))
+      continue;
+    const std::vector<Fitting> found = layouts_that_fit(config, ranks, budget);
     for (std::size_t i = 0; i < std::min(most_layouts, found.size()); ++i)
-      text += fmt::format("{}{} ({} a rank)", text.empty() ? "" : "; ", found[i].layout, gigabytes(found[i].need));
+      text += fmt::format("{}{} ({} a rank)", text.empty() ? "" : "; ", found[i].layout, bytes_text(found[i].need));
     worlds += found.empty() ? 0 : 1;
   }
   return text;
@@ -157,8 +164,15 @@ std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunL
   return stages;
 }
 
-void require_memory(const RunConfig& config, const RunLayout& layout) {
-  const auto budget = static_cast<std::size_t>(config.run.device_memory);
+std::size_t memory_of_a_rank(const Communicator& world) {
+  const auto ranks = static_cast<std::size_t>(host_ranks(world).size());
+  const Index own = static_cast<Index>(machine_memory_bytes() / ranks);
+  return static_cast<std::size_t>(all_reduce(world, own, ReduceOp::min));
+}
+
+void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available) {
+  const bool is_set = config.run.device_memory > 0;
+  const std::size_t budget = is_set ? static_cast<std::size_t>(config.run.device_memory) : available;
   if (budget == 0)
     return;
   const std::vector<MemoryByCategory> stages = predict_memory(config, layout);
@@ -167,15 +181,17 @@ void require_memory(const RunConfig& config, const RunLayout& layout) {
                        [](const MemoryByCategory& a, const MemoryByCategory& b) { return a.total() < b.total(); });
   if (fullest_stage->total() <= budget)
     return;
-  const std::string fitting = layouts_that_fit(config);
+  const std::string fitting = layouts_that_fit(config, budget);
   throw Error(
       ExitCode::memory,
-      {.what = "the model does not fit the memory budget of a rank",
+      {.what = is_set ? "the model does not fit the memory budget of a rank"
+                      : "the model does not fit the memory that this machine has for a rank",
        .where = fmt::format("stage {} of {} on {}", fullest_stage - stages.begin(), stages.size(), layout.text()),
-       .got = fmt::format("a need of {}: {}", gigabytes(fullest_stage->total()), biggest(*fullest_stage)),
-       .wanted = fmt::format("at most run.device_memory = {}", gigabytes(budget)),
-       .todo = fitting.empty() ? "lower batch.micro_batch_size or raise run.device_memory: no layout of up to "
-                                 "4096 ranks fits"
+       .got = fmt::format("a need of {}: {}", bytes_text(fullest_stage->total()), biggest(*fullest_stage)),
+       .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
+                        : fmt::format("at most {}", bytes_text(budget)),
+       .todo = fitting.empty() ? fmt::format("lower batch.micro_batch_size{}: no layout of up to 4096 ranks fits",
+                                             is_set ? " or raise run.device_memory" : "")
                                : "layouts that would fit: " + fitting});
 }
 

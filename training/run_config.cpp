@@ -15,10 +15,17 @@
 namespace espalier {
 namespace {
 
+// Far above any model, and low enough that products of two or three of them stay below 2^63; what is made of more is
+// checked by validate_run_config().
 constexpr Index no_limit = std::numeric_limits<Index>::max();
-const IntegerRange positive{1, no_limit};
-const IntegerRange not_negative{0, no_limit};
-const IntegerRange degree{1, std::numeric_limits<int>::max()};
+const IntegerRange positive{1, Index{1} << 50};
+const IntegerRange not_negative{0, Index{1} << 50};
+const IntegerRange degree{1, 1 << 20};
+const IntegerRange batch_size{1, 1 << 24};
+constexpr Index longest_sequence = 1 << 24;
+const IntegerRange layers{1, 1 << 14};
+const IntegerRange channels{1, 1 << 18};
+constexpr double not_given = -1;
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
 
 std::vector<std::string> pipeline_schedules() {
@@ -42,21 +49,27 @@ void visit_keys(Config& c, Visitor&& v) {
   v.section("model", "The shape; a preset gives all of it, single keys override.");
   v.choice("preset", c.model.preset, gpt_preset_names(), "named shape");
   v.preset(c.model);
-  v.integer("vocab_size", c.model.shape.vocab_size, positive, "entries of the vocabulary");
-  v.integer("max_sequence_length", c.model.shape.max_sequence_length, positive, "positions that are learned");
-  v.integer("num_layers", c.model.shape.num_layers, positive, "transformer blocks");
-  v.integer("hidden_size", c.model.shape.hidden_size, positive, "channels of the residual stream");
-  v.integer("num_heads", c.model.shape.num_heads, positive, "attention heads; divide hidden_size");
-  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, positive, "channels inside the feed-forward layer");
+  v.integer("vocab_size", c.model.shape.vocab_size, {1, std::numeric_limits<TokenId>::max()},
+            "entries of the vocabulary");
+  v.integer("max_sequence_length", c.model.shape.max_sequence_length, {1, longest_sequence},
+            "positions that are learned");
+  v.integer("num_layers", c.model.shape.num_layers, layers, "transformer blocks");
+  v.integer("hidden_size", c.model.shape.hidden_size, channels, "channels of the residual stream");
+  v.integer("num_heads", c.model.shape.num_heads, channels, "attention heads; divide hidden_size");
+  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, {1, 1 << 20}, "channels inside the feed-forward layer");
 
   v.section("data", "Token files, made by `espalier data pack` (nanoGPT's and llm.c's are read too).");
   v.strings("train", c.data.train, "files to train on");
   v.strings("validation", c.data.validation, "files to evaluate on; none: no evaluation");
 
+  v.bytes("check_limit", c.data.check_limit, not_negative,
+          "files of up to this size together are read against their checksums at each start");
+
   v.section("batch", "");
-  v.integer("global_batch_size", c.batch.global_batch_size, positive, "sequences a step, over all replicas");
-  v.integer("micro_batch_size", c.batch.micro_batch_size, positive, "sequences of one forward pass");
-  v.integer("sequence_length", c.batch.sequence_length, not_negative, "tokens of a sequence; 0: the model's positions");
+  v.integer("global_batch_size", c.batch.global_batch_size, batch_size, "sequences a step, over all replicas");
+  v.integer("micro_batch_size", c.batch.micro_batch_size, batch_size, "sequences of one forward pass");
+  v.integer("sequence_length", c.batch.sequence_length, {0, longest_sequence},
+            "tokens of a sequence; 0: the model's positions");
 
   v.section("parallel", "How the ranks are used; the degrees multiply to the number of ranks.");
   v.integer("tensor", c.parallel.tensor, degree, "ranks that share each matrix");
@@ -68,7 +81,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("virtual_stages", c.parallel.virtual_stages, degree, "chunks of layers on each stage (interleaved)");
   v.choice("assignment", c.parallel.assignment, {"consecutive", "round_robin"},
            "of layers to stages; round_robin deals them out one by one, to compare with");
-  v.integers("layers_per_stage", c.parallel.layers_per_stage, positive,
+  v.integers("layers_per_stage", c.parallel.layers_per_stage, layers,
              "layers of each stage (chunk by chunk in forward order); []: balanced by measured cost");
   v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: the replicas share the optimizer state (ZeRO-1)");
   v.text("order", c.parallel.order, "axes of the lattice in the order of the ranks, fastest first");
@@ -78,7 +91,8 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("optimizer", "AdamW; weight decay spares biases and norms.");
   v.real("learning_rate", c.optimizer.learning_rate, {0, 1e38, true}, "peak");
-  v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e38}, "at the end of the decay");
+  v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e38},
+         "at the end of the decay; not given: a tenth of the peak");
   v.choice("schedule", c.optimizer.schedule, schedules, "shape of the decay after a linear warm-up");
   v.integer("warmup_steps", c.optimizer.warmup_steps, not_negative, "steps of the warm-up");
   v.integer("decay_steps", c.optimizer.decay_steps, not_negative,
@@ -93,7 +107,7 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("checkpoint", "");
   v.integer("interval", c.checkpoint.interval, not_negative, "steps between saves; 0: only at the end");
-  v.integer("keep_last", c.checkpoint.keep_last, {2, no_limit}, "complete checkpoints to keep, the newest ones");
+  v.integer("keep_last", c.checkpoint.keep_last, {2, positive.max}, "complete checkpoints to keep, the newest ones");
 
   v.section("run", "");
   v.text("directory", c.run.directory, "where everything of this run lies");
@@ -101,7 +115,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.count("tokens", c.run.tokens, not_negative, "stop after so many tokens (\"1.5B\"); 0: by steps");
   v.seconds("max_duration", c.run.max_duration, {0, 1e12},
             "save and stop after this wall-clock time (\"2h\"); 0: none");
-  v.integer("seed", c.run.seed, not_negative, "of weights and data order");
+  v.integer("seed", c.run.seed, {0, no_limit}, "of weights and data order");
   v.integer("log_interval", c.run.log_interval, positive, "steps between lines on the console");
   v.integer("eval_interval", c.run.eval_interval, not_negative, "steps between evaluations; 0: only at the end");
   v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences used; 0: all");
@@ -196,9 +210,15 @@ class WritingVisitor {
   std::string section_;
 };
 
+// Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
+double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }
+
 RunConfig resolve(ConfigReader& reader, int world_size) {
   RunConfig config;
+  config.optimizer.minimum_learning_rate = not_given;
   visit_keys(config, ReadingVisitor(reader));
+  if (config.optimizer.minimum_learning_rate == not_given)
+    config.optimizer.minimum_learning_rate = tenth(config.optimizer.learning_rate);
   if (config.batch.sequence_length == 0)
     config.batch.sequence_length = config.model.shape.max_sequence_length;
   validate_run_config(config, reader, world_size);
@@ -207,6 +227,8 @@ RunConfig resolve(ConfigReader& reader, int world_size) {
 }
 
 }  // namespace
+
+std::string RunConfig::model_name() const { return model.shape == gpt_preset(model.preset) ? model.preset : "custom"; }
 
 Index RunConfig::total_steps() const {
   const Index by_tokens = run.tokens > 0 ? (run.tokens + tokens_per_step() - 1) / tokens_per_step() : no_limit;
@@ -244,7 +266,8 @@ std::string to_toml(const RunConfig& config) {
 
 bool may_change_on_resume(const std::string& key) {
   static const std::vector<std::string> frozen = {
-      "model.", "data.", "precision.", "batch.global_batch_size", "batch.sequence_length", "run.seed"};
+      "model.",  "data.train", "data.validation", "precision.", "batch.global_batch_size", "batch.sequence_length",
+      "run.seed"};
   return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& prefix) { return key.starts_with(prefix); });
 }
 

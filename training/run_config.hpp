@@ -23,6 +23,7 @@ struct RunConfig {
   struct Data {
     std::vector<std::string> train;
     std::vector<std::string> validation;
+    Index check_limit = Index{8} << 30;  ///< bytes
   } data;
 
   struct Batch {
@@ -50,7 +51,7 @@ struct RunConfig {
 
   struct Optimizer {
     double learning_rate = 3e-4;
-    double minimum_learning_rate = 3e-5;
+    double minimum_learning_rate = 3e-5;  ///< not in the file: a tenth of the peak
     std::string schedule = "cosine";
     Index warmup_steps = 0;
     Index decay_steps = 0;  ///< 0: run.steps
@@ -96,7 +97,8 @@ struct RunConfig {
   bool emulates() const { return emulate != Emulate{}; }
 
   Index tokens_per_step() const { return batch.global_batch_size * batch.sequence_length; }
-  Index total_steps() const;  ///< by steps or tokens, whichever ends first
+  std::string model_name() const;  ///< the preset; "custom" where a key of [model] changes its shape
+  Index total_steps() const;       ///< by steps or tokens, whichever ends first
   LearningRate learning_rate() const;
 };
 

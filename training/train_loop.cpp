@@ -12,6 +12,7 @@
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
+#include "training/gemm_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
 #include "training/resume.hpp"
@@ -25,18 +26,12 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Rank 0 chooses, so that all ranks multiply alike. Returns the GEMM rate of one rank, for the MFU.
+// Rank 0 chooses, so that all ranks multiply alike.
 template <class T>
-double choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh) {
-  double rate = 0;
-  MemoryLedger::instance().record_library_scratch_of([&] {
-    if (mesh.world().rank() == 0)
-      rate = best_matmul_rate<T>(ExecSpace());
-  });
-  std::array<double, 2> shared = {static_cast<double>(default_matmul_library<T>()), rate};
-  broadcast(mesh.world(), std::span<double>(shared), 0);
-  set_matmul_library(wanted == "auto" ? static_cast<MatmulLibrary>(shared[0]) : parse_matmul_library(wanted));
-  return shared[1];
+void choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh) {
+  auto library = static_cast<double>(default_matmul_library<T>());
+  broadcast(mesh.world(), std::span<double>(&library, 1), 0);
+  set_matmul_library(wanted == "auto" ? static_cast<MatmulLibrary>(library) : parse_matmul_library(wanted));
 }
 
 template <class Value, std::size_t N>
@@ -90,15 +85,17 @@ class Loop {
   TrainOutcome run(const std::function<bool()>& stop_requested) {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
                                                                      options_.resume, options_.init_from));
-    require_memory(config_, layout_);
+    require_memory(config_, layout_, memory_of_a_rank(mesh_.world()));
     // What refuses a start comes before it signs on.
     open_directory();
-    gemm_rate_ = choose_matmul_library<T>(config_.run.matmul, mesh_);
+    choose_matmul_library<T>(config_.run.matmul, mesh_);
+    MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
                                                [&](const std::string& text) { note(text); });
-    note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s a rank)", to_string(matmul_library()),
-                     matmul_libraries().size(), gemm_rate_ * 1e-9));
+    note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
+                     matmul_libraries().size(), gemm_rate_ * 1e-9,
+                     mesh_.world().size() > 1 ? " on all ranks together" : ""));
     try {
       return train_in_directory(trainer, resumed_step, stop_requested);
     } catch (const Error& error) {
@@ -215,8 +212,7 @@ class Loop {
     progress.total_steps = total;
     progress.tokens_per_second = static_cast<double>(config_.tokens_per_step()) / report.step_seconds;
     progress.mfu = progress.tokens_per_second *
-                   training_flops_per_token(config_.model.shape, config_.batch.sequence_length) /
-                   (gemm_rate_ * mesh_.world().size());
+                   training_flops_per_token(config_.model.shape, config_.batch.sequence_length) / gemm_rate_;
     return progress;
   }
 

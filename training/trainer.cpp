@@ -8,6 +8,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/collectives.hpp"
+#include "training/check_token_files.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
@@ -26,11 +27,10 @@ LoaderOptions loader_options(const RunConfig& config, const ProcessMesh& mesh) {
 }
 
 // All files must come from one tokenizer, as far as they say from which. The first that says sets it.
-std::vector<TokenFile> open_files(const std::vector<std::string>& paths, Index vocab_size, std::string& tokenizer) {
+std::vector<TokenFile> open_files(const std::vector<std::string>& paths, std::string& tokenizer) {
   std::vector<TokenFile> files;
   for (const std::string& path : paths) {
     const TokenFile& file = files.emplace_back(path);
-    file.check_vocabulary(vocab_size);
     const std::string& name = file.info().tokenizer;
     if (!tokenizer.empty() && !name.empty() && name != tokenizer)
       throw Error(ExitCode::data, {.what = "token files of different tokenizers cannot be mixed",
@@ -105,6 +105,12 @@ double sum_on_host(const ExecSpace& exec, const Tensor<double, 1>& values) {
   return sum;
 }
 
+// Before anything is allocated for it.
+const RunConfig& with_sound_data(const RunConfig& config, const ProcessMesh& mesh) {
+  check_token_files(config, mesh.world());
+  return config;
+}
+
 std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
   std::vector<PipelineSchedule> schedules = make_schedules(layout);
   require_proven(layout, schedules);
@@ -116,12 +122,12 @@ std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
 template <class T>
 Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh)
     : exec_(exec),
-      config_(config),
+      config_(with_sound_data(config, mesh)),
       mesh_(&mesh),
       learning_rate_(config.learning_rate()),
       model_(parameters_, config.model.shape, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank())),
              TensorParallel<T>(mesh.tp(), layout.sequence_parallel)),
-      loader_(open_files(config.data.train, config.model.shape.vocab_size, tokenizer_), loader_options(config, mesh)),
+      loader_(open_files(config.data.train, tokenizer_), loader_options(config, mesh)),
       schedule_(proven_schedules(layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
       reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
@@ -132,8 +138,8 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")) {
   if (!config.data.validation.empty())
-    validation_.emplace(open_files(config.data.validation, config.model.shape.vocab_size, tokenizer_),
-                        loader_options(config, mesh), config.run.eval_samples);
+    validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
+                        config.run.eval_samples);
   model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
                           chunk_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));

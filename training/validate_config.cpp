@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -39,6 +40,50 @@ void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
                    fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}",
                                c.batch.global_batch_size, c.batch.micro_batch_size, replicas,
                                nearest_multiples(c.batch.global_batch_size, unit)));
+}
+
+// Ranges keep single keys sane; here what several of them make together.
+void check_sizes(const RunConfig& c, ConfigReader& reader) {
+  constexpr double countable = 0x1p62;  // of a 63-bit integer, with room for factors of ours
+  const GptConfig& shape = c.model.shape;
+  const auto channels = static_cast<double>(shape.hidden_size);
+  const double of_a_layer = 24 * channels + 8 * static_cast<double>(shape.ffn_hidden_size);
+  const double of_a_token =
+      static_cast<double>(shape.num_layers) * of_a_layer + 8 * channels + 4 * static_cast<double>(shape.vocab_size);
+  const auto tokens = static_cast<double>(std::max(c.batch.global_batch_size, c.batch.micro_batch_size)) *
+                      static_cast<double>(c.batch.sequence_length);
+  if (tokens * of_a_token * sizeof(double) > countable)
+    reader.problem(
+        "batch", "global_batch_size",
+        fmt::format("{} sequences x {} tokens through {} layers of {} channels are more bytes than can be "
+                    "counted; lower one of them",
+                    c.batch.global_batch_size, c.batch.sequence_length, shape.num_layers, shape.hidden_size));
+  else if (static_cast<double>(c.total_steps()) * tokens > countable)
+    reader.problem(
+        "run", c.run.steps > 0 ? "steps" : "tokens",
+        fmt::format("{} steps of {} tokens are more tokens than can be counted", c.total_steps(), c.tokens_per_step()));
+}
+
+// The ranks plan, prove and keep the lists of a whole step.
+void check_microbatches(const RunConfig& c, ConfigReader& reader, Index replicas) {
+  constexpr Index most = 1 << 16;
+  const Index microbatches = c.batch.global_batch_size / (c.batch.micro_batch_size * replicas);
+  if (microbatches > most)
+    reader.problem("batch", "global_batch_size",
+                   fmt::format("{} makes {} micro-batches a step on each replica, wanted at most {}: raise "
+                               "micro_batch_size, or take more replicas",
+                               c.batch.global_batch_size, microbatches, most));
+}
+
+void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
+  if (c.minimum_learning_rate > c.learning_rate)
+    reader.problem("optimizer", "minimum_learning_rate",
+                   fmt::format("{} is above learning_rate {}", c.minimum_learning_rate, c.learning_rate));
+  if (c.decay_steps > 0 && c.decay_steps < c.warmup_steps)
+    reader.problem("optimizer", "decay_steps",
+                   fmt::format("{} is before the end of the warm-up: the decay starts at warmup_steps = {}; 0 lets it "
+                               "end with the run",
+                               c.decay_steps, c.warmup_steps));
 }
 
 void check_tensor(const RunConfig& c, ConfigReader& reader) {
@@ -122,13 +167,13 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
                                c.model.shape.max_sequence_length));
   if (c.run.steps == 0 && c.run.tokens == 0)
     reader.problem("run", "steps", "neither steps nor tokens say when the run ends");
-  if (c.optimizer.minimum_learning_rate > c.optimizer.learning_rate)
-    reader.problem(
-        "optimizer", "minimum_learning_rate",
-        fmt::format("{} is above learning_rate {}", c.optimizer.minimum_learning_rate, c.optimizer.learning_rate));
+  check_sizes(c, reader);
+  check_learning_rate(c.optimizer, reader);
   const std::optional<MeshLayout> mesh = check_mesh(c, reader, world_size);
   // On a mesh that is wrong there are the replicas that were asked for.
-  check_batch(c, reader, mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data));
+  const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data);
+  check_batch(c, reader, replicas);
+  check_microbatches(c, reader, replicas);
   check_tensor(c, reader);
   check_pipeline(c, reader);
 }
@@ -148,6 +193,11 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
         fmt::format("{} micro-batches keep at most {} of {} stages busy: lower batch.micro_batch_size, or raise "
                     "batch.global_batch_size",
                     microbatches, microbatches, c.parallel.pipeline));
+  if (c.optimizer.warmup_steps >= c.total_steps())
+    warnings.push_back(
+        fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and there are "
+                    "{} steps",
+                    c.optimizer.warmup_steps, c.total_steps()));
   if (c.data.validation.empty() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
     warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
   return warnings;

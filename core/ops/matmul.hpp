@@ -55,8 +55,8 @@ MatmulLibrary parse_matmul_library(const std::string& name);
 template <class T>
 std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
 
-/// The library to prefer here. Follows from the CPU, the libraries present and T alone, not from a measurement: the bits
-/// of a run must not depend on what else the machine is doing when it starts.
+/// The library to prefer here. Follows from the CPU, the libraries present and T alone, not from a measurement: the
+/// bits of a run must not depend on what else the machine is doing when it starts.
 template <class T>
 MatmulLibrary default_matmul_library();
 

@@ -15,9 +15,9 @@ const char* to_string(LearningRateShape shape);
 struct LearningRate {
   LearningRateShape shape = LearningRateShape::cosine;
   double peak = 3e-4;
-  double minimum = 3e-5;
+  double minimum = 3e-5;  ///< not above the peak
   Index warmup_steps = 0;
-  Index decay_steps = 0;   ///< the step at which `minimum` is reached
+  Index decay_steps = 0;   ///< the step at which `minimum` is reached; not before the end of the warm-up
   Index stable_until = 0;  ///< warmup_stable_decay: the step at which the (linear) decay starts
 
   /// The rate of step `step`, counted from 0; the first warm-up step has peak / (warmup_steps + 1).

@@ -4,8 +4,12 @@
 # Trains ten steps in every layout of this folder and compares the losses with those of one rank.
 #   examples/layouts/run.sh [ESPALIER [MPIEXEC [ITS OPTION...]]]    writes runs/layouts below the current folder
 set -euo pipefail
+case ${1:-} in
+  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
+esac
 here=$(dirname "$(realpath "$0")")
-espalier=${1:-build/espalier} mpiexec=${2:-mpiexec} mpiexec_options=("${@:3}")
+espalier=${1:-build/espalier} mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)} mpiexec_options=("${@:3}")
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 tolerance=1e-3  # relative; what is left when CPU or GEMM library differ is rounding
 

@@ -60,6 +60,33 @@ if [[ $got != 75 ]] || ! grep -q '"state": "preempted"' signal/run.json || ! ls 
   fail "SIGTERM: exit code $got, wanted 75 and a checkpoint"
 fi
 
+# ---- Help: every command has an example, in lines of 80 columns ----
+for command in "" train verify generate data "data pack" "data inspect" checkpoint "checkpoint inspect" "checkpoint verify" \
+  bench "bench ops" "bench step"; do
+  "$espalier" $command --help >out.txt 2>&1 || fail "$command --help"
+  grep -qE "^  ([a-zA-Z0-9_=-]+ )*espalier ${command%% *}" out.txt && ! grep -v '^Usage: ' out.txt | grep -qE '^.{81}' ||
+    fail "no example, or lines of more than 80 columns"
+done
+
+# ---- What needs no ranks is done by one; launchers of another MPI are refused ----
+expect 0 "proven for 2 ranks" "${two_ranks[@]}" "$espalier" train run.toml --dry-run batch.global_batch_size=4
+once "2 ranks: tensor 1 x data 2 x pipeline 1"
+once "custom: 17.8k parameters, 1 layer x 32 channels"
+expect 0 "Kokkos" "${two_ranks[@]}" "$espalier" --version
+once "Kokkos  "
+expect 2 "launcher of another MPI" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$espalier" train run.toml run.directory=lone
+expect 2 "launcher of another MPI" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$espalier" train run.toml run.directory=lone
+[[ ! -e lone ]] || fail "a lone rank has made a run directory"
+
+# ---- The progress bar fits the terminal; the process keeps its name when it starts itself again ----
+ESPALIER_PROGRESS=bar "$espalier" train run.toml run.steps=1000000 run.log_interval=1000000 run.directory=bar >bar.txt 2>&1 &
+job=$!
+for ((i = 0; i < 600; i++)); do grep -q left bar.txt && break; sleep 0.1; done
+[[ $(ps -o comm= -p "$job") == espalier ]] || fail "ps calls it $(ps -o comm= -p "$job")"
+kill -TERM "$job"; wait "$job"
+tr '\r' '\n' <bar.txt | sed 's/\x1b\[K//g' | grep '^\[' >out.txt
+[[ -s out.txt ]] && ! grep -qE '^.{80}' out.txt || fail "the bar is missing, or breaks at 80 columns"
+
 # ---- Bad input: the right code, one block, what to do ----
 expect 2 "did you mean train" "$espalier" trian run.toml
 expect 2 "--version" "$espalier" train --version
@@ -84,10 +111,28 @@ expect 3 "short.bin" "$espalier" train run.toml 'data.train=["short.bin"]' run.d
 expect 3 "vocab" "$espalier" train run.toml model.vocab_size=100 run.directory=other
 expect 4 "another model" "$espalier" train run.toml model.hidden_size=48 run.directory=other --init-from run/checkpoints/step-00000006
 expect 7 "budget" "$espalier" train run.toml run.device_memory=100kB run.directory=small
+expect 7 "memory that this machine has" "$espalier" train run.toml batch.micro_batch_size=1048576 batch.global_batch_size=1048576 run.directory=huge
+expect 7 "memory" "$espalier" bench step --model gpt2-124m --micro-batch 1048576
+expect 7 "memory" "$espalier" bench ops --model gpt2-124m --micro-batch 1048576
+expect 2 "wanted 1 to 16777216" "$espalier" bench step --micro-batch 4611686018427387904
+expect 2 "wanted 1 to 16777216" "$espalier" bench ops --sequence-length 0
+expect 2 "model.num_layers: got 1000000" "$espalier" train run.toml model.num_layers=1000000 run.directory=huge
+once "error"
+[[ $(grep -c Abort out.txt) == 0 ]] || fail "MPI adds a line of its own"
+expect 2 "global_batch_size" "$espalier" train run.toml batch.global_batch_size=4611686018427387904 run.directory=huge
+[[ ! -e huge ]] || fail "refused, and yet a run directory was made"
 expect 5 "diverged" "$espalier" train run.toml optimizer.learning_rate=1e30 optimizer.clip_grad_norm=0 optimizer.minimum_learning_rate=0 run.directory=wild
 grep -q '"state": "failed"' wild/run.json || fail "run.json does not say failed" wild/run.json
 touch file
 expect 8 "file" "$espalier" train run.toml run.directory=file/below
+cp train.bin damaged.bin
+printf 'X' | dd of=damaged.bin bs=1 seek=20000 conv=notrunc status=none
+expect 3 "damaged token file" "${two_ranks[@]}" "$espalier" train run.toml 'data.train=["damaged.bin"]' run.directory=other
+once "error"
+expect 0 "completed" "$espalier" train run.toml 'data.train=["damaged.bin"]' data.check_limit=1000 run.steps=1 run.directory=unchecked
+expect 2 "replaced by its own tokens" "$espalier" data pack --output text.txt text.txt
+expect 2 "one name" "$espalier" data pack --output a.bin --validation ./a.bin --validation-fraction 0.1 text.txt
+expect 8 "no file" "$espalier" data pack --output /dev/null text.txt
 expect 3 "missing.txt" "$espalier" data pack --output a.bin missing.txt
 mkfifo pipe
 expect 3 "regular file" "$espalier" data inspect pipe

@@ -4,7 +4,7 @@
 # Resuming as a user meets it: test_resume_command.sh ESPALIER COMMAND..., where COMMAND starts a program on two ranks.
 espalier=$1; shift
 two_ranks=("$@")
-source "$(dirname "$(realpath "$0")")/lib.sh"
+source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 
 # refused CODE "TEXT" COMMAND...: as expect, and the run directory is byte for byte as it was.
 refused() {
@@ -74,4 +74,4 @@ fi
 got=${PIPESTATUS[0]}
 [[ $got == 75 ]] || fail "exit code $got after the pipe was closed, wanted 75" error.txt
 state_is unread preempted
-finish
+summary

@@ -5,7 +5,7 @@
 # the losses of a run that was never stopped. test_signals.sh ESPALIER MPIEXEC [PREFLAGS...]
 espalier=$1; shift
 four_ranks=("$@" -n 4)
-source "$(dirname "$(realpath "$0")")/lib.sh"
+source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 
 layout=(run.steps=30 parallel.pipeline=2 'parallel.layers_per_stage=[1,1]' checkpoint.interval=2)
 slow=(emulate.forward=0.02)  # in the first start only: time for a signal
@@ -67,4 +67,4 @@ sleep 0.5
 kill -TERM "$job" || fail "a hang-up ended what was started with nohup"
 got=0; wait "$job" || got=$?
 [[ $got == 75 ]] || fail "exit code $got, wanted 75"
-finish
+summary

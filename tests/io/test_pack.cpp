@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
 #include <set>
 
 #include "io/pack.hpp"
@@ -98,12 +100,80 @@ TEST(Pack, few_documents_give_their_tails) {
   EXPECT_NEAR(static_cast<double>(validation.size()), 0.1 * static_cast<double>(text.size()), 20);
 }
 
+TEST(Pack, a_share_that_would_take_none_or_all_takes_one_or_leaves_one) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (int i = 0; i < 60; ++i)
+    text += "document number " + std::to_string(i) + "\n%\n";
+  write_bytes(directory / "all", text);
+  for (const double fraction : {1e-9, 0.999999999}) {
+    const PackSummary summary = pack_text({directory / "all"}, ByteTokenizer(), directory / "train", directory / "val",
+                                          {.document_separator = "\n%\n", .validation_fraction = fraction});
+    EXPECT_FALSE(summary.split_inside_documents);
+    EXPECT_EQ(summary.num_validation_documents, fraction < 0.5 ? 1 : 59);
+    EXPECT_EQ(summary.train_tokens + summary.validation_tokens, summary.text_bytes);
+  }
+}
+
+TEST(Pack, one_document_gives_its_last_line_or_words) {
+  const TemporaryDirectory directory;
+  const auto tail_of = [&](const std::string& text) {
+    write_bytes(directory / "one", text);
+    pack_text({directory / "one"}, ByteTokenizer(), directory / "train", directory / "val",
+              {.validation_fraction = 0.1});
+    EXPECT_EQ(text_of(directory / "train") + text_of(directory / "val"), text);
+    return text_of(directory / "val");
+  };
+  EXPECT_EQ(tail_of("a first line\na second line that is long\n"), "a second line that is long\n");
+  EXPECT_EQ(tail_of("words of a single line, and no end of it"), "it");
+  EXPECT_EQ(tail_of("two words"), "words");
+}
+
+TEST(Pack, what_is_written_is_neither_read_nor_written_twice) {
+  const TemporaryDirectory directory;
+  const std::string text = "one line\nand another\n";
+  const std::vector<Path> files = {directory / "text"};
+  const auto pack = [&](const Path& output, const Path& validation) {
+    pack_text(files, ByteTokenizer(), output, validation, {.validation_fraction = validation.empty() ? 0.0 : 0.5});
+  };
+  write_bytes(directory / "text", text);
+  std::filesystem::create_symlink(directory / "text", directory / "link");
+  std::filesystem::create_hard_link(directory / "text", directory / "hard");
+  std::filesystem::create_directory(directory / "folder");
+  ASSERT_EQ(::mkfifo((directory / "pipe").c_str(), 0600), 0);
+  for (const char* const name : {"text", "link", "hard", "folder/../text"}) {
+    expect_error(ExitCode::usage, {"replaced by its own tokens"}, [&] { pack(directory / name, ""); });
+    expect_error(ExitCode::usage, {"replaced by its own tokens"}, [&] { pack(directory / "t", directory / name); });
+  }
+  expect_error(ExitCode::usage, {"one name"}, [&] { pack(directory / "t", directory / "folder/../t"); });
+  expect_error(ExitCode::usage, {"one name"}, [&] { pack(directory / "t", directory / "t.partial"); });
+  expect_error(ExitCode::usage, {"directory"}, [&] { pack(directory / "folder", ""); });
+  expect_error(ExitCode::usage, {"directory"}, [&] { pack("", ""); });
+  expect_error(ExitCode::write, {"no file", "pipe"}, [&] { pack(directory / "pipe", ""); });
+  expect_error(ExitCode::write, {"no file", "/dev/null"}, [&] { pack(directory / "t", "/dev/null"); });
+  EXPECT_EQ(read_bytes(directory / "text"), text);
+  EXPECT_FALSE(std::filesystem::exists(directory / "t"));
+}
+
+TEST(Pack, what_the_message_says_to_exclude_can_be_excluded) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "good.txt", "text\n");
+  write_bytes(directory / "bad[1].txt", std::string("ab\0c", 4));
+  std::filesystem::create_symlink(directory / "bad[1].txt", directory / "alias.txt");
+  const std::vector<std::string> inputs = {(directory / "*.txt").string()};
+  const std::string todo =
+      caught([&] { pack_text(expand_inputs(inputs), ByteTokenizer(), directory / "t", "", {}); }).report().todo;
+  const std::size_t begin = todo.find('\'') + 1;
+  const std::string pattern = todo.substr(begin, todo.find('\'', begin) - begin);
+  EXPECT_EQ(expand_inputs(inputs, {pattern}), std::vector<Path>{directory / "good.txt"}) << todo;
+}
+
 TEST(Pack, bad_input_leaves_no_output) {
   const TemporaryDirectory directory;
   write_bytes(directory / "x.dat", std::string("ab\0c", 4));
-  expect_error(ExitCode::data, {"x.dat", "not text", "offset 2", "--exclude '*.dat'"},
+  expect_error(ExitCode::data, {"x.dat", "not text", "offset 2", "--exclude 'x.dat'"},
                [&] { pack_text({directory / "x.dat"}, ByteTokenizer(), directory / "train", "", {}); });
-  write_bytes(directory / "short", "no line end");
+  write_bytes(directory / "short", "oneword");
   expect_error(ExitCode::data, {"no text is left for validation"}, [&] {
     pack_text({directory / "short"}, ByteTokenizer(), directory / "train", directory / "val",
               {.validation_fraction = 0.1});

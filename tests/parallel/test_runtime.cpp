@@ -102,6 +102,35 @@ TEST(Launch, LaunchersAreKnownByTheirVariables) {
   EXPECT_FALSE(read_launch_facts(environment({})).cores.empty());
 }
 
+TEST(Launch, RanksAreCountedByTheLauncher) {
+  const LaunchedRank open_mpi =
+      launched_rank(environment({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMI_SIZE", "9"}}));
+  EXPECT_EQ(open_mpi.rank, 3);
+  EXPECT_EQ(open_mpi.size, 4);
+  EXPECT_EQ(launched_rank(environment({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}})).size, 2);
+  EXPECT_EQ(launched_rank(environment({{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "5"}})).rank, 5);
+  EXPECT_EQ(launched_rank(environment({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}})).size, 1) << "a batch script";
+  EXPECT_EQ(launched_rank(environment({})).size, 1);
+  EXPECT_EQ(launched_rank().size, test::world().size());
+  EXPECT_EQ(launched_rank().rank, test::world().rank());
+}
+
+TEST(Launch, TheLauncherOfAnotherMpiIsRefused) {
+  const LaunchedRank launched =
+      launched_rank(environment({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}));
+  EXPECT_NO_THROW(require_own_launcher(launched, 4, "MPICH"));
+  EXPECT_NO_THROW(require_own_launcher({}, 1, "MPICH"));
+  EXPECT_NO_THROW(require_own_launcher({}, 4, "MPICH"));
+  try {
+    require_own_launcher(launched, 1, "MPICH 4");
+    ADD_FAILURE() << "four lone ranks were taken for jobs";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    for (const char* const part : {"OMPI_COMM_WORLD_SIZE=4", "process 3 of 4", "MPICH 4", "mpiexec.mpich"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
 TEST(Launch, CoreLists) {
   EXPECT_EQ(core_list_text({0, 1, 2, 3, 8, 10, 11}), "0-3,8,10-11");
   EXPECT_EQ(core_list_text({}), "");
@@ -132,6 +161,7 @@ TEST(Runtime, SaysWhatWasChosen) {
   EXPECT_NE(text.find("thread"), std::string::npos) << text;
   EXPECT_EQ(std::getenv("ESPALIER_REEXEC"), nullptr) << "children must choose for themselves";
   EXPECT_FALSE(mpi_library_version().empty());
+  EXPECT_EQ(mpi_library_version().find('\0'), std::string::npos) << "it would cut what is printed after it";
   if (test::world().rank() == 0)
     std::printf("%s; %s\n", text.c_str(), mpi_library_version().c_str());
 }

@@ -3,6 +3,7 @@
 // A model that does not fit one rank trains on several, within the memory that was predicted for each.
 #include <gtest/gtest.h>
 
+#include "io/units.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/predict_memory.hpp"
 #include "training/verify.hpp"
@@ -76,11 +77,9 @@ void expect_does_not_fit(const RunConfig& config) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::memory);
     const std::string text = error.what();
-    const auto budget = fmt::format("{:.3g} GB", static_cast<double>(config.run.device_memory) * 1e-9);
+    const auto budget = bytes_text(static_cast<std::size_t>(config.run.device_memory));
     const auto need =
-        fmt::format("{:.3g} GB", static_cast<double>(predicted_total(
-                                     config, {fmt::format("parallel.data={}", world().size())}, world().size())) *
-                                     1e-9);
+        bytes_text(predicted_total(config, {fmt::format("parallel.data={}", world().size())}, world().size()));
     for (const std::string& word : {std::string("need of " + need), "run.device_memory = " + budget,
                                     std::string("optimizer"), std::string("weights"), std::string("gradients"),
                                     std::string("layouts"), std::string("pipeline"), std::string("tensor 4")})

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "training/run_config.hpp"
+#include "training/validate_config.hpp"
 
 namespace espalier::test {
 namespace {
@@ -28,7 +31,7 @@ std::string error_of(const std::string& text, const std::vector<std::string>& ov
   return "";
 }
 
-#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
+#define EXPECT_CONTAINS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text) << ' '
 
 TEST(RunConfig, ResolvesAndReadsBackEqual) {
   const RunConfig config = parse_run_config(good, "run.toml", {"optimizer.learning_rate=1e-4"}, 2);
@@ -62,6 +65,79 @@ TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
   EXPECT_CONTAINS(error_of(good, {"parallel.data=3"}, 4), "parallel.data");
   EXPECT_CONTAINS(error_of(good, {"parallel.tensor=3"}, 3), "num_heads: 4 cannot be shared by 3 ranks");
   EXPECT_CONTAINS(error_of(good, {"parallel.pipeline=8"}, 8), "8 stages are more than the 4 layers");
+}
+
+// Every key of the config, as `espalier train --keys` prints it: section.key and its default.
+std::vector<std::pair<std::string, std::string>> all_keys() {
+  std::vector<std::pair<std::string, std::string>> keys;
+  std::istringstream text(to_toml(RunConfig{}));
+  std::string section;
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t equals = line.find(" = ");
+    if (line.starts_with("["))
+      section = line.substr(1, line.find(']') - 1);
+    else if (!line.starts_with("#") && equals != std::string::npos)
+      keys.emplace_back(section + "." + line.substr(0, equals), line.substr(equals + 3, line.find(" #") - equals - 3));
+  }
+  return keys;
+}
+
+TEST(RunConfig, RealNumbersAreFiniteAndInTheirRange) {
+  int reals = 0;
+  for (const auto& [key, value] : all_keys()) {
+    if (value.find('"') != std::string::npos || value.find_first_of(".e") == std::string::npos ||
+        value.find_first_of("tf[") != std::string::npos)
+      continue;
+    ++reals;
+    for (const char* const wrong : {"nan", "inf", "-inf", "-1", "-0.5"}) {
+      const std::string text = error_of(good, {key + "=" + wrong});
+      EXPECT_CONTAINS(text, key + ": got " + wrong);
+      EXPECT_TRUE(text.find("wanted at least 0") != std::string::npos ||
+                  text.find("wanted more than 0") != std::string::npos)
+          << text;
+    }
+  }
+  EXPECT_GT(reals, 15);
+}
+
+TEST(RunConfig, AbsurdNumbersAreRefusedByTheirKeys) {
+  for (const auto& [key, value] : all_keys()) {
+    if (value.find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    for (const char* const wrong : {"-1", "9223372036854775807", "4611686018427387904"}) {
+      if (key == "run.seed" && wrong[0] != '-')
+        continue;  // any positive number will do
+      const std::string text = error_of(good, {key + "=" + wrong});
+      EXPECT_CONTAINS(text, key + ": got " + wrong);
+    }
+  }
+}
+
+TEST(RunConfig, WhatSeveralKeysMakeTogetherCanBeCounted) {
+  const std::vector<std::string> largest = {"model.max_sequence_length=16777216", "model.num_layers=16384",
+                                            "model.hidden_size=262144",           "model.ffn_hidden_size=1048576",
+                                            "batch.global_batch_size=16777216",   "batch.micro_batch_size=16777216"};
+  EXPECT_CONTAINS(error_of(good, largest), "more bytes than can be counted");
+  EXPECT_CONTAINS(error_of(good, {"run.steps=1125899906842624", "batch.global_batch_size=32"}),
+                  "more tokens than can be counted");
+  EXPECT_CONTAINS(error_of(good, {"batch.global_batch_size=16777216", "batch.micro_batch_size=1"}), "micro-batches");
+  EXPECT_CONTAINS(error_of(good, {"model.num_layers=1000000"}), "model.num_layers: got 1000000, wanted 1 to 16384");
+}
+
+TEST(RunConfig, TheLowestLearningRateFollowsThePeak) {
+  EXPECT_EQ(parse_run_config(good, "run.toml", {}, 1).optimizer.minimum_learning_rate,
+            RunConfig{}.optimizer.minimum_learning_rate);
+  EXPECT_EQ(parse_run_config(good, "run.toml", {"optimizer.learning_rate=1e-6"}, 1).optimizer.minimum_learning_rate,
+            1e-7);
+  EXPECT_EQ(parse_run_config(good, "run.toml", {"optimizer.minimum_learning_rate=0"}, 1).learning_rate().minimum, 0);
+  EXPECT_CONTAINS(error_of(good, {"optimizer.minimum_learning_rate=1e-3"}), "is above learning_rate");
+}
+
+TEST(RunConfig, TheDecayEndsAfterTheWarmUp) {
+  EXPECT_CONTAINS(error_of(good, {"optimizer.warmup_steps=50", "optimizer.decay_steps=49"}), "optimizer.decay_steps");
+  EXPECT_EQ(error_of(good, {"optimizer.warmup_steps=50", "optimizer.decay_steps=50"}), "");
+  const RunConfig short_run = parse_run_config(good, "run.toml", {"optimizer.warmup_steps=100"}, 1);
+  EXPECT_CONTAINS(config_warnings(short_run, 1).at(0), "inside the warm-up");
 }
 
 TEST(RunConfig, NothingToDo) { EXPECT_CONTAINS(error_of(good, {"run.steps=0"}), "neither steps nor tokens"); }

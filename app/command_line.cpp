@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "app/command_line.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <sstream>
+
+namespace espalier {
+namespace {
+
+constexpr std::size_t help_columns = 80;
+
+template <class Number>
+CLI::Validator in_range(Number min, Number max, const std::string& range) {
+  return {[=](const std::string& text) {
+            Number number{};
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+            const bool good =
+                error == std::errc() && end == text.data() + text.size() && number >= min && number <= max;
+            return good ? std::string() : fmt::format("got {}, wanted {}", text, range);
+          },
+          range};
+}
+
+// Words of `text` in lines of at most `columns`.
+std::string wrapped(const std::string& text, std::size_t columns) {
+  std::string result;
+  std::size_t column = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word; column += word.size()) {
+    if (column > 0 && column + 1 + word.size() > columns) {
+      result += '\n';
+      column = 0;
+    } else if (column > 0) {
+      result += ' ';
+      ++column;
+    }
+    result += word;
+  }
+  return result;
+}
+
+// "TEXT:{a,b}" with many choices has no room beside the option: then they follow its description.
+struct ValueText {
+  std::string type;
+  std::string choices;
+};
+ValueText value_text(const std::string& text) {
+  constexpr std::size_t room = 40;
+  const std::size_t colon = text.find(":{");
+  if (text.size() <= room || colon == std::string::npos)
+    return {text, ""};
+  std::string choices;
+  for (const char c : text.substr(colon + 2, text.size() - colon - 3))
+    choices += c == ',' ? std::string(", ") : std::string(1, c);
+  return {text.substr(0, colon), choices};
+}
+
+}  // namespace
+
+CLI::Validator between(Index min, Index max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
+CLI::Validator at_least(Index min) { return in_range(min, largest_count, fmt::format("at least {}", min)); }
+CLI::Validator real_between(double min, double max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
+
+std::string HelpFormatter::make_description(const CLI::App* app) const {
+  const std::string text = CLI::Formatter::make_description(app);
+  return text.find("\n\n") == std::string::npos ? wrapped(text, help_columns) + '\n' : text;  // else laid out by hand
+}
+
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+  return value_text(CLI::Formatter::make_option_opts(option)).type;
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  const std::string choices = value_text(CLI::Formatter::make_option_opts(option)).choices;
+  const std::string text = option->get_description();
+  return wrapped(choices.empty() ? text : fmt::format("{}: {}", text, choices), help_columns - get_column_width());
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
+  std::ostringstream out;
+  CLI::detail::format_help(out, command->get_display_name(true),
+                           wrapped(command->get_description(), help_columns - get_column_width()), get_column_width());
+  return out.str();
+}
+
+}  // namespace espalier

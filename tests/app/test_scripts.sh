@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# test_scripts.sh ROOT: every script says what it is for (--help, exit code 0) and refuses an argument that it does not know
+# (exit code 2), both before it does anything: in a copy of the scripts alone, with what a quickstart left behind.
+set -uo pipefail
+root=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; sed 's/^/  | /' "$work/out.txt"; failures=$((failures + 1)); }
+
+mkdir -p "$work/tree/examples" "$work/tree/bench" "$work/tree/runs/quickstart" "$work/tree/runs/layouts"
+cp -r "$root/ci" "$work/tree"
+cp -r "$root/examples/layouts" "$work/tree/examples"
+cp "$root"/bench/*.sh "$work/tree/bench"
+touch "$work/tree/runs/quickstart/.made_by_ci_quickstart" "$work/tree/runs/layouts/text.txt"
+export ESPALIER_CACHE=$work/tree/cache
+cd "$work/tree" || exit 1
+listing() { find . -not -name '*.pyc' -not -name __pycache__ | sort; }
+before=$(listing)
+
+count=0
+for script in ci/* examples/layouts/run.sh bench/*.sh; do
+  [[ -x $script ]] || continue
+  count=$((count + 1))
+  status=0; timeout 30 "$script" --help >"$work/out.txt" 2>&1 || status=$?
+  [[ $status == 0 ]] || fail "$script --help: exit code $status, wanted 0"
+  grep -q "${script##*/}" "$work/out.txt" || fail "$script --help does not say how it is called"
+  status=0; timeout 30 "$script" --nonsense >"$work/out.txt" 2>&1 || status=$?
+  [[ $status == 2 ]] || fail "$script --nonsense: exit code $status, wanted 2"
+  grep -q -- --nonsense "$work/out.txt" || fail "$script --nonsense does not name the argument"
+  [[ $(listing) == "$before" ]] || fail "$script did something: $(diff <(echo "$before") <(listing))"
+done
+((count >= 10)) || fail "found only $count scripts"
+(cd ci && ./test --help) >"$work/out.txt" 2>&1
+grep -q -- --all "$work/out.txt" || fail "ci/test --help from another folder"
+
+# What fails for all parts is said once, and the parts that need it are failed.
+printf '#!/bin/sh\necho "missing packages: sand, lime"\nexit 2\n' >ci/deps
+ci/test ctest install >"$work/out.txt" 2>&1 && fail "ci/test passed without its dependencies"
+[[ $(grep -c "missing packages" "$work/out.txt") == 1 ]] || fail "the missing packages stand there more than once, or never"
+grep -q "2 failed" "$work/out.txt" || fail "both parts should have failed"
+
+((failures == 0)) || exit 1
+echo "$count scripts"

@@ -1,0 +1,30 @@
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of the command about resuming share beside checks.sh: a tiny run. To be sourced.
+source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
+
+# state_is RUN STATE: what run.json says.
+state_is() { grep -q "\"state\": \"$2\"" "$1/run.json" || fail "run.json does not say $2" "$1/run.json"; }
+# losses RUN: steps, losses and gradient norms, bit for bit.
+losses() { sed -E 's/^(\{"step":[0-9]+,"loss":[^,]*),.*("gradient_norm":[^,]*),.*/\1 \2/' "$1/metrics.jsonl"; }
+
+write_text 300 text.txt
+cat >tiny.toml <<'TOML'
+[model]
+preset = "byte-1m"
+num_layers = 2
+hidden_size = 32
+num_heads = 4
+ffn_hidden_size = 64
+max_sequence_length = 16
+[data]
+train = ["train.bin"]
+[batch]
+global_batch_size = 8
+micro_batch_size = 2
+[run]
+directory = "run"
+steps = 6
+matmul = "tiled"
+TOML
+expect 0 "train.bin" "$espalier" data pack --output train.bin text.txt

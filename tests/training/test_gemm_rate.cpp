@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/ops/matmul.hpp"
+#include "parallel/collectives.hpp"
+#include "tests/support/world.hpp"
+#include "training/gemm_rate.hpp"
+
+namespace espalier::test {
+namespace {
+
+TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
+  double alone = 0;
+  if (world().rank() == 0) {
+    const std::vector<double> rates = measure_matmul_rates<float>(ExecSpace(), 512, 8);
+    alone = *std::max_element(rates.begin(), rates.end());
+  }
+  broadcast(world(), std::span<double>(&alone, 1), 0);
+  const MatmulLibrary before = matmul_library();
+  const double together = measure_gemm_rate<float>(world());
+  EXPECT_EQ(matmul_library(), before);
+  EXPECT_EQ(together, all_reduce(world(), together, ReduceOp::max)) << "the same on every rank";
+  EXPECT_GT(together, 0);
+  // Twice as many ranks as cores: half the rate each. Whatever else runs here slows what is measured later, too.
+  const double most = world().context().wait.ranks_share_cores ? 0.85 : 1.3;
+  EXPECT_LT(together, most * alone * world().size());
+}
+
+}  // namespace
+}  // namespace espalier::test

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/gemm_rate.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/kokkos_compat.hpp"
+#include "core/ops/matmul.hpp"
+#include "core/random.hpp"
+#include "parallel/collectives.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr int num_moments = 3;
+constexpr double moment_seconds = 0.06;  // many time slices of an operating system that deals out shared cores
+
+// One product after another for a moment. The mean, not the best: who shares a core has it to himself at times.
+template <class T>
+double rate_of_a_moment(const ExecSpace& exec, const Tensor<T, 2>& c, const Tensor<T, 2>& a) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto size = static_cast<double>(c.extent(0));
+  double flops = 0;
+  double seconds = 0;
+  while (seconds < moment_seconds) {
+    matmul<T>(exec, c, Transpose::no, a, Transpose::yes, a);
+    compat::fence(exec, "espalier::measure_gemm_rate: the product is done when it is counted");
+    flops += 2.0 * size * size * size;
+    seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return flops / seconds;
+}
+
+// Of the libraries present; found on rank 0, while the others wait.
+template <class T>
+MatmulLibrary fastest_library(const Communicator& world, Index size) {
+  double fastest = 0;
+  if (world.rank() == 0) {
+    const std::vector<double> rates = measure_matmul_rates<T>(ExecSpace(), size, 4);
+    fastest = static_cast<double>(std::max_element(rates.begin(), rates.end()) - rates.begin());
+  }
+  broadcast(world, std::span<double>(&fastest, 1), 0);
+  return matmul_libraries().at(static_cast<std::size_t>(fastest));
+}
+
+}  // namespace
+
+template <class T>
+double measure_gemm_rate(const Communicator& world, Index size) {
+  const MatmulLibrary chosen = matmul_library();
+  set_matmul_library(fastest_library<T>(world, size));
+  const ExecSpace exec;
+  const Tensor<T, 2> a("espalier::workspace::gemm_rate_a", size, size);
+  const Tensor<T, 2> c("espalier::workspace::gemm_rate_c", size, size);
+  const RandomStream stream(1, "gemm_rate");
+  Kokkos::parallel_for(
+      "espalier::training::gemm_rate::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size * size),
+      KOKKOS_LAMBDA(const Index i) {
+        a.data()[i] = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i)) - 0.5);
+      });
+  matmul<T>(exec, c, Transpose::no, a, Transpose::yes, a);  // warms up: threads, packing buffers
+  double best = 0;
+  for (int moment = 0; moment < num_moments; ++moment) {
+    barrier(world);
+    best = std::max(best, all_reduce(world, rate_of_a_moment<T>(exec, c, a)));
+  }
+  set_matmul_library(chosen);
+  return best;
+}
+
+template double measure_gemm_rate<float>(const Communicator&, Index);
+template double measure_gemm_rate<double>(const Communicator&, Index);
+
+}  // namespace espalier

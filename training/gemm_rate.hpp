@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/communicator.hpp"
+
+namespace espalier {
+
+/// FLOP/s of matrix products on all ranks together: what an MFU is a share of. All multiply at the same time, by the
+/// library that is fastest here, since ranks that share cores or caches are slower than one that works alone; the best
+/// of a few moments, some 200 ms in all. Products of `size` squared. The same on every rank; collective.
+template <class T>
+double measure_gemm_rate(const Communicator& world, Index size = 512);
+
+}  // namespace espalier
