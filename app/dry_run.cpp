@@ -31,6 +31,16 @@ double bubble_of(const std::vector<PipelineSchedule>& stages) {
   return simulate(stages, {.compute = compute}).idle_share;
 }
 
+// Priced with the FLOPs of each operation: uneven layers, the head and recomputation count.
+double bubble_by_flops(const RunConfig& config, const RunLayout& layout, const std::vector<PipelineSchedule>& stages) {
+  const auto compute = [&](int stage, const Operation& operation) {
+    const ChunkLayers& chunk =
+        layout.stages[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk));
+    return operation_flops(config.model.shape, chunk, operation.kind, config.batch.sequence_length);
+  };
+  return simulate(stages, {.compute = compute}).idle_share;
+}
+
 std::string counted_microbatches(const RunLayout& layout) {
   return fmt::format("{} micro-batch{}", layout.pipeline.microbatches, layout.pipeline.microbatches == 1 ? "" : "es");
 }
@@ -57,6 +67,8 @@ void print_pipeline(const RunConfig& config, const RunLayout& layout, const std:
              boundary_transfers(round_robin_stages(num_layers, stages)));
   fmt::print("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n", 100 * bubble_of(schedules),
              to_string(layout.pipeline.kind), counted_microbatches(layout));
+  fmt::print("{:<13}{:.1f}% priced by FLOPs: layers of each stage, head and recomputation included\n", "",
+             100 * bubble_by_flops(config, layout, schedules));
 }
 
 void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
@@ -113,6 +125,20 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
                fullest->total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
 }
 
+// What each mode would need, on all stages.
+void print_recompute(RunConfig config, int ranks) {
+  config.parallel.recompute_per_stage.clear();
+  std::vector<std::string> needs;
+  for (const Recompute mode : all_recompute_modes()) {
+    config.parallel.recompute = to_string(mode);
+    std::size_t most = 0;
+    for (const MemoryByCategory& stage : predict_memory(config, make_run_layout(config, ranks)))
+      most = std::max(most, stage.total());
+    needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(most)));
+  }
+  fmt::print("  {:<13}{} a rank in all\n", "by recompute", fmt::join(needs, ", "));
+}
+
 }  // namespace
 
 int dry_run(RunConfig config, int ranks, bool events) {
@@ -142,6 +168,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
   print_schedule(layout, schedules);
   const std::vector<MemoryByCategory> memory = predict_memory(config, layout);
   print_memory(memory, config.run.device_memory);
+  print_recompute(config, ranks);
   for (const std::string& warning : config_warnings(config, ranks))
     fmt::print("warning      {}\n", warning);
   require_memory(config, layout);

@@ -35,7 +35,7 @@ class Generator {
   std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
     make_room(static_cast<Index>(tokens.size()));
     const Matrix<float> logits = model_.logits(exec_, tokens);
-    Tensor<float, 1> row(logits.data + (logits.rows - 1) * logits.stride, logits.cols);
+    Tensor<float, 1> row(logits.data, logits.cols);
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), row);
     return {host.data(), host.data() + logits.cols};
   }

@@ -29,6 +29,7 @@ struct LedgerState {
   std::mutex mutex;  // deallocations may come from any thread that drops the last View
   MemoryByCategory current;
   MemoryByCategory peak;
+  std::size_t library_scratch = 0;
   std::size_t budget = 0;
   std::string overflow;  // the first allocation past the budget that nobody asked require_room() about, not yet told
   Kokkos::Tools::Experimental::EventSet user_tool{};
@@ -38,8 +39,10 @@ LedgerState& state() {
   return instance;
 }
 
+bool is_ours(std::string_view label) { return label.starts_with(label_prefix); }
+
 Category category_of(std::string_view label) {
-  if (!label.starts_with(label_prefix))
+  if (!is_ours(label))
     return Category::workspace;  // Kokkos' own scratch and that of libraries on it
   label.remove_prefix(label_prefix.size());
   for (std::size_t i = 0; i < num_categories; ++i)
@@ -54,6 +57,8 @@ std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", stat
 void add_bytes(Category category, std::string_view label, std::size_t bytes) {
   LedgerState& ledger = state();
   ledger.current.bytes[static_cast<std::size_t>(category)] += bytes;
+  if (!is_ours(label))
+    ledger.library_scratch += bytes;
   if (ledger.current.total() > ledger.peak.total())
     ledger.peak = ledger.current;
   if (ledger.budget > 0 && ledger.current.total() > ledger.budget && ledger.overflow.empty())
@@ -92,6 +97,8 @@ void on_deallocate(const Kokkos_Profiling_SpaceHandle space, const char* label, 
     const std::lock_guard lock(state().mutex);
     std::size_t& counted = state().current.bytes[static_cast<std::size_t>(category_of(label))];
     counted -= std::min<std::size_t>(counted, bytes);  // it may have been allocated before install()
+    if (!is_ours(label))
+      state().library_scratch -= std::min<std::size_t>(state().library_scratch, bytes);
   }
   if (state().user_tool.deallocate_data != nullptr)
     state().user_tool.deallocate_data(space, label, data, bytes);
@@ -134,6 +141,11 @@ MemoryByCategory MemoryLedger::peak() const {
 void MemoryLedger::reset_peak() {
   const std::lock_guard lock(state().mutex);
   state().peak = state().current;
+}
+
+std::size_t MemoryLedger::library_scratch() const {
+  const std::lock_guard lock(state().mutex);
+  return state().library_scratch;
 }
 
 void MemoryLedger::record_library_scratch(std::size_t bytes) {

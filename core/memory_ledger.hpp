@@ -40,6 +40,10 @@ class MemoryLedger {
   MemoryByCategory peak() const;
   void reset_peak();
 
+  /// The part of the workspace that is not ours and that nobody can predict: scratch of Kokkos, and what
+  /// record_library_scratch() has entered.
+  std::size_t library_scratch() const;
+
   /// Bytes that a library keeps outside Kokkos (packing buffers of a BLAS): counted from here on.
   void record_library_scratch(std::size_t bytes);
 

@@ -5,11 +5,24 @@
 namespace espalier {
 
 template <class T>
-typename Attention<T>::Saved Attention<T>::Saved::take(Arena& arena, const AttentionShape& shape) {
+typename Attention<T>::Saved Attention<T>::Saved::take(Arena& arena, const AttentionShape& shape, SavedParts parts) {
   const Index rows = shape.batch * shape.sequence_length;
   const Index channels = shape.num_heads * shape.head_size;
-  return {arena.take<T>(rows, 3 * channels), arena.take<T>(rows, channels),
-          arena.take<State<T>>(rows * shape.num_heads)};
+  Saved saved;
+  if (parts.for_input) {
+    saved.qkv = arena.take<T>(rows, 3 * channels);
+    saved.log_sum_exp = arena.take<State<T>>(rows * shape.num_heads);
+  }
+  if (parts.for_both)
+    saved.heads = arena.take<T>(rows, channels);
+  return saved;
+}
+
+template <class T>
+void Attention<T>::Saved::borrow_from(const Saved& other) {
+  borrow(qkv, other.qkv);
+  borrow(heads, other.heads);
+  borrow(log_sum_exp, other.log_sum_exp);
 }
 
 template <class T>

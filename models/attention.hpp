@@ -5,6 +5,7 @@
 #include "core/arena.hpp"
 #include "core/ops/attention.hpp"
 #include "models/linear.hpp"
+#include "models/recompute.hpp"
 
 namespace espalier {
 
@@ -18,7 +19,8 @@ class Attention {
     Tensor<T, 2> heads;               ///< (N, C/tp), the output of our heads side by side
     Tensor<State<T>, 1> log_sum_exp;  ///< (B*NH/tp*T)
 
-    static Saved take(Arena& arena, const AttentionShape& shape);
+    static Saved take(Arena& arena, const AttentionShape& shape, SavedParts parts);
+    void borrow_from(const Saved& other);  ///< what it has no memory for
   };
   /// Gradients that backward_input leaves for backward_weight.
   struct Gradients {

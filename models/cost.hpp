@@ -21,11 +21,17 @@ double forward_flops_per_token(const GptConfig& config, Index sequence_length);
 /// Of forward and backward: three times the forward pass.
 double training_flops_per_token(const GptConfig& config, Index sequence_length);
 
-/// FLOPs per token of the items that a pipeline is cut between; the embedding multiplies nothing.
-LayerCosts layer_flops(const GptConfig& config, Index sequence_length);
+/// FLOPs per token, forward and backward, of the items that a pipeline is cut between; the embedding multiplies
+/// nothing.
+LayerCosts layer_flops(const GptConfig& config, Index sequence_length, Recompute recompute = Recompute::none);
 
-/// Collectives on the tensor axis inside one operation of a chunk: two for each block and direction, and those of the
-/// split embedding, head and cross-entropy.
-TensorCollectives tensor_collectives(const ChunkLayers& chunk, OperationKind kind, bool sequence_parallel);
+/// FLOPs per token of an operation of a chunk, recomputation included. The loss and all products of the head belong to
+/// its forward.
+double operation_flops(const GptConfig& config, const ChunkLayers& chunk, OperationKind kind, Index sequence_length);
+
+/// Collectives on the tensor axis inside one operation of a chunk: two for each block and direction, those of the split
+/// embedding and head, two small ones for each of the `logit_chunks` of the loss, and those that recomputation repeats.
+TensorCollectives tensor_collectives(const ChunkLayers& chunk, OperationKind kind, bool sequence_parallel,
+                                     int logit_chunks);
 
 }  // namespace espalier

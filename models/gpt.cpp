@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt.hpp"
 
+#include <algorithm>
+
 #include "core/kokkos_compat.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/region.hpp"
@@ -40,19 +42,37 @@ std::vector<std::vector<typename GptChunk<T>::Slot>> Gpt<T>::take_slots(Arena& a
   return slots;
 }
 
+// What the chunks of a rank need while one of them computes; a chunk that recomputes more needs more.
 template <class T>
-std::vector<std::vector<typename GptChunk<T>::Gradients>> Gpt<T>::take_gradients(
-    Arena& arena, const BlockShape& shape, const std::vector<ChunkMemory>& memory) const {
-  std::vector<std::vector<Gradients>> gradients(chunks_.size());
-  for (std::size_t c = 0; c < chunks_.size(); ++c)
-    for (int i = 0; i < memory.at(c).gradients; ++i)
-      gradients[c].push_back(chunks_[c].take_gradients(arena, shape, memory[c].split));
-  return gradients;
+typename GptChunk<T>::Scratch Gpt<T>::take_scratch(Arena& arena, const BlockShape& shape, bool split) const {
+  Scratch scratch;
+  Recompute mode = Recompute::none;
+  for (const GptChunk<T>& chunk : chunks_)
+    mode = std::max(mode, chunk.layers().recompute);
+  scratch.block = TransformerBlock<T>::Saved::take(arena, shape, parts_in_scratch(mode));
+  if (!split) {
+    scratch.gradients = TransformerBlock<T>::Gradients::take(arena, shape);
+    for (Tensor<T, 2>& dx : scratch.dx)
+      dx = arena.take<T>(shape.rows, shape.channels);
+  }
+  if (chunks_.back().layers().head)
+    scratch.head = chunks_.back().head().take_scratch(arena, shape.tokens());
+  return scratch;
 }
 
 template <class T>
-Tensor<T, 2> Gpt<T>::take_full(Arena& arena, const BlockShape& shape) const {
-  return tensor_->sequence_parallel() ? arena.take<T>(shape.tokens(), shape.channels) : Tensor<T, 2>();
+typename Gpt<T>::Workspace Gpt<T>::take_workspace(Arena& arena, const BlockShape& shape,
+                                                  const std::vector<ChunkMemory>& memory) const {
+  Workspace workspace;
+  const bool split = std::all_of(memory.begin(), memory.end(), [](const ChunkMemory& chunk) { return chunk.split; });
+  workspace.scratch = take_scratch(arena, shape, split);
+  workspace.gradients.resize(chunks_.size());
+  for (std::size_t c = 0; c < chunks_.size(); ++c)
+    for (int i = 0; i < memory.at(c).gradients; ++i)
+      workspace.gradients[c].push_back(chunks_[c].take_gradients(arena, shape, workspace.scratch, memory[c].split));
+  if (tensor_->sequence_parallel())
+    workspace.full = arena.take<T>(shape.tokens(), shape.channels);
+  return workspace;
 }
 
 template <class T>
@@ -62,8 +82,7 @@ typename Gpt<T>::ActivationBytes Gpt<T>::measure_activations(Index micro_batch_s
   Arena slots;
   take_slots(slots, shape, memory);
   Arena workspace;
-  take_gradients(workspace, shape, memory);
-  take_full(workspace, shape);
+  take_workspace(workspace, shape, memory);
   return {slots.used_bytes(), workspace.used_bytes()};
 }
 
@@ -71,16 +90,17 @@ template <class T>
 void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, const std::vector<ChunkMemory>& memory) {
   shape_ = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
   const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
-  memory_ = {};
+  slots_ = {};
+  workspace_ = {};
   slot_memory_ = {};  // freed first: the old and the new need not be there together
   workspace_memory_ = {};
   slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
   workspace_memory_ = allocate<std::byte>(Category::workspace, "backward", bytes.workspace);
   Arena slots(slot_memory_.data(), bytes.slots);
-  memory_.slots = take_slots(slots, shape_, memory);
+  slots_ = take_slots(slots, shape_, memory);
   Arena workspace(workspace_memory_.data(), bytes.workspace);
-  memory_.gradients = take_gradients(workspace, shape_, memory);
-  tensor_->use_workspace(take_full(workspace, shape_));
+  workspace_ = take_workspace(workspace, shape_, memory);
+  tensor_->use_workspace(workspace_.full);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
 }
 
@@ -91,12 +111,12 @@ void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, int
 
 template <class T>
 const typename GptChunk<T>::Slot& Gpt<T>::slot(MicrobatchPlace place) const {
-  return memory_.slots.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
+  return slots_.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
 }
 
 template <class T>
 const typename GptChunk<T>::Gradients& Gpt<T>::gradients(MicrobatchPlace place) const {
-  return memory_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
+  return workspace_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
 }
 
 template <class T>
@@ -113,10 +133,12 @@ void Gpt<T>::forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBa
   const Region region("espalier::models::forward");
   Slot& target = slot(place);
   load(exec, target, batch);
-  chunk(place).forward(exec, shape_, target, done);
+  chunk(place).forward(exec, shape_, target, workspace_.scratch, done);
   if (chunk(place).layers().head) {
-    chunk(place).head().loss_and_gradient(exec, target.targets, static_cast<State<T>>(loss_scale), target.head);
-    add_losses<State<T>>(exec, loss_, target.head.losses, loss_scale);
+    typename Head<T>::Scratch& scratch = workspace_.scratch.head;
+    chunk(place).head().loss_and_gradient(exec, target.targets, static_cast<State<T>>(loss_scale), target.head,
+                                          scratch);
+    add_losses<State<T>>(exec, loss_, scratch.losses, loss_scale);
   }
 }
 
@@ -125,35 +147,36 @@ void Gpt<T>::evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenB
   const Region region("espalier::models::evaluate");
   Slot& target = slot(place);
   load(exec, target, batch);
-  chunk(place).forward(exec, shape_, target, {});
+  chunk(place).forward(exec, shape_, target, workspace_.scratch, {});
   if (chunk(place).layers().head) {
-    chunk(place).head().loss(exec, target.targets, target.head);
-    add_losses<State<T>>(exec, loss_, target.head.losses, loss_scale);
+    typename Head<T>::Scratch& scratch = workspace_.scratch.head;
+    chunk(place).head().loss(exec, target.targets, target.head, scratch);
+    add_losses<State<T>>(exec, loss_, scratch.losses, loss_scale);
   }
 }
 
 template <class T>
 void Gpt<T>::backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
   const Region region("espalier::models::backward");
-  chunk(place).backward(exec, shape_, slot(place), gradients(place), done);
+  chunk(place).backward(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
 }
 
 template <class T>
 void Gpt<T>::backward_input(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
   const Region region("espalier::models::backward_input");
-  chunk(place).backward_input(exec, shape_, slot(place), gradients(place), done);
+  chunk(place).backward_input(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
 }
 
 template <class T>
 void Gpt<T>::backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
   const Region region("espalier::models::backward_weight");
-  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), done);
+  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
 }
 
 template <class T>
-Matrix<T> Gpt<T>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens) {
+Matrix<T> Gpt<T>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows) {
   const auto count = static_cast<Index>(tokens.size());
-  ESPALIER_ASSERT(shape_.attention.batch == 1 && count <= shape_.tokens(),
+  ESPALIER_ASSERT(shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
                   "wants activations planned for one sequence that holds all tokens");
   ESPALIER_ASSERT(num_chunks() == 1 && layers(0).embedding && layers(0).head && tensor_->size() == 1,
                   "wants the whole model on one rank");
@@ -161,8 +184,8 @@ Matrix<T> Gpt<T>::logits(const ExecSpace& exec, const std::vector<TokenId>& toke
   std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
   padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
   upload(exec, target.tokens, padded.data(), shape_.tokens());
-  chunk(0).forward(exec, shape_, target, {});
-  return {target.head.logits.data(), count, config_.vocab_size, static_cast<Index>(target.head.logits.extent(1))};
+  chunk(0).forward(exec, shape_, target, workspace_.scratch, {});
+  return chunk(0).head().logits(exec, count - rows, rows, target.head, workspace_.scratch.head);
 }
 
 template class Gpt<float>;

@@ -90,9 +90,9 @@ class Gpt {
   Tensor<T, 2> output_gradient(MicrobatchPlace place) const { return gradients(place).dx.back(); }
   Tensor<T, 2> input_gradient(MicrobatchPlace place) const { return gradients(place).dx.front(); }
 
-  /// Logits (T, V) of one sequence of up to T tokens, for generation; row t predicts token t + 1. Uses slot 0 of a
-  /// whole model on one rank.
-  Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens);
+  /// Logits (rows, V) of the last `rows` positions of one sequence of up to T tokens, for generation; the last one
+  /// predicts the token that follows. Uses slot 0 of a whole model on one rank.
+  Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows = 1);
 
   Tensor<double, 0> loss() const { return loss_; }  ///< on the device; set it to zero before the first forward
   const GptConfig& config() const { return config_; }
@@ -104,16 +104,17 @@ class Gpt {
  private:
   using Slot = typename GptChunk<T>::Slot;
   using Gradients = typename GptChunk<T>::Gradients;
-  struct Memory {
-    std::vector<std::vector<Slot>> slots;           // by chunk
+  using Scratch = typename GptChunk<T>::Scratch;
+  struct Workspace {
+    Scratch scratch;
     std::vector<std::vector<Gradients>> gradients;  // by chunk
+    Tensor<T, 2> full;                              // (N, C), under sequence parallelism
   };
 
   std::vector<std::vector<Slot>> take_slots(Arena& arena, const BlockShape& shape,
                                             const std::vector<ChunkMemory>& memory) const;
-  std::vector<std::vector<Gradients>> take_gradients(Arena& arena, const BlockShape& shape,
-                                                     const std::vector<ChunkMemory>& memory) const;
-  Tensor<T, 2> take_full(Arena& arena, const BlockShape& shape) const;
+  Workspace take_workspace(Arena& arena, const BlockShape& shape, const std::vector<ChunkMemory>& memory) const;
+  Scratch take_scratch(Arena& arena, const BlockShape& shape, bool split) const;
   const GptChunk<T>& chunk(MicrobatchPlace place) const { return chunks_[static_cast<std::size_t>(place.chunk)]; }
   const Slot& slot(MicrobatchPlace place) const;
   Slot& slot(MicrobatchPlace place) { return const_cast<Slot&>(std::as_const(*this).slot(place)); }
@@ -128,7 +129,8 @@ class Gpt {
   BlockShape shape_{};
   Tensor<std::byte, 1> slot_memory_;
   Tensor<std::byte, 1> workspace_memory_;
-  Memory memory_;
+  std::vector<std::vector<Slot>> slots_;  // by chunk
+  Workspace workspace_;
   Tensor<double, 0> loss_;
 };
 

@@ -36,8 +36,10 @@ typename GptChunk<T>::Slot GptChunk<T>::take_slot(Arena& arena, const BlockShape
   if (embedding_)
     slot.tokens = arena.take<TokenId>(shape.tokens());
   slot.x = arena.take<T>(shape.rows, shape.channels);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    slot.blocks.push_back(TransformerBlock<T>::Saved::take(arena, shape));
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    slot.blocks.push_back(TransformerBlock<T>::Saved::take(arena, shape, parts_in_slot(layers_.recompute)));
+    slot.blocks.back().y = arena.take<T>(shape.rows, shape.channels);
+  }
   if (head_) {
     slot.targets = arena.take<TokenId>(shape.tokens());
     slot.head = head_->take_saved(arena, shape.tokens());
@@ -46,35 +48,47 @@ typename GptChunk<T>::Slot GptChunk<T>::take_slot(Arena& arena, const BlockShape
 }
 
 template <class T>
-typename GptChunk<T>::Gradients GptChunk<T>::take_gradients(Arena& arena, const BlockShape& shape, bool split) const {
+typename GptChunk<T>::Gradients GptChunk<T>::take_gradients(Arena& arena, const BlockShape& shape,
+                                                            const Scratch& scratch, bool split) const {
   Gradients gradients;
   const std::size_t count = blocks_.size();
-  const auto residual = [&] { return arena.take<T>(shape.rows, shape.channels); };
-  std::array<Tensor<T, 2>, 2> turns;  // (R, C): in front of and behind the block at work
-  if (!split)
-    turns = {residual(), residual()};
   for (std::size_t i = 0; i <= count; ++i) {
     const bool is_message = (i == 0 && !embedding_) || (i == count && !head_);  // sent or received while others work
-    gradients.dx.push_back(split || is_message ? residual() : turns[i % 2]);
+    gradients.dx.push_back(split || is_message ? arena.take<T>(shape.rows, shape.channels) : scratch.dx[i % 2]);
   }
-  for (std::size_t i = 0; i < count; ++i)
-    gradients.blocks.push_back(split || i == 0 ? TransformerBlock<T>::Gradients::take(arena, shape)
-                                               : gradients.blocks.front());
-  if (head_)
-    gradients.head = head_->take_gradients(arena, shape.tokens());
+  for (std::size_t i = 0; i < count; ++i) {
+    gradients.blocks.push_back(split ? TransformerBlock<T>::Gradients::take(arena, shape) : scratch.gradients);
+    gradients.recomputed.push_back(
+        TransformerBlock<T>::Saved::take(arena, shape, parts_with_gradients(layers_.recompute, split)));
+  }
   return gradients;
 }
 
+// All arrays of a block, wherever they lie.
 template <class T>
-void GptChunk<T>::forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const BlockDone& done) const {
+typename TransformerBlock<T>::Saved GptChunk<T>::saved_of(std::size_t block, const Slot& slot,
+                                                          const Gradients* gradients, const Scratch& scratch) const {
+  typename TransformerBlock<T>::Saved saved = slot.blocks[block];
+  if (gradients != nullptr)
+    saved.borrow_from(gradients->recomputed[block]);
+  saved.borrow_from(scratch.block);
+  saved.norm1.x = block == 0 ? slot.x : slot.blocks[block - 1].y;
+  saved.norm2.x = saved.h;
+  return saved;
+}
+
+template <class T>
+void GptChunk<T>::forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch,
+                          const BlockDone& done) const {
   if (embedding_) {
     embedding_->forward(exec, slot.x, slot.tokens, shape.attention.sequence_length);
     tell(done, 0);
   }
   Tensor<T, 2> x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    blocks_[i].forward(exec, x, shape, slot.blocks[i]);
-    x = slot.blocks[i].y;
+    typename TransformerBlock<T>::Saved saved = saved_of(i, slot, nullptr, scratch);
+    blocks_[i].forward(exec, x, shape, saved);
+    x = saved.y;
     tell(done, static_cast<int>(i) + 1);
   }
   if (head_) {
@@ -84,18 +98,37 @@ void GptChunk<T>::forward(const ExecSpace& exec, const BlockShape& shape, Slot& 
 }
 
 template <class T>
-void GptChunk<T>::backward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, Gradients& gradients,
-                           const BlockDone& done) const {
+void GptChunk<T>::block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape,
+                                       const Slot& slot, Gradients& gradients, const Scratch& scratch) const {
+  typename TransformerBlock<T>::Saved saved = saved_of(block, slot, &gradients, scratch);
+  if (layers_.recompute == Recompute::full)
+    blocks_[block].recompute(exec, saved.norm1.x, shape, saved);
+  blocks_[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape, saved,
+                                gradients.blocks[block]);
+}
+
+template <class T>
+void GptChunk<T>::block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot,
+                                        const Gradients& gradients, const Scratch& scratch) const {
+  typename TransformerBlock<T>::Saved saved = saved_of(block, slot, &gradients, scratch);
+  if (layers_.recompute == Recompute::selective)
+    blocks_[block].recompute_for_weight(exec, saved);
+  blocks_[block].backward_weight(exec, saved, gradients.blocks[block]);
+}
+
+template <class T>
+void GptChunk<T>::backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
+                           const Scratch& scratch, const BlockDone& done) const {
   if (head_) {
-    head_->backward_input(exec, gradients.dx.back(), slot.head, gradients.head);
+    head_->backward_input(exec, gradients.dx.back(), slot.head);
     tell(done, half_done);
-    head_->backward_weight(exec, slot.head, gradients.head);
+    head_->backward_weight(exec, slot.head);
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    blocks_[i].backward_input(exec, gradients.dx[i], gradients.dx[i + 1], shape, slot.blocks[i], gradients.blocks[i]);
+    block_backward_input(i, exec, shape, slot, gradients, scratch);
     tell(done, half_done);
-    blocks_[i].backward_weight(exec, slot.blocks[i], gradients.blocks[i]);
+    block_backward_weight(i, exec, slot, gradients, scratch);
     tell(done, static_cast<int>(i) + 1);
   }
   if (embedding_) {
@@ -106,26 +139,26 @@ void GptChunk<T>::backward(const ExecSpace& exec, const BlockShape& shape, Slot&
 
 template <class T>
 void GptChunk<T>::backward_input(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
-                                 const BlockDone& done) const {
+                                 const Scratch& scratch, const BlockDone& done) const {
   if (head_) {
-    head_->backward_input(exec, gradients.dx.back(), slot.head, gradients.head);
+    head_->backward_input(exec, gradients.dx.back(), slot.head);
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    blocks_[i].backward_input(exec, gradients.dx[i], gradients.dx[i + 1], shape, slot.blocks[i], gradients.blocks[i]);
+    block_backward_input(i, exec, shape, slot, gradients, scratch);
     tell(done, static_cast<int>(i) + 1);
   }
 }
 
 template <class T>
 void GptChunk<T>::backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
-                                  const Gradients& gradients, const BlockDone& done) const {
+                                  const Gradients& gradients, const Scratch& scratch, const BlockDone& done) const {
   if (head_) {
-    head_->backward_weight(exec, slot.head, gradients.head);
+    head_->backward_weight(exec, slot.head);
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    blocks_[i].backward_weight(exec, slot.blocks[i], gradients.blocks[i]);
+    block_backward_weight(i, exec, slot, gradients, scratch);
     tell(done, static_cast<int>(i) + 1);
   }
   if (embedding_) {

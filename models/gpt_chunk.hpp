@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -14,7 +15,8 @@
 namespace espalier {
 
 /// The layers of one chunk: forward and backward of a micro-batch through them. Keeps nothing between calls; what
-/// backward needs lies in a Slot, what the weight gradients need beside it in Gradients, both given by the caller.
+/// backward needs lies in a Slot, what the weight gradients need beside it in Gradients, what one block after the other
+/// may overwrite in a Scratch, all given by the caller.
 template <class T>
 class GptChunk {
  public:
@@ -22,13 +24,20 @@ class GptChunk {
     Tensor<TokenId, 1> tokens;   ///< (N), where the embedding is
     Tensor<TokenId, 1> targets;  ///< (N), where the head is
     Tensor<T, 2> x;              ///< (R, C), the residual stream in front of the first block: embedded, or received
-    std::vector<typename TransformerBlock<T>::Saved> blocks;
+    std::vector<typename TransformerBlock<T>::Saved> blocks;  ///< y, and what the mode of recomputation keeps
     typename Head<T>::Saved head;
+  };
+  /// One serves all chunks of a rank.
+  struct Scratch {
+    typename TransformerBlock<T>::Saved block;          ///< what the slots lack
+    typename TransformerBlock<T>::Gradients gradients;  ///< of a backward that is not split
+    std::array<Tensor<T, 2>, 2> dx;                     ///< (R, C) each, of such a backward: the two ends of a block
+    typename Head<T>::Scratch head;
   };
   struct Gradients {
     std::vector<Tensor<T, 2>> dx;  ///< (R, C) each: of the residual stream in front of block i; the last one: behind
     std::vector<typename TransformerBlock<T>::Gradients> blocks;
-    typename Head<T>::Gradients head;
+    std::vector<typename TransformerBlock<T>::Saved> recomputed;  ///< by block, for the weight part alone
   };
   /// Told after each position of the chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that
   /// does both parts also tells `half_done` between them: a moment more in which messages can be moved on.
@@ -41,25 +50,34 @@ class GptChunk {
 
   Slot take_slot(Arena& arena, const BlockShape& shape) const;
 
-  /// With `split` each block has gradients of its own, as backward_weight comes later; without, blocks take turns.
-  Gradients take_gradients(Arena& arena, const BlockShape& shape, bool split) const;
+  /// With `split` each block has gradients of its own, as backward_weight comes later; without, blocks take turns with
+  /// those of the scratch.
+  Gradients take_gradients(Arena& arena, const BlockShape& shape, const Scratch& scratch, bool split) const;
 
-  /// Through embedding and blocks; output() is where it ends.
-  void forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const BlockDone& done) const;
+  /// Through embedding and blocks to output(), and through the norm of the head; the loss is the caller's.
+  void forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch,
+               const BlockDone& done) const;
   Tensor<T, 2> output(const Slot& slot) const { return slot.blocks.empty() ? slot.x : slot.blocks.back().y; }
 
   /// Both parts of backward, block by block. Without a head gradients.dx.back() is given; gradients.dx.front() results.
-  void backward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, Gradients& gradients,
-                const BlockDone& done) const;
+  void backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
+                const Scratch& scratch, const BlockDone& done) const;
   void backward_input(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
-                      const BlockDone& done) const;
+                      const Scratch& scratch, const BlockDone& done) const;
   void backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, const Gradients& gradients,
-                       const BlockDone& done) const;
+                       const Scratch& scratch, const BlockDone& done) const;
 
   const ChunkLayers& layers() const { return layers_; }
   const Head<T>& head() const { return *head_; }
 
  private:
+  typename TransformerBlock<T>::Saved saved_of(std::size_t block, const Slot& slot, const Gradients* gradients,
+                                               const Scratch& scratch) const;
+  void block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
+                            Gradients& gradients, const Scratch& scratch) const;
+  void block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot, const Gradients& gradients,
+                             const Scratch& scratch) const;
+
   ChunkLayers layers_;
   std::optional<VocabParallelEmbedding<T>> embedding_;
   std::vector<TransformerBlock<T>> blocks_;

@@ -17,13 +17,15 @@ std::vector<std::vector<ChunkLayers>> partition_layers(const std::vector<Index>&
   Index first = 0;
   for (std::size_t part = 0; part < parts; ++part) {
     result[part % static_cast<std::size_t>(stages)].push_back(
-        {first, layers_per_part[part], part == 0, part + 1 == parts});
+        {.first = first, .count = layers_per_part[part], .embedding = part == 0, .head = part + 1 == parts});
     first += layers_per_part[part];
   }
   return result;
 }
 
-std::vector<ChunkLayers> one_chunk(Index num_layers) { return {{0, num_layers, true, true}}; }
+std::vector<ChunkLayers> one_chunk(Index num_layers, Recompute recompute) {
+  return {{.first = 0, .count = num_layers, .embedding = true, .head = true, .recompute = recompute}};
+}
 
 // The smallest limit that no part exceeds is one of a few candidates: (embedding or not) + n blocks + (head or not).
 // For a limit, filling the parts greedily from the front tells whether it can be kept.

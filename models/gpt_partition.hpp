@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/types.hpp"
+#include "models/recompute.hpp"
 
 // Which layers lie on which stage of a pipeline. Part g = chunk * stages + stage of the model feeds part g + 1.
 
@@ -17,6 +18,7 @@ struct ChunkLayers {
   Index count = 0;
   bool embedding = false;
   bool head = false;
+  Recompute recompute = Recompute::none;
 
   /// Positions for parameters: 0 the embedding, then the blocks, then the head.
   int num_blocks() const { return static_cast<int>(count) + 2; }
@@ -29,7 +31,7 @@ std::vector<std::vector<ChunkLayers>> partition_layers(const std::vector<Index>&
                                                        int chunks);
 
 /// The whole model in one chunk.
-std::vector<ChunkLayers> one_chunk(Index num_layers);
+std::vector<ChunkLayers> one_chunk(Index num_layers, Recompute recompute = Recompute::none);
 
 /// What the items of a model cost, in any unit.
 struct LayerCosts {

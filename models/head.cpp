@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/head.hpp"
 
+#include <algorithm>
+
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
 
@@ -11,7 +13,32 @@ namespace {
 // Rows of logits start at multiples of a cache line whatever the vocabulary.
 Index padded_vocabulary(Index vocab_size) { return (vocab_size + 63) / 64 * 64; }
 
+template <class Vector>
+Vector part(const Vector& values, Index first, Index count) {
+  return Vector(values.data() + first, count);
+}
+
+template <class Rows>
+Rows rows_of(const Rows& matrix, Index first, Index count) {
+  const auto cols = static_cast<Index>(matrix.extent(1));
+  return Rows(matrix.data() + first * cols, count, cols);
+}
+
 }  // namespace
+
+// By the largest share of the vocabulary, so that all tensor ranks take the same pieces.
+int logit_chunks(Index tokens, Index vocab_size, int tensor_size) {
+  constexpr Index most_logits = Index{16} << 20;
+  constexpr Index least_rows = 64;
+  const Index share = (vocab_size + tensor_size - 1) / tensor_size;
+  const Index most_rows = std::max(least_rows, most_logits / share);
+  return static_cast<int>((tokens + most_rows - 1) / most_rows);
+}
+
+Index logit_rows(Index tokens, Index vocab_size, int tensor_size) {
+  const Index chunks = logit_chunks(tokens, vocab_size, tensor_size);
+  return (tokens + chunks - 1) / chunks;
+}
 
 template <class T>
 Head<T>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
@@ -24,80 +51,119 @@ Head<T>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, co
 
 template <class T>
 typename Head<T>::Saved Head<T>::take_saved(Arena& arena, Index tokens) const {
-  Saved saved;
-  saved.norm = LayerNorm<T>::Saved::take(arena, tensor_->local_rows(tokens), config_.hidden_size);
-  saved.logits = arena.take<T>(tokens, padded_vocabulary(vocabulary().size()));
-  saved.losses = arena.take<State<T>>(tokens);
+  return {LayerNorm<T>::Saved::take(arena, tensor_->local_rows(tokens), config_.hidden_size)};
+}
+
+template <class T>
+typename Head<T>::Scratch Head<T>::take_scratch(Arena& arena, Index tokens) const {
+  const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size());
+  Scratch scratch;
+  scratch.logits = arena.take<T>(rows, padded_vocabulary(vocabulary().size()));
+  scratch.losses = arena.take<State<T>>(tokens);
   if (tensor_->size() > 1) {
-    saved.largest = arena.take<State<T>>(tokens);
-    saved.statistics = arena.take<State<T>>(2 * tokens);
+    scratch.largest = arena.take<State<T>>(rows);
+    scratch.statistics = arena.take<State<T>>(2 * rows);
   }
-  return saved;
-}
-
-template <class T>
-typename Head<T>::Gradients Head<T>::take_gradients(Arena& arena, Index tokens) const {
-  return {arena.take<T>(tensor_->local_rows(tokens), config_.hidden_size)};
-}
-
-// The logits without their padding columns.
-template <class T>
-Matrix<T> Head<T>::logits_in_use(const Saved& saved) const {
-  return {saved.logits.data(), static_cast<Index>(saved.logits.extent(0)), vocabulary().size(),
-          static_cast<Index>(saved.logits.extent(1))};
+  return scratch;
 }
 
 template <class T>
 void Head<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
   norm_.forward(exec, x, saved.norm);
-  matmul<T>(exec, logits_in_use(saved), Transpose::no, tensor_->gather(exec, saved.norm.y), Transpose::yes,
+}
+
+// normed W^T, without the padding columns.
+template <class T>
+Matrix<T> Head<T>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
+  const Matrix<T> logits{scratch.logits.data(), static_cast<Index>(normed.extent(0)), vocabulary().size(),
+                         static_cast<Index>(scratch.logits.extent(1))};
+  matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes,
             parameters_->weight(token_table_, vocabulary().size(), config_.hidden_size));
+  return logits;
 }
 
-// The statistics of our columns, then of all: two small all_reduces of N and 2N values.
+// work(rows of normed, their targets, their losses) for chunk after chunk.
 template <class T>
-void Head<T>::split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Saved& saved) const {
-  const IndexRange ours = vocabulary();
-  cross_entropy_largest<T>(exec, saved.largest, saved.logits, ours.size());
-  tensor_->all_reduce_rows(exec, saved.largest, ReduceOp::max);
-  cross_entropy_sums<T>(exec, saved.statistics, saved.logits, targets, saved.largest, ours.size(), ours.begin);
-  tensor_->all_reduce_rows(exec, saved.statistics, ReduceOp::sum);
-  cross_entropy_losses<State<T>>(exec, saved.losses, targets, saved.largest, saved.statistics);
-}
-
-template <class T>
-void Head<T>::loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Saved& saved) const {
-  if (tensor_->size() > 1)
-    split_loss(exec, targets, saved);
-  else
-    cross_entropy_forward<T>(exec, saved.losses, saved.logits, targets, config_.vocab_size);
-}
-
-template <class T>
-void Head<T>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets, State<T> scale, Saved& saved) const {
-  if (tensor_->size() > 1) {
-    split_loss(exec, targets, saved);
-    cross_entropy_split_backward<T>(exec, saved.logits, targets, saved.largest, saved.statistics, vocabulary().size(),
-                                    vocabulary().begin, scale);
-  } else {
-    cross_entropy_forward_backward<T>(exec, saved.losses, saved.logits, targets, config_.vocab_size, scale);
+template <class F>
+void Head<T>::for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const Scratch& scratch, const F& work) const {
+  const auto tokens = static_cast<Index>(normed.extent(0));
+  const auto rows = static_cast<Index>(scratch.logits.extent(0));
+  for (Index first = 0; first < tokens; first += rows) {
+    const Index count = std::min(rows, tokens - first);
+    work(rows_of(normed, first, count), part(targets, first, count), part(scratch.losses, first, count));
   }
 }
 
+// The statistics of our columns, then of all: two small all_reduces of K and 2K values.
 template <class T>
-void Head<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, const Saved& saved, Gradients& gradients) const {
-  matmul<T>(exec, tensor_->partial(gradients.dnorm), Transpose::no, logits_in_use(saved), Transpose::no,
-            parameters_->weight(token_table_, vocabulary().size(), config_.hidden_size));
-  tensor_->reduce(exec, gradients.dnorm);
-  Kokkos::deep_copy(exec, dx, T(0));
-  norm_.backward_input(exec, dx, gradients.dnorm, saved.norm);
+void Head<T>::split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses,
+                         Tensor<T, 2> logits, Scratch& scratch) const {
+  const IndexRange ours = vocabulary();
+  const auto count = static_cast<Index>(logits.extent(0));
+  const Tensor<State<T>, 1> largest = part(scratch.largest, 0, count);
+  const Tensor<State<T>, 1> statistics = part(scratch.statistics, 0, 2 * count);
+  cross_entropy_largest<T>(exec, largest, logits, ours.size());
+  tensor_->all_reduce_rows(exec, largest, ReduceOp::max);
+  cross_entropy_sums<T>(exec, statistics, logits, targets, largest, ours.size(), ours.begin);
+  tensor_->all_reduce_rows(exec, statistics, ReduceOp::sum);
+  cross_entropy_losses<State<T>>(exec, losses, targets, largest, statistics);
 }
 
 template <class T>
-void Head<T>::backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients) const {
-  matmul<T>(exec, parameters_->gradient(token_table_, vocabulary().size(), config_.hidden_size), Transpose::yes,
-            logits_in_use(saved), Transpose::no, tensor_->gather(exec, saved.norm.y), T(1), T(1));
-  norm_.backward_weight(exec, gradients.dnorm, saved.norm);
+void Head<T>::loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, const Saved& saved, Scratch& scratch) const {
+  for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
+             [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
+               const Tensor<T, 2> logits = rows_of(scratch.logits, 0, logits_of(exec, normed, scratch).rows);
+               if (tensor_->size() > 1)
+                 split_loss(exec, wanted, losses, logits, scratch);
+               else
+                 cross_entropy_forward<T>(exec, losses, logits, wanted, config_.vocab_size);
+             });
+}
+
+// In the full form of the norm's output each chunk is replaced by its gradient (our summand of it) when it has been
+// read for the last time.
+template <class T>
+void Head<T>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets, State<T> scale, Saved& saved,
+                                Scratch& scratch) const {
+  const IndexRange ours = vocabulary();
+  for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
+             [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
+               const Matrix<T> dlogits = logits_of(exec, normed, scratch);  // at first the logits themselves
+               const Tensor<T, 2> logits = rows_of(scratch.logits, 0, dlogits.rows);
+               if (tensor_->size() > 1) {
+                 split_loss(exec, wanted, losses, logits, scratch);
+                 const Index count = dlogits.rows;
+                 cross_entropy_split_backward<T>(exec, logits, wanted, part(scratch.largest, 0, count),
+                                                 part(scratch.statistics, 0, 2 * count), ours.size(), ours.begin,
+                                                 scale);
+               } else {
+                 cross_entropy_forward_backward<T>(exec, losses, logits, wanted, config_.vocab_size, scale);
+               }
+               matmul<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size), Transpose::yes,
+                         dlogits, Transpose::no, normed, T(1), T(1));
+               matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no,
+                         parameters_->weight(token_table_, ours.size(), config_.hidden_size));
+             });
+  tensor_->reduce(exec, saved.norm.y);
+}
+
+template <class T>
+Matrix<T> Head<T>::logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const {
+  ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)) && tensor_->size() == 1,
+                  "more rows than there is room for, or a vocabulary that is cut");
+  return logits_of(exec, rows_of(saved.norm.y, first, count), scratch);
+}
+
+template <class T>
+void Head<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, const Saved& saved) const {
+  Kokkos::deep_copy(exec, dx, T(0));
+  norm_.backward_input(exec, dx, saved.norm.y, saved.norm);
+}
+
+template <class T>
+void Head<T>::backward_weight(const ExecSpace& exec, const Saved& saved) const {
+  norm_.backward_weight(exec, saved.norm.y, saved.norm);
 }
 
 template class Head<float>;

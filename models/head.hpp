@@ -8,21 +8,30 @@
 
 namespace espalier {
 
+/// Rows of a micro-batch of `tokens` whose logits exist at a time: about 16 M logits of a rank, but 64 rows or more, so
+/// that the products stay large. The same on all ranks of the tensor axis.
+Index logit_rows(Index tokens, Index vocab_size, int tensor_size);
+
+/// Pieces that the rows of a micro-batch are cut into by that.
+int logit_chunks(Index tokens, Index vocab_size, int tensor_size);
+
 /// Final norm, tied language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
-/// Vl entries on this rank. The gradient of the logits takes their place in the forward pass, so the (N, Vl) array
-/// exists once.
+/// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of K, and in
+/// training each chunk is done with, gradients included, before the next one begins (Liger kernels, Hsu et al., 2024,
+/// do the same). So the gradient of the token table is added up in the forward pass, in the order of the forwards, and
+/// backward has the norm left.
 template <class T>
 class Head {
  public:
   struct Saved {
-    typename LayerNorm<T>::Saved norm;
-    Tensor<T, 2> logits;             ///< (N, Vp), Vl and padding: logits, after the loss their gradient
-    Tensor<State<T>, 1> losses;      ///< (N)
-    Tensor<State<T>, 1> largest;     ///< (N), of the logits of all ranks; only where the vocabulary is cut
-    Tensor<State<T>, 1> statistics;  ///< (2N), see core/ops/cross_entropy; only where the vocabulary is cut
+    typename LayerNorm<T>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
   };
-  struct Gradients {
-    Tensor<T, 2> dnorm;  ///< (R, C)
+  /// Used in forward only: one is enough.
+  struct Scratch {
+    Tensor<T, 2> logits;             ///< (K, Vp), Vl and padding
+    Tensor<State<T>, 1> losses;      ///< (N)
+    Tensor<State<T>, 1> largest;     ///< (K), of the logits of all ranks; only where the vocabulary is cut
+    Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut
   };
 
   /// `token_table` is the handle of the embedding's table.
@@ -30,25 +39,31 @@ class Head {
        int token_table);
 
   Saved take_saved(Arena& arena, Index tokens /* N */) const;
-  Gradients take_gradients(Arena& arena, Index tokens /* N */) const;
+  Scratch take_scratch(Arena& arena, Index tokens /* N */) const;
 
-  /// saved.logits = norm(x) W^T
+  /// saved.norm of x
   void forward(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const;
 
-  /// saved.losses, the same on all ranks of the tensor axis.
-  void loss(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, Saved& saved) const;
+  /// scratch.losses, the same on all ranks of the tensor axis.
+  void loss(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, const Saved& saved, Scratch& scratch) const;
 
-  /// The same; and saved.logits become scale * d(sum of losses) / d(logits).
-  void loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, State<T> scale,
-                         Saved& saved) const;
+  /// The same; saved.norm.y becomes its own gradient, that of scale * (sum of losses), and the token table's is added.
+  void loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, State<T> scale, Saved& saved,
+                         Scratch& scratch) const;
 
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, const Saved& saved,
-                      Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients) const;
+  /// After forward, the logits of rows [first, first + count), without the padding; count is K at most. Not for a
+  /// vocabulary that is cut.
+  Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const;
+
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, const Saved& saved) const;
+  void backward_weight(const ExecSpace& exec, const Saved& saved) const;
 
  private:
-  Matrix<T> logits_in_use(const Saved& saved) const;
-  void split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Saved& saved) const;
+  Matrix<T> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const;
+  void split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
+                  Scratch& scratch) const;
+  template <class F>
+  void for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const Scratch& scratch, const F& work) const;
   IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }
 
   const ParameterStore<T>* parameters_;

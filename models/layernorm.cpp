@@ -7,12 +7,22 @@
 namespace espalier {
 
 template <class T>
-typename LayerNorm<T>::Saved LayerNorm<T>::Saved::take(Arena& arena, Index rows, Index channels) {
+typename LayerNorm<T>::Saved LayerNorm<T>::Saved::take(Arena& arena, Index rows, Index channels, SavedParts parts) {
   Saved saved;
-  saved.y = arena.take<T>(rows, channels);
-  saved.mean = arena.take<State<T>>(rows);
-  saved.rstd = arena.take<State<T>>(rows);
+  if (parts.for_weight)
+    saved.y = arena.take<T>(rows, channels);
+  if (parts.for_both) {
+    saved.mean = arena.take<State<T>>(rows);
+    saved.rstd = arena.take<State<T>>(rows);
+  }
   return saved;
+}
+
+template <class T>
+void LayerNorm<T>::Saved::borrow_from(const Saved& other) {
+  borrow(y, other.y);
+  borrow(mean, other.mean);
+  borrow(rstd, other.rstd);
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 
 #include "core/arena.hpp"
 #include "models/linear.hpp"
+#include "models/recompute.hpp"
 
 namespace espalier {
 
@@ -18,7 +19,8 @@ class LayerNorm {
     Tensor<State<T>, 1> mean;  ///< (R)
     Tensor<State<T>, 1> rstd;  ///< (R)
 
-    static Saved take(Arena& arena, Index rows, Index channels);
+    static Saved take(Arena& arena, Index rows, Index channels, SavedParts parts = SavedParts::all());
+    void borrow_from(const Saved& other);  ///< what it has no memory for
   };
 
   LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index channels,

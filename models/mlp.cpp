@@ -7,8 +7,19 @@
 namespace espalier {
 
 template <class T>
-typename Mlp<T>::Saved Mlp<T>::Saved::take(Arena& arena, Index rows, Index local_ffn) {
-  return {arena.take<T>(rows, local_ffn), arena.take<T>(rows, local_ffn)};
+typename Mlp<T>::Saved Mlp<T>::Saved::take(Arena& arena, Index rows, Index local_ffn, SavedParts parts) {
+  Saved saved;
+  if (parts.for_input)
+    saved.up = arena.take<T>(rows, local_ffn);
+  if (parts.for_weight)
+    saved.activated = arena.take<T>(rows, local_ffn);
+  return saved;
+}
+
+template <class T>
+void Mlp<T>::Saved::borrow_from(const Saved& other) {
+  borrow(up, other.up);
+  borrow(activated, other.activated);
 }
 
 template <class T>
@@ -24,9 +35,19 @@ Mlp<T>::Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, cons
 
 template <class T>
 void Mlp<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> residual, Saved& saved) const {
-  up_.forward(exec, saved.up, x);
-  gelu_forward<T>(exec, saved.activated, saved.up);
+  recompute(exec, x, saved);
   down_.forward_add(exec, y, saved.activated, residual);
+}
+
+template <class T>
+void Mlp<T>::recompute(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
+  up_.forward(exec, saved.up, x);
+  recompute_activated(exec, saved);
+}
+
+template <class T>
+void Mlp<T>::recompute_activated(const ExecSpace& exec, Saved& saved) const {
+  gelu_forward<T>(exec, saved.activated, saved.up);
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 
 #include "core/arena.hpp"
 #include "models/linear.hpp"
+#include "models/recompute.hpp"
 
 namespace espalier {
 
@@ -16,7 +17,8 @@ class Mlp {
     Tensor<T, 2> up;         ///< (N, F/tp), before GELU
     Tensor<T, 2> activated;  ///< (N, F/tp)
 
-    static Saved take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */);
+    static Saved take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */, SavedParts parts);
+    void borrow_from(const Saved& other);  ///< what it has no memory for
   };
   struct Gradients {
     Tensor<T, 2> dup;  ///< (N, F/tp)
@@ -30,6 +32,9 @@ class Mlp {
   /// y = residual + mlp(x)
   void forward(const ExecSpace& exec, Tensor<T, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
                Tensor<T, 2> residual /* (R, C) */, Saved& saved) const;
+  /// saved alone, and of it only saved.activated: forward again, as far as backward reads it.
+  void recompute(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const;
+  void recompute_activated(const ExecSpace& exec, Saved& saved) const;
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<T, 2> dy /* (R, C) */,
                       const Saved& saved, Gradients& gradients) const;
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<T, 2> dy /* (R, C) */,

@@ -18,15 +18,25 @@ double projection_std(const GptConfig& config) {
 }  // namespace
 
 template <class T>
-typename TransformerBlock<T>::Saved TransformerBlock<T>::Saved::take(Arena& arena, const BlockShape& shape) {
+typename TransformerBlock<T>::Saved TransformerBlock<T>::Saved::take(Arena& arena, const BlockShape& shape,
+                                                                     SavedParts parts) {
   Saved saved;
-  saved.norm1 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels);
-  saved.attention = Attention<T>::Saved::take(arena, shape.attention);
-  saved.h = arena.take<T>(shape.rows, shape.channels);
-  saved.norm2 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels);
-  saved.mlp = Mlp<T>::Saved::take(arena, shape.tokens(), shape.ffn);
-  saved.y = arena.take<T>(shape.rows, shape.channels);
+  saved.norm1 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels, parts);
+  saved.attention = Attention<T>::Saved::take(arena, shape.attention, parts);
+  if (parts.for_both)
+    saved.h = arena.take<T>(shape.rows, shape.channels);
+  saved.norm2 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels, parts);
+  saved.mlp = Mlp<T>::Saved::take(arena, shape.tokens(), shape.ffn, parts);
   return saved;
+}
+
+template <class T>
+void TransformerBlock<T>::Saved::borrow_from(const Saved& other) {
+  norm1.borrow_from(other.norm1);
+  attention.borrow_from(other.attention);
+  borrow(h, other.h);
+  norm2.borrow_from(other.norm2);
+  mlp.borrow_from(other.mlp);
 }
 
 template <class T>
@@ -52,10 +62,30 @@ TransformerBlock<T>::TransformerBlock(ParameterStore<T>& parameters, const Tenso
 
 template <class T>
 void TransformerBlock<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape, Saved& saved) const {
+  first_half(exec, x, shape, saved);
+  mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
+}
+
+template <class T>
+void TransformerBlock<T>::recompute(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape,
+                                    Saved& saved) const {
+  first_half(exec, x, shape, saved);
+  mlp_.recompute(exec, saved.norm2.y, saved.mlp);
+}
+
+template <class T>
+void TransformerBlock<T>::recompute_for_weight(const ExecSpace& exec, Saved& saved) const {
+  norm1_.forward(exec, saved.norm1.x, saved.norm1);
+  norm2_.forward(exec, saved.norm2.x, saved.norm2);
+  mlp_.recompute_activated(exec, saved.mlp);
+}
+
+template <class T>
+void TransformerBlock<T>::first_half(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape,
+                                     Saved& saved) const {
   norm1_.forward(exec, x, saved.norm1);
   attention_.forward(exec, saved.h, saved.norm1.y, x, shape.attention, saved.attention);
   norm2_.forward(exec, saved.h, saved.norm2);
-  mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
 }
 
 template <class T>

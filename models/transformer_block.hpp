@@ -42,7 +42,8 @@ class TransformerBlock {
     typename Mlp<T>::Saved mlp;
     Tensor<T, 2> y;  ///< (R, C), the input of the next block
 
-    static Saved take(Arena& arena, const BlockShape& shape);
+    static Saved take(Arena& arena, const BlockShape& shape, SavedParts parts);  ///< but y
+    void borrow_from(const Saved& other);                                        ///< what it has no memory for
   };
   struct Gradients {
     Tensor<T, 2> dy;      ///< (R, C), as given to backward_input
@@ -60,12 +61,20 @@ class TransformerBlock {
 
   /// saved.y = block(x); x must live until backward is done.
   void forward(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, const BlockShape& shape, Saved& saved) const;
+  /// Forward again from x, all of `saved` but y.
+  void recompute(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, const BlockShape& shape, Saved& saved) const;
+  /// Forward again what backward_weight alone reads, from the rest of `saved`.
+  void recompute_for_weight(const ExecSpace& exec, Saved& saved) const;
+
   /// dx may be dy only if backward_weight is not called later.
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<T, 2> dy /* (R, C) */,
                       const BlockShape& shape, const Saved& saved, Gradients& gradients) const;
   void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients) const;
 
  private:
+  /// Up to the input of the mlp.
+  void first_half(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape, Saved& saved) const;
+
   LayerNorm<T> norm1_;
   Attention<T> attention_;
   LayerNorm<T> norm2_;

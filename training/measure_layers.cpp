@@ -34,7 +34,8 @@ LayerCosts measure_layer_costs(const RunConfig& config) {
   shape.num_layers = 1;
   const ExecSpace exec;
   ParameterStore<T> parameters;
-  Gpt<T> model(parameters, shape);
+  Gpt<T> model(parameters, shape, one_chunk(1, parse_recompute(config.parallel.recompute).value()),
+               TensorParallel<T>());
   parameters.allocate();
   parameters.initialize(exec, 1);
   model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
@@ -59,7 +60,7 @@ LayerCosts measure_layer_costs(const RunConfig& config) {
       last = now;
     };
     model.forward(exec, 0, batch, 1.0 / static_cast<double>(rows), lap);
-    lap(2);  // the loss
+    lap(2);  // the loss, and the products of the head
     model.backward(exec, 0, lap);
     for (std::size_t i = 0; i < best.size(); ++i)
       best[i] = pass == 0 ? seconds[i] : std::min(best[i], seconds[i]);
@@ -91,7 +92,8 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
   if (world.rank() == 0) {
     layers = stored_layers(config);
     if (layers.size() != parts) {
-      LayerCosts costs = layer_flops(config.model.shape, config.batch.sequence_length);
+      LayerCosts costs = layer_flops(config.model.shape, config.batch.sequence_length,
+                                     parse_recompute(config.parallel.recompute).value());
       if (config.emulates())
         costs = {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
       else if (measurement_fits(config))

@@ -51,6 +51,20 @@ bool divides(const RunConfig& config, int tensor, int data, int pipeline) {
          pipeline <= shape.num_layers && config.batch.global_batch_size % (config.batch.micro_batch_size * data) == 0;
 }
 
+// The modes of recomputation with which the same layout fits, on all stages.
+std::string recomputation_that_fits(const RunConfig& config, int ranks, std::size_t budget) {
+  std::string text;
+  for (const Recompute mode : all_recompute_modes()) {
+    RunConfig other = config;
+    other.parallel.recompute = to_string(mode);
+    other.parallel.recompute_per_stage.clear();
+    const std::size_t need = fullest(predict_memory(other, make_run_layout(other, ranks)));
+    if (need <= budget)
+      text += fmt::format("parallel.recompute = \"{}\" would fit ({} a rank); ", to_string(mode), bytes_text(need));
+  }
+  return text;
+}
+
 struct Fitting {
   std::string layout;
   std::size_t need = 0;
@@ -66,6 +80,7 @@ std::vector<Fitting> layouts_that_fit(const RunConfig& config, int ranks, std::s
         continue;
       RunConfig other = config;
       other.parallel = {};
+      other.parallel.recompute = config.parallel.recompute;
       other.parallel.tensor = tensor;
       other.parallel.pipeline = pipeline;
       other.parallel.zero_stage = data > 1 ? 1 : 0;
@@ -190,9 +205,10 @@ void require_memory(const RunConfig& config, const RunLayout& layout, std::size_
        .got = fmt::format("a need of {}: {}", bytes_text(fullest_stage->total()), biggest(*fullest_stage)),
        .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
                         : fmt::format("at most {}", bytes_text(budget)),
-       .todo = fitting.empty() ? fmt::format("lower batch.micro_batch_size{}: no layout of up to 4096 ranks fits",
-                                             is_set ? " or raise run.device_memory" : "")
-                               : "layouts that would fit: " + fitting});
+       .todo = recomputation_that_fits(config, layout.mesh.size(), budget) +
+               (fitting.empty() ? fmt::format("lower batch.micro_batch_size{}: no layout of up to 4096 ranks fits",
+                                              is_set ? " or raise run.device_memory" : "")
+                                : "layouts that would fit: " + fitting)});
 }
 
 template MemoryByCategory predict_memory<float>(const RunConfig&, const RunLayout&, int);

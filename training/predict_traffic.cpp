@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/predict_traffic.hpp"
 
-#include "models/cost.hpp"
+#include <algorithm>
+
 #include "models/gpt.hpp"
 #include "parallel/collective_traffic.hpp"
 #include "parallel/reduction_plan.hpp"
@@ -13,28 +14,37 @@ namespace {
 
 // The shapes that pass between ranks, of one micro-batch.
 struct Shapes {
-  Index tokens;    // N = B T
-  Index rows;      // R = N, or N / tp under sequence parallelism
-  Index channels;  // C
+  Index tokens;      // N = B T
+  Index rows;        // R = N, or N / tp under sequence parallelism
+  Index channels;    // C
+  Index logit_rows;  // K, of which the loss takes the logits at a time
 };
 
-// The collectives inside one operation of a chunk. All are of the residual stream but two of the loss, forward: the
-// largest logit of each token, then the sum and the target's logit.
+// The loss, forward: of each chunk of rows the largest logit, then the sum and the target's logit.
+std::uint64_t statistics_bytes(const Shapes& shapes, Index bytes, int rank, int size) {
+  std::uint64_t sum = 0;
+  for (Index first = 0; first < shapes.tokens; first += shapes.logit_rows) {
+    const Index count = std::min(shapes.logit_rows, shapes.tokens - first);
+    sum += all_reduce_traffic(count, bytes, rank, size) + all_reduce_traffic(2 * count, bytes, rank, size);
+  }
+  return sum;
+}
+
+// The collectives inside one operation of a chunk: all are of the residual stream but those of the loss.
 template <class T>
 std::uint64_t tensor_bytes(const Operation& operation, const ChunkLayers& chunk, const Shapes& shapes, int rank,
                            int size) {
   if (size == 1)
     return 0;
   constexpr Index bytes = sizeof(T);
-  constexpr Index statistic_bytes = sizeof(State<T>);
   const TensorCollectives& inside = operation.tensor;
   const bool has_loss = chunk.head && operation.kind == OperationKind::forward;
   const auto times = [](int count, std::uint64_t each) { return static_cast<std::uint64_t>(count) * each; };
-  std::uint64_t sum = times(inside.all_reduce - (has_loss ? 2 : 0),
+  const int logit_chunks = static_cast<int>((shapes.tokens + shapes.logit_rows - 1) / shapes.logit_rows);
+  std::uint64_t sum = times(inside.all_reduce - (has_loss ? 2 * logit_chunks : 0),
                             all_reduce_traffic(shapes.tokens * shapes.channels, bytes, rank, size));
   if (has_loss)
-    sum += all_reduce_traffic(shapes.tokens, statistic_bytes, rank, size) +
-           all_reduce_traffic(2 * shapes.tokens, statistic_bytes, rank, size);
+    sum += statistics_bytes(shapes, sizeof(State<T>), rank, size);
   sum += times(inside.all_gather, all_gather_traffic(shapes.rows * shapes.channels, bytes, size));
   return sum + times(inside.reduce_scatter, reduce_scatter_traffic(shapes.rows * shapes.channels, bytes, size));
 }
@@ -67,7 +77,8 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
   const Index tokens = config.batch.micro_batch_size * config.batch.sequence_length;
   const Shapes shapes{.tokens = tokens,
                       .rows = layout.sequence_parallel ? tokens / size : tokens,
-                      .channels = config.model.shape.hidden_size};
+                      .channels = config.model.shape.hidden_size,
+                      .logit_rows = logit_rows(tokens, config.model.shape.vocab_size, size)};
   std::array<std::uint64_t, num_axes> bytes{};
   const std::vector<PipelineSchedule> schedules = make_schedules(layout);
   for (const Operation& operation : schedules[stage]) {

@@ -9,6 +9,7 @@
 
 #include "core/ops/matmul.hpp"
 #include "io/toml_config.hpp"
+#include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "training/validate_config.hpp"
 
@@ -32,6 +33,13 @@ std::vector<std::string> pipeline_schedules() {
   std::vector<std::string> names;
   for (const ScheduleKind kind : all_schedule_kinds())
     names.emplace_back(to_string(kind));
+  return names;
+}
+
+std::vector<std::string> recompute_modes() {
+  std::vector<std::string> names;
+  for (const Recompute mode : all_recompute_modes())
+    names.emplace_back(to_string(mode));
   return names;
 }
 
@@ -83,6 +91,9 @@ void visit_keys(Config& c, Visitor&& v) {
            "of layers to stages; round_robin deals them out one by one, to compare with");
   v.integers("layers_per_stage", c.parallel.layers_per_stage, layers,
              "layers of each stage (chunk by chunk in forward order); []: balanced by measured cost");
+  v.choice("recompute", c.parallel.recompute, recompute_modes(),
+           "activations that backward computes again instead of keeping them (docs/memory.md)");
+  v.strings("recompute_per_stage", c.parallel.recompute_per_stage, "the same, one entry a stage; []: recompute on all");
   v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: the replicas share the optimizer state (ZeRO-1)");
   v.text("order", c.parallel.order, "axes of the lattice in the order of the ranks, fastest first");
 

@@ -41,6 +41,8 @@ struct RunConfig {
     Index virtual_stages = 1;
     std::string assignment = "consecutive";
     std::vector<Index> layers_per_stage;  ///< empty: balanced by cost
+    std::string recompute = "none";
+    std::vector<std::string> recompute_per_stage;  ///< empty: `recompute` on all
     Index zero_stage = 0;
     std::string order = "tp,dp,pp";
   } parallel;

@@ -9,9 +9,35 @@
 
 #include "core/error.hpp"
 #include "models/cost.hpp"
+#include "models/head.hpp"
 #include "parallel/schedule_check.hpp"
 
 namespace espalier {
+namespace {
+
+Recompute recompute_of(const RunConfig::Parallel& parallel, std::size_t stage) {
+  const std::vector<std::string>& by_stage = parallel.recompute_per_stage;
+  return parse_recompute(by_stage.empty() ? parallel.recompute : by_stage.at(stage)).value();
+}
+
+// "recompute full", "recompute full on stage 0, selective on stages 1, 3"; empty where nothing is.
+std::string recompute_text(const std::vector<std::vector<ChunkLayers>>& stages) {
+  std::string text;
+  for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+    std::vector<std::size_t> which;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+      if (stages[stage].front().recompute == mode)
+        which.push_back(stage);
+    if (which.empty())
+      continue;
+    text += fmt::format("{}{}", text.empty() ? "recompute " : ", ", to_string(mode));
+    if (which.size() < stages.size())
+      text += fmt::format(" on stage{} {}", which.size() > 1 ? "s" : "", fmt::join(which, ", "));
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string RunLayout::text() const {
   std::string text = mesh.text();
@@ -23,6 +49,8 @@ std::string RunLayout::text() const {
     text += ", sequence-parallel";
   if (zero_stage > 0)
     text += fmt::format(", ZeRO-{}", zero_stage);
+  if (const std::string recomputed = recompute_text(stages); !recomputed.empty())
+    text += ", " + recomputed;
   return text;
 }
 
@@ -50,11 +78,17 @@ RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCo
     layers = round_robin ? std::vector<Index>(static_cast<std::size_t>(num_layers), 1)
                          : balance_layers(num_layers, stages * chunks, costs);
   layout.stages = partition_layers(layers, stages, chunks);
+  for (std::size_t stage = 0; stage < layout.stages.size(); ++stage)
+    for (ChunkLayers& chunk : layout.stages[stage])
+      chunk.recompute = recompute_of(wanted, stage);
+  layout.logit_chunks = logit_chunks(config.batch.micro_batch_size * config.batch.sequence_length,
+                                     config.model.shape.vocab_size, static_cast<int>(wanted.tensor));
   return layout;
 }
 
 RunLayout make_run_layout(const RunConfig& config, int world_size) {
-  return make_run_layout(config, world_size, layer_flops(config.model.shape, config.batch.sequence_length));
+  const Recompute recompute = parse_recompute(config.parallel.recompute).value();
+  return make_run_layout(config, world_size, layer_flops(config.model.shape, config.batch.sequence_length, recompute));
 }
 
 ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout) {
@@ -74,7 +108,7 @@ std::vector<PipelineSchedule> make_schedules(const RunLayout& layout) {
     for (Operation& operation : list)
       operation.tensor = tensor_collectives(
           layout.stages[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk)), operation.kind,
-          layout.sequence_parallel);
+          layout.sequence_parallel, layout.logit_chunks);
   }
   return stages;
 }

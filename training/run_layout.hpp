@@ -20,6 +20,7 @@ struct RunLayout {
   std::vector<std::vector<ChunkLayers>> stages;  ///< [stage][chunk]
   bool sequence_parallel = false;
   int zero_stage = 0;
+  int logit_chunks = 1;  ///< pieces in which the loss takes the rows of a micro-batch
 
   std::string text() const;  ///< "tensor 2 x data 1 x pipeline 4, 1f1b", with what else is switched on
 };

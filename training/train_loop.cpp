@@ -90,6 +90,7 @@ class Loop {
     open_directory();
     choose_matmul_library<T>(config_.run.matmul, mesh_);
     MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
+    MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
                                                [&](const std::string& text) { note(text); });
@@ -233,7 +234,34 @@ class Loop {
     note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }
 
+  // The peak of each rank, without the scratch of libraries (it only grows), and its prediction.
+  void compare_memory() {
+    const std::size_t library = MemoryLedger::instance().library_scratch();
+    const std::array<double, 2> mine = {
+        static_cast<double>(MemoryLedger::instance().peak().total() - library),
+        static_cast<double>(predict_memory<T>(config_, layout_, mesh_.pp().rank()).total())};
+    std::vector<double> all(2 * static_cast<std::size_t>(mesh_.world().size()));
+    all_gather(mesh_.world(), std::span<double>(all), std::span<const double>(mine));
+    if (!is_root_)
+      return;
+    double peak = 0;
+    double predicted = 0;
+    for (std::size_t i = 0; i < all.size(); i += 2) {
+      peak = std::max(peak, all[i]);
+      predicted = std::max(predicted, all[i + 1]);
+    }
+    note(fmt::format(
+        "memory of the fullest rank: peak {:.4g} MB, predicted {:.4g} MB ({:+.2f} %), without {:.4g} MB that "
+        "libraries keep",
+        peak * 1e-6, predicted * 1e-6, 100 * (peak / predicted - 1), static_cast<double>(library) * 1e-6));
+    files_.directory->update({{"memory",
+                               {{"peak_bytes", static_cast<std::uint64_t>(peak)},
+                                {"predicted_bytes", static_cast<std::uint64_t>(predicted)},
+                                {"library_bytes", library}}}});
+  }
+
   TrainOutcome finish(TrainOutcome outcome) {
+    compare_memory();
     barrier(mesh_.world());  // signed off only when every rank has come to the end
     if (is_root_)
       files_.directory->finish(outcome == TrainOutcome::completed ? "completed" : "preempted",

@@ -3,12 +3,15 @@
 #include "training/validate_config.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
+#include "io/nearest_word.hpp"
 #include "io/toml_config.hpp"
+#include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
 
@@ -154,6 +157,26 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
     reader.problem("parallel", "layers_per_stage", fmt::format("sums up to {}, but there are {} layers", sum, layers));
 }
 
+void check_recompute(const RunConfig& c, ConfigReader& reader) {
+  const std::vector<std::string>& given = c.parallel.recompute_per_stage;
+  if (!given.empty() && static_cast<Index>(given.size()) != c.parallel.pipeline)
+    reader.problem(
+        "parallel", "recompute_per_stage",
+        fmt::format("has {} entries, wanted one for each of the {} stages", given.size(), c.parallel.pipeline));
+  std::vector<std::string> names;
+  for (const Recompute mode : all_recompute_modes())
+    names.emplace_back(to_string(mode));
+  for (std::size_t stage = 0; stage < given.size(); ++stage) {
+    if (parse_recompute(given[stage]))
+      continue;
+    const std::string nearest = nearest_word(given[stage], names);
+    reader.problem(
+        "parallel", "recompute_per_stage",
+        fmt::format("got \"{}\" for stage {}, wanted one of \"{}\"{}", given[stage], stage, fmt::join(names, "\", \""),
+                    nearest.empty() ? std::string() : fmt::format("; did you mean \"{}\"?", nearest)));
+  }
+}
+
 }  // namespace
 
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
@@ -176,6 +199,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   check_microbatches(c, reader, replicas);
   check_tensor(c, reader);
   check_pipeline(c, reader);
+  check_recompute(c, reader);
 }
 
 std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
@@ -187,6 +211,8 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.emplace_back("parallel.sequence_parallel does nothing: tensor is 1");
   if (c.parallel.pipeline == 1 && !c.parallel.layers_per_stage.empty())
     warnings.emplace_back("parallel.layers_per_stage does nothing: there is one stage");
+  if (!c.parallel.recompute_per_stage.empty() && c.parallel.recompute != "none")
+    warnings.emplace_back("parallel.recompute does nothing: recompute_per_stage says it for every stage");
   const Index microbatches = c.batch.global_batch_size / std::max<Index>(1, c.batch.micro_batch_size * replicas);
   if (c.parallel.pipeline > 1 && microbatches < c.parallel.pipeline)
     warnings.push_back(

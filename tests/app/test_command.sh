@@ -41,6 +41,13 @@ expect 75 "stopped after a saved checkpoint" "${two_ranks[@]}" "$espalier" train
 grep -q '"state": "preempted"' run/run.json || fail "run.json does not say preempted" run/run.json
 expect 0 "resumed from" "$espalier" train run.toml
 grep -q '"state": "completed"' run/run.json || fail "run.json does not say completed" run/run.json
+grep -q '"predicted_bytes"' run/run.json || fail "run.json does not give the predicted memory" run/run.json
+for mode in none selective full; do
+  expect 0 "memory of the fullest rank: peak" "$espalier" train run.toml run.directory=memory-$mode parallel.recompute=$mode \
+    run.steps=2 model.hidden_size=128 model.ffn_hidden_size=512 model.num_layers=4
+  off=$(sed -n 's/.*predicted .* (\([-+0-9.]*\) %).*/\1/p' out.txt)
+  awk "BEGIN { exit !(\"$off\" != \"\" && $off < 1 && $off > -1) }" || fail "memory is $off % off its prediction"
+done
 expect 0 "embedding.token" "$espalier" checkpoint inspect run/checkpoints/step-00000006
 expect 0 "every checksum is right" "$espalier" checkpoint verify run/checkpoints/step-00000006
 expect 0 "The tree" "$espalier" generate --checkpoint run --prompt "The tree" --max-tokens 40 --seed 3
@@ -111,6 +118,10 @@ expect 3 "short.bin" "$espalier" train run.toml 'data.train=["short.bin"]' run.d
 expect 3 "vocab" "$espalier" train run.toml model.vocab_size=100 run.directory=other
 expect 4 "another model" "$espalier" train run.toml model.hidden_size=48 run.directory=other --init-from run/checkpoints/step-00000006
 expect 7 "budget" "$espalier" train run.toml run.device_memory=100kB run.directory=small
+expect 0 "by recompute none" "$espalier" train run.toml --dry-run model.num_layers=8
+expect 7 'do:     parallel.recompute = "full" would fit' "$espalier" train run.toml model.num_layers=8 run.device_memory=1800kB \
+  run.directory=small
+expect 2 "one of \"none\", \"selective\", \"full\"" "$espalier" train run.toml parallel.recompute=all
 expect 7 "memory that this machine has" "$espalier" train run.toml batch.micro_batch_size=1048576 batch.global_batch_size=1048576 run.directory=huge
 expect 7 "memory" "$espalier" bench step --model gpt2-124m --micro-batch 1048576
 expect 7 "memory" "$espalier" bench ops --model gpt2-124m --micro-batch 1048576

@@ -71,8 +71,17 @@ TEST(MemoryLedger, the_peak_is_a_snapshot_of_one_moment) {
 TEST(MemoryLedger, library_scratch_is_workspace) {
   MemoryLedger& ledger = MemoryLedger::instance();
   const std::size_t before = bytes_of(Category::workspace);
+  const std::size_t of_libraries = ledger.library_scratch();
   ledger.record_library_scratch(12345);
   EXPECT_EQ(bytes_of(Category::workspace), before + 12345);
+  {
+    const Tensor<char, 1> ours("espalier::workspace::scratch", 1000);
+    EXPECT_EQ(ledger.library_scratch(), of_libraries + 12345);
+    const Tensor<char, 1> another("a library's", 100000);
+    EXPECT_NEAR(static_cast<double>(ledger.library_scratch()), static_cast<double>(of_libraries + 112345),
+                header_bytes);
+  }
+  EXPECT_EQ(ledger.library_scratch(), of_libraries + 12345);
 }
 
 class Budget : public testing::Test {

@@ -38,6 +38,25 @@ TEST(Cost, counts_the_operations_of_the_products) {
   EXPECT_DOUBLE_EQ(training_flops_per_token(c, 5), 3 * forward);
 }
 
+// The operations of a step are all of its products; recomputation adds a forward without the product that makes the
+// block's output, 2 * 20 * 8 here.
+TEST(Cost, operations_of_a_step_add_up) {
+  const GptConfig c = tiny_config();
+  const double block = 2 * 8 * 24 + 2 * 8 * 8 + 2 * 8 * 20 + 2 * 20 * 8 + 2 * (2 * 8 * (5 + 1) / 2);
+  for (const Recompute mode : all_recompute_modes()) {
+    const ChunkLayers all = one_chunk(c.num_layers, mode).front();
+    const auto flops = [&](OperationKind kind) { return operation_flops(c, all, kind, 5); };
+    const double again = mode == Recompute::full ? 2 * (block - 2 * 20 * 8) : 0;
+    EXPECT_DOUBLE_EQ(flops(OperationKind::forward) + flops(OperationKind::backward),
+                     training_flops_per_token(c, 5) + again)
+        << to_string(mode);
+    EXPECT_DOUBLE_EQ(flops(OperationKind::backward_input) + flops(OperationKind::backward_weight),
+                     flops(OperationKind::backward));
+    const LayerCosts costs = layer_flops(c, 5, mode);
+    EXPECT_DOUBLE_EQ(2 * costs.block + costs.head, training_flops_per_token(c, 5) + again);
+  }
+}
+
 TEST(Cost, activations_are_measured_as_they_are_allocated) {
   for (const int slots : {1, 3}) {
     ParameterStore<double> store;

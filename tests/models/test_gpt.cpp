@@ -71,7 +71,8 @@ TEST(Gpt, fp32_gradients_are_those_of_fp64) {
         << parameter.spec.name;
 }
 
-// Two micro-batches through two slots in every order that a pipeline may choose.
+// Two micro-batches through two slots in every order that a pipeline may choose. The token table, whose gradient grows
+// in forward (head) and in backward (embedding), rounds by the order of both; all others by that of the backwards.
 template <class T>
 void compare_orders(double tolerance_of_gradients) {
   const Tokens first = tiny_tokens(rows, tiny_config(), "first"), second = tiny_tokens(rows, tiny_config(), "second");
@@ -80,18 +81,27 @@ void compare_orders(double tolerance_of_gradients) {
   const auto forward = [&](int slot, const Tokens& tokens) { model.forward(tiny.exec, slot, tokens.batch(), 0.05); };
   const auto backward = [&](int slot) { model.backward(tiny.exec, slot); };
   forward(0, first), backward(0), forward(0, second), backward(0);
+  const auto without_table = [&] {
+    Values gradients = tiny.gradients();
+    const Parameter& table = tiny.find("embedding.token");
+    std::fill_n(gradients.begin() + table.offset, table.size, 0.0);
+    return gradients;
+  };
   const Values one_after_the_other = tiny.gradients();
+  const Values others = without_table();
   const double loss = tiny.loss();
   tiny.reset();
   forward(0, first), forward(1, second), backward(0), backward(1);
-  EXPECT_TRUE(allclose(tiny.gradients(), one_after_the_other, 0)) << "the same order: the same bits";
+  EXPECT_TRUE(allclose(without_table(), others, 0)) << "the same order: the same bits";
+  EXPECT_TRUE(allclose(tiny.gradients(), one_after_the_other, tolerance_of_gradients));
+  const Values both_first = tiny.gradients();
   EXPECT_EQ(tiny.loss(), loss);
   tiny.reset();
   forward(0, first), forward(1, second), backward(1), backward(0);
   EXPECT_TRUE(allclose(tiny.gradients(), one_after_the_other, tolerance_of_gradients));
   tiny.reset();
   forward(1, first), forward(0, second), backward(1), backward(0);
-  EXPECT_TRUE(allclose(tiny.gradients(), one_after_the_other, 0)) << "slots are alike";
+  EXPECT_TRUE(allclose(tiny.gradients(), both_first, 0)) << "slots are alike";
 }
 
 TEST(Gpt, two_forwards_may_precede_their_backwards) {
@@ -138,7 +148,7 @@ TEST(Gpt, repeats_its_bits) {
 }
 
 Values logits(TinyGpt<float>& tiny, const std::vector<TokenId>& tokens) {
-  const Matrix<float> window = tiny.model->logits(tiny.exec, tokens);
+  const Matrix<float> window = tiny.model->logits(tiny.exec, tokens, static_cast<Index>(tokens.size()));
   EXPECT_EQ(window.rows, static_cast<Index>(tokens.size()));
   EXPECT_EQ(window.cols, tiny.config.vocab_size);
   const Tensor<float, 2> all(window.data, window.rows, window.stride);
@@ -156,8 +166,9 @@ TEST(Gpt, logits_are_those_of_plain_loops_and_see_no_later_token) {
   EXPECT_TRUE(allclose(all, reference::gpt_logits(tiny.weights(), tiny.config, tokens, 1, 8), 1e-5, {8, 11}));
   for (std::size_t t = 1; t < 8; ++t) {
     const Values of_prefix = logits(tiny, {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(t)});
-    EXPECT_TRUE(allclose(of_prefix, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11)}, 0,
-                         {static_cast<Index>(t), 11}));
+    EXPECT_TRUE(allclose(of_prefix, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11)}, 1e-6,
+                         {static_cast<Index>(t), 11}))
+        << "products of fewer rows round otherwise";
     std::vector<TokenId> changed = tokens;
     changed[t] = (tokens[t] + 1) % 11;
     const Values after = logits(tiny, changed);

@@ -40,8 +40,11 @@ struct TinyGpt {
   ParameterStore<T> parameters;
   std::unique_ptr<Gpt<T>> model;
 
-  TinyGpt(Index batch, Index length, int slots, const GptConfig& shape = tiny_config())
-      : config(shape), model(std::make_unique<Gpt<T>>(parameters, config)) {
+  TinyGpt(Index batch, Index length, int slots, const GptConfig& shape = tiny_config(),
+          Recompute recompute = Recompute::none)
+      : config(shape),
+        model(std::make_unique<Gpt<T>>(parameters, config, one_chunk(config.num_layers, recompute),
+                                       TensorParallel<T>())) {
     parameters.allocate();
     for (const Parameter& parameter : parameters.parameters())
       set(parameter.spec.name, initial(parameter));

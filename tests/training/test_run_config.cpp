@@ -67,6 +67,26 @@ TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
   EXPECT_CONTAINS(error_of(good, {"parallel.pipeline=8"}, 8), "8 stages are more than the 4 layers");
 }
 
+TEST(RunConfig, RecomputationByStage) {
+  const RunConfig config = parse_run_config(
+      good, "run.toml", {"parallel.pipeline=2", "parallel.recompute_per_stage=[\"full\", \"none\"]"}, 2);
+  EXPECT_EQ(config.parallel.recompute_per_stage, (std::vector<std::string>{"full", "none"}));
+  EXPECT_EQ(to_toml(parse_run_config(to_toml(config), "resolved", {}, 2)), to_toml(config));
+  const std::string text = error_of(good,
+                                    {"parallel.pipeline=2", "parallel.recompute=sometimes", "model.num_heads=5",
+                                     "parallel.recompute_per_stage=[\"full\", \"none\", \"selektive\"]"},
+                                    2);
+  EXPECT_CONTAINS(text, "one of \"none\", \"selective\", \"full\"");
+  EXPECT_CONTAINS(text, "recompute_per_stage: has 3 entries, wanted one for each of the 2 stages");
+  EXPECT_CONTAINS(text, "got \"selektive\" for stage 2");
+  EXPECT_CONTAINS(text, "did you mean \"selective\"?");
+  EXPECT_CONTAINS(text, "not divisible by num_heads 5");
+  const std::string without_layers = error_of(
+      good, {"parallel.pipeline=2", "parallel.layers_per_stage=[0, 4]", "parallel.recompute_per_stage=[\"full\"]"}, 2);
+  EXPECT_CONTAINS(without_layers, "layers_per_stage: got 0 at place 1");
+  EXPECT_CONTAINS(without_layers, "has 1 entries");
+}
+
 // Every key of the config, as `espalier train --keys` prints it: section.key and its default.
 std::vector<std::pair<std::string, std::string>> all_keys() {
   std::vector<std::pair<std::string, std::string>> keys;

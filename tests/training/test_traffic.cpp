@@ -111,19 +111,27 @@ TEST(Traffic, FormulasByHand) {
                       "parallel.schedule=gpipe", p == 8 ? "batch.micro_batch_size=1" : "batch.micro_batch_size=2"}));
   EXPECT_EQ(on(sum_of(run.bytes), Axis::pp), 8 * (stream / 2) * 2 * (layers - 1)) << "8 sequences, whoever has them";
 
-  // An all_reduce sends (p - 1) / p of the array twice from every rank: forward two a layer and the embedding's,
-  // backward two a layer and the head's. The loss sends its statistics whole to all others.
+  // An all_reduce sends (p - 1) / p of the array twice from every rank: forward two a layer, the embedding's and the
+  // head's, backward two a layer. The loss sends its statistics whole to all others.
   run = measure<float>(laid_out(base, {fmt::format("parallel.tensor={}", p)}));
   const std::uint64_t statistics = 3 * tokens * 4 * (p - 1) * p;
   EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * ((4 * layers + 2) * 2 * (p - 1) * stream + statistics));
   EXPECT_EQ(on(run.bytes, Axis::pp), 0U);
   EXPECT_EQ(on(run.bytes, Axis::dp), 0U);
 
-  // An all_gather or reduce_scatter sends (p - 1) / p of the array once from every rank. Forward as many as the
-  // all_reduces have halves; backward rows are gathered again: four a layer, the head's and the embedding's.
+  // Computed again: the all_reduce behind attention.
+  run = measure<float>(laid_out(base, {fmt::format("parallel.tensor={}", p), "parallel.recompute=full"}));
+  EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * ((5 * layers + 2) * 2 * (p - 1) * stream + statistics));
+
+  // An all_gather or reduce_scatter sends (p - 1) / p of the array once from every rank. Forward four a layer, the
+  // embedding's and the head's two, backward four a layer; rows are gathered again: four a layer and the embedding's.
   run = measure<float>(laid_out(base, {fmt::format("parallel.tensor={}", p), "parallel.sequence_parallel=true"}));
-  const std::uint64_t moves = (4 * layers + 2) + (4 * layers + 1) + (4 * layers + 2);
+  const std::uint64_t moves = (4 * layers + 3) + 4 * layers + (4 * layers + 1);
   EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * (moves * (p - 1) * stream + statistics));
+  run = measure<float>(laid_out(
+      base, {fmt::format("parallel.tensor={}", p), "parallel.sequence_parallel=true", "parallel.recompute=full"}));
+  EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * ((moves + 3 * layers) * (p - 1) * stream + statistics))
+      << "computed again: into and out of attention, into the mlp";
 
   // Replicas send the gradients' (p - 1) / p twice, or with ZeRO-1 gradients and weights once: the same.
   const Bytes plain = sum_of(measure<float>(laid_out(base, {"batch.micro_batch_size=1"})).bytes);

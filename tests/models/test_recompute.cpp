@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// What is computed again is what was computed before: the same bits from less memory.
+#include <algorithm>
+
+#include "models/head.hpp"
+#include "tests/support/tiny_gpt.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+constexpr Index batch = 2, length = 5, rows = batch * length;
+
+using Bits = std::pair<double, std::uint64_t>;  // of the loss and of all gradients
+
+// Three micro-batches in flight, backward fused or split, with forwards and weight parts in between.
+template <class T>
+Bits train(Recompute mode, bool split) {
+  TinyGpt<T> tiny(batch, length, 3, tiny_config(), mode);
+  Gpt<T>& model = *tiny.model;
+  const ExecSpace& exec = tiny.exec;
+  if (split)
+    model.plan_activations(batch, length, {{.slots = 3, .gradients = 2, .split = true}});
+  tiny.reset();
+  const std::vector<Tokens> tokens = {tiny_tokens(rows, tiny.config, "first"), tiny_tokens(rows, tiny.config, "second"),
+                                      tiny_tokens(rows, tiny.config, "third")};
+  const auto forward = [&](int m) { model.forward(exec, m, tokens[static_cast<std::size_t>(m)].batch(), 0.05); };
+  const auto input = [&](int m, int set) { model.backward_input(exec, {m, 0, set}); };
+  const auto weight = [&](int m, int set) { model.backward_weight(exec, {m, 0, set}); };
+  if (split) {
+    forward(0), forward(1), input(0, 0), forward(2), input(1, 1), weight(0, 0), input(2, 0), weight(1, 1), weight(2, 0);
+  } else {
+    forward(0), forward(1), model.backward(exec, 0), forward(2), model.backward(exec, 1), model.backward(exec, 2);
+  }
+  return {tiny.loss(), fingerprint(tiny.parameters.flat_gradients())};
+}
+
+template <class T>
+void expect_same_bits() {
+  for (const bool split : {false, true}) {
+    const Bits wanted = train<T>(Recompute::none, split);
+    EXPECT_GT(wanted.first, 0);
+    for (const Recompute mode : {Recompute::selective, Recompute::full})
+      EXPECT_EQ(train<T>(mode, split), wanted) << to_string(mode) << (split ? ", split" : "");
+  }
+}
+
+TEST(Recompute, gives_the_bits_of_what_is_kept) {
+  expect_same_bits<float>();
+  expect_same_bits<double>();
+}
+
+TEST(Recompute, evaluates_and_generates_alike) {
+  const Tokens tokens = tiny_tokens(rows);
+  std::vector<double> losses;
+  std::vector<Values> logits;
+  for (const Recompute mode : all_recompute_modes()) {
+    TinyGpt<float> tiny(batch, length, 1, tiny_config(), mode);
+    tiny.model->evaluate(tiny.exec, 0, tokens.batch(), 0.1);
+    losses.push_back(tiny.loss());
+    tiny.model->plan_activations(1, length, 1);
+    const Matrix<float> last = tiny.model->logits(tiny.exec, {1, 2, 3});
+    EXPECT_EQ(last.rows, 1);
+    logits.push_back(on_host(Tensor<float, 1>(last.data, last.cols)));
+  }
+  EXPECT_EQ(losses, std::vector<double>(3, losses.front()));
+  EXPECT_EQ(logits, std::vector<Values>(3, logits.front()));
+}
+
+// Of each token and layer, in elements: docs/memory.md.
+TEST(Recompute, slots_hold_what_the_formula_says) {
+  const GptConfig shape = gpt_preset("gpt2-124m");
+  const Index C = shape.hidden_size, F = shape.ffn_hidden_size, NH = shape.num_heads;
+  const std::map<Recompute, Index> wanted = {
+      {Recompute::none, 8 * C + 2 * F + 4 + NH}, {Recompute::selective, 6 * C + F + 4 + NH}, {Recompute::full, C}};
+  for (const auto& [mode, elements] : wanted) {
+    const auto slot_bytes = [&, &recompute = mode](Index layers) {
+      ParameterStore<float> store;  // declared, not allocated
+      const Gpt<float> model(store, shape, one_chunk(layers, recompute), TensorParallel<float>());
+      return model.measure_activations(4, 256, {ChunkMemory{}}).slots;
+    };
+    EXPECT_EQ(slot_bytes(12) - slot_bytes(11), 4 * 256 * elements * 4) << to_string(mode);
+  }
+}
+
+// A vocabulary so large that the rows of a micro-batch are taken in two chunks.
+constexpr Index large_length = 50;
+GptConfig large_vocabulary() { return {(Index{16} << 20) / 64, large_length, 1, 8, 2, 20}; }
+
+TEST(Recompute, rows_of_logits_are_equal_shares_of_the_micro_batch) {
+  const Index vocabulary = large_vocabulary().vocab_size;
+  EXPECT_EQ(logit_chunks(64, vocabulary, 1), 1);
+  EXPECT_EQ(logit_chunks(65, vocabulary, 1), 2);
+  EXPECT_EQ(logit_rows(65, vocabulary, 1), 33);
+  EXPECT_EQ(logit_chunks(65, vocabulary, 2), 1) << "each of two ranks has half of the columns";
+  EXPECT_EQ(logit_chunks(65, 100 * vocabulary, 1), 2) << "64 rows at least";
+  EXPECT_EQ(logit_rows(7, 11, 1), 7);
+}
+
+TEST(Recompute, chunks_of_logits_give_the_loss_and_gradients_of_the_whole) {
+  const GptConfig shape = large_vocabulary();
+  Tokens tokens = tiny_tokens(2 * large_length, shape);
+  tokens.targets[3] = tokens.targets[70] = -1;
+  TinyGpt<double> chunked(2, large_length, 1, shape);
+  ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size, 1), 2);
+  ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1), 1);
+  chunked.model->forward(chunked.exec, 0, tokens.batch(), 1.0 / 98);
+  chunked.model->backward(chunked.exec, 0);
+  const double wanted = reference::gpt_loss(chunked.weights(), shape, tokens, 2, large_length) / 98;
+  EXPECT_NEAR(chunked.loss(), wanted, 1e-13 * wanted);
+  TinyGpt<double> whole(1, large_length, 1, shape);
+  for (Index b = 0; b < 2; ++b) {
+    whole.model->forward(whole.exec, 0, tokens.from(b * large_length), 1.0 / 98);
+    whole.model->backward(whole.exec, 0);
+  }
+  EXPECT_NEAR(chunked.loss(), whole.loss(), 1e-13 * wanted);
+  EXPECT_TRUE(allclose(chunked.gradients(), whole.gradients(), 1e-12));
+  chunked.reset();
+  chunked.model->evaluate(chunked.exec, 0, tokens.batch(), 1.0 / 98);
+  EXPECT_NEAR(chunked.loss(), wanted, 1e-13 * wanted) << "evaluate";
+}
+
+}  // namespace
