@@ -15,7 +15,7 @@ constexpr std::size_t buffer_bytes = 1 << 20;
 
 // What an earlier, killed writer left under the temporary name is ours to remove.
 Path fresh_temporary(const Path& path) {
-  const Path temporary = token_file_temporary(path);
+  Path temporary = token_file_temporary(path);
   std::error_code ignored;
   std::filesystem::remove(temporary, ignored);
   return temporary;
