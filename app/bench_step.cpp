@@ -16,6 +16,7 @@
 #include "training/gemm_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/trainer.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -176,7 +177,7 @@ void print_table(const nlohmann::ordered_json& result) {
 
 int bench_step(const Options& options, Runtime& runtime) {
   const nlohmann::ordered_json result =
-      options.precision == "fp64" ? measure<double>(options, runtime) : measure<float>(options, runtime);
+      with_compute_type(options.precision, [&]<class T>() { return measure<T>(options, runtime); });
   if (runtime.rank() != 0)
     return 0;
   if (options.json)
@@ -196,8 +197,8 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
   command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(between(1, 1 << 24));
   command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")
       ->check(between(1, 1 << 24));
-  command->add_option("--precision", options->precision, "fp32 (default) or fp64")
-      ->check(CLI::IsMember({"fp32", "fp64"}));
+  command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
+      ->check(CLI::IsMember(compute_types));
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(between(1, 1 << 20));
   command->add_flag("--json", options->json, "print JSON");

@@ -18,6 +18,7 @@
 #include "training/same_start.hpp"
 #include "training/train_loop.hpp"
 #include "training/validate_config.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -84,9 +85,9 @@ int train_command(const Options& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
   const auto stop_requested = [] { return stop_signal != 0; };
-  const TrainOutcome outcome = config.precision.compute == "fp64"
-                                   ? train<double>(config, options.train, layout, mesh, events, stop_requested)
-                                   : train<float>(config, options.train, layout, mesh, events, stop_requested);
+  const TrainOutcome outcome = with_compute_type(config.precision.compute, [&]<class T>() {
+    return train<T>(config, options.train, layout, mesh, events, stop_requested);
+  });
   if (runtime.rank() == 0)
     console.note(
         outcome == TrainOutcome::completed

@@ -10,6 +10,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/toml_config.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -80,7 +81,7 @@ int verify_command(const Options& options, Runtime& runtime) {
   VerifyOptions verify_options = options.verify;
   verify_options.reference = reference_overrides(options.reference);
   if (verify_options.tolerance <= 0)
-    verify_options.tolerance = config.precision.compute == "fp64" ? 1e-10 : 1e-4;
+    verify_options.tolerance = default_tolerance(config.precision.compute);
   const double tolerance = verify_options.tolerance;
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
@@ -88,9 +89,8 @@ int verify_command(const Options& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     print_header(tolerance, verify_options.steps);
   const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };
-  const std::vector<VerifiedLayout> results = config.precision.compute == "fp64"
-                                                  ? verify<double>(config, verify_options, world, done)
-                                                  : verify<float>(config, verify_options, world, done);
+  const std::vector<VerifiedLayout> results = with_compute_type(
+      config.precision.compute, [&]<class T>() { return verify<T>(config, verify_options, world, done); });
   int failed = 0;
   int ran = 0;
   for (const VerifiedLayout& layout : results) {
@@ -112,11 +112,11 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   command->add_option("config", options->config, "TOML file, as for train")->required();
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
   command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
-  command->add_option("--precision", options->precision, "fp32 or fp64, in which no wrong reduction hides")
-      ->check(CLI::IsMember({"fp32", "fp64"}));
+  command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64, in which no wrong reduction hides")
+      ->check(CLI::IsMember(compute_types));
   command
       ->add_option("--tolerance", options->verify.tolerance,
-                   "largest relative error; default 1e-4 in fp32, 1e-10 in fp64")
+                   "largest relative error; default 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16")
       ->check(real_between(0, 1));
   command->add_option("--reference", options->reference,
                       "layout of all ranks to compare with, \"data=2,tensor=2\", where one rank is too small");

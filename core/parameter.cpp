@@ -47,6 +47,29 @@ KOKKOS_INLINE_FUNCTION Index to_global(const ShardGeometry& g, Index local) {
   return (local / below * g.global_extent + g.first) * g.inner + local % below;
 }
 
+// values(i - range.begin) = the initial value of element i of the flat arrays, for all i in `range` that are no
+// padding.
+template <class V>
+void fill(const ExecSpace& exec, const std::vector<Parameter>& parameters, std::uint64_t seed, IndexRange range,
+          const Tensor<V, 1>& values) {
+  for (const Parameter& parameter : parameters) {
+    const RandomStream stream(seed, parameter.spec.name);
+    const ShardGeometry shard = geometry(parameter.spec);
+    const double mean = parameter.spec.init_mean;
+    const double deviation = parameter.spec.init_std;
+    const Index offset = parameter.offset;
+    const Index first = std::max(range.begin, offset);
+    const Index last = std::max(first, std::min(range.end, offset + parameter.size));
+    V* const out = values.data() - range.begin;
+    Kokkos::parallel_for(
+        "espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, first, last), KOKKOS_LAMBDA(const Index i) {
+          const double noise =
+              deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i - offset)));
+          out[i] = static_cast<V>(static_cast<State<V>>(mean + deviation * noise));
+        });
+  }
+}
+
 }  // namespace
 
 IndexRange Shard::range(Index extent) const {
@@ -103,10 +126,6 @@ void ParameterStore<T>::allocate() {
   if (flat_size_ == 0)
     lay_out();
   weights_ = espalier::allocate<T>(Category::weights, "parameters", flat_size_);
-  if constexpr (std::is_same_v<T, State<T>>)
-    masters_ = weights_;
-  else
-    masters_ = espalier::allocate<State<T>>(Category::optimizer, "masters", flat_size_);
   gradients_ = espalier::allocate<State<T>>(Category::gradients, "parameters", flat_size_);
 }
 
@@ -128,22 +147,13 @@ void ParameterStore<T>::zero_gradients(const ExecSpace& exec) const {
 
 template <class T>
 void ParameterStore<T>::initialize(const ExecSpace& exec, std::uint64_t seed) const {
-  for (const Parameter& parameter : parameters_) {
-    const RandomStream stream(seed, parameter.spec.name);
-    const ShardGeometry shard = geometry(parameter.spec);
-    const double mean = parameter.spec.init_mean;
-    const double deviation = parameter.spec.init_std;
-    const auto weights = weights_;
-    const auto masters = masters_;
-    const Index offset = parameter.offset;
-    Kokkos::parallel_for(
-        "espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, 0, parameter.size),
-        KOKKOS_LAMBDA(const Index i) {
-          const double noise = deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i)));
-          masters(offset + i) = static_cast<State<T>>(mean + deviation * noise);
-          weights(offset + i) = static_cast<T>(masters(offset + i));
-        });
-  }
+  fill<T>(exec, parameters_, seed, {0, flat_size_}, weights_);
+}
+
+template <class T>
+void ParameterStore<T>::initial_values(const ExecSpace& exec, std::uint64_t seed, IndexRange range,
+                                       const Tensor<State<T>, 1>& values) const {
+  fill<State<T>>(exec, parameters_, seed, range, values);
 }
 
 template <class T>
@@ -156,5 +166,7 @@ void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) con
 
 template class ParameterStore<float>;
 template class ParameterStore<double>;
+template class ParameterStore<bfloat16>;
+template class ParameterStore<float16>;
 
 }  // namespace espalier

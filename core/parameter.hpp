@@ -67,8 +67,8 @@ struct Segment {
 };
 
 /// All parameters of a rank in flat arrays, cut into aligned segments ordered by (chunk, block, group, decay): what
-/// reduces, updates, clips, saves or inspects parameters needs to know no layer. T is the compute type; the masters
-/// *are* the weights where T is its own state type.
+/// reduces, updates, clips, saves or inspects parameters needs to know no layer. T is the compute type: where it has 16
+/// bits, the optimizer keeps masters of the weights in fp32.
 template <class T>
 class ParameterStore {
  public:
@@ -102,13 +102,17 @@ class ParameterStore {
   Index num_parameters() const;  ///< global elements of the declared tensors
 
   Tensor<T, 1> flat_weights() const { return weights_; }
-  Tensor<State<T>, 1> flat_masters() const { return masters_; }
   Tensor<State<T>, 1> flat_gradients() const { return gradients_; }
 
   void zero_gradients(const ExecSpace& exec) const;
 
   /// Fills weights with init_mean + init_std * normal(seed, name, global index): the same values on any layout.
   void initialize(const ExecSpace& exec, std::uint64_t seed) const;
+
+  /// The same values before they are rounded to T: of the elements `range` of the flat arrays, at the front of
+  /// `values`. Padding is left alone.
+  void initial_values(const ExecSpace& exec, std::uint64_t seed, IndexRange range,
+                      const Tensor<State<T>, 1>& values) const;
 
  private:
   void check_size(Id id, const std::vector<Index>& extents) const;
@@ -118,7 +122,6 @@ class ParameterStore {
   std::vector<Segment> segments_;
   Index flat_size_ = 0;
   Tensor<T, 1> weights_;
-  Tensor<State<T>, 1> masters_;
   Tensor<State<T>, 1> gradients_;
 };
 

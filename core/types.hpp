@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/bfloat16.hpp"
+#include "core/float16.hpp"
 
 namespace espalier {
 
@@ -32,7 +33,14 @@ struct StateOf<double> {
 template <class T>
 using State = typename StateOf<T>::type;
 
-enum class ScalarType { fp32, fp64, bf16 };
+/// True where weights for compute are copies of masters in another type.
+template <class T>
+inline constexpr bool has_masters = !std::is_same_v<T, State<T>>;
+
+/// F(T) for each type that a model can compute in: instantiates templates at the end of a .cpp file.
+#define ESPALIER_FOR_COMPUTE_TYPES(F) F(float) F(double) F(::espalier::bfloat16) F(::espalier::float16)
+
+enum class ScalarType { fp32, fp64, bf16, fp16 };
 
 template <class T>
 constexpr ScalarType scalar_type_of();
@@ -48,12 +56,17 @@ template <>
 constexpr ScalarType scalar_type_of<bfloat16>() {
   return ScalarType::bf16;
 }
+template <>
+constexpr ScalarType scalar_type_of<float16>() {
+  return ScalarType::fp16;
+}
 
 constexpr const char* to_string(ScalarType type) {
   switch (type) {
     case ScalarType::fp32: return "fp32";
     case ScalarType::fp64: return "fp64";
     case ScalarType::bf16: return "bf16";
+    case ScalarType::fp16: return "fp16";
   }
   return "unknown";
 }

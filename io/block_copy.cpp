@@ -34,6 +34,7 @@ Convert converter_from(ScalarType to) {
     case ScalarType::fp32: return convert<From, float>;
     case ScalarType::fp64: return convert<From, double>;
     case ScalarType::bf16: return convert<From, bfloat16>;
+    case ScalarType::fp16: return convert<From, float16>;
   }
   return nullptr;
 }
@@ -43,6 +44,7 @@ Convert converter(ScalarType from, ScalarType to) {
     case ScalarType::fp32: return converter_from<float>(to);
     case ScalarType::fp64: return converter_from<double>(to);
     case ScalarType::bf16: return converter_from<bfloat16>(to);
+    case ScalarType::fp16: return converter_from<float16>(to);
   }
   return nullptr;
 }

@@ -31,7 +31,7 @@ const std::string zero_checksum(32, '0');
 }
 
 ScalarType parse_type(const std::string& name) {
-  for (const ScalarType type : {ScalarType::fp32, ScalarType::fp64, ScalarType::bf16})
+  for (const ScalarType type : {ScalarType::fp32, ScalarType::fp64, ScalarType::bf16, ScalarType::fp16})
     if (name == to_string(type))
       return type;
   throw std::invalid_argument("unknown dtype \"" + name + "\"");
@@ -176,7 +176,7 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
   } catch (const json::exception& error) {
     refuse(path, "a checkpoint manifest cannot be understood", error.what(), "the keys of docs/checkpoint_format.md");
   } catch (const std::invalid_argument& error) {
-    refuse(path, "a checkpoint manifest cannot be understood", error.what(), "fp32, fp64 or bf16");
+    refuse(path, "a checkpoint manifest cannot be understood", error.what(), "fp32, fp64, bf16 or fp16");
   }
   std::map<std::string, Index> file_bytes;
   for (const StoredFile& file : manifest.files)

@@ -63,5 +63,7 @@ void Attention<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor
 
 template class Attention<float>;
 template class Attention<double>;
+template class Attention<bfloat16>;
+template class Attention<float16>;
 
 }  // namespace espalier

@@ -57,8 +57,7 @@ void VocabParallelEmbedding<T>::backward_weight(const ExecSpace& exec, Tensor<T,
 #define ESPALIER_INSTANTIATE(T)             \
   template class VocabParallelEmbedding<T>; \
   template int declare_token_table<T>(ParameterStore<T>&, const TensorParallel<T>&, const GptConfig&, Placement);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

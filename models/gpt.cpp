@@ -128,7 +128,7 @@ void Gpt<T>::load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) co
 }
 
 template <class T>
-void Gpt<T>::forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double loss_scale,
+void Gpt<T>::forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,
                      const BlockDone& done) {
   const Region region("espalier::models::forward");
   Slot& target = slot(place);
@@ -136,9 +136,9 @@ void Gpt<T>::forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBa
   chunk(place).forward(exec, shape_, target, workspace_.scratch, done);
   if (chunk(place).layers().head) {
     typename Head<T>::Scratch& scratch = workspace_.scratch.head;
-    chunk(place).head().loss_and_gradient(exec, target.targets, static_cast<State<T>>(loss_scale), target.head,
+    chunk(place).head().loss_and_gradient(exec, target.targets, static_cast<State<T>>(weight.gradient), target.head,
                                           scratch);
-    add_losses<State<T>>(exec, loss_, scratch.losses, loss_scale);
+    add_losses<State<T>>(exec, loss_, scratch.losses, weight.loss);
   }
 }
 
@@ -190,5 +190,7 @@ Matrix<T> Gpt<T>::logits(const ExecSpace& exec, const std::vector<TokenId>& toke
 
 template class Gpt<float>;
 template class Gpt<double>;
+template class Gpt<bfloat16>;
+template class Gpt<float16>;
 
 }  // namespace espalier

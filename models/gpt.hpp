@@ -15,6 +15,15 @@ struct TokenBatch {
   const TokenId* targets;  ///< the token that follows each input; negative = ignored
 };
 
+/// What a token counts. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and `gradient` the
+/// same times the loss scale, which keeps small gradients of 16-bit types from vanishing.
+struct TokenWeight {
+  double loss;
+  double gradient;
+  TokenWeight(double both) : loss(both), gradient(both) {}  // NOLINT(google-explicit-constructor): no loss scale
+  TokenWeight(double loss_, double gradient_) : loss(loss_), gradient(gradient_) {}
+};
+
 /// Where a micro-batch stands on this rank: the chunk, its activation slot there, its set of gradients.
 struct MicrobatchPlace {
   int slot = 0;
@@ -66,10 +75,9 @@ class Gpt {
   ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length,
                                       const std::vector<ChunkMemory>& memory) const;
 
-  /// Runs a micro-batch through a chunk. The last chunk adds loss_scale * (sum of the token losses) to loss(). For
-  /// training, `loss_scale` is 1 / (valid tokens of the whole step over all ranks), and so is the scale of the
-  /// gradients. Of `batch` the first chunk reads the inputs, the last one the targets, the others nothing.
-  void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double loss_scale,
+  /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). Of
+  /// `batch` the first chunk reads the inputs, the last one the targets, the others nothing.
+  void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done = {});
 
   /// The same without leaving what backward needs.

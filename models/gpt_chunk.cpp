@@ -169,5 +169,7 @@ void GptChunk<T>::backward_weight(const ExecSpace& exec, const BlockShape& shape
 
 template class GptChunk<float>;
 template class GptChunk<double>;
+template class GptChunk<bfloat16>;
+template class GptChunk<float16>;
 
 }  // namespace espalier

@@ -140,8 +140,8 @@ void Head<T>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> target
                } else {
                  cross_entropy_forward_backward<T>(exec, losses, logits, wanted, config_.vocab_size, scale);
                }
-               matmul<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size), Transpose::yes,
-                         dlogits, Transpose::no, normed, T(1), T(1));
+               matmul<T, State<T>>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
+                                   Transpose::yes, dlogits, Transpose::no, normed, State<T>(1), State<T>(1));
                matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no,
                          parameters_->weight(token_table_, ours.size(), config_.hidden_size));
              });
@@ -168,5 +168,7 @@ void Head<T>::backward_weight(const ExecSpace& exec, const Saved& saved) const {
 
 template class Head<float>;
 template class Head<double>;
+template class Head<bfloat16>;
+template class Head<float16>;
 
 }  // namespace espalier

@@ -64,5 +64,7 @@ void LayerNorm<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const
 
 template class LayerNorm<float>;
 template class LayerNorm<double>;
+template class LayerNorm<bfloat16>;
+template class LayerNorm<float16>;
 
 }  // namespace espalier

@@ -45,7 +45,7 @@ template <class T>
 void ColumnParallelLinear<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x) const {
   fill_with_bias<T>(exec, y, parameters_->weight(bias_, out_));
   matmul<T>(exec, y, Transpose::no, tensor_->gather(exec, x), Transpose::yes, parameters_->weight(weight_, out_, in_),
-            T(1), T(1));
+            State<T>(1), State<T>(1));
 }
 
 template <class T>
@@ -56,8 +56,8 @@ void ColumnParallelLinear<T>::backward_input(const ExecSpace& exec, Tensor<T, 2>
 
 template <class T>
 void ColumnParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy) const {
-  matmul<T>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, dy, Transpose::no,
-            tensor_->gather(exec, x), T(1), T(1));
+  matmul<T, State<T>>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, dy, Transpose::no,
+                      tensor_->gather(exec, x), State<T>(1), State<T>(1));
   bias_backward<T>(exec, parameters_->gradient(bias_, out_), dy);
 }
 
@@ -86,14 +86,18 @@ void RowParallelLinear<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx
 
 template <class T>
 void RowParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy) const {
-  matmul<T>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, tensor_->gather(exec, dy), Transpose::no,
-            x, T(1), T(1));
+  matmul<T, State<T>>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, tensor_->gather(exec, dy),
+                      Transpose::no, x, State<T>(1), State<T>(1));
   bias_backward<T>(exec, parameters_->gradient(bias_, out_), dy);
 }
 
 template class ColumnParallelLinear<float>;
 template class ColumnParallelLinear<double>;
+template class ColumnParallelLinear<bfloat16>;
+template class ColumnParallelLinear<float16>;
 template class RowParallelLinear<float>;
 template class RowParallelLinear<double>;
+template class RowParallelLinear<bfloat16>;
+template class RowParallelLinear<float16>;
 
 }  // namespace espalier

@@ -67,5 +67,7 @@ void Mlp<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2>
 
 template class Mlp<float>;
 template class Mlp<double>;
+template class Mlp<bfloat16>;
+template class Mlp<float16>;
 
 }  // namespace espalier

@@ -111,5 +111,7 @@ void TransformerBlock<T>::backward_weight(const ExecSpace& exec, const Saved& sa
 
 template class TransformerBlock<float>;
 template class TransformerBlock<double>;
+template class TransformerBlock<bfloat16>;
+template class TransformerBlock<float16>;
 
 }  // namespace espalier

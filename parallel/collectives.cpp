@@ -259,20 +259,26 @@ void broadcast(const Communicator& communicator, std::span<T> data, int root) {
   template void broadcast(const Communicator&, std::span<T>, int)
 #define ESPALIER_INSTANTIATE_SUMS(T)                                                                     \
   template void impl::all_reduce(const ExecSpace&, const Communicator&, const FlatTensor<T>&, ReduceOp); \
-  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&,        \
-                                     const FlatTensor<T>&);                                              \
-  template void all_reduce(const Communicator&, std::span<T>, ReduceOp)
+  template void impl::reduce_scatter(const ExecSpace&, const Communicator&, const FlatTensor<T>&, const FlatTensor<T>&)
+#define ESPALIER_INSTANTIATE_SPAN_SUMS(T) template void all_reduce(const Communicator&, std::span<T>, ReduceOp)
 
 ESPALIER_INSTANTIATE_MOVES(float);
 ESPALIER_INSTANTIATE_MOVES(double);
 ESPALIER_INSTANTIATE_MOVES(std::int32_t);
 ESPALIER_INSTANTIATE_MOVES(std::int64_t);
 ESPALIER_INSTANTIATE_MOVES(bfloat16);
+ESPALIER_INSTANTIATE_MOVES(float16);
 ESPALIER_INSTANTIATE_MOVES(unsigned char);
 ESPALIER_INSTANTIATE_MOVES(char);
 ESPALIER_INSTANTIATE_SUMS(float);
 ESPALIER_INSTANTIATE_SUMS(double);
+ESPALIER_INSTANTIATE_SUMS(bfloat16);
+ESPALIER_INSTANTIATE_SUMS(float16);
 ESPALIER_INSTANTIATE_SUMS(std::int32_t);
 ESPALIER_INSTANTIATE_SUMS(std::int64_t);
+ESPALIER_INSTANTIATE_SPAN_SUMS(float);
+ESPALIER_INSTANTIATE_SPAN_SUMS(double);
+ESPALIER_INSTANTIATE_SPAN_SUMS(std::int32_t);
+ESPALIER_INSTANTIATE_SPAN_SUMS(std::int64_t);
 
 }  // namespace espalier

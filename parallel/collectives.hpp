@@ -17,7 +17,8 @@ namespace espalier {
 // in rank order, so their bits depend neither on arrival nor on how the array is cut. Tensors lie in device memory,
 // contiguous, of any rank; spans lie in host memory. When a function returns, results are visible to later kernels on
 // `exec` and the arguments may be used again.
-// Element types: float, double, int32, int64; broadcast and all_gather also bfloat16 and unsigned char.
+// Element types: those that models compute in (16-bit values are added in fp32), int32, int64; for broadcast and
+// all_gather also char and unsigned char.
 
 namespace impl {
 template <class T>

@@ -23,10 +23,25 @@ struct Min {
   KOKKOS_INLINE_FUNCTION T operator()(T a, T b) const { return (a < b || a != a) ? a : b; }
 };
 
+// What sums are formed in: 16-bit values are widened, and the result is rounded once.
+template <class T>
+struct Accumulator {
+  using type = T;
+};
+template <>
+struct Accumulator<bfloat16> {
+  using type = float;
+};
+template <>
+struct Accumulator<float16> {
+  using type = float;
+};
+
 template <class T, class Op>
 void combine(const ExecSpace& exec, const FlatTensor<T>& own, const FlatTensor<T>& received, Index stride, int rank,
              int size, Op op) {
   const Index count = static_cast<Index>(own.extent(0));
+  using A = typename Accumulator<T>::type;
   const Index blocks = (count + combine_block - 1) / combine_block;
   T* const ours = own.data();
   const T* const theirs = received.data();
@@ -35,14 +50,14 @@ void combine(const ExecSpace& exec, const FlatTensor<T>& own, const FlatTensor<T
       KOKKOS_LAMBDA(const Index block) {
         const Index begin = block * combine_block;
         const Index length = begin + combine_block < count ? combine_block : count - begin;
-        T result[combine_block];
+        A result[combine_block];
         for (int peer = 0; peer < size; ++peer) {
           const T* const from = peer == rank ? ours + begin : theirs + (peer < rank ? peer : peer - 1) * stride + begin;
           for (Index i = 0; i < length; ++i)
-            result[i] = peer == 0 ? from[i] : op(result[i], from[i]);
+            result[i] = peer == 0 ? static_cast<A>(from[i]) : op(result[i], static_cast<A>(from[i]));
         }
         for (Index i = 0; i < length; ++i)
-          ours[begin + i] = result[i];
+          ours[begin + i] = static_cast<T>(result[i]);
       });
 }
 
@@ -52,19 +67,21 @@ template <class T>
 void combine_in_rank_order(const ExecSpace& exec, const FlatTensor<T>& own, const FlatTensor<T>& received, Index stride,
                            int rank, int size, ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum: return impl::combine(exec, own, received, stride, rank, size, impl::Sum<T>{});
-    case ReduceOp::max: return impl::combine(exec, own, received, stride, rank, size, impl::Max<T>{});
-    case ReduceOp::min: return impl::combine(exec, own, received, stride, rank, size, impl::Min<T>{});
+    case ReduceOp::sum:
+      return impl::combine(exec, own, received, stride, rank, size, impl::Sum<typename impl::Accumulator<T>::type>{});
+    case ReduceOp::max:
+      return impl::combine(exec, own, received, stride, rank, size, impl::Max<typename impl::Accumulator<T>::type>{});
+    case ReduceOp::min:
+      return impl::combine(exec, own, received, stride, rank, size, impl::Min<typename impl::Accumulator<T>::type>{});
   }
 }
 
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<float>&, const FlatTensor<float>&, Index, int,
-                                    int, ReduceOp);
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<double>&, const FlatTensor<double>&, Index, int,
-                                    int, ReduceOp);
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<std::int32_t>&, const FlatTensor<std::int32_t>&,
-                                    Index, int, int, ReduceOp);
-template void combine_in_rank_order(const ExecSpace&, const FlatTensor<std::int64_t>&, const FlatTensor<std::int64_t>&,
-                                    Index, int, int, ReduceOp);
+#define ESPALIER_INSTANTIATE(T)                                                                                      \
+  template void combine_in_rank_order(const ExecSpace&, const FlatTensor<T>&, const FlatTensor<T>&, Index, int, int, \
+                                      ReduceOp);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_INSTANTIATE(std::int32_t)
+ESPALIER_INSTANTIATE(std::int64_t)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

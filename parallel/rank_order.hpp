@@ -12,7 +12,7 @@ enum class ReduceOp { sum, max, min };
 /// own(i) = c_0(i) op c_1(i) op ... op c_{size-1}(i), in this order, where c_r is the contribution of rank r: ours in
 /// `own`, that of another rank in `received`, `stride` elements apart, ordered by rank without us. The bits depend
 /// on nothing but the contributions. max and min of anything with a NaN are NaN.
-/// Instantiated for float, double, int32, int64.
+/// 16-bit values are added in fp32 and rounded once. Instantiated for the compute types, int32 and int64.
 template <class T>
 void combine_in_rank_order(const ExecSpace& exec, const FlatTensor<T>& own, const FlatTensor<T>& received, Index stride,
                            int rank, int size, ReduceOp op);

@@ -60,5 +60,7 @@ void TensorParallel<T>::all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 
 
 template class TensorParallel<float>;
 template class TensorParallel<double>;
+template class TensorParallel<bfloat16>;
+template class TensorParallel<float16>;
 
 }  // namespace espalier

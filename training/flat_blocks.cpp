@@ -85,8 +85,7 @@ void read_flat_array(const CheckpointReader& checkpoint, const std::vector<Param
   template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const FlatArray<S>&, const S*, \
                                                        const std::vector<IndexRange>&);                              \
   template void read_flat_array<S>(const CheckpointReader&, const std::vector<Parameter>&, const FlatArray<S>&);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

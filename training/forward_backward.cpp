@@ -56,9 +56,9 @@ int parts_of(const ChunkLayers& layers, OperationKind kind) {
 template <class T>
 class Executor {
  public:
-  Executor(const StepContext<T>& context, const std::vector<Batch>& microbatches, double loss_scale,
+  Executor(const StepContext<T>& context, const std::vector<Batch>& microbatches, TokenWeight weight,
            PhaseSeconds& seconds, const std::vector<ChunkMemory>& memory)
-      : c_(context), microbatches_(microbatches), loss_scale_(loss_scale), seconds_(seconds) {
+      : c_(context), microbatches_(microbatches), weight_(weight), seconds_(seconds) {
     for (const ChunkMemory& chunk : memory) {
       slots_.emplace_back(chunk.slots);
       gradients_.emplace_back(chunk.gradients);
@@ -112,8 +112,9 @@ class Executor {
     finish_sends_of(OperationKind::send_activations, where.chunk, where.slot);
     // Planted: the first micro-batch counts twice.
     const bool doubled = world().context().planted_fault == PlantedFault::wrong_loss_scale && op.microbatch == 0;
+    const double times = doubled ? 2 : 1;
     timed(op, name, Phase::forward, [&](const auto& done) {
-      c_.model.forward(c_.exec, where, batch(op.microbatch), (doubled ? 2 : 1) * loss_scale_, done);
+      c_.model.forward(c_.exec, where, batch(op.microbatch), {times * weight_.loss, times * weight_.gradient}, done);
     });
   }
 
@@ -171,7 +172,7 @@ class Executor {
     finish_sends_of(OperationKind::send_activations, chunk, where.slot);
     if (!layers.embedding)
       receive(message(OperationKind::receive_activations, -1), "recv", c_.model.input(where), tags::activations);
-    c_.model.evaluate(c_.exec, where, batch(microbatch), loss_scale_);
+    c_.model.evaluate(c_.exec, where, batch(microbatch), weight_.loss);
     if (!layers.head)
       send(message(OperationKind::send_activations, 1), where);
   }
@@ -271,7 +272,7 @@ class Executor {
 
   const StepContext<T>& c_;
   const std::vector<Batch>& microbatches_;
-  double loss_scale_;
+  TokenWeight weight_;
   PhaseSeconds& seconds_;
   std::vector<PlacePool> slots_;      // by chunk
   std::vector<PlacePool> gradients_;  // by chunk
@@ -299,11 +300,11 @@ std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const st
 
 template <class T>
 void forward_backward(const StepContext<T>& context, const std::vector<Batch>& microbatches,
-                      const PipelineSchedule& schedule, double loss_scale, PhaseSeconds& seconds) {
+                      const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds) {
   std::vector<ChunkLayers> chunks;
   for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
     chunks.push_back(context.model.layers(chunk));
-  Executor<T>(context, microbatches, loss_scale, seconds, chunk_memory(schedule, chunks)).run(schedule);
+  Executor<T>(context, microbatches, weight, seconds, chunk_memory(schedule, chunks)).run(schedule);
 }
 
 template <class T>
@@ -312,12 +313,11 @@ void forward_only(const StepContext<T>& context, const std::vector<Batch>& batch
   Executor<T>(context, batches, loss_scale, seconds, {}).evaluate();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                        \
-  template void forward_backward<T>(const StepContext<T>&, const std::vector<Batch>&, const PipelineSchedule&, double, \
-                                    PhaseSeconds&);                                                                    \
+#define ESPALIER_INSTANTIATE(T)                                                                                \
+  template void forward_backward<T>(const StepContext<T>&, const std::vector<Batch>&, const PipelineSchedule&, \
+                                    TokenWeight, PhaseSeconds&);                                               \
   template void forward_only<T>(const StepContext<T>&, const std::vector<Batch>&, double, PhaseSeconds&);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

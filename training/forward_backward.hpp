@@ -32,7 +32,7 @@ std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const st
 /// reducer.wait() is the caller's.
 template <class T>
 void forward_backward(const StepContext<T>& context, const std::vector<Batch>& microbatches,
-                      const PipelineSchedule& schedule, double loss_scale, PhaseSeconds& seconds);
+                      const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds);
 
 /// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
 template <class T>

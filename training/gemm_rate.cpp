@@ -70,7 +70,8 @@ double measure_gemm_rate(const Communicator& world, Index size) {
   return best;
 }
 
-template double measure_gemm_rate<float>(const Communicator&, Index);
-template double measure_gemm_rate<double>(const Communicator&, Index);
+#define ESPALIER_INSTANTIATE(T) template double measure_gemm_rate<T>(const Communicator&, Index);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

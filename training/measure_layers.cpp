@@ -9,6 +9,7 @@
 #include "models/gpt.hpp"
 #include "parallel/collectives.hpp"
 #include "training/predict_memory.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -97,8 +98,7 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
       if (config.emulates())
         costs = {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
       else if (measurement_fits(config))
-        costs = config.precision.compute == "fp64" ? measure_layer_costs<double>(config)
-                                                   : measure_layer_costs<float>(config);
+        costs = with_compute_type(config.precision.compute, [&]<class T>() { return measure_layer_costs<T>(config); });
       layers = balance_layers(config.model.shape.num_layers, static_cast<int>(parts), costs);
     }
   }
@@ -107,7 +107,8 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
   config.parallel.layers_per_stage = layers;
 }
 
-template LayerCosts measure_layer_costs<float>(const RunConfig&);
-template LayerCosts measure_layer_costs<double>(const RunConfig&);
+#define ESPALIER_INSTANTIATE(T) template LayerCosts measure_layer_costs<T>(const RunConfig&);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/machine_memory.hpp"
+#include "core/ops/matmul.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "models/gpt.hpp"
@@ -16,6 +17,7 @@
 #include "parallel/host_ranks.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/forward_backward.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -119,14 +121,13 @@ void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const 
                        const ParameterStore<T>& parameters) {
   const ReducerOptions options = reducer_options(config, layout);
   const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
-  const std::uint64_t masters = std::is_same_v<T, State<T>> ? 0 : flat;
   std::uint64_t most = 0;
   for (place[Axis::dp] = 0; place[Axis::dp] < layout.mesh.degree(Axis::dp); ++place[Axis::dp]) {
     const auto places = layout.mesh.reduction_places(layout.mesh.rank_at(place));
     const ReductionPlan plan =
         plan_reduction(parameters.segments(), parameters.parameters(), places, options, sizeof(State<T>));
     const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(total(plan.owned)) : flat;
-    const std::uint64_t optimizer = (2 * moments + masters) * sizeof(State<T>);
+    const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
     const std::uint64_t communication = reduction_memory(plan, places, options, sizeof(State<T>));
     if (optimizer + communication < most)
       continue;
@@ -153,7 +154,7 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
   set(Category::weights, flat * sizeof(T));
   set(Category::gradients, flat * sizeof(State<T>));
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
-  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace));
+  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) + matmul_workspace_bytes<T>());
   set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
   return memory;
 }
@@ -174,8 +175,8 @@ MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout) {
   std::vector<MemoryByCategory> stages;
   for (int stage = 0; stage < layout.pipeline.stages; ++stage)
-    stages.push_back(config.precision.compute == "fp64" ? predict_memory<double>(config, layout, stage)
-                                                        : predict_memory<float>(config, layout, stage));
+    stages.push_back(with_compute_type(config.precision.compute,
+                                       [&]<class T>() { return predict_memory<T>(config, layout, stage); }));
   return stages;
 }
 
@@ -211,7 +212,8 @@ void require_memory(const RunConfig& config, const RunLayout& layout, std::size_
                                 : "layouts that would fit: " + fitting)});
 }
 
-template MemoryByCategory predict_memory<float>(const RunConfig&, const RunLayout&, int);
-template MemoryByCategory predict_memory<double>(const RunConfig&, const RunLayout&, int);
+#define ESPALIER_INSTANTIATE(T) template MemoryByCategory predict_memory<T>(const RunConfig&, const RunLayout&, int);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -92,7 +92,9 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
   return bytes;
 }
 
-template std::array<std::uint64_t, num_axes> predict_traffic<float>(const RunConfig&, const RunLayout&, int);
-template std::array<std::uint64_t, num_axes> predict_traffic<double>(const RunConfig&, const RunLayout&, int);
+#define ESPALIER_INSTANTIATE(T) \
+  template std::array<std::uint64_t, num_axes> predict_traffic<T>(const RunConfig&, const RunLayout&, int);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

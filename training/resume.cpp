@@ -158,16 +158,17 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
     attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
       const CheckpointReader checkpoint(donor.front());
       require_same_model(checkpoint, config);
-      load_weights(checkpoint, trainer.parameters(), tensors);
+      load_weights(checkpoint, trainer, tensors);
     });
     note(fmt::format("weights from {}", donor.front().string()));
   }
   return 0;
 }
 
-template Index resume_training<float>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&,
-                                      Trainer<float>&, const Note&);
-template Index resume_training<double>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&,
-                                       Trainer<double>&, const Note&);
+#define ESPALIER_INSTANTIATE(T)                                                                             \
+  template Index resume_training<T>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&, \
+                                    Trainer<T>&, const Note&);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

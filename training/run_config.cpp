@@ -12,6 +12,7 @@
 #include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "training/validate_config.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -97,8 +98,13 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: the replicas share the optimizer state (ZeRO-1)");
   v.text("order", c.parallel.order, "axes of the lattice in the order of the ranks, fastest first");
 
-  v.section("precision", "");
-  v.choice("compute", c.precision.compute, {"fp32", "fp64"}, "type of weights and activations; fp64 for proofs");
+  v.section("precision", "Masters, moments, gradients, statistics and losses are fp32 beside 16-bit compute types.");
+  v.choice("compute", c.precision.compute, compute_types, "type of weights and activations; fp64 for proofs");
+  v.real("initial_loss_scale", c.precision.loss_scale.initial, {0, 1e9, true},
+         "fp16: factor of the loss, so that small gradients do not vanish; halved when gradients overflow");
+  v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {0, 1e9, true}, "fp16: it is halved no further");
+  v.integer("loss_scale_growth_interval", c.precision.loss_scale.growth_interval, not_negative,
+            "fp16: steps without overflow after which it doubles; 0: never");
 
   v.section("optimizer", "AdamW; weight decay spares biases and norms.");
   v.real("learning_rate", c.optimizer.learning_rate, {0, 1e38, true}, "peak");

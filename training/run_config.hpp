@@ -9,6 +9,7 @@
 #include "core/optim/learning_rate.hpp"
 #include "io/file.hpp"
 #include "models/gpt_config.hpp"
+#include "training/loss_scaler.hpp"
 
 namespace espalier {
 
@@ -49,6 +50,7 @@ struct RunConfig {
 
   struct Precision {
     std::string compute = "fp32";
+    LossScaleConfig loss_scale;  ///< fp16 only
   } precision;
 
   struct Optimizer {

@@ -50,8 +50,8 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
                                  {"loss", report.loss},
                                  {"learning_rate", report.learning_rate},
                                  {"gradient_norm", report.gradient_norm},
-                                 {"loss_scale", 1.0},
-                                 {"skipped_steps", 0},
+                                 {"loss_scale", report.loss_scale},
+                                 {"skipped_steps", report.skipped_steps},
                                  {"tokens", report.tokens},
                                  {"tokens_per_second", progress.tokens_per_second},
                                  {"step_seconds", report.step_seconds},
@@ -290,9 +290,10 @@ TrainOutcome train(const RunConfig& config, const TrainOptions& options, const R
   return Loop<T>(config, options, layout, mesh, events).run(stop_requested);
 }
 
-template TrainOutcome train<float>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&,
-                                   const TrainEvents&, const std::function<bool()>&);
-template TrainOutcome train<double>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&,
-                                    const TrainEvents&, const std::function<bool()>&);
+#define ESPALIER_INSTANTIATE(T)                                                                               \
+  template TrainOutcome train<T>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&, \
+                                 const TrainEvents&, const std::function<bool()>&);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -143,6 +143,9 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
   model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
                           chunk_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
+  optimizer_.initialize_masters(exec_, static_cast<std::uint64_t>(config.run.seed));
+  if constexpr (std::is_same_v<T, float16>)
+    loss_scaler_ = LossScaler(config.precision.loss_scale);
 }
 
 template <class T>
@@ -181,8 +184,9 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   reducer_.begin_step();
   report.bytes_sent = bytes_so_far();
   // The loss is a sum over tokens divided by the global number of valid ones: no layout can change the mean.
-  forward_backward(context(), microbatches, schedule_, 1.0 / static_cast<double>(loader_.valid_tokens()),
-                   report.seconds);
+  const double weight = 1.0 / static_cast<double>(loader_.valid_tokens());
+  report.loss_scale = loss_scaler_.scale();
+  forward_backward(context(), microbatches, schedule_, {weight, report.loss_scale * weight}, report.seconds);
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
     reducer_.wait();
@@ -204,7 +208,7 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
     all_reduce(mesh_->world(), std::span<double>(shared));
     report.loss = shared[0];
     report.stop = shared[1] > 0;
-    report.gradient_norm = std::sqrt(shared[2]);
+    report.gradient_norm = std::sqrt(shared[2]) / report.loss_scale;
   }
   report.step = steps_done_ + 1;
   return report;
@@ -225,15 +229,48 @@ void Trainer<T>::refuse_non_finite(const StepReport& report) const {
 }
 
 template <class T>
+void Trainer<T>::skip(const StepReport& report) {
+  if (loss_scaler_.skipped_step())
+    return;
+  throw Error(ExitCode::numerical,
+              {.what = fmt::format("the gradients overflow at the smallest loss scale, {} steps in a row",
+                                   LossScaler::patience),
+               .where = fmt::format("step {}, loss scale {}", report.step, report.loss_scale),
+               .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
+               .wanted = "finite numbers",
+               .todo = "use precision.compute=bf16 or fp32, lower optimizer.learning_rate, or resume from an older "
+                       "checkpoint; the weights were not changed by these steps"});
+}
+
+template <class T>
 void Trainer<T>::update(StepReport& report) {
+  report.skipped = loss_scaler_.is_active() && !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm));
+  if (report.skipped)
+    skip(report);
+  else
+    apply(report);
+  report.skipped_steps = loss_scaler_.skipped();
+  const std::array<std::uint64_t, num_axes> before = report.bytes_sent;
+  report.bytes_sent = bytes_so_far();
+  for (std::size_t axis = 0; axis < num_axes; ++axis)
+    report.bytes_sent[axis] -= before[axis];
+  report.step = ++steps_done_;
+  report.tokens = loader_.position() * config_.batch.sequence_length;
+  last_loss_ = report.loss;
+}
+
+template <class T>
+void Trainer<T>::apply(StepReport& report) {
   refuse_non_finite(report);
+  const Index updates = steps_done_ - loss_scaler_.skipped() + 1;  // what Adam's moments have seen
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
     OperationPace pace(emulated_seconds(config_.emulate, OperationKind::optimizer), 1);
-    Kokkos::deep_copy(exec_, global_sum_, report.gradient_norm * report.gradient_norm);
-    clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm);
+    const double scaled_norm = report.loss_scale * report.gradient_norm;
+    Kokkos::deep_copy(exec_, global_sum_, scaled_norm * scaled_norm);
+    clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm, report.loss_scale);
     report.learning_rate = learning_rate_.at(steps_done_);
-    optimizer_.step(exec_, report.learning_rate, clip_, steps_done_ + 1);
+    optimizer_.step(exec_, report.learning_rate, clip_, updates);
     compat::fence(exec_, "espalier::Trainer::update: the phase's time is its own");
     pace.part_done(0);
   }
@@ -242,13 +279,7 @@ void Trainer<T>::update(StepReport& report) {
     reducer_.start_gather(parameters_.flat_weights());
     reducer_.wait_gather();
   }
-  const std::array<std::uint64_t, num_axes> before = report.bytes_sent;
-  report.bytes_sent = bytes_so_far();
-  for (std::size_t axis = 0; axis < num_axes; ++axis)
-    report.bytes_sent[axis] -= before[axis];
-  report.step = ++steps_done_;
-  report.tokens = loader_.position() * config_.batch.sequence_length;
-  last_loss_ = report.loss;
+  loss_scaler_.good_step();
 }
 
 template <class T>
@@ -273,5 +304,7 @@ void Trainer<T>::restore(Index steps_done, Index data_position, double last_loss
 
 template class Trainer<float>;
 template class Trainer<double>;
+template class Trainer<bfloat16>;
+template class Trainer<float16>;
 
 }  // namespace espalier

@@ -9,6 +9,7 @@
 #include "core/ops/norm.hpp"
 #include "parallel/process_mesh.hpp"
 #include "training/forward_backward.hpp"
+#include "training/loss_scaler.hpp"
 #include "training/run_config.hpp"
 #include "training/run_layout.hpp"
 
@@ -20,8 +21,11 @@ struct StepReport {
   double loss = 0;
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
-  Index tokens = 0;   ///< seen so far
-  bool stop = false;  ///< some rank asked to stop
+  Index tokens = 0;         ///< seen so far
+  bool stop = false;        ///< some rank asked to stop
+  double loss_scale = 1;    ///< that the gradients were computed with
+  bool skipped = false;     ///< they overflowed, and nothing was updated
+  Index skipped_steps = 0;  ///< since the start of the run
   double step_seconds = 0;
   PhaseSeconds seconds;
   std::array<std::uint64_t, num_axes> bytes_sent{};  ///< by axis; dp with all its groups
@@ -37,7 +41,9 @@ class Trainer {
   Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh);
 
   /// One step: the gradients, then the update. `stop_requested` of any rank comes back as report.stop on all of them.
-  /// @throws Error (numerical) for a loss or gradient that is not finite, before the weights change.
+  /// Under loss scaling a step whose gradients are not finite is skipped on all ranks, data included.
+  /// @throws Error (numerical) for a loss or gradient that is not finite, before the weights change; under loss scaling
+  /// when a lower scale does not help.
   StepReport step(bool stop_requested = false);
 
   /// The first half: data, forward and backward of all micro-batches, reduction, global norm.
@@ -67,10 +73,15 @@ class Trainer {
   /// After the weights and moments have been loaded: goes on after `steps_done` at sample `data_position`.
   void restore(Index steps_done, Index data_position, double last_loss);
 
+  LossScaler& loss_scaler() { return loss_scaler_; }
+  const LossScaler& loss_scaler() const { return loss_scaler_; }
+
  private:
   StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   void refuse_non_finite(const StepReport& report) const;
+  void skip(const StepReport& report);
+  void apply(StepReport& report);
 
   ExecSpace exec_;
   RunConfig config_;
@@ -92,6 +103,7 @@ class Trainer {
   Tensor<double, 0> clip_;
   Index steps_done_ = 0;
   double last_loss_ = 0;
+  LossScaler loss_scaler_;
 };
 
 }  // namespace espalier

@@ -19,24 +19,18 @@ std::vector<IndexRange> everything(const ParameterStore<T>& parameters) {
   return {{0, parameters.flat_size()}};
 }
 
-// The runs whose moments the optimizer holds, in its arrays one after another.
-template <class T, class Optimizer>
-std::vector<IndexRange> held_by(const Optimizer& optimizer, const ParameterStore<T>& parameters) {
-  if constexpr (requires { optimizer.owned(); })
-    return optimizer.owned();
+template <class T>
+FlatArray<State<T>> masters_of(const ParameterStore<T>& parameters, const AdamW<T>& optimizer) {
+  if constexpr (has_masters<T>)
+    return {"weights", optimizer.masters(), optimizer.owned()};
   else
-    return everything(parameters);
+    return {"weights", parameters.flat_weights(), everything(parameters)};
 }
 
 template <class T>
-FlatArray<State<T>> masters_of(const ParameterStore<T>& parameters) {
-  return {"weights", parameters.flat_masters(), everything(parameters)};
-}
-
-template <class T>
-std::array<FlatArray<State<T>>, 2> moments_of(const ParameterStore<T>& parameters, const AdamW<T>& optimizer) {
-  const std::vector<IndexRange> held = held_by(optimizer, parameters);
-  return {{{"exp_avg", optimizer.exp_avg(), held}, {"exp_avg_sq", optimizer.exp_avg_sq(), held}}};
+std::array<FlatArray<State<T>>, 2> moments_of(const AdamW<T>& optimizer) {
+  return {
+      {{"exp_avg", optimizer.exp_avg(), optimizer.owned()}, {"exp_avg_sq", optimizer.exp_avg_sq(), optimizer.owned()}}};
 }
 
 // A checkpoint of another model is refused as a whole, before anything is read. Tensors of other stages are known by
@@ -81,7 +75,8 @@ nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
           {"seed", config.run.seed},
           {"config", to_toml(config)},
           {"matmul", to_string(matmul_library())},
-          {"kokkos", KOKKOS_VERSION}};
+          {"kokkos", KOKKOS_VERSION},
+          {"loss_scale", trainer.loss_scaler().state()}};
 }
 
 // Host copies of the arrays of which this rank writes something, alive while their blocks are.
@@ -116,8 +111,9 @@ Path save_training_state(const Path& directory, const Trainer<T>& trainer, const
                          const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership) {
   const std::vector<Parameter>& parameters = trainer.parameters().parameters();
   BlocksToWrite<State<T>> ours;
-  ours.add(parameters, masters_of(trainer.parameters()), ownership.weights);
-  for (const FlatArray<State<T>>& moments : moments_of(trainer.parameters(), trainer.optimizer()))
+  ours.add(parameters, masters_of(trainer.parameters(), trainer.optimizer()),
+           has_masters<T> ? ownership.moments : ownership.weights);
+  for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
     ours.add(parameters, moments, ownership.moments);
   CheckpointInfo info;
   info.run = run_name;
@@ -153,12 +149,17 @@ template <class T>
 void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
                   const std::vector<std::string>& model_tensors) {
   check_same_model(checkpoint, parameters, model_tensors);
-  read_flat_array(checkpoint, parameters.parameters(), masters_of(parameters));
-  const auto masters = parameters.flat_masters();
-  const auto weights = parameters.flat_weights();
-  Kokkos::parallel_for(
-      "espalier::training::load_weights::convert", Kokkos::RangePolicy<ExecSpace>(0, parameters.flat_size()),
-      KOKKOS_LAMBDA(const Index i) { weights(i) = static_cast<T>(masters(i)); });
+  read_flat_array<T>(checkpoint, parameters.parameters(),
+                     {"weights", parameters.flat_weights(), everything(parameters)});
+}
+
+template <class T>
+void load_weights(const CheckpointReader& checkpoint, const Trainer<T>& trainer,
+                  const std::vector<std::string>& model_tensors) {
+  load_weights(checkpoint, trainer.parameters(), model_tensors);
+  if constexpr (has_masters<T>)
+    read_flat_array(checkpoint, trainer.parameters().parameters(),
+                    masters_of(trainer.parameters(), trainer.optimizer()));
 }
 
 template <class T>
@@ -172,18 +173,20 @@ void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& p
 template <class T>
 void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer,
                          const std::vector<std::string>& model_tensors) {
-  load_weights(checkpoint, trainer.parameters(), model_tensors);
-  for (const FlatArray<State<T>>& moments : moments_of(trainer.parameters(), trainer.optimizer()))
+  load_weights(checkpoint, trainer, model_tensors);
+  for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
     read_flat_array(checkpoint, trainer.parameters().parameters(), moments);
   const nlohmann::json& state = checkpoint.state();
   try {
     trainer.restore(state.at("step").get<Index>(), state.at("data_position").get<Index>(),
                     state.at("loss").get<double>());
+    if (trainer.loss_scaler().is_active())
+      trainer.loss_scaler().restore(state.at("loss_scale"));
   } catch (const nlohmann::json::exception& error) {
     throw Error(ExitCode::checkpoint, {.what = "the checkpoint's state is incomplete",
                                        .where = checkpoint.path().string(),
                                        .got = error.what(),
-                                       .wanted = "step, data_position and loss",
+                                       .wanted = "step, data_position, loss and loss_scale",
                                        .todo = "resume from an older checkpoint"});
   }
 }
@@ -195,9 +198,9 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
   template std::vector<std::string> model_tensors<T>(const Communicator&, const ParameterStore<T>&);                 \
   template void load_training_state<T>(const CheckpointReader&, Trainer<T>&, const std::vector<std::string>&);       \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&, const std::vector<std::string>&); \
+  template void load_weights<T>(const CheckpointReader&, const Trainer<T>&, const std::vector<std::string>&);        \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -36,7 +36,12 @@ template <class T>
 void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer,
                          const std::vector<std::string>& model_tensors);
 
-/// Weights only: a new run that starts from them.
+/// Weights only: a new run that starts from them; masters as well.
+template <class T>
+void load_weights(const CheckpointReader& checkpoint, const Trainer<T>& trainer,
+                  const std::vector<std::string>& model_tensors);
+
+/// Weights without an optimizer.
 template <class T>
 void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
                   const std::vector<std::string>& model_tensors);

@@ -15,7 +15,7 @@ namespace espalier {
 /// A comparison of layouts: does each of them train the model that the reference trains?
 struct VerifyOptions {
   Index steps = 2;
-  double tolerance = 0;                ///< relative; 0: 1e-4 in fp32, 1e-10 in fp64
+  double tolerance = 0;                ///< relative; 0: default_tolerance()
   std::vector<std::string> reference;  ///< overrides of [parallel] for the reference; empty: one rank
 };
 
@@ -41,6 +41,9 @@ struct VerifiedLayout {
   std::string skipped;  ///< why this layout cannot run; empty: it did
   LayoutErrors errors;
 };
+
+/// What layouts may differ by: 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16.
+double default_tolerance(const std::string& compute_type);
 
 /// Every layout that a world of this size allows, as overrides of [parallel]: all degrees, schedules, ZeRO stages, with
 /// and without sequence parallelism and virtual stages. Pure.

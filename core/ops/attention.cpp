@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.hpp"
 
+#include <array>
 #include <cmath>
+#include <initializer_list>
 
 #include "core/ops/tile_matmul.hpp"
 #include "core/vector_math.hpp"
@@ -14,6 +16,11 @@ namespace {
 constexpr Index query_tile = exec_is_host ? 64 : 32;
 constexpr Index key_tile = exec_is_host ? 256 : 32;
 constexpr int scratch_level = exec_is_host ? 1 : 0;
+constexpr int long_level = 1;  // for what is as long as the sequence
+
+// What tiles are multiplied in: the state type, but GPUs widen 16-bit elements as they read them.
+template <class T>
+using Element = std::conditional_t<exec_is_host, State<T>, T>;
 
 template <class S>
 using ScratchVector = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
@@ -35,13 +42,43 @@ KOKKOS_INLINE_FUNCTION Head<T> head_of(const Tensor<T, 2>& array, const Attentio
   return {array.data() + b * shape.sequence_length * stride + (part * shape.num_heads + h) * shape.head_size, stride};
 }
 
+// `tiles` and `long_size` are elements of scratch vectors.
 template <class S>
-TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, Index score_tiles) {
+TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, std::initializer_list<Index> tiles,
+                       Index long_size = 0) {
   TeamPolicy policy = row_policy(exec, shape.batch * shape.num_heads);
-  const auto bytes = ScratchVector<S>::shmem_size(static_cast<std::size_t>(score_tiles * query_tile * key_tile)) +
-                     2 * ScratchVector<S>::shmem_size(static_cast<std::size_t>(query_tile));
-  policy.set_scratch_size(scratch_level, Kokkos::PerTeam(static_cast<int>(bytes)));
+  std::array<int, 2> bytes{};  // by level
+  const auto add = [&](int level, Index size) {
+    bytes[static_cast<std::size_t>(level)] +=
+        static_cast<int>(ScratchVector<S>::shmem_size(static_cast<std::size_t>(size)));
+  };
+  for (const Index tile : tiles)
+    add(scratch_level, tile);
+  add(long_level, long_size);
+  for (int level = 0; level < 2; ++level)
+    policy.set_scratch_size(level, Kokkos::PerTeam(bytes[static_cast<std::size_t>(level)]));
   return policy;
+}
+
+// Rows [t, t + rows) of a head as Element: where they lie, or a copy. The caller puts barriers around it.
+template <class T, class S>
+KOKKOS_INLINE_FUNCTION Head<const Element<T>> widened(const TeamMember& team, const Head<T>& head, Index t, Index rows,
+                                                      Index width, const ScratchVector<S>& copy) {
+  if constexpr (std::is_same_v<Element<T>, T>) {
+    return {head.row(t), head.stride};
+  } else {
+    for (Index i = 0; i < rows; ++i) {
+      const T* const in = head.row(t + i);
+      S* const out = copy.data() + i * width;
+      row_for(team, width, [&](const Index c) { out[c] = static_cast<S>(in[c]); });
+    }
+    return {copy.data(), width};
+  }
+}
+
+template <class T>
+constexpr Index copied(Index size) {  // of a tile that widened() makes
+  return std::is_same_v<Element<T>, T> ? 0 : size;
 }
 
 }  // namespace
@@ -51,8 +88,13 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
                        const AttentionShape& shape) {
   using S = State<T>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  const Index query_size = query_tile * shape.head_size;
+  const Index key_size = key_tile * shape.head_size;
+  const TeamPolicy policy = head_policy<S>(exec, shape,
+                                           {query_tile * key_tile, query_tile, query_tile, query_size,
+                                            copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
   Kokkos::parallel_for(
-      "espalier::core::attention_forward", head_policy<S>(exec, shape, 1), KOKKOS_LAMBDA(const TeamMember& team) {
+      "espalier::core::attention_forward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index length = shape.sequence_length;
         const Index width = shape.head_size;
         const Head<T> q = head_of<T>(qkv, shape, team.league_rank(), 0);
@@ -62,14 +104,23 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
         const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), query_tile * key_tile);
         const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), query_tile);
         const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), query_tile);
+        const ScratchVector<S> sum(team.team_scratch(int{scratch_level}), query_size);  // of probabilities times V
+        const ScratchVector<S> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
+        const ScratchVector<S> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const ScratchVector<S> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
 
         for (Index q0 = 0; q0 < length; q0 += query_tile) {
           const Index queries = smaller(query_tile, length - q0);
+          team.team_barrier();  // the tiles of the last round are no longer read
+          const Head<const Element<T>> q_rows = widened<T>(team, q, q0, queries, width, q_copy);
           for (Index k0 = 0; k0 < q0 + queries; k0 += key_tile) {
             const Index keys = smaller(key_tile, q0 + queries - k0);
-            team.team_barrier();  // the tile of the last round is no longer read
-            tile_matmul<T>(team, scores.data(), keys, Transpose::no, q.row(q0), q.stride, Transpose::yes, k.row(k0),
-                           k.stride, queries, keys, width, scale, S(0));
+            team.team_barrier();  // the tiles of the last round are no longer read
+            const Head<const Element<T>> k_rows = widened<T>(team, k, k0, keys, width, k_copy);
+            const Head<const Element<T>> v_rows = widened<T>(team, v, k0, keys, width, v_copy);
+            team.team_barrier();
+            tile_matmul(team, scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
+                        k_rows.first, k_rows.stride, queries, keys, width, scale, S(0));
             team.team_barrier();
             for (Index i = 0; i < queries; ++i) {
               S* const row = scores.data() + i * keys;
@@ -84,25 +135,26 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
               row_for(team, keys,
                       [&](const Index j) { row[j] = j < visible ? vector_exp(row[j] - new_largest) : S(0); });
               team.team_barrier();
-              const S sum = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
+              const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
               const S shrink = k0 == 0 ? S(0) : vector_exp(old_largest - new_largest);
               if (k0 > 0)
-                row_for(team, width, [&](const Index c) { o.row(q0 + i)[c] *= shrink; });
+                row_for(team, width, [&](const Index c) { sum(i * width + c) *= shrink; });
               const S old_denominator = k0 == 0 ? S(0) : denominator(i);
               team.team_barrier();  // every member has read the old maximum and denominator
               Kokkos::single(Kokkos::PerTeam(team), [&]() {
                 largest(i) = new_largest;
-                denominator(i) = old_denominator * shrink + sum;
+                denominator(i) = old_denominator * shrink + row_total;
               });
             }
             team.team_barrier();
-            tile_matmul<T>(team, o.row(q0), o.stride, Transpose::no, scores.data(), keys, Transpose::no, v.row(k0),
-                           v.stride, queries, width, keys, S(1), k0 == 0 ? S(0) : S(1));
+            tile_matmul(team, sum.data(), width, Transpose::no, scores.data(), keys, Transpose::no, v_rows.first,
+                        v_rows.stride, queries, width, keys, S(1), k0 == 0 ? S(0) : S(1));
           }
           team.team_barrier();
           for (Index i = 0; i < queries; ++i) {
             const S inverse = S(1) / denominator(i);
-            row_for(team, width, [&](const Index c) { o.row(q0 + i)[c] *= inverse; });
+            T* const row = o.row(q0 + i);
+            row_for(team, width, [&](const Index c) { row[c] = static_cast<T>(sum(i * width + c) * inverse); });
             Kokkos::single(Kokkos::PerTeam(team), [&]() {
               log_sum_exp(team.league_rank() * length + q0 + i) = largest(i) + compat::log(denominator(i));
             });
@@ -116,33 +168,60 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
                         Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape) {
   using S = State<T>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  const Index query_size = query_tile * shape.head_size;
+  const Index key_size = key_tile * shape.head_size;
+  const Index dq_size = shape.sequence_length * shape.head_size;
+  const TeamPolicy policy =
+      head_policy<S>(exec, shape,
+                     {query_tile * key_tile, query_tile * key_tile, key_size, key_size, copied<T>(query_size),
+                      copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)},
+                     dq_size);
   // With P the probabilities and dP = dO V^T:  dV = P^T dO,  dS = P * (dP - rowsum(dO * O)),  dQ = scale dS K,
-  // dK = scale dS^T Q. P is made again from the saved log of its denominator.
+  // dK = scale dS^T Q. P is made again from the saved log of its denominator. Gradients are summed in the state type:
+  // those of a tile of keys while queries pass, those of all queries while tiles of keys do.
   Kokkos::parallel_for(
-      "espalier::core::attention_backward", head_policy<S>(exec, shape, 2), KOKKOS_LAMBDA(const TeamMember& team) {
+      "espalier::core::attention_backward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index length = shape.sequence_length;
         const Index width = shape.head_size;
         const Head<T> q = head_of<T>(qkv, shape, team.league_rank(), 0);
         const Head<T> k = head_of<T>(qkv, shape, team.league_rank(), 1);
         const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
         const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
-        const Head<T> dq = head_of<T>(dqkv, shape, team.league_rank(), 0);
-        const Head<T> dk = head_of<T>(dqkv, shape, team.league_rank(), 1);
-        const Head<T> dv = head_of<T>(dqkv, shape, team.league_rank(), 2);
         const Head<T> d_o = head_of<T>(dout, shape, team.league_rank(), 0);
         const ScratchVector<S> probabilities(team.team_scratch(int{scratch_level}), query_tile * key_tile);
         const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), query_tile * key_tile);
+        const ScratchVector<S> dk(team.team_scratch(int{scratch_level}), key_size);
+        const ScratchVector<S> dv(team.team_scratch(int{scratch_level}), key_size);
+        const ScratchVector<S> dq(team.team_scratch(int{long_level}), dq_size);
+        const ScratchVector<S> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
+        const ScratchVector<S> do_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
+        const ScratchVector<S> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const ScratchVector<S> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const auto store = [&](const Index part, const Index t, const Index rows, const S* from) {
+          const Head<T> to = head_of<T>(dqkv, shape, team.league_rank(), part);
+          for (Index i = 0; i < rows; ++i) {
+            T* const row = to.row(t + i);
+            row_for(team, width, [&](const Index c) { row[c] = static_cast<T>(from[i * width + c]); });
+          }
+        };
 
         for (Index k0 = 0; k0 < length; k0 += key_tile) {
           const Index all_keys = smaller(key_tile, length - k0);
+          team.team_barrier();  // the tiles of the last round are no longer read
+          const Head<const Element<T>> k_rows = widened<T>(team, k, k0, all_keys, width, k_copy);
+          const Head<const Element<T>> v_rows = widened<T>(team, v, k0, all_keys, width, v_copy);
+          row_for(team, all_keys * width, [&](const Index i) { dk(i) = dv(i) = S(0); });
           for (Index q0 = k0 / query_tile * query_tile; q0 < length; q0 += query_tile) {
             const Index queries = smaller(query_tile, length - q0);
             const Index keys = smaller(all_keys, q0 + queries - k0);  // none of the later ones is visible
             team.team_barrier();                                      // the tiles of the last round are no longer read
-            tile_matmul<T>(team, probabilities.data(), keys, Transpose::no, q.row(q0), q.stride, Transpose::yes,
-                           k.row(k0), k.stride, queries, keys, width, scale, S(0));
-            tile_matmul<T>(team, dscores.data(), keys, Transpose::no, d_o.row(q0), d_o.stride, Transpose::yes,
-                           v.row(k0), v.stride, queries, keys, width, S(1), S(0));
+            const Head<const Element<T>> q_rows = widened<T>(team, q, q0, queries, width, q_copy);
+            const Head<const Element<T>> do_rows = widened<T>(team, d_o, q0, queries, width, do_copy);
+            team.team_barrier();
+            tile_matmul(team, probabilities.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
+                        k_rows.first, k_rows.stride, queries, keys, width, scale, S(0));
+            tile_matmul(team, dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
+                        v_rows.first, v_rows.stride, queries, keys, width, S(1), S(0));
             team.team_barrier();
             for (Index i = 0; i < queries; ++i) {
               S* const p = probabilities.data() + i * keys;
@@ -159,24 +238,19 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
               });
             }
             team.team_barrier();
-            // Each part of the gradient is set by the first tile that reaches it and added to by the others: a query
-            // tile is first met at k0 = 0, a key tile at its own diagonal, whose query tile sees all rows that come
-            // first.
-            const S add_queries = k0 == 0 ? S(0) : S(1);
-            const bool diagonal = q0 == k0 / query_tile * query_tile;
-            if (diagonal) {
-              for (Index j = 0; j < all_keys; ++j)
-                row_for(team, width, [&](const Index c) { dk.row(k0 + j)[c] = dv.row(k0 + j)[c] = T(0); });
-              team.team_barrier();
-            }
-            tile_matmul<T>(team, dv.row(k0), dv.stride, Transpose::yes, probabilities.data(), keys, Transpose::no,
-                           d_o.row(q0), d_o.stride, keys, width, queries, S(1), S(1));
-            tile_matmul<T>(team, dk.row(k0), dk.stride, Transpose::yes, dscores.data(), keys, Transpose::no, q.row(q0),
-                           q.stride, keys, width, queries, scale, S(1));
-            tile_matmul<T>(team, dq.row(q0), dq.stride, Transpose::no, dscores.data(), keys, Transpose::no, k.row(k0),
-                           k.stride, queries, width, keys, scale, add_queries);
+            tile_matmul(team, dv.data(), width, Transpose::yes, probabilities.data(), keys, Transpose::no,
+                        do_rows.first, do_rows.stride, keys, width, queries, S(1), S(1));
+            tile_matmul(team, dk.data(), width, Transpose::yes, dscores.data(), keys, Transpose::no, q_rows.first,
+                        q_rows.stride, keys, width, queries, scale, S(1));
+            // A tile of queries is first met at k0 = 0.
+            tile_matmul(team, dq.data() + q0 * width, width, Transpose::no, dscores.data(), keys, Transpose::no,
+                        k_rows.first, k_rows.stride, queries, width, keys, scale, k0 == 0 ? S(0) : S(1));
           }
+          team.team_barrier();
+          store(1, k0, all_keys, dk.data());
+          store(2, k0, all_keys, dv.data());
         }
+        store(0, 0, length, dq.data());
       });
 }
 
@@ -185,8 +259,7 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
                                      const AttentionShape&);                                                           \
   template void attention_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Tensor<State<T>, 1>, \
                                       Tensor<T, 2>, const AttentionShape&);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -159,19 +159,23 @@ void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> los
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                    \
-  template void cross_entropy_forward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>,  \
-                                         Index);                                                                   \
-  template void cross_entropy_forward_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>,             \
-                                                  Tensor<TokenId, 1>, Index, State<T>);                            \
-  template void cross_entropy_largest<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Index);              \
-  template void cross_entropy_sums<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>,     \
-                                      Tensor<State<T>, 1>, Index, Index);                                          \
-  template void cross_entropy_losses<T>(const ExecSpace&, Tensor<T, 1>, Tensor<TokenId, 1>, Tensor<T, 1>,          \
-                                        Tensor<T, 1>);                                                             \
-  template void cross_entropy_split_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>,                \
-                                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, State<T>); \
-  template void add_losses<T>(const ExecSpace&, Tensor<double, 0>, Tensor<T, 1>, double);
+#define ESPALIER_INSTANTIATE(T)                                                                                   \
+  template void cross_entropy_forward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>, \
+                                         Index);                                                                  \
+  template void cross_entropy_forward_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>,            \
+                                                  Tensor<TokenId, 1>, Index, State<T>);                           \
+  template void cross_entropy_largest<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Index);             \
+  template void cross_entropy_sums<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>,    \
+                                      Tensor<State<T>, 1>, Index, Index);                                         \
+  template void cross_entropy_split_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>,               \
+                                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, State<T>);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(S)                                                                           \
+  template void cross_entropy_losses<S>(const ExecSpace&, Tensor<S, 1>, Tensor<TokenId, 1>, Tensor<S, 1>, \
+                                        Tensor<S, 1>);                                                    \
+  template void add_losses<S>(const ExecSpace&, Tensor<double, 0>, Tensor<S, 1>, double);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

@@ -46,8 +46,7 @@ void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2
   template void fill_with_bias<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>);                      \
   template void add_bias_and_residual<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 2>); \
   template void bias_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -89,8 +89,7 @@ void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition
   template void embedding_backward<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<T, 2>, Tensor<TokenId, 1>, Index); \
   template void add_positions<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Index, Index);                          \
   template void add_positions_backward<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<T, 2>, Index, Index);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

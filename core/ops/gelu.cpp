@@ -60,8 +60,7 @@ void gelu_backward(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tens
 #define ESPALIER_INSTANTIATE(T)                                                \
   template void gelu_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>); \
   template void gelu_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

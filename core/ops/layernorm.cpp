@@ -87,8 +87,7 @@ void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweigh
                                             Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>);                   \
   template void layernorm_backward_weight<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 2>, \
                                              Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -18,10 +18,10 @@ std::atomic<MatmulLibrary>& chosen_library() {
   return library;
 }
 
-// What stands in where the library chosen has no kernel for T (oneDNN none for fp64): another library before our own.
-template <class T>
+// What stands in where the library chosen has no kernel for S (oneDNN none for fp64): another library before our own.
+template <class S>
 MatmulLibrary library_for(MatmulLibrary library) {
-  if (library != MatmulLibrary::onednn || std::is_same_v<T, float>)
+  if (library != MatmulLibrary::onednn || std::is_same_v<S, float>)
     return library;
   static const MatmulLibrary other = [] {
     const std::vector<MatmulLibrary> present = matmul_libraries();
@@ -33,19 +33,24 @@ MatmulLibrary library_for(MatmulLibrary library) {
   return other;
 }
 
-template <class T>
-void run(MatmulLibrary library, const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a, Transpose tb,
-         Matrix<const T> b, T alpha, T beta) {
-  if (!impl::matmul_by_library(library, exec, c, ta, a, tb, b, alpha, beta))
-    impl::matmul_tiled(exec, c, ta, a, tb, b, alpha, beta);
+template <class T, class Out>
+void run(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
+         Matrix<const T> b, State<T> alpha, State<T> beta) {
+  if constexpr (!has_masters<T>) {
+    if (impl::matmul_by_library(library, exec, c, ta, a, tb, b, alpha, beta))
+      return;
+  } else if (exec_is_host && library != MatmulLibrary::tiled) {
+    return impl::matmul_widened(library, exec, c, ta, a, tb, b, alpha, beta);
+  }
+  impl::matmul_tiled(exec, c, ta, a, tb, b, alpha, beta);
 }
 
 }  // namespace
 
-template <class T>
-void matmul(const ExecSpace& exec, Matrix<T> c, Transpose transpose_a, std::type_identity_t<Matrix<const T>> a,
-            Transpose transpose_b, std::type_identity_t<Matrix<const T>> b, std::type_identity_t<T> alpha,
-            std::type_identity_t<T> beta) {
+template <class T, class Out>
+void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpose transpose_a,
+            std::type_identity_t<Matrix<const T>> a, Transpose transpose_b, std::type_identity_t<Matrix<const T>> b,
+            State<T> alpha, State<T> beta) {
   const Index rows_a = transpose_a == Transpose::no ? a.rows : a.cols;
   const Index inner_a = transpose_a == Transpose::no ? a.cols : a.rows;
   const Index inner_b = transpose_b == Transpose::no ? b.rows : b.cols;
@@ -57,7 +62,14 @@ void matmul(const ExecSpace& exec, Matrix<T> c, Transpose transpose_a, std::type
     return;
   // Of an empty sum beta * c is left; some libraries return early and leave c.
   const MatmulLibrary library = inner_a == 0 ? MatmulLibrary::tiled : chosen_library().load();
-  run(library_for<T>(library), exec, c, transpose_a, a, transpose_b, b, alpha, beta);
+  run<T, Out>(library_for<State<T>>(library), exec, c, transpose_a, a, transpose_b, b, alpha, beta);
+}
+
+template <class T>
+std::size_t matmul_workspace_bytes() {
+  if (!has_masters<T> || !exec_is_host || matmul_library() == MatmulLibrary::tiled)
+    return 0;
+  return sizeof(float) * impl::widened_edge * (impl::widened_edge + 2 * impl::widened_depth);
 }
 
 const char* to_string(MatmulLibrary library) {
@@ -93,8 +105,10 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
       "espalier::core::measure_matmul_rates::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size),
       KOKKOS_LAMBDA(const Index i) {
         for (Index j = 0; j < size; ++j) {
-          a(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5);
-          b(i, j) = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5);
+          a(i, j) =
+              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5));
+          b(i, j) =
+              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5));
         }
       });
   compat::fence(exec, "espalier::measure_matmul_rates: inputs are ready before the clock starts");
@@ -106,7 +120,7 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
       if (libraries[i] == MatmulLibrary::tiled && repetition > 1)
         continue;  // slow by design; one figure is enough
       const auto start = std::chrono::steady_clock::now();
-      run<T>(libraries[i], exec, c, Transpose::no, a, Transpose::yes, b, T(1), T(0));
+      run<T, T>(libraries[i], exec, c, Transpose::no, a, Transpose::yes, b, 1, 0);
       compat::fence(exec, "espalier::measure_matmul_rates: the product is done when the clock stops");
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (repetition > 0)
@@ -120,19 +134,21 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
   return rates;
 }
 
-template <class T>
-double best_matmul_rate(const ExecSpace& exec) {
-  const std::vector<double> rates = measure_matmul_rates<T>(exec, 512, 8);
-  return *std::max_element(rates.begin(), rates.end());
-}
+#define ESPALIER_INSTANTIATE(T, Out)                                                                                  \
+  template void matmul<T, Out>(const ExecSpace&, Matrix<Out>, Transpose, Matrix<const T>, Transpose, Matrix<const T>, \
+                               State<T>, State<T>);
+ESPALIER_INSTANTIATE(float, float)
+ESPALIER_INSTANTIATE(double, double)
+ESPALIER_INSTANTIATE(bfloat16, bfloat16)
+ESPALIER_INSTANTIATE(bfloat16, float)
+ESPALIER_INSTANTIATE(float16, float16)
+ESPALIER_INSTANTIATE(float16, float)
+#undef ESPALIER_INSTANTIATE
 
-#define ESPALIER_INSTANTIATE(T)                                                                                     \
-  template void matmul<T>(const ExecSpace&, Matrix<T>, Transpose, std::type_identity_t<Matrix<const T>>, Transpose, \
-                          std::type_identity_t<Matrix<const T>>, std::type_identity_t<T>, std::type_identity_t<T>); \
-  template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);                               \
-  template double best_matmul_rate<T>(const ExecSpace&);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+#define ESPALIER_INSTANTIATE(T)                     \
+  template std::size_t matmul_workspace_bytes<T>(); \
+  template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -30,11 +30,16 @@ struct Matrix {
 };
 
 /// c = alpha * op(a) * op(b) + beta * c, with op(x) = x or its transpose; c (M, N), op(a) (M, K), op(b) (K, N).
-/// With beta = 0 the old content of c is not read. Products of 16-bit types accumulate in fp32.
+/// With beta = 0 the old content of c is not read. Products of 16-bit types accumulate in fp32; their sum is rounded
+/// once, or not at all where Out, the type of c, is the state type: gradients of weights.
+template <class T, class Out = T>
+void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpose transpose_a,
+            std::type_identity_t<Matrix<const T>> a, Transpose transpose_b, std::type_identity_t<Matrix<const T>> b,
+            State<T> alpha = 1, State<T> beta = 0);
+
+/// Bytes that matmul<T> holds on to from its first call, by the library chosen.
 template <class T>
-void matmul(const ExecSpace& exec, Matrix<T> c, Transpose transpose_a, std::type_identity_t<Matrix<const T>> a,
-            Transpose transpose_b, std::type_identity_t<Matrix<const T>> b, std::type_identity_t<T> alpha = T(1),
-            std::type_identity_t<T> beta = T(0));
+std::size_t matmul_workspace_bytes();
 
 /// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does.
 enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn };
@@ -60,18 +65,22 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
 template <class T>
 MatmulLibrary default_matmul_library();
 
-/// The best rate of any library in a quick measurement (some 50 ms), in FLOP/s.
-template <class T>
-double best_matmul_rate(const ExecSpace& exec);
-
 /// One line about the libraries and the kernels they chose for this CPU.
 std::string describe_matmul_libraries();
 
 namespace impl {
 
-template <class T>
-void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a, Transpose tb, Matrix<const T> b,
-                  T alpha, T beta);
+template <class T, class Out>
+void matmul_tiled(const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
+                  Matrix<const T> b, State<T> alpha, State<T> beta);
+
+/// A product of 16-bit types by a library that has none: block by block, of copies in fp32, in a workspace that is
+/// allocated at the first call.
+inline constexpr Index widened_edge = 2048;  // a block of C is (edge, edge) or less: an element that is converted takes
+inline constexpr Index widened_depth = 1024;  // part in 2 * edge FLOPs, so that conversions cost a few per cent
+template <class T, class Out>
+void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a,
+                    Transpose tb, Matrix<const T> b, float alpha, float beta);
 
 /// One product through a GEMM library; false where the library is absent or has no kernel for T.
 template <class T>

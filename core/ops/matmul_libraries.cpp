@@ -208,7 +208,7 @@ template <class T>
 MatmulLibrary default_matmul_library() {
   if constexpr (exec_is_host) {
 #ifdef ESPALIER_HAVE_ONEDNN
-    if (std::is_same_v<T, float> && onednn_excels())
+    if (std::is_same_v<State<T>, float> && onednn_excels())
       return MatmulLibrary::onednn;
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
@@ -216,7 +216,7 @@ MatmulLibrary default_matmul_library() {
       return MatmulLibrary::openblas;
 #endif
 #ifdef ESPALIER_HAVE_ONEDNN
-    if (std::is_same_v<T, float>)
+    if (std::is_same_v<State<T>, float>)
       return MatmulLibrary::onednn;
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
@@ -230,8 +230,9 @@ MatmulLibrary default_matmul_library() {
 #endif
 }
 
-template MatmulLibrary default_matmul_library<float>();
-template MatmulLibrary default_matmul_library<double>();
+#define ESPALIER_INSTANTIATE(T) template MatmulLibrary default_matmul_library<T>();
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 std::string describe_matmul_libraries() {
   std::string text = "tiled (own kernel)";

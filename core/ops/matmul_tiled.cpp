@@ -40,9 +40,9 @@ KOKKOS_INLINE_FUNCTION void load_tile(const TeamMember& team, const ScratchTile<
 ///
 /// Each element of A and B is read from slow memory once a tile, not once a product: traffic falls by the tile size.
 /// The sum is kept in the state type (fp32 for 16-bit inputs).
-template <class T>
-void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a, Transpose tb, Matrix<const T> b,
-                  T alpha, T beta) {
+template <class T, class Out>
+void matmul_tiled(const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
+                  Matrix<const T> b, State<T> alpha, State<T> beta) {
   using S = State<T>;
   constexpr Index tile = tile_size<S>;
   static_assert(exec_is_host || 3 * tile * tile * static_cast<Index>(sizeof(S)) <= device_scratch_bytes,
@@ -52,7 +52,7 @@ void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const
   const Index tile_cols = (c.cols + tile - 1) / tile;
   const bool transposed_a = ta == Transpose::yes;
   const bool transposed_b = tb == Transpose::yes;
-  T* const c_data = c.data;
+  Out* const c_data = c.data;
   const T* const a_data = a.data;
   const T* const b_data = b.data;
   const Index c_rows = c.rows, c_cols = c.cols, c_stride = c.stride, a_stride = a.stride, b_stride = b.stride;
@@ -88,17 +88,23 @@ void matmul_tiled(const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const
         team.team_barrier();
         Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](const Index i) {
           Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, cols), [&](const Index j) {
-            T& out = c_data[(row + i) * c_stride + col + j];
-            const S old = beta == T(0) ? S(0) : static_cast<S>(beta) * static_cast<S>(out);
-            out = static_cast<T>(static_cast<S>(alpha) * sum(i, j) + old);
+            Out& out = c_data[(row + i) * c_stride + col + j];
+            const S old = beta == S(0) ? S(0) : beta * static_cast<S>(out);
+            out = static_cast<Out>(alpha * sum(i, j) + old);
           });
         });
       });
 }
 
-template void matmul_tiled<float>(const ExecSpace&, Matrix<float>, Transpose, Matrix<const float>, Transpose,
-                                  Matrix<const float>, float, float);
-template void matmul_tiled<double>(const ExecSpace&, Matrix<double>, Transpose, Matrix<const double>, Transpose,
-                                   Matrix<const double>, double, double);
+#define ESPALIER_INSTANTIATE(T, Out)                                                                       \
+  template void matmul_tiled<T, Out>(const ExecSpace&, Matrix<Out>, Transpose, Matrix<const T>, Transpose, \
+                                     Matrix<const T>, State<T>, State<T>);
+ESPALIER_INSTANTIATE(float, float)
+ESPALIER_INSTANTIATE(double, double)
+ESPALIER_INSTANTIATE(bfloat16, bfloat16)
+ESPALIER_INSTANTIATE(bfloat16, float)
+ESPALIER_INSTANTIATE(float16, float16)
+ESPALIER_INSTANTIATE(float16, float)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

@@ -66,15 +66,15 @@ void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
 }
 
 void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0> factor, Tensor<double, 1> sums,
-                 double max_norm) {
+                 double max_norm, double scale) {
   const Index ranges = sums.extent(0);
   Kokkos::parallel_for(
       "espalier::core::clip_factor", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
         double total = 0;
         for (Index i = 0; i < ranges; ++i)
           total += sums(i);
-        norm() = compat::sqrt(total);
-        factor() = max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0;
+        norm() = compat::sqrt(total) / scale;
+        factor() = (max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0) / scale;
       });
 }
 

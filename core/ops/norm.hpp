@@ -35,8 +35,9 @@ class SquaredNorm {
   Tensor<double, 1> sums_;        ///< (ranges)
 };
 
-/// norm() = sqrt(total of sums); factor() = min(1, max_norm / norm), or 1 where max_norm <= 0. All on the device.
+/// norm() = sqrt(total of sums) / scale; factor() = min(1, max_norm / norm) / scale, or 1 / scale where max_norm <= 0:
+/// what gradients that were computed `scale` times too large are to be multiplied by. All on the device.
 void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0> factor, Tensor<double, 1> sums,
-                 double max_norm);
+                 double max_norm, double scale = 1);
 
 }  // namespace espalier

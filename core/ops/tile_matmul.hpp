@@ -14,22 +14,23 @@ void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, T
 }  // namespace impl
 
 /// c (m, n) = alpha * op(a) (m, k) * op(b) (k, n) + beta * c, by the members of one team inside a kernel; all
-/// row-major with the strides given. Call from every member; the caller puts barriers around it.
-template <class T>
-KOKKOS_INLINE_FUNCTION void tile_matmul(const TeamMember& team, T* c, Index ldc, Transpose ta, const T* a, Index lda,
-                                        Transpose tb, const T* b, Index ldb, Index m, Index n, Index k, T alpha,
-                                        T beta) {
+/// row-major with the strides given. Call from every member; the caller puts barriers around it. On GPUs the operands
+/// may be of 16 bits.
+template <class S, class A, class B>
+KOKKOS_INLINE_FUNCTION void tile_matmul(const TeamMember& team, S* c, Index ldc, Transpose ta, const A* a, Index lda,
+                                        Transpose tb, const B* b, Index ldb, Index m, Index n, Index k,
+                                        std::type_identity_t<S> alpha, std::type_identity_t<S> beta) {
   if constexpr (exec_is_host) {
     impl::tile_matmul_on_host(c, ldc, ta, a, lda, tb, b, ldb, m, n, k, alpha, beta);
   } else {
     Kokkos::parallel_for(Kokkos::TeamVectorRange(team, m * n), [&](const Index at) {
       const Index i = at / n;
       const Index j = at % n;
-      T sum = 0;
+      S sum = 0;
       for (Index l = 0; l < k; ++l)
-        sum += (ta == Transpose::no ? a[i * lda + l] : a[l * lda + i]) *
-               (tb == Transpose::no ? b[l * ldb + j] : b[j * ldb + l]);
-      c[i * ldc + j] = alpha * sum + (beta == T(0) ? T(0) : beta * c[i * ldc + j]);
+        sum += static_cast<S>(ta == Transpose::no ? a[i * lda + l] : a[l * lda + i]) *
+               static_cast<S>(tb == Transpose::no ? b[l * ldb + j] : b[j * ldb + l]);
+      c[i * ldc + j] = alpha * sum + (beta == S(0) ? S(0) : beta * c[i * ldc + j]);
     });
   }
 }

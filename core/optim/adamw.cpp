@@ -22,7 +22,11 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
   const S correction = static_cast<S>(1 / std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step))));
   const S keep = static_cast<S>(1 - learning_rate * weight_decay);
   T* const w = weights.data() + offset;
-  S* const master = masters.data() + offset;
+  S* master = nullptr;
+  if constexpr (has_masters<T>)
+    master = masters.data() + moment_offset;
+  else
+    master = w;
   S* const m = exp_avg.data() + moment_offset;
   S* const v = exp_avg_sq.data() + moment_offset;
   const S* const gradient = gradients.data() + offset;
@@ -63,26 +67,37 @@ AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
     }
     num_moments += range.size();
   }
+  if constexpr (has_masters<T>)
+    masters_ = allocate<State<T>>(Category::optimizer, "masters", num_moments);
   exp_avg_ = allocate<State<T>>(Category::optimizer, "exp_avg", num_moments);
   exp_avg_sq_ = allocate<State<T>>(Category::optimizer, "exp_avg_sq", num_moments);
 }
 
 template <class T>
+void AdamW<T>::initialize_masters(const ExecSpace& exec, std::uint64_t seed) const {
+  if constexpr (has_masters<T>)
+    for (std::size_t i = 0; i < owned_.size(); ++i)
+      parameters_->initial_values(exec, seed, owned_[i],
+                                  Tensor<State<T>, 1>(masters_.data() + moment_starts_[i], owned_[i].size()));
+}
+
+template <class T>
 void AdamW<T>::step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const {
   for (const Piece& piece : pieces_)
-    adamw_update<T>(exec, parameters_->flat_weights(), parameters_->flat_masters(), exp_avg_, exp_avg_sq_,
-                    parameters_->flat_gradients(), piece.offset, piece.moment_offset, piece.size, config_,
-                    learning_rate, piece.weight_decay ? config_.weight_decay : 0.0, clip, step);
+    adamw_update<T>(exec, parameters_->flat_weights(), masters_, exp_avg_, exp_avg_sq_, parameters_->flat_gradients(),
+                    piece.offset, piece.moment_offset, piece.size, config_, learning_rate,
+                    piece.weight_decay ? config_.weight_decay : 0.0, clip, step);
 }
 
 template class AdamW<float>;
 template class AdamW<double>;
+template class AdamW<bfloat16>;
+template class AdamW<float16>;
 #define ESPALIER_INSTANTIATE(T)                                                                                    \
   template void adamw_update<T>(const ExecSpace&, Tensor<T, 1>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,          \
                                 Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, Index, const AdamWConfig&, \
                                 double, double, Tensor<double, 0>, Index);
-ESPALIER_INSTANTIATE(float)
-ESPALIER_INSTANTIATE(double)
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

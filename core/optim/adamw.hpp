@@ -20,15 +20,16 @@ struct AdamWConfig {
 /// One sweep over part of the flat arrays, elements [offset, offset + size):
 ///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
-/// updates master and both moments in the state type and writes the compute weight. The factor `clip` stays on the
-/// device. `step` counts from 1. The moments of the part start at `moment_offset` of their arrays.
+/// updates master and both moments in the state type and writes the compute weight. Where weights are their own state
+/// type they are the masters, and `masters` is not read. The factor `clip` stays on the device. `step` counts from 1.
+/// The masters and moments of the part start at `moment_offset` of their arrays.
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
                   Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index moment_offset,
                   Index size, const AdamWConfig& config, double learning_rate, double weight_decay,
                   Tensor<double, 0> clip, Index step);
 
-/// The same with moments laid out as the weights.
+/// The same with masters and moments laid out as the weights.
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
                   Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
@@ -38,7 +39,8 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
                   weight_decay, clip, step);
 }
 
-/// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1).
+/// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1): both moments, and
+/// fp32 masters of weights of 16 bits.
 template <class T>
 class AdamW {
  public:
@@ -46,14 +48,18 @@ class AdamW {
   AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
         std::optional<std::vector<IndexRange>> owned = std::nullopt);
 
+  /// Gives the masters the initial values of the weights, not rounded to T; nothing to do where there are none.
+  void initialize_masters(const ExecSpace& exec, std::uint64_t seed) const;
+
   /// Updates the owned ranges; `step` counts from 1.
   void step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const;
 
+  Tensor<State<T>, 1> masters() const { return masters_; }        ///< empty where weights are their own
   Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< first moment
   Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< second moment
 
-  /// The moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the other: where all is
-  /// owned, the arrays are laid out as the weights.
+  /// The masters and moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the other:
+  /// where all is owned, the arrays are laid out as the weights.
   const std::vector<IndexRange>& owned() const { return owned_; }
   const std::vector<Index>& moment_starts() const { return moment_starts_; }
 
@@ -70,6 +76,7 @@ class AdamW {
   std::vector<IndexRange> owned_;
   std::vector<Index> moment_starts_;
   std::vector<Piece> pieces_;
+  Tensor<State<T>, 1> masters_;
   Tensor<State<T>, 1> exp_avg_;
   Tensor<State<T>, 1> exp_avg_sq_;
 };

@@ -125,4 +125,42 @@ TEST(AdamW, of_ranges_updates_them_alone_to_the_same_bits) {
   EXPECT_EQ(on_host(whole->flat_weights()), on_host(halves->flat_weights()));
 }
 
+// Steps far below the spacing of 16-bit weights add up in the masters.
+template <class T>
+void expect_fp32_masters() {
+  ParameterStore<T> parameters;
+  parameters.declare({.name = "matrix", .shape = {37, 91}, .init_std = 1});
+  parameters.allocate();
+  parameters.initialize(ExecSpace(), 1);
+  ParameterStore<float> wide;
+  wide.declare({.name = "matrix", .shape = {37, 91}, .init_std = 1});
+  wide.allocate();
+  wide.initialize(ExecSpace(), 1);
+  const Index end = parameters.flat_size();
+  const std::vector<IndexRange> part = {{100, end}};
+  const AdamW<T> optimizer(parameters, config, part);
+  optimizer.initialize_masters(ExecSpace(), 1);
+  const AdamW<float> wanted(wide, config, part);
+  const Tensor<double, 0> clip("espalier::other::clip");
+  Kokkos::deep_copy(clip, 1.0);
+  for (int t = 1; t <= 20; ++t) {
+    const auto gradients = on_device<float>(random_values("gradient" + std::to_string(t), end), end);
+    Kokkos::deep_copy(parameters.flat_gradients(), gradients);
+    Kokkos::deep_copy(wide.flat_gradients(), gradients);
+    optimizer.step(ExecSpace(), 1e-5, clip, t);
+    wanted.step(ExecSpace(), 1e-5, clip, t);
+  }
+  const Values weights = on_host(wide.flat_weights());
+  EXPECT_EQ(on_host(optimizer.masters()), Values(weights.begin() + 100, weights.end()));
+  const Values rounded_weights = on_host(parameters.flat_weights());
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    ASSERT_EQ(rounded_weights[i],
+              static_cast<double>(static_cast<float>(static_cast<T>(static_cast<float>(weights[i])))));
+}
+
+TEST(AdamW, updates_masters_of_16_bit_weights) {
+  expect_fp32_masters<bfloat16>();
+  expect_fp32_masters<float16>();
+}
+
 }  // namespace

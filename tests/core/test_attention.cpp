@@ -38,7 +38,7 @@ std::vector<OpShape> attention_shapes() {
 
 template <class T>
 void compare_forward(const OpShape& s) {
-  SCOPED_TRACE(to_text(s) + (sizeof(T) == 4 ? " fp32" : " fp64"));
+  SCOPED_TRACE(to_text(s) + " " + to_string(scalar_type_of<T>()));
   const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
   const Result actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
   Values log_sum_exp(actual.log_sum_exp.size());
@@ -51,6 +51,8 @@ TEST(Attention, forward_is_that_of_plain_loops) {
   for (const OpShape& s : attention_shapes()) {
     compare_forward<float>(s);
     compare_forward<double>(s);
+    compare_forward<bfloat16>(s);
+    compare_forward<float16>(s);
   }
 }
 
@@ -63,6 +65,29 @@ TEST(Attention, gradient_is_that_of_finite_differences) {
     EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12,
                                1e-8, {s.rows(), 3, s.heads, s.head_size}));
     EXPECT_TRUE(allclose(run<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
+  }
+}
+
+// From the same rounded inputs, so that what differs is the rounding of the output, from which backward starts too: it
+// subtracts dout . out, which may be much larger than what is left.
+template <class T>
+void compare_gradient_of_16_bits(const OpShape& s) {
+  SCOPED_TRACE(to_text(s) + " " + to_string(scalar_type_of<T>()));
+  const Values qkv = rounded<T>(random_values("qkv", s.rows() * 3 * s.channels(), 2));
+  const Values dout = rounded<T>(random_values("dout", s.rows() * s.channels()));
+  const Values actual = run<T>(qkv, dout, s).dqkv;
+  const Values wanted = run<double>(qkv, dout, s).dqkv;
+  EXPECT_TRUE(allclose(actual, wanted, 24 * tolerance<T>, {s.rows(), 3, s.heads, s.head_size}));
+  double error = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    error += (actual[i] - wanted[i]) * (actual[i] - wanted[i]);
+  EXPECT_LT(std::sqrt(error), 2 * tolerance<T> * std::sqrt(dot(wanted, wanted)));
+}
+
+TEST(Attention, gradient_of_16_bits_is_that_of_fp64) {
+  for (const OpShape& s : attention_shapes()) {
+    compare_gradient_of_16_bits<bfloat16>(s);
+    compare_gradient_of_16_bits<float16>(s);
   }
 }
 

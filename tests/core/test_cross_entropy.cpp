@@ -141,7 +141,9 @@ void compare_split_vocabulary(const OpShape& s, Index parts) {
     for (Index n = 0; n < s.rows(); ++n)
       for (Index v = 0; v < columns[p].size() + 2; ++v) {
         const double want = v < columns[p].size() ? wanted[reference::at(n, columns[p].begin + v, c.width)] : 0.0;
-        EXPECT_NEAR(gradient[reference::at(n, v, columns[p].size() + 2)], want, 1e-6) << "row " << n << " of " << part;
+        EXPECT_NEAR(gradient[reference::at(n, v, columns[p].size() + 2)], want,
+                    1e-6 + 2 * tolerance<T> * std::abs(want))
+            << "row " << n << " of " << part;
       }
   }
 }

@@ -62,12 +62,14 @@ struct Operands {
     return result;
   }
 
-  Values actual(T alpha, T beta) const {
-    const auto c_device = on_device<T>(c_values, c.rows * c.stride);
+  template <class Out = T>
+  Values actual(double alpha, double beta) const {
+    const auto c_device = on_device<Out>(c_values, c.rows * c.stride);
     const auto a_device = on_device<T>(a_values, a.rows * a.stride);
     const auto b_device = on_device<T>(b_values, b.rows * b.stride);
-    matmul<T>(ExecSpace(), {c_device.data(), c.rows, c.cols, c.stride}, ta, {a_device.data(), a.rows, a.cols, a.stride},
-              tb, {b_device.data(), b.rows, b.cols, b.stride}, alpha, beta);
+    matmul<T, Out>(ExecSpace(), {c_device.data(), c.rows, c.cols, c.stride}, ta,
+                   {a_device.data(), a.rows, a.cols, a.stride}, tb, {b_device.data(), b.rows, b.cols, b.stride},
+                   static_cast<State<T>>(alpha), static_cast<State<T>>(beta));
     return on_host(c_device);
   }
 };
@@ -89,11 +91,16 @@ void compare(const Product& p, Transpose ta, Transpose tb, Index gap) {
       operands.c_values.assign(operands.c_values.size(), std::nan(""));  // the old content must not be read
     else
       operands.c_values = rounded<T>(operands.c.random("c"));
-    EXPECT_TRUE(allclose(operands.actual(static_cast<T>(alpha), static_cast<T>(beta)), operands.expected(alpha, beta),
-                         tolerance<T>, {operands.c.rows, operands.c.stride}))
+    const std::vector<Index> shape = {operands.c.rows, operands.c.stride};
+    const Values wanted = operands.expected(alpha, beta);
+    EXPECT_TRUE(allclose(operands.actual(alpha, beta), wanted, tolerance<T>, shape))
         << "(" << p.rows << ", " << p.inner << ") x (" << p.inner << ", " << p.cols << "), transposed "
         << (ta == Transpose::yes) << (tb == Transpose::yes) << ", gap " << gap << ", alpha " << alpha << ", beta "
-        << beta << ", bytes " << sizeof(T);
+        << beta << ", " << to_string(scalar_type_of<T>());
+    if constexpr (has_masters<T>) {
+      EXPECT_TRUE(allclose(operands.template actual<float>(alpha, beta), wanted, tolerance<float>, shape))
+          << "16-bit operands, fp32 result";
+    }
   }
 }
 
@@ -104,7 +111,18 @@ TEST_P(Matmul, is_that_of_plain_loops) {
         for (const Index gap : {0, 3}) {
           compare<float>(p, ta, tb, gap);
           compare<double>(p, ta, tb, gap);
+          compare<bfloat16>(p, ta, tb, gap);
+          compare<float16>(p, ta, tb, gap);
         }
+}
+
+// 16-bit operands are widened in blocks of 2048 x 1024: the seams.
+TEST_P(Matmul, of_16_bits_has_no_seams) {
+  if (GetParam() == MatmulLibrary::tiled)
+    GTEST_SKIP() << "not in blocks";
+  for (const Product& p : {Product{2050, 3, 1030}, Product{3, 2049, 5}, Product{5, 4, 2100}})
+    for (const Transpose t : {Transpose::no, Transpose::yes})
+      compare<bfloat16>(p, t, t, 3);
 }
 
 TEST_P(Matmul, of_nothing_scales_the_output) {

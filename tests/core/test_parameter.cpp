@@ -60,7 +60,6 @@ TEST(ParameterStore, aligns_and_covers_the_flat_arrays) {
   EXPECT_LE(segment_end, store.flat_size());
   EXPECT_EQ(static_cast<Index>(store.flat_weights().extent(0)), store.flat_size());
   EXPECT_EQ(static_cast<Index>(store.flat_gradients().extent(0)), store.flat_size());
-  EXPECT_EQ(store.flat_masters().data(), store.flat_weights().data()) << "fp32 weights are their own masters";
 }
 
 TEST(ParameterStore, refuses_what_does_not_fit) {

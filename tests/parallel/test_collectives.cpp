@@ -36,6 +36,19 @@ TYPED_TEST(CollectivesOfSums, AllReduceAddsInRankOrder) {
   }
 }
 
+// 256 + 1 is 256 in bfloat16: the others' values count only if they are added in fp32.
+TEST(Collectives, SixteenBitValuesAreAddedInFp32) {
+  const int size = world().size();
+  const auto wanted = static_cast<float>(bfloat16(static_cast<float>(256 + size - 1)));
+  for (const Index count : sizes) {
+    const bfloat16 ours(world().rank() == 0 ? 256.0F : 1.0F);
+    const auto data = make_tensor(std::vector<bfloat16>(static_cast<std::size_t>(count), ours));
+    all_reduce(ExecSpace(), world(), data);
+    for (const bfloat16 value : to_vector(data))
+      ASSERT_EQ(static_cast<float>(value), wanted) << "count " << count;
+  }
+}
+
 TYPED_TEST(CollectivesOfSums, ReduceScatterAddsInRankOrder) {
   using T = TypeParam;
   const int size = world().size();

@@ -13,9 +13,15 @@
 
 namespace espalier::test {
 
-/// How far an op may be from the plain loops, relative to the size of its values.
+/// How far an op may be from the plain loops, relative to the size of its values. 16-bit types: their rounding.
 template <class T>
-constexpr double tolerance = std::is_same_v<T, double> ? 1e-12 : 1e-5;
+constexpr double tolerance = 1e-5;
+template <>
+inline constexpr double tolerance<double> = 1e-12;
+template <>
+inline constexpr double tolerance<bfloat16> = 0x1p-8;
+template <>
+inline constexpr double tolerance<float16> = 0x1p-11 + 1e-5;
 
 inline std::string index_text(std::size_t at, const std::vector<Index>& shape) {
   if (shape.empty())

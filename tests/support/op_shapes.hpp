@@ -38,18 +38,20 @@ inline const std::vector<OpShape>& op_shapes() {
   return shapes;
 }
 
-/// check.template operator()<T>(shape) for float and double and each shape of the table.
+template <class T, class Check>
+void run_check(const Check& check, const OpShape& shape) {
+  SCOPED_TRACE(std::string(to_string(scalar_type_of<T>())) + " " + to_text(shape));
+  check.template operator()<T>(shape);
+}
+
+/// check.template operator()<T>(shape) for each compute type and each shape of the table.
 template <class Check>
 void for_each_shape_and_type(const Check& check) {
   for (const OpShape& shape : op_shapes()) {
-    {
-      SCOPED_TRACE("fp32 " + to_text(shape));
-      check.template operator()<float>(shape);
-    }
-    {
-      SCOPED_TRACE("fp64 " + to_text(shape));
-      check.template operator()<double>(shape);
-    }
+    run_check<float>(check, shape);
+    run_check<double>(check, shape);
+    run_check<bfloat16>(check, shape);
+    run_check<float16>(check, shape);
     if (testing::Test::HasFatalFailure())
       return;
   }

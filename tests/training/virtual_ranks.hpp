@@ -34,7 +34,7 @@ class VirtualRank {
     held_ = layout.zero ? owned_of_segments() : std::vector<IndexRange>{{0, store_.flat_size()}};
     for (const char* const group : {"exp_avg", "exp_avg_sq"})
       arrays_.push_back({group, allocate<T>(Category::optimizer, group, total(held_)), held_});
-    arrays_.push_back({"weights", store_.flat_masters(), {{0, store_.flat_size()}}});
+    arrays_.push_back({"weights", store_.flat_weights(), {{0, store_.flat_size()}}});
   }
 
   const ParameterStore<T>& store() const { return store_; }

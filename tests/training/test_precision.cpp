@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Training in 16-bit types.
+#include <gtest/gtest.h>
+
+#include "io/metrics.hpp"
+#include "tests/training/tiny_run.hpp"
+#include "training/predict_memory.hpp"
+#include "training/train_loop.hpp"
+
+namespace espalier::test {
+namespace {
+
+RunConfig config_of(const SharedFolder& folder, const std::string& type, std::vector<std::string> more = {}) {
+  more.push_back("precision.compute=" + type);
+  return tiny_config(folder, world().size(), more);
+}
+
+template <class View>
+std::vector<double> on_host(const View& view) {
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view);
+  return std::vector<double>(host.data(), host.data() + host.size());
+}
+
+TEST(Precision, SixteenBitsTrackFp32) {
+  const SharedFolder folder("track");
+  const Curve wanted = train_curve<float>(config_of(folder, "fp32"), world(), 20);
+  const Curve bf16 = train_curve<bfloat16>(config_of(folder, "bf16"), world(), 20);
+  const Curve fp16 = train_curve<float16>(config_of(folder, "fp16"), world(), 20);
+  EXPECT_LT(wanted.losses.back(), wanted.losses.front() - 0.1) << "the model must learn, or closeness proves nothing";
+  EXPECT_LT(largest_relative_error(bf16.losses, wanted.losses), 2e-3);
+  EXPECT_LT(largest_relative_error(fp16.losses, wanted.losses), 2e-4);
+  EXPECT_LT(largest_relative_error(bf16.norms, wanted.norms), 5e-2);
+  EXPECT_LT(largest_relative_error(fp16.norms, wanted.norms), 5e-3);
+  EXPECT_NE(bf16.losses, fp16.losses);
+}
+
+// With ZeRO-1 each rank has masters of its part only, and hands round rounded weights.
+TEST(Precision, ReplicasHoldTheSameWeightsUnderZero1) {
+  const SharedFolder folder("zero");
+  const RunConfig config =
+      config_of(folder, "bf16", {fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
+  const Curve wanted = train_curve<bfloat16>(config_of(folder, "bf16"), world(), 10);
+  TrainerOn<bfloat16> on(config, world());
+  for (int i = 0; i < 10; ++i)
+    EXPECT_NEAR(on.trainer.step().loss, wanted.losses[static_cast<std::size_t>(i)], 2e-3);
+  const AdamW<bfloat16>& optimizer = on.trainer.optimizer();
+  const std::vector<double> weights = on_host(on.trainer.parameters().flat_weights());
+  const std::vector<double> masters = on_host(optimizer.masters());
+  for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
+    for (Index i = 0; i < optimizer.owned()[r].size(); ++i) {
+      const auto master = static_cast<float>(masters[static_cast<std::size_t>(optimizer.moment_starts()[r] + i)]);
+      ASSERT_EQ(weights[static_cast<std::size_t>(optimizer.owned()[r].begin + i)],
+                static_cast<double>(static_cast<float>(bfloat16(master))));
+    }
+  std::vector<double> of_root = weights;
+  broadcast(world(), std::span<double>(of_root), 0);
+  EXPECT_EQ(weights, of_root);
+}
+
+TEST(Precision, AnOverflowIsSkippedByAllRanksAndTheRunRecovers) {
+  const SharedFolder folder("overflow");
+  const RunConfig config = config_of(folder, "fp16", {"precision.initial_loss_scale=1e9"});
+  TrainerOn<float16> on(config, world());
+  std::vector<double> before = on_host(on.trainer.parameters().flat_weights());
+  double scale = 1e9;
+  Index skipped = 0;
+  StepReport report;
+  for (int i = 0; i < 30; ++i) {
+    report = on.trainer.step();
+    ASSERT_EQ(report.loss_scale, scale) << "step " << report.step;
+    const std::vector<double> after = on_host(on.trainer.parameters().flat_weights());
+    EXPECT_EQ(before == after, report.skipped) << "step " << report.step;
+    skipped += report.skipped ? 1 : 0;
+    scale /= report.skipped ? 2 : 1;
+    EXPECT_EQ(report.skipped_steps, skipped);
+    EXPECT_EQ(all_reduce(world(), static_cast<double>(skipped), ReduceOp::max), static_cast<double>(skipped));
+    before = after;
+  }
+  EXPECT_GT(skipped, 0) << "nothing overflowed";
+  EXPECT_LT(skipped, 15);
+  EXPECT_FALSE(report.skipped);
+  EXPECT_LT(report.loss, std::log(61.0) - 0.05);
+}
+
+TEST(Precision, OverflowAtTheFloorEndsTheRun) {
+  const SharedFolder folder("floor");
+  const RunConfig config =
+      config_of(folder, "fp16", {"precision.initial_loss_scale=1e9", "precision.minimum_loss_scale=1e9"});
+  TrainerOn<float16> on(config, world());
+  for (int i = 1; i < LossScaler::patience; ++i)
+    EXPECT_TRUE(on.trainer.step().skipped);
+  try {
+    on.trainer.step();
+    ADD_FAILURE() << "overflow goes on for ever";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::numerical);
+    EXPECT_NE(std::string(error.what()).find("bf16"), std::string::npos) << error.what();
+  }
+}
+
+template <class T>
+std::vector<std::string> losses_of_run(const RunConfig& config, const std::vector<Index>& stops) {
+  const RunLayout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh);
+  for (const Index stop : stops) {
+    TrainOptions options;
+    options.stop_after = stop;
+    train<T>(config, options, layout, mesh, {}, [] { return false; });
+    barrier(world());
+  }
+  std::vector<std::string> texts;
+  for (const auto& line : read_metrics(Path(config.run.directory) / "metrics.jsonl"))
+    texts.push_back(line.at("loss").dump() + " " + line.at("loss_scale").dump() + " " +
+                    line.at("skipped_steps").dump());
+  return texts;
+}
+
+// The second half of the run starts in the middle of backing off.
+template <class T>
+void expect_bits_after_a_stop(const std::string& type) {
+  const SharedFolder folder("resume_" + type);
+  const auto config = [&](const std::string& name) {
+    return config_of(
+        folder, type,
+        {"run.directory=\"" + (folder / name).string() + "\"", "run.steps=8", "precision.initial_loss_scale=1e9",
+         "precision.loss_scale_growth_interval=3", fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
+  };
+  const std::vector<std::string> wanted = losses_of_run<T>(config("whole"), {0});
+  EXPECT_EQ(wanted.size(), 8U);
+  EXPECT_EQ(losses_of_run<T>(config("stopped"), {4, 0}), wanted);
+}
+
+TEST(Precision, ResumeGivesTheBitsOfAnUninterruptedRun) {
+  expect_bits_after_a_stop<bfloat16>("bf16");
+  expect_bits_after_a_stop<float16>("fp16");
+}
+
+template <class T>
+void expect_predicted_memory(const std::string& type) {
+  const SharedFolder folder("memory_" + type);
+  const RunConfig config =
+      config_of(folder, type,
+                {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64",
+                 fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
+  const MemoryByCategory before = MemoryLedger::instance().current();
+  const TrainerOn<T> on(config, world());
+  const MemoryByCategory after = MemoryLedger::instance().current();
+  const MemoryByCategory predicted = predict_memory<T>(config, on.layout, 0);
+  EXPECT_NEAR(static_cast<double>(after.total() - before.total()) / static_cast<double>(predicted.total()), 1.0, 0.01);
+  for (const Category category : {Category::weights, Category::gradients, Category::activations})
+    EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category);
+}
+
+TEST(Precision, MemoryIsWhatWasPredicted) {
+  expect_predicted_memory<bfloat16>("bf16");
+  expect_predicted_memory<float16>("fp16");
+}
+
+TEST(LossScale, GrowsAndBacksOff) {
+  LossScaler scaler({.initial = 64, .minimum = 8, .growth_interval = 2});
+  scaler.good_step();
+  EXPECT_EQ(scaler.scale(), 64);
+  scaler.good_step();
+  EXPECT_EQ(scaler.scale(), 128);
+  scaler.good_step();
+  EXPECT_TRUE(scaler.skipped_step());
+  EXPECT_EQ(scaler.scale(), 64);
+  scaler.good_step();
+  EXPECT_EQ(scaler.scale(), 64) << "good steps are counted anew after an overflow";
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(scaler.skipped_step());
+  EXPECT_EQ(scaler.scale(), 8);
+  for (int i = 1; i < LossScaler::patience; ++i)
+    EXPECT_TRUE(scaler.skipped_step());
+  const nlohmann::json state = scaler.state();
+  EXPECT_FALSE(scaler.skipped_step());
+  EXPECT_EQ(scaler.skipped(), 1 + 3 + LossScaler::patience);
+  LossScaler restored({.initial = 64, .minimum = 8, .growth_interval = 2});
+  restored.restore(state);
+  EXPECT_FALSE(restored.skipped_step());
+  EXPECT_EQ(restored.state(), scaler.state());
+}
+
+TEST(LossScale, StaysWithoutGrowth) {
+  LossScaler scaler({.initial = 1, .minimum = 1, .growth_interval = 0});
+  for (int i = 0; i < 5000; ++i)
+    scaler.good_step();
+  EXPECT_EQ(scaler.scale(), 1);
+  EXPECT_FALSE(LossScaler().is_active());
+  EXPECT_EQ(LossScaler().scale(), 1);
+}
+
+}  // namespace
+}  // namespace espalier::test

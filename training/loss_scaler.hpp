@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "core/types.hpp"
+
+namespace espalier {
+
+struct LossScaleConfig {
+  double initial = 65536;
+  double minimum = 1;
+  Index growth_interval = 1000;  ///< steps without overflow after which the scale doubles; 0: it never does
+};
+
+/// Dynamic loss scaling (Micikevicius et al., 2018): gradients in fp16 are computed of the loss times a scale, so that
+/// small ones do not vanish. A step whose gradients overflow is skipped and halves the scale, down to a floor; a number
+/// of good steps in a row doubles it. All ranks decide alike, as they see one gradient norm. Scales are powers of two
+/// times the initial one: taking them off again rounds nothing.
+class LossScaler {
+ public:
+  /// Scale 1 for ever, and nothing is skipped: for compute types as wide as fp32 in their exponents.
+  LossScaler() = default;
+  explicit LossScaler(const LossScaleConfig& config) : active_(true), config_(config), scale_(config.initial) {}
+
+  bool is_active() const { return active_; }
+  double scale() const { return scale_; }
+  Index skipped() const { return skipped_; }  ///< steps since the start of the run
+
+  void good_step();
+  /// The step's gradients were not finite. Returns false when the scale has been at its floor for `patience` skipped
+  /// steps in a row: lower does not help.
+  [[nodiscard]] bool skipped_step();
+
+  static constexpr int patience = 5;
+
+  /// All of it, for checkpoints. @throws nlohmann::json::exception on a state of something else.
+  nlohmann::json state() const;
+  void restore(const nlohmann::json& state);
+
+ private:
+  bool active_ = false;
+  LossScaleConfig config_;
+  double scale_ = 1;
+  Index good_steps_ = 0;  // in a row, since the scale changed last
+  Index skipped_ = 0;
+  int skipped_at_floor_ = 0;  // in a row
+};
+
+}  // namespace espalier
