@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "parallel/collectives.hpp"
+#include "training/layouts_to_verify.hpp"
 #include "training/logical_tensors.hpp"
 #include "training/trainer.hpp"
 
@@ -322,29 +323,6 @@ double LayoutErrors::worst() const {
   for (const LargestError& error : {loss, gradient_norm, gradient, update, copies})
     most = error.value <= most ? most : error.value;
   return most;
-}
-
-std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size) {
-  std::vector<std::vector<std::string>> all;
-  for (const MeshLayout& mesh : layouts_by_distance(world_size, {{1, world_size, 1}})) {
-    const int tensor = mesh.degree(Axis::tp);
-    const int data = mesh.degree(Axis::dp);
-    const int pipeline = mesh.degree(Axis::pp);
-    std::vector<std::pair<std::string, int>> schedules = {{"1f1b", 1}};
-    if (pipeline > 1)
-      schedules = {{"sequential", 1}, {"gpipe", 1}, {"1f1b", 1}, {"zero_bubble", 1}};
-    if (pipeline > 1 && 2 * pipeline <= config.model.shape.num_layers)
-      schedules.emplace_back("interleaved", 2);
-    for (const auto& [schedule, chunks] : schedules)
-      for (int zero = 0; zero <= (data > 1 ? 1 : 0); ++zero)
-        for (int rows = 0; rows <= (tensor > 1 ? 1 : 0); ++rows)
-          all.push_back({fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.data={}", data),
-                         fmt::format("parallel.pipeline={}", pipeline), fmt::format("parallel.schedule={}", schedule),
-                         fmt::format("parallel.virtual_stages={}", chunks), fmt::format("parallel.zero_stage={}", zero),
-                         fmt::format("parallel.sequence_parallel={}", rows == 1 ? "true" : "false"),
-                         "parallel.layers_per_stage=[]", "parallel.assignment=consecutive"});
-  }
-  return all;
 }
 
 template <class T>

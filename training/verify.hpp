@@ -45,10 +45,6 @@ struct VerifiedLayout {
 /// What layouts may differ by: 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16.
 double default_tolerance(const std::string& compute_type);
 
-/// Every layout that a world of this size allows, as overrides of [parallel]: all degrees, schedules, ZeRO stages, with
-/// and without sequence parallelism and virtual stages. Pure.
-std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size);
-
 /// Runs a few steps in every layout. Each step of a layout starts from the reference's weights and moments; its update
 /// uses the reference's gradients, as Adam makes full steps of the rounding errors in a gradient of zero (the bias of
 /// the keys has one). Collective; the result is the same on all ranks. `done` is told of each layout on rank 0.

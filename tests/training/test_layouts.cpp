@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tests/training/tiny_run.hpp"
-#include "training/verify.hpp"
+#include "training/layouts_to_verify.hpp"
 
 namespace espalier::test {
 namespace {

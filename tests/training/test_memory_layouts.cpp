@@ -5,8 +5,8 @@
 
 #include "io/units.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/layouts_to_verify.hpp"
 #include "training/predict_memory.hpp"
-#include "training/verify.hpp"
 
 namespace espalier::test {
 namespace {

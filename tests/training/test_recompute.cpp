@@ -5,9 +5,9 @@
 
 #include "tests/support/tensors.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/layouts_to_verify.hpp"
 #include "training/predict_memory.hpp"
 #include "training/predict_traffic.hpp"
-#include "training/verify.hpp"
 
 namespace espalier::test {
 namespace {

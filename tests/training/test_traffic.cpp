@@ -7,8 +7,8 @@
 
 #include "parallel/collective_traffic.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/layouts_to_verify.hpp"
 #include "training/predict_traffic.hpp"
-#include "training/verify.hpp"
 
 namespace espalier::test {
 namespace {

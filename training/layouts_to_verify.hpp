@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+/// Every layout that a world of this size allows, as overrides of [parallel]: all degrees, schedules, ZeRO stages, with
+/// and without sequence parallelism and virtual stages. Pure.
+std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size);
+
+}  // namespace espalier
