@@ -47,7 +47,7 @@ class MemoryLedger {
   /// Bytes that a library keeps outside Kokkos (packing buffers of a BLAS): counted from here on.
   void record_library_scratch(std::size_t bytes);
 
-  /// Enters what stays resident of `run`, which frees all that it allocates through Kokkos: the libraries' own.
+  /// Enters what stays resident of `run` beyond what it allocated through Kokkos and keeps: the libraries' own.
   template <class F>
   void record_library_scratch_of(const F& run);
 
@@ -76,9 +76,11 @@ std::size_t peak_resident_bytes();
 template <class F>
 void MemoryLedger::record_library_scratch_of(const F& run) {
   const std::size_t before = resident_bytes();
+  const std::size_t counted_before = current().total();
   run();
-  const std::size_t after = resident_bytes();
-  record_library_scratch(after > before ? after - before : 0);
+  const std::size_t after = resident_bytes() + counted_before;
+  const std::size_t explained = before + current().total();
+  record_library_scratch(after > explained ? after - explained : 0);
 }
 
 }  // namespace espalier

@@ -40,14 +40,17 @@ template <class S, class T>
 KOKKOS_INLINE_FUNCTION void row_gradient(const TeamMember& team, const Softmax<S>& softmax, T* row, Index target,
                                          Index vocab_size, Index width, S weight) {
   const S factor = weight / softmax.sum;
+  // Of a confident row softmax is almost 1: subtracted after it was rounded to 16 bits, nothing right would be left.
+  const S at_target = target < 0 ? S(0) : factor * vector_exp(static_cast<S>(row[target]) - softmax.largest) - weight;
+  team.team_barrier();  // everyone has read the target's logit
   row_for(team, vocab_size, [&](const Index v) {
     row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
   });
   row_for(team, width - vocab_size, [&](const Index v) { row[vocab_size + v] = T(0); });
-  team.team_barrier();  // the whole row is softmax before the target is subtracted
+  team.team_barrier();  // the whole row is softmax before the target is set
   Kokkos::single(Kokkos::PerTeam(team), [&]() {
     if (target >= 0)
-      row[target] = static_cast<T>(static_cast<S>(row[target]) - weight);
+      row[target] = static_cast<T>(at_target);
   });
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
 
+#include "core/error.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/vector_math.hpp"
 
@@ -81,11 +82,13 @@ void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c,
         const Index length = smaller(depth, inner - k);
         const Matrix<const float> left = widened(exec, block_of(a, ta, row, k, rows, length), memory.a);
         const Matrix<const float> right = widened(exec, block_of(b, tb, k, col, length, cols), memory.b);
+        bool done = false;
         if constexpr (std::is_same_v<Out, float>)
-          matmul_by_library<float>(library, exec, target, ta, left, tb, right, alpha, k == 0 ? beta : 1.0f);
+          done = matmul_by_library<float>(library, exec, target, ta, left, tb, right, alpha, k == 0 ? beta : 1.0f);
         else
-          matmul_by_library<float>(library, exec, {memory.c.data(), rows, cols, cols}, ta, left, tb, right, alpha,
-                                   k == 0 ? 0.0f : 1.0f);
+          done = matmul_by_library<float>(library, exec, {memory.c.data(), rows, cols, cols}, ta, left, tb, right,
+                                          alpha, k == 0 ? 0.0f : 1.0f);
+        ESPALIER_ASSERT(done, "a GEMM library has no fp32 product");
       }
       if constexpr (!std::is_same_v<Out, float>)
         narrow(exec, target, memory.c, beta);

@@ -68,6 +68,29 @@ TEST(CrossEntropy, gradient_is_that_of_finite_differences) {
   }
 }
 
+// Where the model is nearly sure, the target's gradient is a small difference: rounded once, it keeps its digits.
+template <class T>
+void expect_confident_gradient() {
+  const OpShape s{1, 4, 1, 1, 8};
+  Case c(s);
+  c.targets = {0, 1, 2, 3};
+  for (Index n = 0; n < 4; ++n)
+    for (Index v = 0; v < s.vocabulary; ++v)
+      c.logits[reference::at(n, v, c.width)] = v == n ? 4.0 + 2.0 * static_cast<double>(n) : 0.0;
+  const Values actual = gradient<T>(c, s, 0.25);
+  const Values wanted = gradient<double>(c, s, 0.25);
+  for (Index n = 0; n < 4; ++n) {
+    const std::size_t target = reference::at(n, n, c.width);
+    EXPECT_LT(wanted[target], 0);
+    EXPECT_NEAR(actual[target], wanted[target], -2 * tolerance<T> * wanted[target]) << "row " << n;
+  }
+}
+
+TEST(CrossEntropy, a_confident_row_keeps_its_gradient_in_16_bits) {
+  expect_confident_gradient<bfloat16>();
+  expect_confident_gradient<float16>();
+}
+
 TEST(CrossEntropy, ignored_rows_and_padding_have_no_gradient) {
   const OpShape s{2, 6, 1, 1, 33};
   const Case c(s);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 
 #include "core/error.hpp"
 #include "core/memory_ledger.hpp"
@@ -82,6 +83,14 @@ TEST(MemoryLedger, library_scratch_is_workspace) {
                 header_bytes);
   }
   EXPECT_EQ(ledger.library_scratch(), of_libraries + 12345);
+}
+
+TEST(MemoryLedger, library_scratch_is_what_kokkos_does_not_explain) {
+  MemoryLedger& ledger = MemoryLedger::instance();
+  const std::size_t before = ledger.library_scratch();
+  std::optional<Tensor<char, 1>> kept;
+  ledger.record_library_scratch_of([&] { kept = allocate<char>(Category::workspace, "kept", 64 << 20); });
+  EXPECT_LT(ledger.library_scratch(), before + (16 << 20));
 }
 
 class Budget : public testing::Test {
