@@ -114,7 +114,8 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   GemmRate before;
   MemoryLedger::instance().record_library_scratch_of([&] {
     before = best_gemm_rate<T>();
-    set_matmul_library(options.matmul == "auto" ? default_matmul_library<T>() : parse_matmul_library(options.matmul));
+    set_matmul_library(wanted_matmul_library<T>(config));
+    release_matmul_workspace();
   });
   MemoryLedger::instance().reset_peak();
 

@@ -51,10 +51,12 @@ std::string quantity_text(double value) {
 }
 
 std::string step_line(const StepReport& report, const TrainProgress& progress) {
-  std::string line = fmt::format(
-      "step {:>6}/{} | loss {:.4f} | norm {:.3g} | lr {:.1e} | {} | {} tok/s | mfu {:.0f}% | left {}", report.step,
-      progress.total_steps, report.loss, report.gradient_norm, report.learning_rate, duration_text(report.step_seconds),
-      quantity_text(progress.tokens_per_second), 100 * progress.mfu, duration_text(progress.seconds_left));
+  const std::string update = report.skipped ? fmt::format("skipped: overflow, loss scale {}", report.loss_scale)
+                                            : fmt::format("lr {:.1e}", report.learning_rate);
+  std::string line =
+      fmt::format("step {:>6}/{} | loss {:.4f} | norm {:.3g} | {} | {} | {} tok/s | mfu {:.0f}% | left {}", report.step,
+                  progress.total_steps, report.loss, report.gradient_norm, update, duration_text(report.step_seconds),
+                  quantity_text(progress.tokens_per_second), 100 * progress.mfu, duration_text(progress.seconds_left));
   if (progress.seconds_to_save > 0)
     line += fmt::format(" | save {}", duration_text(progress.seconds_to_save));
   return line.substr(0, 120);

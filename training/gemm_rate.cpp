@@ -67,6 +67,7 @@ double measure_gemm_rate(const Communicator& world, Index size) {
     best = std::max(best, all_reduce(world, rate_of_a_moment<T>(exec, c, a)));
   }
   set_matmul_library(chosen);
+  release_matmul_workspace();
   return best;
 }
 

@@ -2,9 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/ops/matmul.hpp"
 #include "parallel/communicator.hpp"
+#include "training/run_config.hpp"
 
 namespace espalier {
+
+/// What run.matmul asks for. @throws Error (usage) naming those present.
+template <class T>
+MatmulLibrary wanted_matmul_library(const RunConfig& config) {
+  return config.run.matmul == "auto" ? default_matmul_library<T>() : parse_matmul_library(config.run.matmul);
+}
 
 /// FLOP/s of matrix products on all ranks together: what an MFU is a share of. All multiply at the same time, by the
 /// library that is fastest here, since ranks that share cores or caches are slower than one that works alone; the best

@@ -12,12 +12,14 @@ struct LossScaleConfig {
   double initial = 65536;
   double minimum = 1;
   Index growth_interval = 1000;  ///< steps without overflow after which the scale doubles; 0: it never does
+
+  bool operator==(const LossScaleConfig&) const = default;
 };
 
 /// Dynamic loss scaling (Micikevicius et al., 2018): gradients in fp16 are computed of the loss times a scale, so that
 /// small ones do not vanish. A step whose gradients overflow is skipped and halves the scale, down to a floor; a number
-/// of good steps in a row doubles it. All ranks decide alike, as they see one gradient norm. Scales are powers of two
-/// times the initial one: taking them off again rounds nothing.
+/// of good steps in a row doubles it. All ranks decide alike, as they see one gradient norm. Scales are powers of two:
+/// taking them off again rounds nothing.
 class LossScaler {
  public:
   /// Scale 1 for ever, and nothing is skipped: for compute types as wide as fp32 in their exponents.

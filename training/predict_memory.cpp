@@ -17,6 +17,7 @@
 #include "parallel/host_ranks.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/forward_backward.hpp"
+#include "training/gemm_rate.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
@@ -154,7 +155,8 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
   set(Category::weights, flat * sizeof(T));
   set(Category::gradients, flat * sizeof(State<T>));
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
-  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) + matmul_workspace_bytes<T>());
+  set(Category::workspace,
+      static_cast<std::uint64_t>(activations.workspace) + matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)));
   set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
   return memory;
 }

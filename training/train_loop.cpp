@@ -28,10 +28,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 // Rank 0 chooses, so that all ranks multiply alike.
 template <class T>
-void choose_matmul_library(const std::string& wanted, const ProcessMesh& mesh) {
-  auto library = static_cast<double>(default_matmul_library<T>());
+void choose_matmul_library(const RunConfig& config, const ProcessMesh& mesh) {
+  auto library = static_cast<double>(wanted_matmul_library<T>(config));
   broadcast(mesh.world(), std::span<double>(&library, 1), 0);
-  set_matmul_library(wanted == "auto" ? static_cast<MatmulLibrary>(library) : parse_matmul_library(wanted));
+  set_matmul_library(static_cast<MatmulLibrary>(library));
 }
 
 template <class Value, std::size_t N>
@@ -88,7 +88,7 @@ class Loop {
     require_memory(config_, layout_, memory_of_a_rank(mesh_.world()));
     // What refuses a start comes before it signs on.
     open_directory();
-    choose_matmul_library<T>(config_.run.matmul, mesh_);
+    choose_matmul_library<T>(config_, mesh_);
     MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
     MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);

@@ -244,7 +244,9 @@ void Trainer<T>::skip(const StepReport& report) {
 
 template <class T>
 void Trainer<T>::update(StepReport& report) {
-  report.skipped = loss_scaler_.is_active() && !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm));
+  // A loss that is not finite has overflowed forward, without the scale: no other scale would help.
+  report.skipped = loss_scaler_.is_active() && std::isfinite(report.loss) && !std::isfinite(report.gradient_norm);
+  report.learning_rate = learning_rate_.at(steps_done_);
   if (report.skipped)
     skip(report);
   else
@@ -269,7 +271,6 @@ void Trainer<T>::apply(StepReport& report) {
     const double scaled_norm = report.loss_scale * report.gradient_norm;
     Kokkos::deep_copy(exec_, global_sum_, scaled_norm * scaled_norm);
     clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm, report.loss_scale);
-    report.learning_rate = learning_rate_.at(steps_done_);
     optimizer_.step(exec_, report.learning_rate, clip_, updates);
     compat::fence(exec_, "espalier::Trainer::update: the phase's time is its own");
     pace.part_done(0);

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -177,6 +178,21 @@ void check_recompute(const RunConfig& c, ConfigReader& reader) {
   }
 }
 
+// Factors of two can be taken off a gradient again without rounding it.
+void check_loss_scale(const LossScaleConfig& c, ConfigReader& reader) {
+  const auto check = [&](const char* key, double scale) {
+    int exponent = 0;
+    if (std::frexp(scale, &exponent) != 0.5)
+      reader.problem("precision", key,
+                     fmt::format("got {}, wanted a power of two; near it: {}", scale, std::ldexp(1.0, exponent - 1)));
+  };
+  check("initial_loss_scale", c.initial);
+  check("minimum_loss_scale", c.minimum);
+  if (c.minimum > c.initial)
+    reader.problem("precision", "minimum_loss_scale",
+                   fmt::format("{} is above initial_loss_scale {}", c.minimum, c.initial));
+}
+
 }  // namespace
 
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
@@ -192,6 +208,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
     reader.problem("run", "steps", "neither steps nor tokens say when the run ends");
   check_sizes(c, reader);
   check_learning_rate(c.optimizer, reader);
+  check_loss_scale(c.precision.loss_scale, reader);
   const std::optional<MeshLayout> mesh = check_mesh(c, reader, world_size);
   // On a mesh that is wrong there are the replicas that were asked for.
   const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data);
@@ -205,6 +222,9 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
 std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
   std::vector<std::string> warnings;
   const Index replicas = world_size / (c.parallel.tensor * c.parallel.pipeline);
+  if (c.precision.compute != "fp16" && c.precision.loss_scale != LossScaleConfig{})
+    warnings.push_back(fmt::format("the loss scale of [precision] does nothing: compute is {}, which needs none",
+                                   c.precision.compute));
   if (c.parallel.zero_stage > 0 && replicas == 1)
     warnings.emplace_back("parallel.zero_stage does nothing: there is one replica, nobody to share with");
   if (c.parallel.sequence_parallel && c.parallel.tensor == 1)

@@ -66,8 +66,8 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
 }
 
 template <class T>
-std::size_t matmul_workspace_bytes() {
-  if (!has_masters<T> || !exec_is_host || matmul_library() == MatmulLibrary::tiled)
+std::size_t matmul_workspace_bytes(MatmulLibrary library) {
+  if (!has_masters<T> || !exec_is_host || library == MatmulLibrary::tiled)
     return 0;
   return sizeof(float) * impl::widened_edge * (impl::widened_edge + 2 * impl::widened_depth);
 }
@@ -145,8 +145,8 @@ ESPALIER_INSTANTIATE(float16, float16)
 ESPALIER_INSTANTIATE(float16, float)
 #undef ESPALIER_INSTANTIATE
 
-#define ESPALIER_INSTANTIATE(T)                     \
-  template std::size_t matmul_workspace_bytes<T>(); \
+#define ESPALIER_INSTANTIATE(T)                                  \
+  template std::size_t matmul_workspace_bytes<T>(MatmulLibrary); \
   template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -37,10 +37,6 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
             std::type_identity_t<Matrix<const T>> a, Transpose transpose_b, std::type_identity_t<Matrix<const T>> b,
             State<T> alpha = 1, State<T> beta = 0);
 
-/// Bytes that matmul<T> holds on to from its first call, by the library chosen.
-template <class T>
-std::size_t matmul_workspace_bytes();
-
 /// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does.
 enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn };
 const char* to_string(MatmulLibrary library);
@@ -64,6 +60,13 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
 /// bits of a run must not depend on what else the machine is doing when it starts.
 template <class T>
 MatmulLibrary default_matmul_library();
+
+/// Bytes that matmul<T> through this library holds on to from its first call; one workspace for the process.
+template <class T>
+std::size_t matmul_workspace_bytes(MatmulLibrary library);
+
+/// Gives it back, until the next product needs one.
+void release_matmul_workspace();
 
 /// One line about the libraries and the kernels they chose for this CPU.
 std::string describe_matmul_libraries();

@@ -6,11 +6,11 @@
 #include "core/ops/matmul.hpp"
 #include "core/vector_math.hpp"
 
-namespace espalier::impl {
+namespace espalier {
 namespace {
 
-constexpr Index edge = widened_edge;
-constexpr Index depth = widened_depth;
+constexpr Index edge = impl::widened_edge;
+constexpr Index depth = impl::widened_depth;
 
 struct Workspace {
   Tensor<float, 1> a = allocate<float>(Category::workspace, "widened_a", edge* depth);
@@ -19,13 +19,14 @@ struct Workspace {
 };
 
 // One for the process, as Kokkos lives once; given back before it ends.
-const Workspace& workspace() {
+std::optional<Workspace>& workspace() {
   static std::optional<Workspace> memory;
-  if (!memory) {
-    memory.emplace();
+  static const bool hooked = [] {
     Kokkos::push_finalize_hook([] { memory.reset(); });
-  }
-  return *memory;
+    return true;
+  }();
+  static_cast<void>(hooked);
+  return memory;
 }
 
 // The block of op(m) at (row, col), as it lies in m.
@@ -68,10 +69,16 @@ void narrow(const ExecSpace& exec, const Matrix<T>& c, const Tensor<float, 1>& s
 
 }  // namespace
 
+void release_matmul_workspace() { workspace().reset(); }
+
+namespace impl {
+
 template <class T, class Out>
 void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a,
                     Transpose tb, Matrix<const T> b, float alpha, float beta) {
-  const Workspace& memory = workspace();
+  if (!workspace())
+    workspace().emplace();
+  const Workspace& memory = *workspace();
   const Index inner = ta == Transpose::no ? a.cols : a.rows;
   for (Index col = 0; col < c.cols; col += edge) {
     const Index cols = smaller(edge, c.cols - col);
@@ -105,4 +112,5 @@ ESPALIER_INSTANTIATE(float16, float16)
 ESPALIER_INSTANTIATE(float16, float)
 #undef ESPALIER_INSTANTIATE
 
-}  // namespace espalier::impl
+}  // namespace impl
+}  // namespace espalier

@@ -5,6 +5,7 @@
 
 #include "io/metrics.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/gemm_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/train_loop.hpp"
 
@@ -60,10 +61,10 @@ TEST(Precision, ReplicasHoldTheSameWeightsUnderZero1) {
 
 TEST(Precision, AnOverflowIsSkippedByAllRanksAndTheRunRecovers) {
   const SharedFolder folder("overflow");
-  const RunConfig config = config_of(folder, "fp16", {"precision.initial_loss_scale=1e9"});
+  const RunConfig config = config_of(folder, "fp16", {"precision.initial_loss_scale=536870912"});
   TrainerOn<float16> on(config, world());
   std::vector<double> before = on_host(on.trainer.parameters().flat_weights());
-  double scale = 1e9;
+  double scale = 536870912;  // 2^29
   Index skipped = 0;
   StepReport report;
   for (int i = 0; i < 30; ++i) {
@@ -86,7 +87,7 @@ TEST(Precision, AnOverflowIsSkippedByAllRanksAndTheRunRecovers) {
 TEST(Precision, OverflowAtTheFloorEndsTheRun) {
   const SharedFolder folder("floor");
   const RunConfig config =
-      config_of(folder, "fp16", {"precision.initial_loss_scale=1e9", "precision.minimum_loss_scale=1e9"});
+      config_of(folder, "fp16", {"precision.initial_loss_scale=536870912", "precision.minimum_loss_scale=536870912"});
   TrainerOn<float16> on(config, world());
   for (int i = 1; i < LossScaler::patience; ++i)
     EXPECT_TRUE(on.trainer.step().skipped);
@@ -123,7 +124,7 @@ void expect_bits_after_a_stop(const std::string& type) {
   const auto config = [&](const std::string& name) {
     return config_of(
         folder, type,
-        {"run.directory=\"" + (folder / name).string() + "\"", "run.steps=8", "precision.initial_loss_scale=1e9",
+        {"run.directory=\"" + (folder / name).string() + "\"", "run.steps=8", "precision.initial_loss_scale=536870912",
          "precision.loss_scale_growth_interval=3", fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
   };
   const std::vector<std::string> wanted = losses_of_run<T>(config("whole"), {0});
@@ -137,15 +138,25 @@ TEST(Precision, ResumeGivesTheBitsOfAnUninterruptedRun) {
 }
 
 template <class T>
-void expect_predicted_memory(const std::string& type) {
+void expect_predicted_memory(const std::string& type, const std::string& matmul) {
+  SCOPED_TRACE(type + " " + matmul);
   const SharedFolder folder("memory_" + type);
   const RunConfig config =
       config_of(folder, type,
                 {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64",
-                 fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
-  const MemoryByCategory before = MemoryLedger::instance().current();
-  const TrainerOn<T> on(config, world());
-  const MemoryByCategory after = MemoryLedger::instance().current();
+                 "run.matmul=" + matmul, fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
+  set_matmul_library(wanted_matmul_library<T>(config));
+  release_matmul_workspace();
+  MemoryLedger& ledger = MemoryLedger::instance();
+  const auto own = [&] {
+    MemoryByCategory memory = ledger.current();
+    memory.bytes[static_cast<std::size_t>(Category::workspace)] -= ledger.library_scratch();
+    return memory;
+  };
+  const MemoryByCategory before = own();
+  TrainerOn<T> on(config, world());
+  on.trainer.step();
+  const MemoryByCategory after = own();
   const MemoryByCategory predicted = predict_memory<T>(config, on.layout, 0);
   EXPECT_NEAR(static_cast<double>(after.total() - before.total()) / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
@@ -153,8 +164,12 @@ void expect_predicted_memory(const std::string& type) {
 }
 
 TEST(Precision, MemoryIsWhatWasPredicted) {
-  expect_predicted_memory<bfloat16>("bf16");
-  expect_predicted_memory<float16>("fp16");
+  const MatmulLibrary chosen = matmul_library();
+  for (const char* const matmul : {"tiled", "auto"}) {
+    expect_predicted_memory<bfloat16>("bf16", matmul);
+    expect_predicted_memory<float16>("fp16", matmul);
+  }
+  set_matmul_library(chosen);
 }
 
 TEST(LossScale, GrowsAndBacksOff) {

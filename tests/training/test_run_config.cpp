@@ -160,6 +160,16 @@ TEST(RunConfig, TheDecayEndsAfterTheWarmUp) {
   EXPECT_CONTAINS(config_warnings(short_run, 1).at(0), "inside the warm-up");
 }
 
+TEST(RunConfig, LossScalesArePowersOfTwo) {
+  EXPECT_EQ(error_of(good, {"precision.compute=fp16", "precision.initial_loss_scale=1024"}), "");
+  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=1000"}), "wanted a power of two; near it: 512");
+  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=0"}), "precision.initial_loss_scale: got 0");
+  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=2", "precision.minimum_loss_scale=4"}),
+                  "4 is above initial_loss_scale 2");
+  EXPECT_CONTAINS(config_warnings(parse_run_config(good, "run.toml", {"precision.initial_loss_scale=2"}, 1), 1).at(0),
+                  "does nothing: compute is fp32");
+}
+
 TEST(RunConfig, NothingToDo) { EXPECT_CONTAINS(error_of(good, {"run.steps=0"}), "neither steps nor tokens"); }
 
 }  // namespace
