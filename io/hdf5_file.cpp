@@ -67,8 +67,8 @@ hid_t stored_type(ScalarType type) {
   switch (type) {
     case ScalarType::fp32: return H5T_IEEE_F32LE;
     case ScalarType::fp64: return H5T_IEEE_F64LE;
-    case ScalarType::bf16: return H5T_STD_U16LE;  // HDF5 knows no bfloat16: its bits
-    case ScalarType::fp16: return H5T_STD_U16LE;  // nor does H5T_IEEE_F16LE exist before version 1.14.4
+    case ScalarType::bf16:
+    case ScalarType::fp16: return H5T_STD_U16LE;  // their bits: HDF5 knows no bfloat16, nor fp16 before version 1.14.4
   }
   return -1;
 }
