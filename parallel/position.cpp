@@ -119,7 +119,7 @@ void PositionWriter::sign_off() {
 
 Position read_position(const Position& shared) {
   // A write takes a fraction of a microsecond, unless its core is taken away meanwhile; a dead writer never ends it.
-  constexpr int attempts = 200;
+  constexpr int attempts = 2000;
   constexpr std::chrono::microseconds between_attempts{500};
   Position copy;
   const std::atomic_ref<std::uint32_t> writes(const_cast<Position&>(shared).writes);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -142,8 +143,11 @@ TEST(Position, CanBeReadAtAnyTime) {
   writer.keep_in(&shared);
   std::atomic<bool> stop = false;
   std::thread thread([&] {
-    for (int i = 0; !stop; ++i)
+    for (int i = 0; !stop; ++i) {
       writer.set_operation(i, std::to_string(i), i, i);
+      if (i % 64 == 0)  // a rank computes between two writes
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   });
   while (read_position(shared).operation_index < 0)
     std::this_thread::yield();
