@@ -17,6 +17,7 @@ using Action = std::function<int(Runtime* runtime)>;
 struct Chosen {
   Action action;
   bool needs_runtime = false;
+  bool prints_only = false;  ///< of several ranks one does it
 };
 
 // Each adds its options to the command line and fills `chosen` when it is the one called.

@@ -76,7 +76,15 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
   }
   if (chosen.needs_runtime)
     return run_job(argc, argv, [&](Runtime& runtime) { return chosen.action(&runtime); });
-  return launched_rank().rank == 0 ? chosen.action(nullptr) : 0;  // what needs no ranks is done by one
+  if (chosen.prints_only)
+    return launched_rank().rank == 0 ? chosen.action(nullptr) : 0;
+  if (launched_rank().size == 1)
+    return chosen.action(nullptr);
+  return run_job(argc, argv, [](Runtime& runtime) -> int {
+    throw Error(ExitCode::usage, {.what = "this command runs on one process",
+                                  .got = fmt::format("{} ranks", runtime.size()),
+                                  .todo = "start it without mpiexec, or with one rank"});
+  });
 }
 
 int command(int argc, char** argv) {

@@ -10,6 +10,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/toml_config.hpp"
+#include "training/layouts_to_verify.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {

@@ -164,9 +164,8 @@ void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) con
                       shape_text(parameter(id).local_shape) + ", asked for " + shape_text(extents));
 }
 
-template class ParameterStore<float>;
-template class ParameterStore<double>;
-template class ParameterStore<bfloat16>;
-template class ParameterStore<float16>;
+#define ESPALIER_INSTANTIATE(T) template class ParameterStore<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -61,9 +61,8 @@ void Attention<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor
   qkv_.backward_weight(exec, x, gradients.dqkv);
 }
 
-template class Attention<float>;
-template class Attention<double>;
-template class Attention<bfloat16>;
-template class Attention<float16>;
+#define ESPALIER_INSTANTIATE(T) template class Attention<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

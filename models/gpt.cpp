@@ -143,7 +143,7 @@ void Gpt<T>::forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBa
 }
 
 template <class T>
-void Gpt<T>::evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double loss_scale) {
+void Gpt<T>::evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double token_weight) {
   const Region region("espalier::models::evaluate");
   Slot& target = slot(place);
   load(exec, target, batch);
@@ -151,7 +151,7 @@ void Gpt<T>::evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenB
   if (chunk(place).layers().head) {
     typename Head<T>::Scratch& scratch = workspace_.scratch.head;
     chunk(place).head().loss(exec, target.targets, target.head, scratch);
-    add_losses<State<T>>(exec, loss_, scratch.losses, loss_scale);
+    add_losses<State<T>>(exec, loss_, scratch.losses, token_weight);
   }
 }
 
@@ -188,9 +188,8 @@ Matrix<T> Gpt<T>::logits(const ExecSpace& exec, const std::vector<TokenId>& toke
   return chunk(0).head().logits(exec, count - rows, rows, target.head, workspace_.scratch.head);
 }
 
-template class Gpt<float>;
-template class Gpt<double>;
-template class Gpt<bfloat16>;
-template class Gpt<float16>;
+#define ESPALIER_INSTANTIATE(T) template class Gpt<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

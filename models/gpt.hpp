@@ -81,7 +81,7 @@ class Gpt {
                const BlockDone& done = {});
 
   /// The same without leaving what backward needs.
-  void evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double loss_scale);
+  void evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double token_weight);
 
   /// Adds the gradients of the micro-batch. After each block `done` tells that the gradients of this position of the
   /// chunk are final as far as this micro-batch goes; positions come last to first, in flat order reversed.

@@ -167,9 +167,8 @@ void GptChunk<T>::backward_weight(const ExecSpace& exec, const BlockShape& shape
   }
 }
 
-template class GptChunk<float>;
-template class GptChunk<double>;
-template class GptChunk<bfloat16>;
-template class GptChunk<float16>;
+#define ESPALIER_INSTANTIATE(T) template class GptChunk<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

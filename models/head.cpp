@@ -166,9 +166,8 @@ void Head<T>::backward_weight(const ExecSpace& exec, const Saved& saved) const {
   norm_.backward_weight(exec, saved.norm.y, saved.norm);
 }
 
-template class Head<float>;
-template class Head<double>;
-template class Head<bfloat16>;
-template class Head<float16>;
+#define ESPALIER_INSTANTIATE(T) template class Head<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -62,9 +62,8 @@ void LayerNorm<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const
                                dy, saved.x, saved.mean, saved.rstd);
 }
 
-template class LayerNorm<float>;
-template class LayerNorm<double>;
-template class LayerNorm<bfloat16>;
-template class LayerNorm<float16>;
+#define ESPALIER_INSTANTIATE(T) template class LayerNorm<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -91,13 +91,10 @@ void RowParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x
   bias_backward<T>(exec, parameters_->gradient(bias_, out_), dy);
 }
 
-template class ColumnParallelLinear<float>;
-template class ColumnParallelLinear<double>;
-template class ColumnParallelLinear<bfloat16>;
-template class ColumnParallelLinear<float16>;
-template class RowParallelLinear<float>;
-template class RowParallelLinear<double>;
-template class RowParallelLinear<bfloat16>;
-template class RowParallelLinear<float16>;
+#define ESPALIER_INSTANTIATE(T)           \
+  template class ColumnParallelLinear<T>; \
+  template class RowParallelLinear<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -65,9 +65,8 @@ void Mlp<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2>
   up_.backward_weight(exec, x, gradients.dup);
 }
 
-template class Mlp<float>;
-template class Mlp<double>;
-template class Mlp<bfloat16>;
-template class Mlp<float16>;
+#define ESPALIER_INSTANTIATE(T) template class Mlp<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

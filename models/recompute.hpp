@@ -45,7 +45,6 @@ struct SavedParts {
   bool for_weight = false;  ///< backward_weight alone
 
   static constexpr SavedParts all() { return {true, true, true}; }
-  bool any() const { return for_input || for_both || for_weight; }
 };
 
 /// Kept from forward to the end of backward, in the slot of the micro-batch.

@@ -109,9 +109,8 @@ void TransformerBlock<T>::backward_weight(const ExecSpace& exec, const Saved& sa
   norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1);
 }
 
-template class TransformerBlock<float>;
-template class TransformerBlock<double>;
-template class TransformerBlock<bfloat16>;
-template class TransformerBlock<float16>;
+#define ESPALIER_INSTANTIATE(T) template class TransformerBlock<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -58,9 +58,8 @@ void TensorParallel<T>::all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 
   communicate("all_reduce_rows", [&] { all_reduce(exec, *axis_, values, op); });
 }
 
-template class TensorParallel<float>;
-template class TensorParallel<double>;
-template class TensorParallel<bfloat16>;
-template class TensorParallel<float16>;
+#define ESPALIER_INSTANTIATE(T) template class TensorParallel<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -111,7 +111,7 @@ class Executor {
     const MicrobatchPlace where = take_slot(op);
     finish_sends_of(OperationKind::send_activations, where.chunk, where.slot);
     // Planted: the first micro-batch counts twice.
-    const bool doubled = world().context().planted_fault == PlantedFault::wrong_loss_scale && op.microbatch == 0;
+    const bool doubled = world().context().planted_fault == PlantedFault::wrong_token_weight && op.microbatch == 0;
     const double times = doubled ? 2 : 1;
     timed(op, name, Phase::forward, [&](const auto& done) {
       c_.model.forward(c_.exec, where, batch(op.microbatch), {times * weight_.loss, times * weight_.gradient}, done);
@@ -308,9 +308,9 @@ void forward_backward(const StepContext<T>& context, const std::vector<Batch>& m
 }
 
 template <class T>
-void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double loss_scale,
+void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double token_weight,
                   PhaseSeconds& seconds) {
-  Executor<T>(context, batches, loss_scale, seconds, {}).evaluate();
+  Executor<T>(context, batches, {token_weight, token_weight}, seconds, {}).evaluate();
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                \

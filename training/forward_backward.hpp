@@ -28,7 +28,7 @@ struct StepContext {
 std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks);
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
-/// scaled by `loss_scale`, sends and receives, and lets the reducer know as soon as gradients are final.
+/// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.
 /// reducer.wait() is the caller's.
 template <class T>
 void forward_backward(const StepContext<T>& context, const std::vector<Batch>& microbatches,
@@ -36,7 +36,7 @@ void forward_backward(const StepContext<T>& context, const std::vector<Batch>& m
 
 /// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
 template <class T>
-void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double loss_scale,
+void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double token_weight,
                   PhaseSeconds& seconds);
 
 }  // namespace espalier

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "parallel/process_mesh.hpp"
@@ -31,6 +32,21 @@ std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config,
                          "parallel.layers_per_stage=[]", "parallel.assignment=consecutive"});
   }
   return all;
+}
+
+RunConfig shrunk(const RunConfig& config) {
+  RunConfig small = config;
+  GptConfig& shape = small.model.shape;
+  constexpr Index channels_a_head = 16;
+  shape.num_layers = std::min<Index>(shape.num_layers, 8);
+  shape.num_heads = std::min<Index>(shape.num_heads, 8);
+  shape.hidden_size = std::min(shape.hidden_size, channels_a_head * shape.num_heads);
+  shape.ffn_hidden_size = std::min(shape.ffn_hidden_size, 4 * shape.hidden_size);
+  small.batch.sequence_length = std::min<Index>(small.batch.sequence_length, 32);
+  small.batch.micro_batch_size = 1;  // any number of replicas up to the batch divides it
+  small.batch.global_batch_size = 16;
+  small.parallel.layers_per_stage.clear();
+  return small;
 }
 
 }  // namespace espalier

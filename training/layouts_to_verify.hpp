@@ -13,4 +13,8 @@ namespace espalier {
 /// and without sequence parallelism and virtual stages. Pure.
 std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size);
 
+/// A like model that is cheap to run: fewer and narrower layers, shorter sequences; the vocabulary stays that of the
+/// data.
+RunConfig shrunk(const RunConfig& config);
+
 }  // namespace espalier

@@ -37,7 +37,7 @@ class LossScaler {
 
   static constexpr int patience = 5;
 
-  /// All of it, for checkpoints. @throws nlohmann::json::exception on a state of something else.
+  /// All of it, for checkpoints and comparisons. @throws nlohmann::json::exception on a state of something else.
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 

@@ -12,6 +12,7 @@
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
+#include "training/check_token_files.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
@@ -86,6 +87,7 @@ class Loop {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
                                                                      options_.resume, options_.init_from));
     require_memory(config_, layout_, memory_of_a_rank(mesh_.world()));
+    check_token_files(config_, mesh_.world());
     // What refuses a start comes before it signs on.
     open_directory();
     choose_matmul_library<T>(config_, mesh_);
@@ -102,7 +104,8 @@ class Loop {
     } catch (const Error& error) {
       throw with_positions(error);
     } catch (const std::exception& error) {
-      sign_off_failed(run_path(), error.what());
+      if (signed_on_)
+        sign_off_failed(run_path(), error.what());
       throw;
     }
   }
@@ -111,6 +114,7 @@ class Loop {
   TrainOutcome train_in_directory(Trainer<T>& trainer, Index resumed_step,
                                   const std::function<bool()>& stop_requested) {
     sign_on(resumed_step);
+    signed_on_ = true;
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
@@ -129,7 +133,8 @@ class Loop {
 
   // A failed or late message is told together with where every rank was: the one that is silent is among them.
   Error with_positions(const Error& error) const {
-    sign_off_failed(run_path(), error.what());
+    if (signed_on_)  // else run.json is still that of the start before
+      sign_off_failed(run_path(), error.what());
     ErrorReport report = error.report();
     const std::string positions =
         error.code() == ExitCode::communication ? positions_in(run_path(), false) : std::string();
@@ -275,6 +280,7 @@ class Loop {
   const ProcessMesh& mesh_;
   const TrainEvents& events_;
   bool is_root_;
+  bool signed_on_ = false;
   RunFiles files_;
   double gemm_rate_ = 0;
   double last_save_seconds_ = 0;

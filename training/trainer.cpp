@@ -8,7 +8,6 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/collectives.hpp"
-#include "training/check_token_files.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
@@ -105,12 +104,6 @@ double sum_on_host(const ExecSpace& exec, const Tensor<double, 1>& values) {
   return sum;
 }
 
-// Before anything is allocated for it.
-const RunConfig& with_sound_data(const RunConfig& config, const ProcessMesh& mesh) {
-  check_token_files(config, mesh.world());
-  return config;
-}
-
 std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
   std::vector<PipelineSchedule> schedules = make_schedules(layout);
   require_proven(layout, schedules);
@@ -122,7 +115,7 @@ std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
 template <class T>
 Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh)
     : exec_(exec),
-      config_(with_sound_data(config, mesh)),
+      config_(config),
       mesh_(&mesh),
       learning_rate_(config.learning_rate()),
       model_(parameters_, config.model.shape, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank())),
@@ -303,9 +296,8 @@ void Trainer<T>::restore(Index steps_done, Index data_position, double last_loss
   loader_.seek(data_position);
 }
 
-template class Trainer<float>;
-template class Trainer<double>;
-template class Trainer<bfloat16>;
-template class Trainer<float16>;
+#define ESPALIER_INSTANTIATE(T) template class Trainer<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

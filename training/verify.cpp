@@ -12,6 +12,8 @@
 #include <sstream>
 
 #include "parallel/collectives.hpp"
+#include "parallel/texts.hpp"
+#include "training/check_token_files.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/logical_tensors.hpp"
 #include "training/trainer.hpp"
@@ -77,7 +79,9 @@ struct Snapshot {
   std::array<ShardedCopy, num_arrays> arrays;
   double loss = 0;
   double gradient_norm = 0;
-  Index data_position = 0;
+  Index steps_done = 0;     // before it
+  Index data_position = 0;  // before it
+  nlohmann::json loss_scaler;
 };
 
 template <class T>
@@ -107,19 +111,31 @@ class Reference {
     Snapshot snapshot;
     if (takes_part_)
       take_step(snapshot);
-    std::array<double, 3> shared = {snapshot.loss, snapshot.gradient_norm, static_cast<double>(snapshot.data_position)};
+    std::array<double, 2> shared = {snapshot.loss, snapshot.gradient_norm};
     broadcast(world_, std::span<double>(shared), 0);
     snapshot.loss = shared[0];
     snapshot.gradient_norm = shared[1];
-    snapshot.data_position = static_cast<Index>(shared[2]);
+    std::array<Index, 2> counts = {snapshot.steps_done, snapshot.data_position};
+    broadcast(world_, std::span<Index>(counts), 0);
+    snapshot.steps_done = counts[0];
+    snapshot.data_position = counts[1];
+    snapshot.loss_scaler = nlohmann::json::parse(broadcast_text(world_, snapshot.loss_scaler.dump(), 0));
     return snapshot;
   }
 
  private:
+  // A step that is skipped compares nothing: the next one is taken, at a lower loss scale.
   void take_step(Snapshot& snapshot) {
+    while (!taken(snapshot)) {
+    }
+  }
+
+  bool taken(Snapshot& snapshot) {
     Trainer<T>& trainer = *trainer_;
     const auto weights = [&] { return copy_of(trainer, masters(trainer), has_masters<T>); };
+    snapshot.steps_done = trainer.steps_done();
     snapshot.data_position = trainer.data_position();
+    snapshot.loss_scaler = trainer.loss_scaler().state();
     snapshot.arrays[weights_before] = weights();
     snapshot.arrays[exp_avg] = copy_of(trainer, spread_moments(trainer, trainer.optimizer().exp_avg()), true);
     snapshot.arrays[exp_avg_sq] = copy_of(trainer, spread_moments(trainer, trainer.optimizer().exp_avg_sq()), true);
@@ -129,6 +145,7 @@ class Reference {
     snapshot.arrays[gradients] = copy_of(trainer, to_host(trainer.parameters().flat_gradients()), true);
     trainer.update(report);
     snapshot.arrays[weights_after] = weights();
+    return !report.skipped;
   }
 
   const Communicator& world_;
@@ -184,7 +201,8 @@ class Comparison {
 
   void run(Index step) {
     load_state();
-    trainer_.restore(step, reference_.data_position, 0);
+    trainer_.restore(reference_.steps_done, reference_.data_position, 0);
+    trainer_.loss_scaler().restore(reference_.loss_scaler);
     StepReport report = trainer_.compute_gradients();
     const std::string place = fmt::format("step {}", step + 1);
     errors_.loss.note(std::abs(report.loss - reference_.loss) / std::abs(reference_.loss), place);
@@ -329,6 +347,7 @@ template <class T>
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done) {
   const PlantedFault planted = world.context().planted_fault;
+  check_token_files(config, world);
   ParameterStore<T> whole;
   const Gpt<T> whole_model(whole, config.model.shape);
   std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
@@ -354,21 +373,6 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
   for (Candidate& candidate : all)
     results.push_back(std::move(candidate.result));
   return results;
-}
-
-RunConfig shrunk(const RunConfig& config) {
-  RunConfig small = config;
-  GptConfig& shape = small.model.shape;
-  constexpr Index channels_a_head = 16;
-  shape.num_layers = std::min<Index>(shape.num_layers, 8);
-  shape.num_heads = std::min<Index>(shape.num_heads, 8);
-  shape.hidden_size = std::min(shape.hidden_size, channels_a_head * shape.num_heads);
-  shape.ffn_hidden_size = std::min(shape.ffn_hidden_size, 4 * shape.hidden_size);
-  small.batch.sequence_length = std::min<Index>(small.batch.sequence_length, 32);
-  small.batch.micro_batch_size = 1;  // any number of replicas up to the batch divides it
-  small.batch.global_batch_size = 16;
-  small.parallel.layers_per_stage.clear();
-  return small;
 }
 
 double default_tolerance(const std::string& compute_type) {

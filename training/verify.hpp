@@ -52,8 +52,4 @@ template <class T>
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done);
 
-/// A like model that is cheap to run: fewer and narrower layers, shorter sequences; the vocabulary stays that of the
-/// data.
-RunConfig shrunk(const RunConfig& config);
-
 }  // namespace espalier

@@ -89,11 +89,8 @@ void AdamW<T>::step(const ExecSpace& exec, double learning_rate, Tensor<double, 
                     piece.weight_decay ? config_.weight_decay : 0.0, clip, step);
 }
 
-template class AdamW<float>;
-template class AdamW<double>;
-template class AdamW<bfloat16>;
-template class AdamW<float16>;
 #define ESPALIER_INSTANTIATE(T)                                                                                    \
+  template class AdamW<T>;                                                                                         \
   template void adamw_update<T>(const ExecSpace&, Tensor<T, 1>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,          \
                                 Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, Index, const AdamWConfig&, \
                                 double, double, Tensor<double, 0>, Index);

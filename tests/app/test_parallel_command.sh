@@ -174,7 +174,7 @@ verify() {
   exits 0 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64
   says "33 of 33 layouts train the model of the reference; 0 skipped" "tolerance 1e-10"
   local fault
-  for fault in drop_all_reduce wrong_loss_scale swap_shards no_tied_reduction no_tensor_sum; do
+  for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum; do
     exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"
     grep -Eq '!.*(embedding|final_norm|h\.[0-9]+)\.?[a-z.]*$' out.txt || fail "no tensor is named for $fault"
   done

@@ -6,6 +6,7 @@
 
 #include "tests/training/tiny_run.hpp"
 #include "training/check_token_files.hpp"
+#include "training/train_loop.hpp"
 
 namespace espalier::test {
 namespace {
@@ -55,13 +56,25 @@ TEST(CheckTokenFiles, LargerFilesThanTheLimitAreNotRead) {
   EXPECT_THROW(check_token_files(config, world()), Error);
 }
 
-TEST(CheckTokenFiles, TheTrainerChecks) {
-  const SharedFolder folder("trainer_checks");
+TEST(CheckTokenFiles, TokenBeyondTheVocabularyIsNamed) {
+  const SharedFolder folder("vocabulary");
+  const RunConfig config = tiny_config(folder, world().size(), {"model.vocab_size=60"});
+  try {
+    check_token_files(config, world());
+    ADD_FAILURE() << "token 60 of a vocabulary of 60 was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_NE(std::string(error.what()).find("tokens.bin"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CheckTokenFiles, TrainingBeginsWithIt) {
+  const SharedFolder folder("training_checks");
   const RunConfig config = tiny_config(folder, world().size());
   damage(config.data.train.at(0));
   const RunLayout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh);
-  EXPECT_THROW(Trainer<float>(ExecSpace(), config, layout, mesh), Error);
+  EXPECT_THROW(train<float>(config, {}, layout, mesh, {}, [] { return false; }), Error);
 }
 
 }  // namespace

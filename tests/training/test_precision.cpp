@@ -8,6 +8,7 @@
 #include "training/gemm_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/train_loop.hpp"
+#include "training/verify.hpp"
 
 namespace espalier::test {
 namespace {
@@ -172,38 +173,23 @@ TEST(Precision, MemoryIsWhatWasPredicted) {
   set_matmul_library(chosen);
 }
 
-TEST(LossScale, GrowsAndBacksOff) {
-  LossScaler scaler({.initial = 64, .minimum = 8, .growth_interval = 2});
-  scaler.good_step();
-  EXPECT_EQ(scaler.scale(), 64);
-  scaler.good_step();
-  EXPECT_EQ(scaler.scale(), 128);
-  scaler.good_step();
-  EXPECT_TRUE(scaler.skipped_step());
-  EXPECT_EQ(scaler.scale(), 64);
-  scaler.good_step();
-  EXPECT_EQ(scaler.scale(), 64) << "good steps are counted anew after an overflow";
-  for (int i = 0; i < 3; ++i)
-    EXPECT_TRUE(scaler.skipped_step());
-  EXPECT_EQ(scaler.scale(), 8);
-  for (int i = 1; i < LossScaler::patience; ++i)
-    EXPECT_TRUE(scaler.skipped_step());
-  const nlohmann::json state = scaler.state();
-  EXPECT_FALSE(scaler.skipped_step());
-  EXPECT_EQ(scaler.skipped(), 1 + 3 + LossScaler::patience);
-  LossScaler restored({.initial = 64, .minimum = 8, .growth_interval = 2});
-  restored.restore(state);
-  EXPECT_FALSE(restored.skipped_step());
-  EXPECT_EQ(restored.state(), scaler.state());
+template <class T>
+void expect_all_layouts_train_one_model(const std::string& type) {
+  const SharedFolder folder("layouts_" + type);
+  const RunConfig config = config_of(folder, type, {"model.num_layers=4", "model.num_heads=8"});
+  int compared = 0;
+  for (const VerifiedLayout& layout : verify<T>(config, {}, world(), [](const VerifiedLayout&) {})) {
+    if (!layout.skipped.empty())
+      continue;
+    ++compared;
+    EXPECT_LT(layout.errors.worst(), default_tolerance(type)) << type << ": " << layout.text;
+  }
+  EXPECT_GE(compared, 3 * world().size() - 3);
 }
 
-TEST(LossScale, StaysWithoutGrowth) {
-  LossScaler scaler({.initial = 1, .minimum = 1, .growth_interval = 0});
-  for (int i = 0; i < 5000; ++i)
-    scaler.good_step();
-  EXPECT_EQ(scaler.scale(), 1);
-  EXPECT_FALSE(LossScaler().is_active());
-  EXPECT_EQ(LossScaler().scale(), 1);
+TEST(Precision, EveryLayoutTrainsTheModelOfOneRank) {
+  expect_all_layouts_train_one_model<bfloat16>("bf16");
+  expect_all_layouts_train_one_model<float16>("fp16");
 }
 
 }  // namespace

@@ -72,17 +72,5 @@ TEST(Trainer, OverBudgetFailsBeforeItAllocates) {
   MemoryLedger::instance().set_budget(0);
 }
 
-TEST(Trainer, TokenBeyondTheVocabularyIsNamed) {
-  const SharedFolder folder("vocabulary");
-  const RunConfig config = tiny_config(folder, 1, {"model.vocab_size=60"});
-  try {
-    const TrainerOn<float> on(config, world());
-    ADD_FAILURE() << "token 60 of a vocabulary of 60 was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    EXPECT_NE(std::string(error.what()).find("tokens.bin"), std::string::npos) << error.what();
-  }
-}
-
 }  // namespace
 }  // namespace espalier::test
