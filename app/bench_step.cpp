@@ -29,6 +29,7 @@ struct Options {
   std::string matmul = "auto";
   int steps = 5;
   bool json = false;
+  std::vector<std::string> overrides;
 };
 
 // Random tokens in a temporary file: the step reads its data as a real one does.
@@ -90,13 +91,16 @@ double median(std::vector<double> values) {
 }
 
 RunConfig bench_config(const Options& options, int replicas) {
-  return parse_run_config(
-      "", "espalier bench step",
-      {"model.preset=" + options.model, fmt::format("batch.micro_batch_size={}", options.micro_batch),
-       fmt::format("batch.global_batch_size={}", options.micro_batch * replicas),
-       fmt::format("batch.sequence_length={}", options.sequence_length), "precision.compute=" + options.precision,
-       fmt::format("run.steps={}", options.steps), "data.train=[\"random\"]", "run.matmul=" + options.matmul},
-      replicas);
+  std::vector<std::string> keys = {"model.preset=" + options.model,
+                                   fmt::format("batch.micro_batch_size={}", options.micro_batch),
+                                   fmt::format("batch.global_batch_size={}", options.micro_batch * replicas),
+                                   fmt::format("batch.sequence_length={}", options.sequence_length),
+                                   "precision.compute=" + options.precision,
+                                   fmt::format("run.steps={}", options.steps),
+                                   "data.train=[\"random\"]",
+                                   "run.matmul=" + options.matmul};
+  keys.insert(keys.end(), options.overrides.begin(), options.overrides.end());
+  return parse_run_config("", "espalier bench step", keys, replicas);
 }
 
 template <class T>
@@ -147,6 +151,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
           {"micro_batch", options.micro_batch},
           {"sequence_length", options.sequence_length},
           {"precision", options.precision},
+          {"overrides", options.overrides},
           {"ranks", runtime.size()},
           {"threads", ExecSpace().concurrency()},
           {"matmul", to_string(matmul_library())},
@@ -160,6 +165,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
           {"seconds", phase_seconds},
           {"parameters", num_parameters(shape)},
           {"memory_peak_bytes", by_category(peak)},
+          {"library_scratch_bytes", MemoryLedger::instance().library_scratch()},
           {"state_bytes_per_parameter",
            static_cast<double>(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]) /
                static_cast<double>(num_parameters(shape))},
@@ -203,7 +209,10 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(between(1, 1 << 20));
   command->add_flag("--json", options->json, "print JSON");
-  command->footer("  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4");
+  command->add_option("overrides", options->overrides, "section.key=value of a config, wins over the options");
+  command->footer(
+      "  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4\n"
+      "  espalier bench step --precision bf16 parallel.recompute=full");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return bench_step(*options, *runtime); };

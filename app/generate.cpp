@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/random.hpp"
@@ -110,9 +111,9 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   command->add_option("--prompt", options->prompt, "text to go on from");
   command->add_option("--max-tokens", options->max_tokens, "tokens to write")->check(CLI::PositiveNumber);
   command->add_option("--temperature", options->sampling.temperature, "0 = always the most likely token; default 0.8")
-      ->check(CLI::NonNegativeNumber);
+      ->check(real_between(0, 1000));
   command->add_option("--top-k", options->sampling.top_k, "only the k most likely tokens; 0 (default): all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command
       ->add_option("--top-p", options->sampling.top_p,
                    "only the most likely tokens of this total probability; default 0.95")

@@ -125,6 +125,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
       "  espalier train examples/quickstart.toml\n"
       "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500");
   command->callback([options, &chosen] {
+    if (options->events && !options->dry_run)
+      throw CLI::ValidationError("--events", "belongs to --dry-run, which trains nothing");
     chosen.prints_only = options->dry_run || options->keys;
     chosen.needs_runtime = !chosen.prints_only;
     chosen.action = [options](Runtime* runtime) {

@@ -67,6 +67,11 @@ void print_row(const VerifiedLayout& layout, double tolerance) {
 }
 
 int verify_command(const Options& options, Runtime& runtime) {
+  if (runtime.size() == 1)
+    throw Error(ExitCode::usage, {.what = "one rank has one layout, and nothing to compare it with",
+                                  .got = "1 rank",
+                                  .wanted = "2 or more",
+                                  .todo = "mpiexec -n 4 espalier verify " + options.config});
   std::vector<std::string> overrides = options.overrides;
   // The layouts are this command's to choose; the first is plain data parallelism or any other that fits the batch.
   for (const char* const key :

@@ -124,7 +124,7 @@ void embedding(benchmark::State& state, bool forward) {
   if (forward)
     measure(state, Unit::bytes, bytes<S>(4 * N * C + T * C), [&](const ExecSpace& exec) {
       embedding_forward<S>(exec, x, tokens, table);
-      add_positions<S>(exec, x, positions, T);
+      add_positions<S>(exec, x, x, positions, T);
     });
   else
     measure(state, Unit::bytes, bytes<S>(4 * N * C + 2 * T * C), [&](const ExecSpace& exec) {
@@ -156,7 +156,7 @@ void bias(benchmark::State& state, int part) {
     measure(state, Unit::bytes, bytes<S>(N * F), [&](const ExecSpace& exec) { fill_with_bias<S>(exec, y, b); });
   else if (part == 1)
     measure(state, Unit::bytes, bytes<S>(3 * N * F),
-            [&](const ExecSpace& exec) { add_bias_and_residual<S>(exec, y, b, residual); });
+            [&](const ExecSpace& exec) { add_bias_and_residual<S>(exec, y, y, b, residual); });
   else
     measure(state, Unit::bytes, bytes<S>(N * F), [&](const ExecSpace& exec) { bias_backward<S>(exec, db, y); });
 }

@@ -115,7 +115,7 @@ def run(command: list[str], args: argparse.Namespace) -> dict:
 def contestants(args: argparse.Namespace) -> dict[str, list[str]]:
     shape = ["--model", args.model, "--micro-batch", str(args.micro_batch), "--sequence-length",
              str(args.sequence_length), "--precision", args.precision, "--steps", str(args.steps)]
-    commands = {"espalier": ["build/espalier", "bench", "step", *shape, "--json"]}
+    commands = {"espalier": ["build/espalier", "bench", "step", *shape, "--json", *args.override]}
     peers, others = MODES[args.precision]
     for mode in args.modes.split(",") if args.modes else peers + others:
         commands[f"pytorch {mode}"] = [sys.executable, __file__, *shape, "--threads", str(args.threads), "--mode", mode]
@@ -129,7 +129,8 @@ def table(results: dict[str, list[dict]], args: argparse.Namespace) -> dict:
     flops_per_token = results["espalier"][0]["flops_per_second"] / results["espalier"][0]["tokens_per_second"]
     cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), "unknown CPU")
-    print(f"{args.model}, {args.micro_batch} x {args.sequence_length}, {args.precision}, {args.threads} threads, {cpu}")
+    print(f"{args.model}, {args.micro_batch} x {args.sequence_length}, {args.precision}, {args.threads} threads, {cpu}"
+          f"{''.join(', ' + key for key in args.override)}")
     print(f"{'':24}{'tokens/s':>10}{'GFLOP/s':>10}{'of own GEMM':>13}{'peak GB':>9}")
     rows = {}
     for name in results:
@@ -157,6 +158,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--modes", default="", help="of PyTorch, comma-separated; default: all of the precision")
+    parser.add_argument("--override", action="append", default=[],
+                        help="section.key=value for Espalier, e.g. parallel.recompute=full")
     parser.add_argument("--json", default="", help="file to write the medians to")
     parser.add_argument("--mode", default="", help=argparse.SUPPRESS)  # one contestant of PyTorch
     args = parser.parse_args()

@@ -31,7 +31,9 @@ struct LedgerState {
   MemoryByCategory peak;
   std::size_t library_scratch = 0;
   std::size_t budget = 0;
-  std::string overflow;  // the first allocation past the budget that nobody asked require_room() about, not yet told
+  bool shapes_only = false;
+  MemoryByCategory shapes;  // recorded since then
+  std::string overflow;     // the first allocation past the budget that nobody asked require_room() about, not yet told
   Kokkos::Tools::Experimental::EventSet user_tool{};
 };
 LedgerState& state() {
@@ -61,7 +63,7 @@ void add_bytes(Category category, std::string_view label, std::size_t bytes) {
     ledger.library_scratch += bytes;
   if (ledger.current.total() > ledger.peak.total())
     ledger.peak = ledger.current;
-  if (ledger.budget > 0 && ledger.current.total() > ledger.budget && ledger.overflow.empty())
+  if (ledger.budget > 0 && ledger.current.total() - ledger.library_scratch > ledger.budget && ledger.overflow.empty())
     ledger.overflow = fmt::format("{} for {} ({})", mebibytes(bytes), label, to_string(category));
 }
 
@@ -96,9 +98,11 @@ void on_deallocate(const Kokkos_Profiling_SpaceHandle space, const char* label, 
   {
     const std::lock_guard lock(state().mutex);
     std::size_t& counted = state().current.bytes[static_cast<std::size_t>(category_of(label))];
-    counted -= std::min<std::size_t>(counted, bytes);  // it may have been allocated before install()
+    // It may have been allocated before install(), and then counts nowhere.
+    const auto freed = std::min<std::size_t>(is_ours(label) ? counted : state().library_scratch, bytes);
+    counted -= freed;
     if (!is_ours(label))
-      state().library_scratch -= std::min<std::size_t>(state().library_scratch, bytes);
+      state().library_scratch -= freed;
   }
   if (state().user_tool.deallocate_data != nullptr)
     state().user_tool.deallocate_data(space, label, data, bytes);
@@ -126,6 +130,27 @@ void MemoryLedger::install() {
     state().user_tool = present;
   tools::set_allocate_data_callback(on_allocate);
   tools::set_deallocate_data_callback(on_deallocate);
+}
+
+bool MemoryLedger::shapes_only() const { return state().shapes_only; }
+
+void MemoryLedger::record_shape(Category category, std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  state().shapes.bytes[static_cast<std::size_t>(category)] += bytes;
+  state().current.bytes[static_cast<std::size_t>(category)] += bytes;
+}
+
+ShapesOnly::ShapesOnly() {
+  ESPALIER_ASSERT(!state().shapes_only, "one at a time");
+  state().shapes_only = true;
+}
+
+ShapesOnly::~ShapesOnly() {
+  const std::lock_guard lock(state().mutex);
+  for (std::size_t i = 0; i < num_categories; ++i)
+    state().current.bytes[i] -= state().shapes.bytes[i];
+  state().shapes = {};
+  state().shapes_only = false;
 }
 
 MemoryByCategory MemoryLedger::current() const {
@@ -174,6 +199,7 @@ void MemoryLedger::require_room(Category category, const std::string& name, std:
   check_budget();
   MemoryByCategory need = current();
   need.bytes[static_cast<std::size_t>(category)] += bytes;
+  need.bytes[static_cast<std::size_t>(Category::workspace)] -= library_scratch();  // which no prediction knows
   if (const std::size_t limit = budget(); limit > 0 && need.total() > limit)
     throw_over_budget(fmt::format("{} for {} ({})", mebibytes(bytes), name, to_string(category)), need, limit);
 }

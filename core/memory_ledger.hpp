@@ -51,11 +51,17 @@ class MemoryLedger {
   template <class F>
   void record_library_scratch_of(const F& run);
 
-  /// Largest total allowed (0: no limit). A budget makes "does not fit" testable on any machine. allocate() asks before
-  /// it allocates; any other allocation through Kokkos is noticed when it is made, and is an error at the next
-  /// allocate() or check_budget(): the callbacks of Kokkos Tools cannot refuse.
+  /// Largest total allowed without library scratch (0: no limit): what is predicted to fit does. A budget makes "does
+  /// not fit" testable on any machine. allocate() asks before it allocates; any other allocation through Kokkos is
+  /// noticed when it is made, and is an error at the next allocate() or check_budget(): the callbacks of Kokkos Tools
+  /// cannot refuse.
   void set_budget(std::size_t bytes);
   std::size_t budget() const;
+
+  /// While a ShapesOnly lives.
+  bool shapes_only() const;
+  /// What allocate() would have allocated. @pre shapes_only()
+  void record_shape(Category category, std::size_t bytes);
 
   /// @throws Error (ExitCode::memory), once, when an allocation since then has passed the budget.
   void check_budget() const;
@@ -66,6 +72,17 @@ class MemoryLedger {
 
  private:
   MemoryLedger() = default;
+};
+
+/// While one lives allocate() enters its bytes in the ledger and gives tensors without memory, so that what a model of
+/// any size would allocate can be counted by running the code that allocates it. Nothing may compute. Afterwards the
+/// ledger is as before.
+class ShapesOnly {
+ public:
+  ShapesOnly();
+  ~ShapesOnly();
+  ShapesOnly(const ShapesOnly&) = delete;
+  ShapesOnly& operator=(const ShapesOnly&) = delete;
 };
 
 /// Resident memory of this process, after free memory has gone back, and its high-water mark, from the operating

@@ -30,6 +30,10 @@ struct AddPointers<T, 0> {
 template <class T, int Rank>
 using Tensor = Kokkos::View<typename impl::AddPointers<T, Rank>::type, Kokkos::LayoutRight, MemSpace>;
 
+/// Tensor<T, 2> in a form from which compilers deduce T.
+template <class T>
+using Tensor2 = Kokkos::View<T**, Kokkos::LayoutRight, MemSpace>;
+
 /// Host copy of the same shape; the same memory where the device is the host.
 template <class T, int Rank>
 using HostTensor = decltype(Kokkos::create_mirror_view(std::declval<Tensor<T, Rank>>()));
@@ -39,7 +43,13 @@ using HostTensor = decltype(Kokkos::create_mirror_view(std::declval<Tensor<T, Ra
 /// @throws Error (ExitCode::memory) when the budget of the ledger would be exceeded.
 template <class T>
 Tensor<T, 1> allocate(Category category, const std::string& name, Index count) {
-  MemoryLedger::instance().require_room(category, name, static_cast<std::size_t>(count) * sizeof(T));
+  MemoryLedger& ledger = MemoryLedger::instance();
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+  if (ledger.shapes_only()) {
+    ledger.record_shape(category, bytes);
+    return Tensor<T, 1>(static_cast<T*>(nullptr), count);
+  }
+  ledger.require_room(category, name, bytes);
   Tensor<T, 1> data(Kokkos::view_alloc(ledger_label(category, name), Kokkos::WithoutInitializing), count);
   Kokkos::parallel_for(
       "espalier::core::allocate::first_touch", Kokkos::RangePolicy<ExecSpace>(0, count),

@@ -40,6 +40,15 @@ inline constexpr bool has_masters = !std::is_same_v<T, State<T>>;
 /// F(T) for each type that a model can compute in: instantiates templates at the end of a .cpp file.
 #define ESPALIER_FOR_COMPUTE_TYPES(F) F(float) F(double) F(::espalier::bfloat16) F(::espalier::float16)
 
+/// F(T, R) for each compute type T and type R of the residual stream that go together: R is T, or the state type.
+#define ESPALIER_FOR_RESIDUAL_TYPES(F)          \
+  F(float, float)                               \
+  F(double, double)                             \
+  F(::espalier::bfloat16, ::espalier::bfloat16) \
+  F(::espalier::bfloat16, float)                \
+  F(::espalier::float16, ::espalier::float16)   \
+  F(::espalier::float16, float)
+
 enum class ScalarType { fp32, fp64, bf16, fp16 };
 
 template <class T>

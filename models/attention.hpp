@@ -10,8 +10,9 @@
 namespace espalier {
 
 /// Causal multi-head self-attention: the projection to Q, K and V, attention by heads, the projection back. Each rank
-/// of the tensor axis has NH/tp of the heads. `shape` is that of this rank.
-template <class T>
+/// of the tensor axis has NH/tp of the heads. `shape` is that of this rank. Residual is the type of the residual
+/// stream.
+template <class T, class Residual = T>
 class Attention {
  public:
   struct Saved {
@@ -34,16 +35,16 @@ class Attention {
             Placement placement, double init_std, double projection_std);
 
   /// y = residual + attention(x)
-  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
-               Tensor<T, 2> residual /* (R, C) */, const AttentionShape& shape, Saved& saved) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<T, 2> dy /* (R, C) */,
+  void forward(const ExecSpace& exec, Tensor<Residual, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
+               Tensor<Residual, 2> residual /* (R, C) */, const AttentionShape& shape, Saved& saved) const;
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<Residual, 2> dy /* (R, C) */,
                       const AttentionShape& shape, const Saved& saved, Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<T, 2> dy /* (R, C) */,
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<Residual, 2> dy /* (R, C) */,
                        const Saved& saved, const Gradients& gradients) const;
 
  private:
   ColumnParallelLinear<T> qkv_;
-  RowParallelLinear<T> projection_;
+  RowParallelLinear<T, Residual> projection_;
 };
 
 }  // namespace espalier

@@ -18,9 +18,10 @@ int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& 
                              .init_std = 0.02});
 }
 
-template <class T>
-VocabParallelEmbedding<T>::VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
-                                                  const GptConfig& config, Placement placement)
+template <class T, class Residual>
+VocabParallelEmbedding<T, Residual>::VocabParallelEmbedding(ParameterStore<T>& parameters,
+                                                            const TensorParallel<T>& tensor, const GptConfig& config,
+                                                            Placement placement)
     : parameters_(&parameters),
       tensor_(&tensor),
       config_(config),
@@ -32,32 +33,36 @@ VocabParallelEmbedding<T>::VocabParallelEmbedding(ParameterStore<T>& parameters,
                                           .group = tensor.replicated_group(),
                                           .init_std = 0.02})) {}
 
-template <class T>
-void VocabParallelEmbedding<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1> tokens,
-                                        Index sequence_length) const {
+template <class T, class Residual>
+void VocabParallelEmbedding<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x,
+                                                  Tensor<TokenId, 1> tokens, Index sequence_length) const {
   const IndexRange ours = tensor_->shard(0).range(config_.vocab_size);
   embedding_forward<T>(exec, tensor_->partial(x), tokens,
                        parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
-  tensor_->reduce(exec, x);
-  add_positions<T>(exec, x, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
-                   sequence_length, tensor_->first_row(tokens.extent(0)));
+  const Tensor<T, 2> embedded = tensor_->reduce(exec, x);  // (R, C)
+  add_positions<T, Residual>(exec, x, embedded,
+                             parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
+                             sequence_length, tensor_->first_row(tokens.extent(0)));
 }
 
-template <class T>
-void VocabParallelEmbedding<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<TokenId, 1> tokens,
-                                                Index sequence_length) const {
+template <class T, class Residual>
+void VocabParallelEmbedding<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<Residual, 2> dx,
+                                                          Tensor<TokenId, 1> tokens, Index sequence_length) const {
   const IndexRange ours = tensor_->shard(0).range(config_.vocab_size);
   embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
                         tensor_->gather(exec, dx), tokens, ours.begin);
-  add_positions_backward<T>(exec,
-                            parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size),
-                            dx, sequence_length, tensor_->first_row(tokens.extent(0)));
+  add_positions_backward<Residual>(
+      exec, parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size), dx,
+      sequence_length, tensor_->first_row(tokens.extent(0)));
 }
 
-#define ESPALIER_INSTANTIATE(T)             \
-  template class VocabParallelEmbedding<T>; \
+#define ESPALIER_INSTANTIATE(T) \
   template int declare_token_table<T>(ParameterStore<T>&, const TensorParallel<T>&, const GptConfig&, Placement);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T, R) template class VocabParallelEmbedding<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -9,16 +9,17 @@
 namespace espalier {
 
 /// Token and learned position embedding (core/ops/embedding). The token table is cut by rows over the tensor axis,
-/// evenly up to one row; it is also the weight of the head. Every rank holds the positions.
-template <class T>
+/// evenly up to one row; it is also the weight of the head. Every rank holds the positions. Residual is the type of
+/// the residual stream.
+template <class T, class Residual = T>
 class VocabParallelEmbedding {
  public:
   VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
                          Placement placement);
 
-  void forward(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
+  void forward(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                Index sequence_length) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
+  void backward_weight(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                        Index sequence_length) const;
 
   int token_table() const { return token_table_; }  ///< handle in the store, for the tied head

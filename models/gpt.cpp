@@ -2,20 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt.hpp"
 
-#include <algorithm>
-
-#include "core/kokkos_compat.hpp"
-#include "core/ops/cross_entropy.hpp"
 #include "core/region.hpp"
 
 namespace espalier {
 namespace {
 
-// Copies host tokens to the front of a device array.
-void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, Index count) {
-  const Kokkos::View<const TokenId*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> source(from,
-                                                                                                             count);
-  Kokkos::deep_copy(exec, Kokkos::subview(to, std::pair<Index, Index>(0, count)), source);
+template <class Stack, class T>
+Stack make_stack(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
+                 const TensorParallel<T>& tensor, ResidualType residual) {
+  if constexpr (has_masters<T>)
+    if (residual == ResidualType::state)
+      return Stack(std::in_place_type<GptStack<T, State<T>>>, parameters, config, chunks, tensor);
+  return Stack(std::in_place_type<GptStack<T, T>>, parameters, config, chunks, tensor);
+}
+
+template <class Residual>
+Tensor<unsigned char, 1> bytes_of(const Tensor2<Residual>& rows) {
+  return Tensor<unsigned char, 1>(reinterpret_cast<unsigned char*>(rows.data()), rows.size() * sizeof(Residual));
 }
 
 }  // namespace
@@ -26,166 +29,106 @@ Gpt<T>::Gpt(ParameterStore<T>& parameters, const GptConfig& config)
 
 template <class T>
 Gpt<T>::Gpt(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
-            const TensorParallel<T>& tensor)
-    : config_(config), tensor_(std::make_unique<TensorParallel<T>>(tensor)) {
-  for (std::size_t i = 0; i < chunks.size(); ++i)
-    chunks_.emplace_back(parameters, *tensor_, config, chunks[i], static_cast<int>(i));
-}
+            const TensorParallel<T>& tensor, ResidualType residual)
+    : stack_(make_stack<Stack>(parameters, config, chunks, tensor, residual)) {}
 
 template <class T>
-std::vector<std::vector<typename GptChunk<T>::Slot>> Gpt<T>::take_slots(Arena& arena, const BlockShape& shape,
-                                                                        const std::vector<ChunkMemory>& memory) const {
-  std::vector<std::vector<Slot>> slots(chunks_.size());
-  for (std::size_t c = 0; c < chunks_.size(); ++c)
-    for (int i = 0; i < memory.at(c).slots; ++i)
-      slots[c].push_back(chunks_[c].take_slot(arena, shape));
-  return slots;
-}
-
-// What the chunks of a rank need while one of them computes; a chunk that recomputes more needs more.
-template <class T>
-typename GptChunk<T>::Scratch Gpt<T>::take_scratch(Arena& arena, const BlockShape& shape, bool split) const {
-  Scratch scratch;
-  Recompute mode = Recompute::none;
-  for (const GptChunk<T>& chunk : chunks_)
-    mode = std::max(mode, chunk.layers().recompute);
-  scratch.block = TransformerBlock<T>::Saved::take(arena, shape, parts_in_scratch(mode));
-  if (!split) {
-    scratch.gradients = TransformerBlock<T>::Gradients::take(arena, shape);
-    for (Tensor<T, 2>& dx : scratch.dx)
-      dx = arena.take<T>(shape.rows, shape.channels);
-  }
-  if (chunks_.back().layers().head)
-    scratch.head = chunks_.back().head().take_scratch(arena, shape.tokens());
-  return scratch;
-}
-
-template <class T>
-typename Gpt<T>::Workspace Gpt<T>::take_workspace(Arena& arena, const BlockShape& shape,
-                                                  const std::vector<ChunkMemory>& memory) const {
-  Workspace workspace;
-  const bool split = std::all_of(memory.begin(), memory.end(), [](const ChunkMemory& chunk) { return chunk.split; });
-  workspace.scratch = take_scratch(arena, shape, split);
-  workspace.gradients.resize(chunks_.size());
-  for (std::size_t c = 0; c < chunks_.size(); ++c)
-    for (int i = 0; i < memory.at(c).gradients; ++i)
-      workspace.gradients[c].push_back(chunks_[c].take_gradients(arena, shape, workspace.scratch, memory[c].split));
-  if (tensor_->sequence_parallel())
-    workspace.full = arena.take<T>(shape.tokens(), shape.channels);
-  return workspace;
-}
-
-template <class T>
-typename Gpt<T>::ActivationBytes Gpt<T>::measure_activations(Index micro_batch_size, Index sequence_length,
-                                                             const std::vector<ChunkMemory>& memory) const {
-  const BlockShape shape = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
-  Arena slots;
-  take_slots(slots, shape, memory);
-  Arena workspace;
-  take_workspace(workspace, shape, memory);
-  return {slots.used_bytes(), workspace.used_bytes()};
+void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, int num_slots) {
+  plan_activations(micro_batch_size, sequence_length,
+                   std::vector<ChunkMemory>(static_cast<std::size_t>(num_chunks()), {num_slots, 1, false}));
 }
 
 template <class T>
 void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, const std::vector<ChunkMemory>& memory) {
-  shape_ = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
-  const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
-  slots_ = {};
-  workspace_ = {};
-  slot_memory_ = {};  // freed first: the old and the new need not be there together
-  workspace_memory_ = {};
-  slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
-  workspace_memory_ = allocate<std::byte>(Category::workspace, "backward", bytes.workspace);
-  Arena slots(slot_memory_.data(), bytes.slots);
-  slots_ = take_slots(slots, shape_, memory);
-  Arena workspace(workspace_memory_.data(), bytes.workspace);
-  workspace_ = take_workspace(workspace, shape_, memory);
-  tensor_->use_workspace(workspace_.full);
-  loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
+  std::visit([&](auto& stack) { stack.plan_activations(micro_batch_size, sequence_length, memory); }, stack_);
 }
 
 template <class T>
-void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, int num_slots) {
-  plan_activations(micro_batch_size, sequence_length, std::vector<ChunkMemory>(chunks_.size(), {num_slots, 1, false}));
-}
-
-template <class T>
-const typename GptChunk<T>::Slot& Gpt<T>::slot(MicrobatchPlace place) const {
-  return slots_.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
-}
-
-template <class T>
-const typename GptChunk<T>::Gradients& Gpt<T>::gradients(MicrobatchPlace place) const {
-  return workspace_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
-}
-
-template <class T>
-void Gpt<T>::load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const {
-  if (slot.tokens.extent(0) > 0)
-    upload(exec, slot.tokens, batch.inputs, slot.tokens.extent(0));
-  if (slot.targets.extent(0) > 0)
-    upload(exec, slot.targets, batch.targets, slot.targets.extent(0));
+ActivationBytes Gpt<T>::measure_activations(Index micro_batch_size, Index sequence_length,
+                                            const std::vector<ChunkMemory>& memory) const {
+  return std::visit([&](auto& stack) { return stack.measure_activations(micro_batch_size, sequence_length, memory); },
+                    stack_);
 }
 
 template <class T>
 void Gpt<T>::forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,
                      const BlockDone& done) {
   const Region region("espalier::models::forward");
-  Slot& target = slot(place);
-  load(exec, target, batch);
-  chunk(place).forward(exec, shape_, target, workspace_.scratch, done);
-  if (chunk(place).layers().head) {
-    typename Head<T>::Scratch& scratch = workspace_.scratch.head;
-    chunk(place).head().loss_and_gradient(exec, target.targets, static_cast<State<T>>(weight.gradient), target.head,
-                                          scratch);
-    add_losses<State<T>>(exec, loss_, scratch.losses, weight.loss);
-  }
+  std::visit([&](auto& stack) { stack.forward(exec, place, batch, weight, done); }, stack_);
 }
 
 template <class T>
 void Gpt<T>::evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double token_weight) {
   const Region region("espalier::models::evaluate");
-  Slot& target = slot(place);
-  load(exec, target, batch);
-  chunk(place).forward(exec, shape_, target, workspace_.scratch, {});
-  if (chunk(place).layers().head) {
-    typename Head<T>::Scratch& scratch = workspace_.scratch.head;
-    chunk(place).head().loss(exec, target.targets, target.head, scratch);
-    add_losses<State<T>>(exec, loss_, scratch.losses, token_weight);
-  }
+  std::visit([&](auto& stack) { stack.evaluate(exec, place, batch, token_weight); }, stack_);
 }
 
 template <class T>
 void Gpt<T>::backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
   const Region region("espalier::models::backward");
-  chunk(place).backward(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+  std::visit([&](auto& stack) { stack.backward(exec, place, done); }, stack_);
 }
 
 template <class T>
 void Gpt<T>::backward_input(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
   const Region region("espalier::models::backward_input");
-  chunk(place).backward_input(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+  std::visit([&](auto& stack) { stack.backward_input(exec, place, done); }, stack_);
 }
 
 template <class T>
 void Gpt<T>::backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
   const Region region("espalier::models::backward_weight");
-  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+  std::visit([&](auto& stack) { stack.backward_weight(exec, place, done); }, stack_);
+}
+
+template <class T>
+typename Gpt<T>::Message Gpt<T>::input(MicrobatchPlace place) const {
+  return std::visit([&](auto& stack) { return bytes_of(stack.input(place)); }, stack_);
+}
+
+template <class T>
+typename Gpt<T>::Message Gpt<T>::output(MicrobatchPlace place) const {
+  return std::visit([&](auto& stack) { return bytes_of(stack.output(place)); }, stack_);
+}
+
+template <class T>
+typename Gpt<T>::Message Gpt<T>::output_gradient(MicrobatchPlace place) const {
+  return std::visit([&](auto& stack) { return bytes_of(stack.output_gradient(place)); }, stack_);
+}
+
+template <class T>
+typename Gpt<T>::Message Gpt<T>::input_gradient(MicrobatchPlace place) const {
+  return std::visit([&](auto& stack) { return bytes_of(stack.input_gradient(place)); }, stack_);
 }
 
 template <class T>
 Matrix<T> Gpt<T>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows) {
-  const auto count = static_cast<Index>(tokens.size());
-  ESPALIER_ASSERT(shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
-                  "wants activations planned for one sequence that holds all tokens");
-  ESPALIER_ASSERT(num_chunks() == 1 && layers(0).embedding && layers(0).head && tensor_->size() == 1,
-                  "wants the whole model on one rank");
-  Slot& target = slot(0);
-  std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
-  padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
-  upload(exec, target.tokens, padded.data(), shape_.tokens());
-  chunk(0).forward(exec, shape_, target, workspace_.scratch, {});
-  return chunk(0).head().logits(exec, count - rows, rows, target.head, workspace_.scratch.head);
+  return std::visit([&](auto& stack) { return stack.logits(exec, tokens, rows); }, stack_);
+}
+
+template <class T>
+Tensor<double, 0> Gpt<T>::loss() const {
+  return std::visit([&](auto& stack) { return stack.loss(); }, stack_);
+}
+
+template <class T>
+const GptConfig& Gpt<T>::config() const {
+  return std::visit([&](auto& stack) -> const GptConfig& { return stack.config(); }, stack_);
+}
+
+template <class T>
+const TensorParallel<T>& Gpt<T>::tensor() const {
+  return std::visit([&](auto& stack) -> const TensorParallel<T>& { return stack.tensor(); }, stack_);
+}
+
+template <class T>
+const ChunkLayers& Gpt<T>::layers(int chunk) const {
+  return std::visit([&](auto& stack) -> const ChunkLayers& { return stack.layers(chunk); }, stack_);
+}
+
+template <class T>
+int Gpt<T>::num_chunks() const {
+  return std::visit([&](auto& stack) { return stack.num_chunks(); }, stack_);
 }
 
 #define ESPALIER_INSTANTIATE(T) template class Gpt<T>;

@@ -14,9 +14,9 @@ void tell(const std::function<void(int)>& done, int position) {
 
 }  // namespace
 
-template <class T>
-GptChunk<T>::GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
-                      const ChunkLayers& layers, int chunk)
+template <class T, class Residual>
+GptChunk<T, Residual>::GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+                                const ChunkLayers& layers, int chunk)
     : layers_(layers) {
   if (layers.embedding)
     embedding_.emplace(parameters, tensor, config, Placement{chunk, 0});
@@ -30,15 +30,15 @@ GptChunk<T>::GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& te
   }
 }
 
-template <class T>
-typename GptChunk<T>::Slot GptChunk<T>::take_slot(Arena& arena, const BlockShape& shape) const {
+template <class T, class Residual>
+typename GptChunk<T, Residual>::Slot GptChunk<T, Residual>::take_slot(Arena& arena, const BlockShape& shape) const {
   Slot slot;
   if (embedding_)
     slot.tokens = arena.take<TokenId>(shape.tokens());
-  slot.x = arena.take<T>(shape.rows, shape.channels);
+  slot.x = arena.take<Residual>(shape.rows, shape.channels);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    slot.blocks.push_back(TransformerBlock<T>::Saved::take(arena, shape, parts_in_slot(layers_.recompute)));
-    slot.blocks.back().y = arena.take<T>(shape.rows, shape.channels);
+    slot.blocks.push_back(TransformerBlock<T, Residual>::Saved::take(arena, shape, parts_in_slot(layers_.recompute)));
+    slot.blocks.back().y = arena.take<Residual>(shape.rows, shape.channels);
   }
   if (head_) {
     slot.targets = arena.take<TokenId>(shape.tokens());
@@ -47,28 +47,31 @@ typename GptChunk<T>::Slot GptChunk<T>::take_slot(Arena& arena, const BlockShape
   return slot;
 }
 
-template <class T>
-typename GptChunk<T>::Gradients GptChunk<T>::take_gradients(Arena& arena, const BlockShape& shape,
-                                                            const Scratch& scratch, bool split) const {
+template <class T, class Residual>
+typename GptChunk<T, Residual>::Gradients GptChunk<T, Residual>::take_gradients(Arena& arena, const BlockShape& shape,
+                                                                                const Scratch& scratch,
+                                                                                bool split) const {
   Gradients gradients;
   const std::size_t count = blocks_.size();
   for (std::size_t i = 0; i <= count; ++i) {
     const bool is_message = (i == 0 && !embedding_) || (i == count && !head_);  // sent or received while others work
-    gradients.dx.push_back(split || is_message ? arena.take<T>(shape.rows, shape.channels) : scratch.dx[i % 2]);
+    gradients.dx.push_back(split || is_message ? arena.take<Residual>(shape.rows, shape.channels) : scratch.dx[i % 2]);
   }
   for (std::size_t i = 0; i < count; ++i) {
-    gradients.blocks.push_back(split ? TransformerBlock<T>::Gradients::take(arena, shape) : scratch.gradients);
+    gradients.blocks.push_back(split ? TransformerBlock<T, Residual>::Gradients::take(arena, shape)
+                                     : scratch.gradients);
     gradients.recomputed.push_back(
-        TransformerBlock<T>::Saved::take(arena, shape, parts_with_gradients(layers_.recompute, split)));
+        TransformerBlock<T, Residual>::Saved::take(arena, shape, parts_with_gradients(layers_.recompute, split)));
   }
   return gradients;
 }
 
 // All arrays of a block, wherever they lie.
-template <class T>
-typename TransformerBlock<T>::Saved GptChunk<T>::saved_of(std::size_t block, const Slot& slot,
-                                                          const Gradients* gradients, const Scratch& scratch) const {
-  typename TransformerBlock<T>::Saved saved = slot.blocks[block];
+template <class T, class Residual>
+typename TransformerBlock<T, Residual>::Saved GptChunk<T, Residual>::saved_of(std::size_t block, const Slot& slot,
+                                                                              const Gradients* gradients,
+                                                                              const Scratch& scratch) const {
+  typename TransformerBlock<T, Residual>::Saved saved = slot.blocks[block];
   if (gradients != nullptr)
     saved.borrow_from(gradients->recomputed[block]);
   saved.borrow_from(scratch.block);
@@ -77,16 +80,16 @@ typename TransformerBlock<T>::Saved GptChunk<T>::saved_of(std::size_t block, con
   return saved;
 }
 
-template <class T>
-void GptChunk<T>::forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch,
-                          const BlockDone& done) const {
+template <class T, class Residual>
+void GptChunk<T, Residual>::forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch,
+                                    const BlockDone& done) const {
   if (embedding_) {
     embedding_->forward(exec, slot.x, slot.tokens, shape.attention.sequence_length);
     tell(done, 0);
   }
-  Tensor<T, 2> x = slot.x;  // (R, C)
+  Tensor<Residual, 2> x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    typename TransformerBlock<T>::Saved saved = saved_of(i, slot, nullptr, scratch);
+    typename TransformerBlock<T, Residual>::Saved saved = saved_of(i, slot, nullptr, scratch);
     blocks_[i].forward(exec, x, shape, saved);
     x = saved.y;
     tell(done, static_cast<int>(i) + 1);
@@ -97,28 +100,28 @@ void GptChunk<T>::forward(const ExecSpace& exec, const BlockShape& shape, Slot& 
   }
 }
 
-template <class T>
-void GptChunk<T>::block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape,
-                                       const Slot& slot, Gradients& gradients, const Scratch& scratch) const {
-  typename TransformerBlock<T>::Saved saved = saved_of(block, slot, &gradients, scratch);
+template <class T, class Residual>
+void GptChunk<T, Residual>::block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape,
+                                                 const Slot& slot, Gradients& gradients, const Scratch& scratch) const {
+  typename TransformerBlock<T, Residual>::Saved saved = saved_of(block, slot, &gradients, scratch);
   if (layers_.recompute == Recompute::full)
     blocks_[block].recompute(exec, saved.norm1.x, shape, saved);
   blocks_[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape, saved,
                                 gradients.blocks[block]);
 }
 
-template <class T>
-void GptChunk<T>::block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot,
-                                        const Gradients& gradients, const Scratch& scratch) const {
-  typename TransformerBlock<T>::Saved saved = saved_of(block, slot, &gradients, scratch);
+template <class T, class Residual>
+void GptChunk<T, Residual>::block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot,
+                                                  const Gradients& gradients, const Scratch& scratch) const {
+  typename TransformerBlock<T, Residual>::Saved saved = saved_of(block, slot, &gradients, scratch);
   if (layers_.recompute == Recompute::selective)
     blocks_[block].recompute_for_weight(exec, saved);
   blocks_[block].backward_weight(exec, saved, gradients.blocks[block]);
 }
 
-template <class T>
-void GptChunk<T>::backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
-                           const Scratch& scratch, const BlockDone& done) const {
+template <class T, class Residual>
+void GptChunk<T, Residual>::backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
+                                     Gradients& gradients, const Scratch& scratch, const BlockDone& done) const {
   if (head_) {
     head_->backward_input(exec, gradients.dx.back(), slot.head);
     tell(done, half_done);
@@ -137,9 +140,9 @@ void GptChunk<T>::backward(const ExecSpace& exec, const BlockShape& shape, const
   }
 }
 
-template <class T>
-void GptChunk<T>::backward_input(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
-                                 const Scratch& scratch, const BlockDone& done) const {
+template <class T, class Residual>
+void GptChunk<T, Residual>::backward_input(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
+                                           Gradients& gradients, const Scratch& scratch, const BlockDone& done) const {
   if (head_) {
     head_->backward_input(exec, gradients.dx.back(), slot.head);
     tell(done, layers_.num_blocks() - 1);
@@ -150,9 +153,10 @@ void GptChunk<T>::backward_input(const ExecSpace& exec, const BlockShape& shape,
   }
 }
 
-template <class T>
-void GptChunk<T>::backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
-                                  const Gradients& gradients, const Scratch& scratch, const BlockDone& done) const {
+template <class T, class Residual>
+void GptChunk<T, Residual>::backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
+                                            const Gradients& gradients, const Scratch& scratch,
+                                            const BlockDone& done) const {
   if (head_) {
     head_->backward_weight(exec, slot.head);
     tell(done, layers_.num_blocks() - 1);
@@ -167,8 +171,8 @@ void GptChunk<T>::backward_weight(const ExecSpace& exec, const BlockShape& shape
   }
 }
 
-#define ESPALIER_INSTANTIATE(T) template class GptChunk<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(T, R) template class GptChunk<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -3,47 +3,43 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "models/embedding.hpp"
 #include "models/gpt_partition.hpp"
 #include "models/head.hpp"
+#include "models/microbatch.hpp"
 #include "models/transformer_block.hpp"
 
 namespace espalier {
 
 /// The layers of one chunk: forward and backward of a micro-batch through them. Keeps nothing between calls; what
 /// backward needs lies in a Slot, what the weight gradients need beside it in Gradients, what one block after the other
-/// may overwrite in a Scratch, all given by the caller.
-template <class T>
+/// may overwrite in a Scratch, all given by the caller. Residual is the type of the residual stream.
+template <class T, class Residual = T>
 class GptChunk {
  public:
   struct Slot {
     Tensor<TokenId, 1> tokens;   ///< (N), where the embedding is
     Tensor<TokenId, 1> targets;  ///< (N), where the head is
-    Tensor<T, 2> x;              ///< (R, C), the residual stream in front of the first block: embedded, or received
-    std::vector<typename TransformerBlock<T>::Saved> blocks;  ///< y, and what the mode of recomputation keeps
-    typename Head<T>::Saved head;
+    Tensor<Residual, 2> x;       ///< (R, C), the residual stream in front of the first block: embedded, or received
+    std::vector<typename TransformerBlock<T, Residual>::Saved> blocks;  ///< y, and what the mode of recomputation keeps
+    typename Head<T, Residual>::Saved head;
   };
   /// One serves all chunks of a rank.
   struct Scratch {
-    typename TransformerBlock<T>::Saved block;          ///< what the slots lack
-    typename TransformerBlock<T>::Gradients gradients;  ///< of a backward that is not split
-    std::array<Tensor<T, 2>, 2> dx;                     ///< (R, C) each, of such a backward: the two ends of a block
-    typename Head<T>::Scratch head;
+    typename TransformerBlock<T, Residual>::Saved block;          ///< what the slots lack
+    typename TransformerBlock<T, Residual>::Gradients gradients;  ///< of a backward that is not split
+    std::array<Tensor<Residual, 2>, 2> dx;  ///< (R, C) each, of such a backward: the two ends of a block
+    typename Head<T, Residual>::Scratch head;
   };
   struct Gradients {
-    std::vector<Tensor<T, 2>> dx;  ///< (R, C) each: of the residual stream in front of block i; the last one: behind
-    std::vector<typename TransformerBlock<T>::Gradients> blocks;
-    std::vector<typename TransformerBlock<T>::Saved> recomputed;  ///< by block, for the weight part alone
+    std::vector<Tensor<Residual, 2>>
+        dx;  ///< (R, C) each: of the residual stream in front of block i; the last one: behind
+    std::vector<typename TransformerBlock<T, Residual>::Gradients> blocks;
+    std::vector<typename TransformerBlock<T, Residual>::Saved> recomputed;  ///< by block, for the weight part alone
   };
-  /// Told after each position of the chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that
-  /// does both parts also tells `half_done` between them: a moment more in which messages can be moved on.
-  using BlockDone = std::function<void(int position)>;
-  static constexpr int half_done = -1;
-
   /// Declares the parameters of the layers; `chunk` is the number among those of this rank.
   GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
            const ChunkLayers& layers, int chunk);
@@ -57,7 +53,7 @@ class GptChunk {
   /// Through embedding and blocks to output(), and through the norm of the head; the loss is the caller's.
   void forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch,
                const BlockDone& done) const;
-  Tensor<T, 2> output(const Slot& slot) const { return slot.blocks.empty() ? slot.x : slot.blocks.back().y; }
+  Tensor<Residual, 2> output(const Slot& slot) const { return slot.blocks.empty() ? slot.x : slot.blocks.back().y; }
 
   /// Both parts of backward, block by block. Without a head gradients.dx.back() is given; gradients.dx.front() results.
   void backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
@@ -68,20 +64,20 @@ class GptChunk {
                        const Scratch& scratch, const BlockDone& done) const;
 
   const ChunkLayers& layers() const { return layers_; }
-  const Head<T>& head() const { return *head_; }
+  const Head<T, Residual>& head() const { return *head_; }
 
  private:
-  typename TransformerBlock<T>::Saved saved_of(std::size_t block, const Slot& slot, const Gradients* gradients,
-                                               const Scratch& scratch) const;
+  typename TransformerBlock<T, Residual>::Saved saved_of(std::size_t block, const Slot& slot,
+                                                         const Gradients* gradients, const Scratch& scratch) const;
   void block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
                             Gradients& gradients, const Scratch& scratch) const;
   void block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot, const Gradients& gradients,
                              const Scratch& scratch) const;
 
   ChunkLayers layers_;
-  std::optional<VocabParallelEmbedding<T>> embedding_;
-  std::vector<TransformerBlock<T>> blocks_;
-  std::optional<Head<T>> head_;
+  std::optional<VocabParallelEmbedding<T, Residual>> embedding_;
+  std::vector<TransformerBlock<T, Residual>> blocks_;
+  std::optional<Head<T, Residual>> head_;
 };
 
 }  // namespace espalier

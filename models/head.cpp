@@ -40,22 +40,22 @@ Index logit_rows(Index tokens, Index vocab_size, int tensor_size) {
   return (tokens + chunks - 1) / chunks;
 }
 
-template <class T>
-Head<T>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
-              Placement placement, int token_table)
+template <class T, class Residual>
+Head<T, Residual>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+                        Placement placement, int token_table)
     : parameters_(&parameters),
       tensor_(&tensor),
       config_(config),
       norm_(parameters, tensor, "final_norm", config.hidden_size, placement),
       token_table_(token_table) {}
 
-template <class T>
-typename Head<T>::Saved Head<T>::take_saved(Arena& arena, Index tokens) const {
-  return {LayerNorm<T>::Saved::take(arena, tensor_->local_rows(tokens), config_.hidden_size)};
+template <class T, class Residual>
+typename Head<T, Residual>::Saved Head<T, Residual>::take_saved(Arena& arena, Index tokens) const {
+  return {LayerNorm<T, Residual>::Saved::take(arena, tensor_->local_rows(tokens), config_.hidden_size)};
 }
 
-template <class T>
-typename Head<T>::Scratch Head<T>::take_scratch(Arena& arena, Index tokens) const {
+template <class T, class Residual>
+typename Head<T, Residual>::Scratch Head<T, Residual>::take_scratch(Arena& arena, Index tokens) const {
   const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size());
   Scratch scratch;
   scratch.logits = arena.take<T>(rows, padded_vocabulary(vocabulary().size()));
@@ -67,14 +67,14 @@ typename Head<T>::Scratch Head<T>::take_scratch(Arena& arena, Index tokens) cons
   return scratch;
 }
 
-template <class T>
-void Head<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
+template <class T, class Residual>
+void Head<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x, Saved& saved) const {
   norm_.forward(exec, x, saved.norm);
 }
 
 // normed W^T, without the padding columns.
-template <class T>
-Matrix<T> Head<T>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
+template <class T, class Residual>
+Matrix<T> Head<T, Residual>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
   const Matrix<T> logits{scratch.logits.data(), static_cast<Index>(normed.extent(0)), vocabulary().size(),
                          static_cast<Index>(scratch.logits.extent(1))};
   matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes,
@@ -83,9 +83,10 @@ Matrix<T> Head<T>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch
 }
 
 // work(rows of normed, their targets, their losses) for chunk after chunk.
-template <class T>
+template <class T, class Residual>
 template <class F>
-void Head<T>::for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const Scratch& scratch, const F& work) const {
+void Head<T, Residual>::for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const Scratch& scratch,
+                                   const F& work) const {
   const auto tokens = static_cast<Index>(normed.extent(0));
   const auto rows = static_cast<Index>(scratch.logits.extent(0));
   for (Index first = 0; first < tokens; first += rows) {
@@ -95,9 +96,9 @@ void Head<T>::for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const 
 }
 
 // The statistics of our columns, then of all: two small all_reduces of K and 2K values.
-template <class T>
-void Head<T>::split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses,
-                         Tensor<T, 2> logits, Scratch& scratch) const {
+template <class T, class Residual>
+void Head<T, Residual>::split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses,
+                                   Tensor<T, 2> logits, Scratch& scratch) const {
   const IndexRange ours = vocabulary();
   const auto count = static_cast<Index>(logits.extent(0));
   const Tensor<State<T>, 1> largest = part(scratch.largest, 0, count);
@@ -109,8 +110,9 @@ void Head<T>::split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tens
   cross_entropy_losses<State<T>>(exec, losses, targets, largest, statistics);
 }
 
-template <class T>
-void Head<T>::loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, const Saved& saved, Scratch& scratch) const {
+template <class T, class Residual>
+void Head<T, Residual>::loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, const Saved& saved,
+                             Scratch& scratch) const {
   for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
              [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
                const Tensor<T, 2> logits = rows_of(scratch.logits, 0, logits_of(exec, normed, scratch).rows);
@@ -123,9 +125,9 @@ void Head<T>::loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, const Save
 
 // In the full form of the norm's output each chunk is replaced by its gradient (our summand of it) when it has been
 // read for the last time.
-template <class T>
-void Head<T>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets, State<T> scale, Saved& saved,
-                                Scratch& scratch) const {
+template <class T, class Residual>
+void Head<T, Residual>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets, State<T> scale,
+                                          Saved& saved, Scratch& scratch) const {
   const IndexRange ours = vocabulary();
   for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
              [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
@@ -148,26 +150,27 @@ void Head<T>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> target
   tensor_->reduce(exec, saved.norm.y);
 }
 
-template <class T>
-Matrix<T> Head<T>::logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const {
+template <class T, class Residual>
+Matrix<T> Head<T, Residual>::logits(const ExecSpace& exec, Index first, Index count, const Saved& saved,
+                                    Scratch& scratch) const {
   ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)) && tensor_->size() == 1,
                   "more rows than there is room for, or a vocabulary that is cut");
   return logits_of(exec, rows_of(saved.norm.y, first, count), scratch);
 }
 
-template <class T>
-void Head<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, const Saved& saved) const {
-  Kokkos::deep_copy(exec, dx, T(0));
+template <class T, class Residual>
+void Head<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, const Saved& saved) const {
+  Kokkos::deep_copy(exec, dx, Residual(0));
   norm_.backward_input(exec, dx, saved.norm.y, saved.norm);
 }
 
-template <class T>
-void Head<T>::backward_weight(const ExecSpace& exec, const Saved& saved) const {
+template <class T, class Residual>
+void Head<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& saved) const {
   norm_.backward_weight(exec, saved.norm.y, saved.norm);
 }
 
-#define ESPALIER_INSTANTIATE(T) template class Head<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(T, R) template class Head<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

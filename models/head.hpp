@@ -20,11 +20,11 @@ int logit_chunks(Index tokens, Index vocab_size, int tensor_size);
 /// training each chunk is done with, gradients included, before the next one begins (Liger kernels, Hsu et al., 2024,
 /// do the same). So the gradient of the token table is added up in the forward pass, in the order of the forwards, and
 /// backward has the norm left.
-template <class T>
+template <class T, class Residual = T>
 class Head {
  public:
   struct Saved {
-    typename LayerNorm<T>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
+    typename LayerNorm<T, Residual>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
   };
   /// Used in forward only: one is enough.
   struct Scratch {
@@ -42,7 +42,7 @@ class Head {
   Scratch take_scratch(Arena& arena, Index tokens /* N */) const;
 
   /// saved.norm of x
-  void forward(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const;
+  void forward(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, Saved& saved) const;
 
   /// scratch.losses, the same on all ranks of the tensor axis.
   void loss(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, const Saved& saved, Scratch& scratch) const;
@@ -55,7 +55,7 @@ class Head {
   /// vocabulary that is cut.
   Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const;
 
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, const Saved& saved) const;
+  void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C), = */, const Saved& saved) const;
   void backward_weight(const ExecSpace& exec, const Saved& saved) const;
 
  private:
@@ -69,7 +69,7 @@ class Head {
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   GptConfig config_;
-  LayerNorm<T> norm_;
+  LayerNorm<T, Residual> norm_;
   int token_table_;
 };
 

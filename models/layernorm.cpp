@@ -6,8 +6,9 @@
 
 namespace espalier {
 
-template <class T>
-typename LayerNorm<T>::Saved LayerNorm<T>::Saved::take(Arena& arena, Index rows, Index channels, SavedParts parts) {
+template <class T, class Residual>
+typename LayerNorm<T, Residual>::Saved LayerNorm<T, Residual>::Saved::take(Arena& arena, Index rows, Index channels,
+                                                                           SavedParts parts) {
   Saved saved;
   if (parts.for_weight)
     saved.y = arena.take<T>(rows, channels);
@@ -18,16 +19,16 @@ typename LayerNorm<T>::Saved LayerNorm<T>::Saved::take(Arena& arena, Index rows,
   return saved;
 }
 
-template <class T>
-void LayerNorm<T>::Saved::borrow_from(const Saved& other) {
+template <class T, class Residual>
+void LayerNorm<T, Residual>::Saved::borrow_from(const Saved& other) {
   borrow(y, other.y);
   borrow(mean, other.mean);
   borrow(rstd, other.rstd);
 }
 
-template <class T>
-LayerNorm<T>::LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
-                        Index channels, Placement placement)
+template <class T, class Residual>
+LayerNorm<T, Residual>::LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
+                                  const std::string& name, Index channels, Placement placement)
     : parameters_(&parameters),
       channels_(channels),
       weight_(parameters.declare({.name = name + ".weight",
@@ -44,26 +45,28 @@ LayerNorm<T>::LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& 
                                 .group = tensor.replicated_group(),
                                 .weight_decay = false})) {}
 
-template <class T>
-void LayerNorm<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
+template <class T, class Residual>
+void LayerNorm<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x, Saved& saved) const {
   saved.x = x;
-  layernorm_forward<T>(exec, saved.y, saved.mean, saved.rstd, x, parameters_->weight(weight_, channels_),
-                       parameters_->weight(bias_, channels_));
+  layernorm_forward<T, Residual>(exec, saved.y, saved.mean, saved.rstd, x, parameters_->weight(weight_, channels_),
+                                 parameters_->weight(bias_, channels_));
 }
 
-template <class T>
-void LayerNorm<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, const Saved& saved) const {
-  layernorm_backward_input<T>(exec, dx, dy, saved.x, saved.mean, saved.rstd, parameters_->weight(weight_, channels_));
+template <class T, class Residual>
+void LayerNorm<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<T, 2> dy,
+                                            const Saved& saved) const {
+  layernorm_backward_input<T, Residual>(exec, dx, dy, saved.x, saved.mean, saved.rstd,
+                                        parameters_->weight(weight_, channels_));
 }
 
-template <class T>
-void LayerNorm<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const {
-  layernorm_backward_weight<T>(exec, parameters_->gradient(weight_, channels_), parameters_->gradient(bias_, channels_),
-                               dy, saved.x, saved.mean, saved.rstd);
+template <class T, class Residual>
+void LayerNorm<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const {
+  layernorm_backward_weight<T, Residual>(exec, parameters_->gradient(weight_, channels_),
+                                         parameters_->gradient(bias_, channels_), dy, saved.x, saved.mean, saved.rstd);
 }
 
-#define ESPALIER_INSTANTIATE(T) template class LayerNorm<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(T, R) template class LayerNorm<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

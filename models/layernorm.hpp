@@ -9,12 +9,13 @@
 namespace espalier {
 
 /// Layer normalisation with weight and bias (core/ops/layernorm), of the rows that this rank has of the residual
-/// stream: R of them, C channels. Under sequence parallelism its gradients are summed over the tensor axis.
-template <class T>
+/// stream, of type Residual: R of them, C channels. Under sequence parallelism its gradients are summed over the tensor
+/// axis.
+template <class T, class Residual = T>
 class LayerNorm {
  public:
   struct Saved {
-    Tensor<T, 2> x;            ///< (R, C), the input, owned by whoever made it
+    Tensor<Residual, 2> x;     ///< (R, C), the input, owned by whoever made it
     Tensor<T, 2> y;            ///< (R, C), the output, which the next product needs again
     Tensor<State<T>, 1> mean;  ///< (R)
     Tensor<State<T>, 1> rstd;  ///< (R)
@@ -27,9 +28,9 @@ class LayerNorm {
             Placement placement);
 
   /// saved.y = norm(x)
-  void forward(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const;
+  void forward(const ExecSpace& exec, Tensor<Residual, 2> x, Saved& saved) const;
   /// dx += the gradient of the input
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, const Saved& saved) const;
+  void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<T, 2> dy, const Saved& saved) const;
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const;
 
  private:

@@ -61,40 +61,44 @@ void ColumnParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2
   bias_backward<T>(exec, parameters_->gradient(bias_, out_), dy);
 }
 
-template <class T>
-RowParallelLinear<T>::RowParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
-                                        const std::string& name, Index out, Index in, Placement placement,
-                                        double init_std)
+template <class T, class Residual>
+RowParallelLinear<T, Residual>::RowParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
+                                                  const std::string& name, Index out, Index in, Placement placement,
+                                                  double init_std)
     : parameters_(&parameters), tensor_(&tensor), out_(out) {
   weight_ = parameters.declare(weight_spec(name, {out, in}, tensor.shard(1), placement, init_std));
   bias_ = parameters.declare(bias_spec(name, {out}, {}, placement, tensor.replicated_group()));
   in_ = parameters.parameter(weight_).local_shape[1];
 }
 
-template <class T>
-void RowParallelLinear<T>::forward_add(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x,
-                                       Tensor<T, 2> residual) const {
+template <class T, class Residual>
+void RowParallelLinear<T, Residual>::forward_add(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<T, 2> x,
+                                                 Tensor<Residual, 2> residual) const {
   matmul<T>(exec, tensor_->partial(y), Transpose::no, x, Transpose::yes, parameters_->weight(weight_, out_, in_));
-  tensor_->reduce(exec, y);
-  add_bias_and_residual<T>(exec, y, parameters_->weight(bias_, out_), residual);
+  const Tensor<T, 2> product = tensor_->reduce(exec, y);  // (R, out)
+  add_bias_and_residual<T, Residual>(exec, y, product, parameters_->weight(bias_, out_), residual);
 }
 
-template <class T>
-void RowParallelLinear<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy) const {
+template <class T, class Residual>
+void RowParallelLinear<T, Residual>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx,
+                                                    Tensor<Residual, 2> dy) const {
   matmul<T>(exec, dx, Transpose::no, tensor_->gather(exec, dy), Transpose::no, parameters_->weight(weight_, out_, in_));
 }
 
-template <class T>
-void RowParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy) const {
+template <class T, class Residual>
+void RowParallelLinear<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x,
+                                                     Tensor<Residual, 2> dy) const {
   matmul<T, State<T>>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, tensor_->gather(exec, dy),
                       Transpose::no, x, State<T>(1), State<T>(1));
-  bias_backward<T>(exec, parameters_->gradient(bias_, out_), dy);
+  bias_backward<Residual>(exec, parameters_->gradient(bias_, out_), dy);
 }
 
-#define ESPALIER_INSTANTIATE(T)           \
-  template class ColumnParallelLinear<T>; \
-  template class RowParallelLinear<T>;
+#define ESPALIER_INSTANTIATE(T) template class ColumnParallelLinear<T>;
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T, R) template class RowParallelLinear<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

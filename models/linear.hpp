@@ -40,18 +40,20 @@ class ColumnParallelLinear {
 };
 
 /// Each rank holds some of the inputs and computes its summand of all outputs: the columns of W are cut; every rank
-/// holds the bias, which is added once, after the sum.
-template <class T>
+/// holds the bias, which is added once, after the sum. Its output joins the residual stream, whose type is Residual.
+template <class T, class Residual = T>
 class RowParallelLinear {
  public:
   RowParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index out,
                     Index in, Placement placement, double init_std);
 
   /// y = residual + x W^T + bias
-  void forward_add(const ExecSpace& exec, Tensor<T, 2> y /* (R, out) */, Tensor<T, 2> x /* (N, in/tp) */,
-                   Tensor<T, 2> residual /* (R, out) */) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, in/tp), = */, Tensor<T, 2> dy /* (R, out) */) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */, Tensor<T, 2> dy /* (R, out) */) const;
+  void forward_add(const ExecSpace& exec, Tensor<Residual, 2> y /* (R, out) */, Tensor<T, 2> x /* (N, in/tp) */,
+                   Tensor<Residual, 2> residual /* (R, out) */) const;
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, in/tp), = */,
+                      Tensor<Residual, 2> dy /* (R, out) */) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */,
+                       Tensor<Residual, 2> dy /* (R, out) */) const;
 
  private:
   const ParameterStore<T>* parameters_;

@@ -6,8 +6,9 @@
 
 namespace espalier {
 
-template <class T>
-typename Mlp<T>::Saved Mlp<T>::Saved::take(Arena& arena, Index rows, Index local_ffn, SavedParts parts) {
+template <class T, class Residual>
+typename Mlp<T, Residual>::Saved Mlp<T, Residual>::Saved::take(Arena& arena, Index rows, Index local_ffn,
+                                                               SavedParts parts) {
   Saved saved;
   if (parts.for_input)
     saved.up = arena.take<T>(rows, local_ffn);
@@ -16,57 +17,59 @@ typename Mlp<T>::Saved Mlp<T>::Saved::take(Arena& arena, Index rows, Index local
   return saved;
 }
 
-template <class T>
-void Mlp<T>::Saved::borrow_from(const Saved& other) {
+template <class T, class Residual>
+void Mlp<T, Residual>::Saved::borrow_from(const Saved& other) {
   borrow(up, other.up);
   borrow(activated, other.activated);
 }
 
-template <class T>
-typename Mlp<T>::Gradients Mlp<T>::Gradients::take(Arena& arena, Index rows, Index local_ffn) {
+template <class T, class Residual>
+typename Mlp<T, Residual>::Gradients Mlp<T, Residual>::Gradients::take(Arena& arena, Index rows, Index local_ffn) {
   return {arena.take<T>(rows, local_ffn)};
 }
 
-template <class T>
-Mlp<T>::Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
-            Index ffn_hidden_size, Placement placement, double init_std, double projection_std)
+template <class T, class Residual>
+Mlp<T, Residual>::Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
+                      Index hidden_size, Index ffn_hidden_size, Placement placement, double init_std,
+                      double projection_std)
     : up_(parameters, tensor, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
       down_(parameters, tensor, name + ".down", hidden_size, ffn_hidden_size, placement, projection_std) {}
 
-template <class T>
-void Mlp<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> residual, Saved& saved) const {
+template <class T, class Residual>
+void Mlp<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<T, 2> x,
+                               Tensor<Residual, 2> residual, Saved& saved) const {
   recompute(exec, x, saved);
   down_.forward_add(exec, y, saved.activated, residual);
 }
 
-template <class T>
-void Mlp<T>::recompute(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
+template <class T, class Residual>
+void Mlp<T, Residual>::recompute(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
   up_.forward(exec, saved.up, x);
   recompute_activated(exec, saved);
 }
 
-template <class T>
-void Mlp<T>::recompute_activated(const ExecSpace& exec, Saved& saved) const {
+template <class T, class Residual>
+void Mlp<T, Residual>::recompute_activated(const ExecSpace& exec, Saved& saved) const {
   gelu_forward<T>(exec, saved.activated, saved.up);
 }
 
-template <class T>
-void Mlp<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, const Saved& saved,
-                            Gradients& gradients) const {
+template <class T, class Residual>
+void Mlp<T, Residual>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<Residual, 2> dy,
+                                      const Saved& saved, Gradients& gradients) const {
   down_.backward_input(exec, gradients.dup, dy);
   gelu_backward<T>(exec, gradients.dup, gradients.dup, saved.up);
   up_.backward_input(exec, dx, gradients.dup);
 }
 
-template <class T>
-void Mlp<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy, const Saved& saved,
-                             const Gradients& gradients) const {
+template <class T, class Residual>
+void Mlp<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<Residual, 2> dy,
+                                       const Saved& saved, const Gradients& gradients) const {
   down_.backward_weight(exec, saved.activated, dy);
   up_.backward_weight(exec, x, gradients.dup);
 }
 
-#define ESPALIER_INSTANTIATE(T) template class Mlp<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(T, R) template class Mlp<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

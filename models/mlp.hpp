@@ -9,8 +9,8 @@
 namespace espalier {
 
 /// The feed-forward part of a block: up, GELU, down. F = ffn_hidden_size, of which each rank of the tensor axis has
-/// F/tp channels.
-template <class T>
+/// F/tp channels. Residual is the type of the residual stream.
+template <class T, class Residual = T>
 class Mlp {
  public:
   struct Saved {
@@ -30,19 +30,19 @@ class Mlp {
       Index ffn_hidden_size, Placement placement, double init_std, double projection_std);
 
   /// y = residual + mlp(x)
-  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
-               Tensor<T, 2> residual /* (R, C) */, Saved& saved) const;
+  void forward(const ExecSpace& exec, Tensor<Residual, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
+               Tensor<Residual, 2> residual /* (R, C) */, Saved& saved) const;
   /// saved alone, and of it only saved.activated: forward again, as far as backward reads it.
   void recompute(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const;
   void recompute_activated(const ExecSpace& exec, Saved& saved) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<T, 2> dy /* (R, C) */,
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<Residual, 2> dy /* (R, C) */,
                       const Saved& saved, Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<T, 2> dy /* (R, C) */,
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<Residual, 2> dy /* (R, C) */,
                        const Saved& saved, const Gradients& gradients) const;
 
  private:
   ColumnParallelLinear<T> up_;
-  RowParallelLinear<T> down_;
+  RowParallelLinear<T, Residual> down_;
 };
 
 }  // namespace espalier

@@ -17,21 +17,22 @@ double projection_std(const GptConfig& config) {
 
 }  // namespace
 
-template <class T>
-typename TransformerBlock<T>::Saved TransformerBlock<T>::Saved::take(Arena& arena, const BlockShape& shape,
-                                                                     SavedParts parts) {
+template <class T, class Residual>
+typename TransformerBlock<T, Residual>::Saved TransformerBlock<T, Residual>::Saved::take(Arena& arena,
+                                                                                         const BlockShape& shape,
+                                                                                         SavedParts parts) {
   Saved saved;
-  saved.norm1 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels, parts);
-  saved.attention = Attention<T>::Saved::take(arena, shape.attention, parts);
+  saved.norm1 = LayerNorm<T, Residual>::Saved::take(arena, shape.rows, shape.channels, parts);
+  saved.attention = Attention<T, Residual>::Saved::take(arena, shape.attention, parts);
   if (parts.for_both)
-    saved.h = arena.take<T>(shape.rows, shape.channels);
-  saved.norm2 = LayerNorm<T>::Saved::take(arena, shape.rows, shape.channels, parts);
-  saved.mlp = Mlp<T>::Saved::take(arena, shape.tokens(), shape.ffn, parts);
+    saved.h = arena.take<Residual>(shape.rows, shape.channels);
+  saved.norm2 = LayerNorm<T, Residual>::Saved::take(arena, shape.rows, shape.channels, parts);
+  saved.mlp = Mlp<T, Residual>::Saved::take(arena, shape.tokens(), shape.ffn, parts);
   return saved;
 }
 
-template <class T>
-void TransformerBlock<T>::Saved::borrow_from(const Saved& other) {
+template <class T, class Residual>
+void TransformerBlock<T, Residual>::Saved::borrow_from(const Saved& other) {
   norm1.borrow_from(other.norm1);
   attention.borrow_from(other.attention);
   borrow(h, other.h);
@@ -39,20 +40,21 @@ void TransformerBlock<T>::Saved::borrow_from(const Saved& other) {
   mlp.borrow_from(other.mlp);
 }
 
-template <class T>
-typename TransformerBlock<T>::Gradients TransformerBlock<T>::Gradients::take(Arena& arena, const BlockShape& shape) {
+template <class T, class Residual>
+typename TransformerBlock<T, Residual>::Gradients TransformerBlock<T, Residual>::Gradients::take(
+    Arena& arena, const BlockShape& shape) {
   Gradients gradients;
   gradients.dnorm2 = arena.take<T>(shape.rows, shape.channels);
-  gradients.dh = arena.take<T>(shape.rows, shape.channels);
+  gradients.dh = arena.take<Residual>(shape.rows, shape.channels);
   gradients.dnorm1 = arena.take<T>(shape.rows, shape.channels);
-  gradients.mlp = Mlp<T>::Gradients::take(arena, shape.tokens(), shape.ffn);
-  gradients.attention = Attention<T>::Gradients::take(arena, shape.attention);
+  gradients.mlp = Mlp<T, Residual>::Gradients::take(arena, shape.tokens(), shape.ffn);
+  gradients.attention = Attention<T, Residual>::Gradients::take(arena, shape.attention);
   return gradients;
 }
 
-template <class T>
-TransformerBlock<T>::TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
-                                      const std::string& name, const GptConfig& config, Placement placement)
+template <class T, class Residual>
+TransformerBlock<T, Residual>::TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
+                                                const std::string& name, const GptConfig& config, Placement placement)
     : norm1_(parameters, tensor, name + ".norm1", config.hidden_size, placement),
       attention_(parameters, tensor, name + ".attention", config.hidden_size, placement, init_std,
                  projection_std(config)),
@@ -60,37 +62,39 @@ TransformerBlock<T>::TransformerBlock(ParameterStore<T>& parameters, const Tenso
       mlp_(parameters, tensor, name + ".mlp", config.hidden_size, config.ffn_hidden_size, placement, init_std,
            projection_std(config)) {}
 
-template <class T>
-void TransformerBlock<T>::forward(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape, Saved& saved) const {
+template <class T, class Residual>
+void TransformerBlock<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x, const BlockShape& shape,
+                                            Saved& saved) const {
   first_half(exec, x, shape, saved);
   mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
 }
 
-template <class T>
-void TransformerBlock<T>::recompute(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape,
-                                    Saved& saved) const {
+template <class T, class Residual>
+void TransformerBlock<T, Residual>::recompute(const ExecSpace& exec, Tensor<Residual, 2> x, const BlockShape& shape,
+                                              Saved& saved) const {
   first_half(exec, x, shape, saved);
   mlp_.recompute(exec, saved.norm2.y, saved.mlp);
 }
 
-template <class T>
-void TransformerBlock<T>::recompute_for_weight(const ExecSpace& exec, Saved& saved) const {
+template <class T, class Residual>
+void TransformerBlock<T, Residual>::recompute_for_weight(const ExecSpace& exec, Saved& saved) const {
   norm1_.forward(exec, saved.norm1.x, saved.norm1);
   norm2_.forward(exec, saved.norm2.x, saved.norm2);
   mlp_.recompute_activated(exec, saved.mlp);
 }
 
-template <class T>
-void TransformerBlock<T>::first_half(const ExecSpace& exec, Tensor<T, 2> x, const BlockShape& shape,
-                                     Saved& saved) const {
+template <class T, class Residual>
+void TransformerBlock<T, Residual>::first_half(const ExecSpace& exec, Tensor<Residual, 2> x, const BlockShape& shape,
+                                               Saved& saved) const {
   norm1_.forward(exec, x, saved.norm1);
   attention_.forward(exec, saved.h, saved.norm1.y, x, shape.attention, saved.attention);
   norm2_.forward(exec, saved.h, saved.norm2);
 }
 
-template <class T>
-void TransformerBlock<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy,
-                                         const BlockShape& shape, const Saved& saved, Gradients& gradients) const {
+template <class T, class Residual>
+void TransformerBlock<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx,
+                                                   Tensor<Residual, 2> dy, const BlockShape& shape, const Saved& saved,
+                                                   Gradients& gradients) const {
   gradients.dy = dy;
   mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
   Kokkos::deep_copy(exec, gradients.dh, dy);
@@ -101,16 +105,17 @@ void TransformerBlock<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx,
   norm1_.backward_input(exec, dx, gradients.dnorm1, saved.norm1);
 }
 
-template <class T>
-void TransformerBlock<T>::backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients) const {
+template <class T, class Residual>
+void TransformerBlock<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& saved,
+                                                    const Gradients& gradients) const {
   mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp);
   norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2);
   attention_.backward_weight(exec, saved.norm1.y, gradients.dh, saved.attention, gradients.attention);
   norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1);
 }
 
-#define ESPALIER_INSTANTIATE(T) template class TransformerBlock<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(T, R) template class TransformerBlock<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -33,36 +33,46 @@ template <class S>
 GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommunicators& communicators,
                                     const Tensor<S, 1>& gradients, std::vector<Segment> segments,
                                     const std::vector<Parameter>& parameters, const ReducerOptions& options)
-    : exec_(exec), gradients_(gradients), segments_(std::move(segments)), zero_stage_(options.zero_stage) {
+    : exec_(exec),
+      gradients_(gradients),
+      segments_(std::move(segments)),
+      zero_stage_(options.zero_stage),
+      wire_(options.wire),
+      wire_bytes_(WireValues<S>::element_bytes(options.wire)) {
   const ReductionCommunicators summed_over = with_planted_fault(communicators);
   const PerGroup<GroupPlace> places = summed_over.places();
   ESPALIER_ASSERT(zero_stage_ == 0 || zero_stage_ == 1, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, places, options, static_cast<Index>(sizeof(S)));
-  for (const ReductionGroup group : all_reduction_groups)
-    if (places[group].joins == group && places[group].size > 1)
-      add_lane(summed_over[group], group, options.buckets_in_flight);
-  if (!lanes_.empty())
+  const auto has_lane = [&](ReductionGroup group) { return places[group].joins == group && places[group].size > 1; };
+  if (std::any_of(all_reduction_groups.begin(), all_reduction_groups.end(), has_lane))
     gradients_mpi_ = MpiBuffer<S>(gradients_);
+  for (const ReductionGroup group : all_reduction_groups)
+    if (has_lane(group))
+      add_lane(summed_over[group], group, options.buckets_in_flight);
   begin_step();
 }
 
 template <class S>
 void GradientReducer<S>::add_lane(const Communicator& communicator, ReductionGroup group, int buckets_in_flight) {
-  const int rank = communicator.rank();
   Lane lane(communicator.duplicate(communicator.name() + " gradients"), group);
   Index largest_slice = 0;
+  Index largest_bucket = 0;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
     if (plan_.buckets[b].group == group) {
       lane.buckets.push_back(static_cast<int>(b));
-      largest_slice = std::max(largest_slice, plan_.buckets[b].slice(rank).size());
+      largest_slice = std::max(largest_slice, plan_.buckets[b].slice(communicator.rank()).size());
+      largest_bucket = std::max(largest_bucket, plan_.buckets[b].size);
     }
   const auto num_buckets = static_cast<int>(lane.buckets.size());
   ESPALIER_ASSERT(num_buckets <= tags::largest / num_phases, "too many buckets for MPI's tags");
   check_same_plan(lane);
   for (int i = 0; i < std::min(std::max(1, buckets_in_flight), num_buckets); ++i) {
-    const auto received = allocate<S>(Category::communication, fmt::format("bucket_{}_{}", communicator.name(), i),
-                                      largest_slice * (communicator.size() - 1));
-    lane.places.push_back({MessageSet(lane.communicator), Stage::idle, 0, 0, received, MpiBuffer<S>(received)});
+    const std::string name = fmt::format("{}_{}", communicator.name(), i);
+    const auto received = allocate<unsigned char>(Category::communication, "bucket_" + name,
+                                                  largest_slice * (communicator.size() - 1) * wire_bytes_);
+    lane.places.push_back({MessageSet(lane.communicator), Stage::idle, 0, 0, received,
+                           MpiBuffer<unsigned char>(received),
+                           WireValues<S>(gradients_, gradients_mpi_, wire_, "values_" + name, largest_bucket)});
   }
   lanes_.push_back(std::move(lane));
 }
@@ -73,6 +83,7 @@ void GradientReducer<S>::check_same_plan(const Lane& lane) const {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a, a number at a time
   const auto add = [&](Index value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211u; };
   add(zero_stage_);
+  add(wire_bytes_);
   for (const int b : lane.buckets) {
     const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(b)];
     add(bucket.size);
@@ -181,7 +192,7 @@ void GradientReducer<S>::start(Lane& lane, Place& place) {
   if (pass_ == Pass::reduce)
     collect(lane, place);
   else
-    send_round(lane, place, weights_mpi_, weight_bytes_);
+    gather(lane, place);
 }
 
 template <class S>
@@ -191,59 +202,67 @@ void GradientReducer<S>::collect(Lane& lane, Place& place) {
   const int rank = lane.communicator.rank();
   const int size = lane.communicator.size();
   const int tag = num_phases * place.bucket + values_phase;
-  const Index own_size = bucket.slice(rank).size();
-  gradients_mpi_.load(exec_, bucket.offset, bucket.size);
+  const Index own_bytes = bucket.slice(rank).size() * wire_bytes_;
+  place.values.pack(exec_, bucket);
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
-    place.messages.receive(place.received_mpi.data() + received_slot(peer, rank) * own_size,
-                           static_cast<std::size_t>(own_size) * sizeof(S), peer, tag, lane.spans_stages());
+    place.messages.receive(place.received_mpi.data() + received_slot(peer, rank) * own_bytes,
+                           static_cast<std::size_t>(own_bytes), peer, tag, lane.spans_stages());
   }
   for (int step = 1; step < size; ++step) {
     const int peer = (rank + step) % size;
     const IndexRange theirs = bucket.slice(peer);
-    place.messages.send(gradients_mpi_.data() + theirs.begin, static_cast<std::size_t>(theirs.size()) * sizeof(S), peer,
-                        tag, lane.spans_stages());
+    place.messages.send(place.values.data(bucket) + (theirs.begin - bucket.offset) * wire_bytes_,
+                        static_cast<std::size_t>(theirs.size() * wire_bytes_), peer, tag, lane.spans_stages());
   }
 }
 
 template <class S>
 void GradientReducer<S>::distribute(Lane& lane, Place& place) {
   const Region region("espalier::parallel::gradient_reducer::distribute");
-  const IndexRange own = bucket_of(lane, place.bucket).slice(lane.communicator.rank());
-  const int size = lane.communicator.size();
-  place.received_mpi.store(exec_, 0, own.size() * (size - 1));
-  combine_in_rank_order(exec_, Tensor<S, 1>(gradients_.data() + own.begin, own.size()), place.received, own.size(),
-                        lane.communicator.rank(), size, ReduceOp::sum);
+  const Bucket& bucket = bucket_of(lane, place.bucket);
+  const Communicator& peers = lane.communicator;
+  const IndexRange own = bucket.slice(peers.rank());
+  place.received_mpi.store(exec_, 0, own.size() * (peers.size() - 1) * wire_bytes_);
+  place.values.add(exec_, bucket, place.received, peers.rank(), peers.size());
   if (zero_stage_ == 0) {
-    send_round(lane, place, gradients_mpi_, Index{1});
-  } else {
-    compat::fence(exec_, "espalier::parallel: the place may receive again");
-    finish(lane, place);
+    place.values.load(exec_, bucket, own);
+    return send_round(lane, place, place.values.data(bucket), wire_bytes_);
   }
+  place.values.settle(exec_, bucket, own);
+  compat::fence(exec_, "espalier::parallel: the place may receive again");
+  finish(lane, place);
 }
 
-/// Our slice goes to all others of the communicator, and theirs come. `data` holds `element_bytes` of its own elements
-/// for each one of the flat arrays.
+/// Our slice goes to all others of the communicator, and theirs come: of an array with `element_bytes` for each element
+/// of the bucket, which begins at `bucket_data`.
 template <class S>
-template <class E>
-void GradientReducer<S>::send_round(Lane& lane, Place& place, const MpiBuffer<E>& data, Index element_bytes) {
+void GradientReducer<S>::send_round(Lane& lane, Place& place, unsigned char* bucket_data, Index element_bytes) {
   place.stage = Stage::distributing;
   const Bucket& bucket = bucket_of(lane, place.bucket);
   const int rank = lane.communicator.rank();
   const int size = lane.communicator.size();
   const int tag = num_phases * place.bucket + (pass_ == Pass::reduce ? sums_phase : weights_phase);
-  const IndexRange own = bucket.slice(rank);
-  const auto bytes_of = [&](const IndexRange& range) {
-    return static_cast<std::size_t>(range.size() * element_bytes) * sizeof(E);
+  const auto start_of = [&](const IndexRange& range) {
+    return bucket_data + (range.begin - bucket.offset) * element_bytes;
   };
-  data.load(exec_, own.begin * element_bytes, own.size() * element_bytes);
+  const auto bytes_of = [&](const IndexRange& range) { return static_cast<std::size_t>(range.size() * element_bytes); };
+  const IndexRange own = bucket.slice(rank);
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
     const IndexRange theirs = bucket.slice(peer);
-    place.messages.receive(data.data() + theirs.begin * element_bytes, bytes_of(theirs), peer, tag);
+    place.messages.receive(start_of(theirs), bytes_of(theirs), peer, tag);
   }
   for (int step = 1; step < size; ++step)
-    place.messages.send(data.data() + own.begin * element_bytes, bytes_of(own), (rank + step) % size, tag);
+    place.messages.send(start_of(own), bytes_of(own), (rank + step) % size, tag);
+}
+
+template <class S>
+void GradientReducer<S>::gather(Lane& lane, Place& place) {
+  const Bucket& bucket = bucket_of(lane, place.bucket);
+  const IndexRange own = bucket.slice(lane.communicator.rank());
+  weights_mpi_.load(exec_, own.begin * weight_bytes_, own.size() * weight_bytes_);
+  send_round(lane, place, weights_mpi_.data() + bucket.offset * weight_bytes_, weight_bytes_);
 }
 
 template <class S>
@@ -252,7 +271,7 @@ void GradientReducer<S>::finish(Lane& lane, Place& place) {
   if (pass_ == Pass::gather)
     weights_mpi_.store(exec_, bucket.offset * weight_bytes_, bucket.size * weight_bytes_);
   else if (zero_stage_ == 0)
-    gradients_mpi_.store(exec_, bucket.offset, bucket.size);
+    place.values.store(exec_, bucket);
   place.stage = Stage::idle;
   ++lane.num_done;
   Timeline& timeline = lane.communicator.timeline();

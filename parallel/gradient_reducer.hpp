@@ -12,6 +12,7 @@
 #include "parallel/messages.hpp"
 #include "parallel/mpi_buffer.hpp"
 #include "parallel/reduction_plan.hpp"
+#include "parallel/wire_values.hpp"
 
 namespace espalier {
 
@@ -85,8 +86,9 @@ class GradientReducer {
     Stage stage = Stage::idle;
     int bucket = 0;  // of the lane
     double began = 0;
-    Tensor<S, 1> received;  // (size - 1, slice)
-    MpiBuffer<S> received_mpi;
+    Tensor<unsigned char, 1> received;  // (size - 1, slice), as they travel
+    MpiBuffer<unsigned char> received_mpi;
+    WireValues<S> values;  // of the bucket
   };
   struct Lane {  // the buckets of one communicator
     Lane(Communicator own, ReductionGroup its_group) : communicator(std::move(own)), group(its_group) {}
@@ -111,8 +113,8 @@ class GradientReducer {
   void start(Lane& lane, Place& place);
   void collect(Lane& lane, Place& place);
   void distribute(Lane& lane, Place& place);
-  template <class E>
-  void send_round(Lane& lane, Place& place, const MpiBuffer<E>& data, Index element_bytes);
+  void gather(Lane& lane, Place& place);
+  void send_round(Lane& lane, Place& place, unsigned char* bucket_data, Index element_bytes);
   void finish(Lane& lane, Place& place);
   void complete(const char* what);
   double others_sent_at() const;
@@ -129,6 +131,8 @@ class GradientReducer {
   MpiBuffer<S> gradients_mpi_;
   std::vector<Segment> segments_;
   int zero_stage_;
+  std::optional<ScalarType> wire_;
+  Index wire_bytes_;  // an element, as it travels
   ReductionPlan plan_;
   std::vector<Lane> lanes_;
   std::vector<int> missing_;  // by bucket: segments not marked yet

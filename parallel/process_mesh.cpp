@@ -133,14 +133,22 @@ std::vector<int> MeshLayout::reduction_ranks(int rank, ReductionGroup group) con
 }
 
 PerGroup<GroupPlace> MeshLayout::reduction_places(int rank) const {
-  PerGroup<GroupPlace> places;
-  for (const ReductionGroup group : all_reduction_groups) {
-    const auto ranks = reduction_ranks(rank, group);
-    const bool as_replicas =
-        group == ReductionGroup::replicas || degrees[group == ReductionGroup::tied ? Axis::pp : Axis::tp] == 1;
-    places[group] = {.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()),
-                     .size = static_cast<int>(ranks.size()),
-                     .joins = as_replicas ? ReductionGroup::replicas : group};
+  const PerAxis place = coordinates(rank);
+  const int replicas = degrees[Axis::dp];
+  const int replica = place[Axis::dp];
+  const int last_stage = degrees[Axis::pp] - 1;
+  PerGroup<GroupPlace> places;  // in the order of reduction_ranks(), without listing them: there may be thousands
+  for (const ReductionGroup group : all_reduction_groups)
+    places[group] = {.rank = replica, .size = replicas, .joins = ReductionGroup::replicas};
+  if (degrees[Axis::tp] > 1)
+    places[ReductionGroup::replicas_and_tensor] = {.rank = replica * degrees[Axis::tp] + place[Axis::tp],
+                                                   .size = replicas * degrees[Axis::tp],
+                                                   .joins = ReductionGroup::replicas_and_tensor};
+  if (last_stage > 0) {
+    const bool holds_tied = place[Axis::pp] == 0 || place[Axis::pp] == last_stage;
+    places[ReductionGroup::tied] = {.rank = replica + (place[Axis::pp] == last_stage ? replicas : 0),
+                                    .size = holds_tied ? 2 * replicas : replicas,
+                                    .joins = ReductionGroup::tied};
   }
   return places;
 }

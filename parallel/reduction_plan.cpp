@@ -156,7 +156,8 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
 }
 
 PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
-                                             int zero_stage, Index gradient_bytes, Index weight_bytes) {
+                                             const ReducerOptions& options, Index gradient_bytes, Index weight_bytes) {
+  const Index wire_bytes = options.wire ? static_cast<Index>(size_of(*options.wire)) : gradient_bytes;
   PerGroup<ReductionTraffic> traffic;
   for (const Bucket& bucket : plan.buckets) {
     const GroupPlace& place = places[bucket.group];
@@ -164,8 +165,8 @@ PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const Pe
     const Index round = own * (place.size - 1);
     ReductionTraffic& sum = traffic[bucket.group];
     sum.reduce_bytes +=
-        static_cast<std::uint64_t>((bucket.size - own + (zero_stage == 0 ? round : 0)) * gradient_bytes);
-    sum.gather_bytes += static_cast<std::uint64_t>(zero_stage == 0 ? 0 : round * weight_bytes);
+        static_cast<std::uint64_t>((bucket.size - own + (options.zero_stage == 0 ? round : 0)) * wire_bytes);
+    sum.gather_bytes += static_cast<std::uint64_t>(options.zero_stage == 0 ? 0 : round * weight_bytes);
   }
   return traffic;
 }
@@ -174,15 +175,19 @@ std::uint64_t reduction_memory(const ReductionPlan& plan, const PerGroup<GroupPl
                                const ReducerOptions& options, Index gradient_bytes) {
   std::uint64_t bytes = 0;
   for (const ReductionGroup group : all_reduction_groups) {
-    Index largest = 0;
+    Index largest_slice = 0;
+    Index largest_bucket = 0;
     Index count = 0;
     for (const Bucket& bucket : plan.buckets)
       if (bucket.group == group) {
-        largest = std::max(largest, bucket.slice(places[group].rank).size());
+        largest_slice = std::max(largest_slice, bucket.slice(places[group].rank).size());
+        largest_bucket = std::max(largest_bucket, bucket.size);
         ++count;
       }
-    bytes += static_cast<std::uint64_t>(std::min<Index>(count, std::max(1, options.buckets_in_flight)) * largest *
-                                        (places[group].size - 1) * gradient_bytes);
+    const Index received = largest_slice * (places[group].size - 1);
+    const Index each = options.wire ? (received + largest_bucket) * static_cast<Index>(size_of(*options.wire))
+                                    : received * gradient_bytes;
+    bytes += static_cast<std::uint64_t>(std::min<Index>(count, std::max(1, options.buckets_in_flight)) * each);
   }
   return bytes;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/parameter.hpp"
@@ -35,6 +36,8 @@ struct ReducerOptions {
   Index bucket_bytes = Index{16} << 20;  ///< at most; wins over the smallest
   int buckets_in_flight = 16;            ///< of each communicator; each costs its share of a bucket of memory
   int zero_stage = 0;  ///< 1: gradients are summed where the optimizer state lies, weights are gathered
+  /// 16-bit type in which gradients travel and sums are rounded; none: their own.
+  std::optional<ScalarType> wire = std::nullopt;
 };
 
 /// What is reduced with whom in which order. Pure: a function of the layout and the sizes.
@@ -60,9 +63,9 @@ struct ReductionTraffic {
 /// p ranks of which we sum m, we send n - m elements to those who sum them, and m to each of the p - 1 others: sums
 /// without ZeRO, weights with it.
 PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
-                                             int zero_stage, Index gradient_bytes, Index weight_bytes);
+                                             const ReducerOptions& options, Index gradient_bytes, Index weight_bytes);
 
-/// Bytes of the buffers for what other ranks send, all communicators together.
+/// Bytes of the buffers for what other ranks send, and for what leaves in a wire type, all communicators together.
 std::uint64_t reduction_memory(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
                                const ReducerOptions& options, Index gradient_bytes);
 

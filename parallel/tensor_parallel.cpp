@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/tensor_parallel.hpp"
 
+#include "core/ops/elementwise.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/mpi_buffer.hpp"
 
 namespace espalier {
 namespace {
@@ -26,31 +28,57 @@ void TensorParallel<T>::communicate(const char* what, const F& collective) const
 }
 
 template <class T>
-Tensor<T, 2> TensorParallel<T>::gather(const ExecSpace& exec, Tensor<T, 2> local) const {
-  if (!sequence_parallel_)
-    return local;
-  communicate("gather", [&] { all_gather(exec, *axis_, full_, local); });
+Tensor<T, 2> TensorParallel<T>::our_rows() const {
+  const auto channels = static_cast<Index>(full_.extent(1));
+  const auto rows = static_cast<Index>(full_.extent(0));
+  return Tensor<T, 2>(full_.data() + first_row(rows) * channels, local_rows(rows), channels);
+}
+
+template <class T>
+template <class Residual>
+Tensor<T, 2> TensorParallel<T>::gather(const ExecSpace& exec, const Tensor2<Residual>& local) const {
+  if constexpr (std::is_same_v<T, Residual>) {
+    if (!sequence_parallel_)
+      return local;
+    communicate("gather", [&] { all_gather(exec, *axis_, full_, local); });
+  } else {
+    const Tensor<T, 2> ours = our_rows();
+    convert<T, Residual>(exec, flatten(ours), flatten(local));
+    if (sequence_parallel_)
+      communicate("gather", [&] { all_gather(exec, *axis_, full_, ours); });
+  }
   return full_;
 }
 
 // What a missing reduction would leave: our own summand.
 template <class T>
-void TensorParallel<T>::drop(const ExecSpace& exec, Tensor<T, 2> local) const {
-  const auto first = static_cast<std::size_t>(first_row(full_.extent(0)));
-  if (sequence_parallel_)
-    Kokkos::deep_copy(exec, local, Kokkos::subview(full_, std::pair(first, first + local.extent(0)), Kokkos::ALL));
+void TensorParallel<T>::drop(const ExecSpace& exec, Tensor<T, 2> ours) const {
+  if (sequence_parallel_ && ours.data() != our_rows().data())
+    Kokkos::deep_copy(exec, ours, our_rows());
 }
 
 template <class T>
-void TensorParallel<T>::reduce(const ExecSpace& exec, Tensor<T, 2> local) const {
+void TensorParallel<T>::sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const {
   communicate("reduce", [&] {
     if (axis_->context().planted_fault == PlantedFault::drop_all_reduce && ++reductions_ == dropped_reduction)
-      return drop(exec, local);
+      return drop(exec, ours);
     if (sequence_parallel_)
-      reduce_scatter(exec, *axis_, local, full_);
+      reduce_scatter(exec, *axis_, ours, full_);
     else
-      all_reduce(exec, *axis_, local);
+      all_reduce(exec, *axis_, ours);
   });
+}
+
+template <class T>
+template <class Residual>
+Tensor<T, 2> TensorParallel<T>::reduce(const ExecSpace& exec, const Tensor2<Residual>& local) const {
+  Tensor<T, 2> ours;
+  if constexpr (std::is_same_v<T, Residual>)
+    ours = local;
+  else
+    ours = our_rows();
+  sum_rows(exec, ours);
+  return ours;
 }
 
 template <class T>
@@ -60,6 +88,12 @@ void TensorParallel<T>::all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 
 
 #define ESPALIER_INSTANTIATE(T) template class TensorParallel<T>;
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T, R)                                                               \
+  template Tensor<T, 2> TensorParallel<T>::gather<R>(const ExecSpace&, const Tensor2<R>&) const; \
+  template Tensor<T, 2> TensorParallel<T>::reduce<R>(const ExecSpace&, const Tensor2<R>&) const;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -17,6 +17,9 @@ namespace espalier {
 /// gather() is the way in, forward of a column-parallel layer and backward of a row-parallel one: nothing to do, or an
 /// all_gather of rows. reduce() is the way out, forward of a row-parallel layer and backward of a column-parallel one:
 /// all_reduce, or reduce_scatter of rows. For one rank both do nothing.
+///
+/// Where the residual stream has a type of its own, full forms and what travels are of the compute type T: gather()
+/// rounds, and reduce() leaves its result in the workspace, for whoever adds it to the stream.
 template <class T>
 class TensorParallel {
  public:
@@ -43,17 +46,31 @@ class TensorParallel {
     return sequence_parallel_ ? ReductionGroup::replicas_and_tensor : ReductionGroup::replicas;
   }
 
-  /// Memory (N, C) for the full form, needed under sequence parallelism only; the caller owns it.
+  /// Memory (N, C) for the full form; the caller owns it.
   void use_workspace(Tensor<T, 2> full) { full_ = full; }
+  /// Whether it is needed: under sequence parallelism, or for a residual stream of another type.
+  template <class Residual>
+  bool needs_workspace() const {
+    return sequence_parallel_ || !std::is_same_v<T, Residual>;
+  }
 
   /// The full form of `local`: itself, or gathered into the workspace, where it is valid until the next call.
-  Tensor<T, 2> gather(const ExecSpace& exec, Tensor<T, 2> local /* (R, C) */) const;
+  template <class Residual>
+  Tensor<T, 2> gather(const ExecSpace& exec, const Tensor2<Residual>& local /* (R, C) */) const;
 
-  /// Where to put a product that is to be reduced into `local`: itself, or the workspace.
-  Tensor<T, 2> partial(Tensor<T, 2> local /* (R, C) */) const { return sequence_parallel_ ? full_ : local; }
+  /// Where to put a product that is to be reduced for `local`: itself, or the workspace.
+  template <class Residual>
+  Tensor<T, 2> partial(const Tensor2<Residual>& local /* (R, C) */) const {
+    if constexpr (std::is_same_v<T, Residual>)
+      return sequence_parallel_ ? full_ : local;
+    else
+      return full_;
+  }
 
-  /// local = the sum over tp ranks of what they put into partial(local), or our rows of it.
-  void reduce(const ExecSpace& exec, Tensor<T, 2> local /* (R, C) */) const;
+  /// The sum over tp ranks of what they put into partial(local), or our rows of it. @returns (R, C): `local`, or, where
+  /// that is of another type, our rows of the workspace, valid until the next call.
+  template <class Residual>
+  Tensor<T, 2> reduce(const ExecSpace& exec, const Tensor2<Residual>& local /* (R, C) */) const;
 
   /// Sum or maximum of row statistics over tp ranks, for softmax over a split vocabulary.
   void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
@@ -64,7 +81,9 @@ class TensorParallel {
  private:
   template <class F>
   void communicate(const char* what, const F& collective) const;
-  void drop(const ExecSpace& exec, Tensor<T, 2> local) const;
+  void sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const;
+  void drop(const ExecSpace& exec, Tensor<T, 2> ours) const;
+  Tensor<T, 2> our_rows() const;  // of the workspace
 
   const Communicator* axis_ = nullptr;
   int rank_ = 0;

@@ -180,7 +180,7 @@ class Executor {
   // ---- messages ----
 
   // The wait for work that is not done yet is bubble; what follows is communication.
-  void receive(const Operation& op, const std::string& name, const Tensor<T, 2>& data, int tag) {
+  void receive(const Operation& op, const std::string& name, const typename Gpt<T>::Message& data, int tag) {
     const Region region("espalier::training::receive");
     const double begin = world().clock().now();
     Request request = irecv(c_.exec, c_.mesh.pp(), data, op.peer, tag);

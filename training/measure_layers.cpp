@@ -35,8 +35,8 @@ LayerCosts measure_layer_costs(const RunConfig& config) {
   shape.num_layers = 1;
   const ExecSpace exec;
   ParameterStore<T> parameters;
-  Gpt<T> model(parameters, shape, one_chunk(1, parse_recompute(config.parallel.recompute).value()),
-               TensorParallel<T>());
+  Gpt<T> model(parameters, shape, one_chunk(1, parse_recompute(config.parallel.recompute).value()), TensorParallel<T>(),
+               residual_type(config.precision));
   parameters.allocate();
   parameters.initialize(exec, 1);
   model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
@@ -53,7 +53,7 @@ LayerCosts measure_layer_costs(const RunConfig& config) {
     std::array<double, 3> seconds{};
     Clock::time_point last = Clock::now();
     const auto lap = [&](int position) {
-      if (position == GptChunk<T>::half_done)
+      if (position == half_done)
         return;  // the whole goes to the position that follows
       compat::fence(exec, "espalier::measure_layer_costs: a layer's time is its own");
       const Clock::time_point now = Clock::now();

@@ -121,13 +121,25 @@ template <class T>
 void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const RunLayout& layout, PerAxis place,
                        const ParameterStore<T>& parameters) {
   const ReducerOptions options = reducer_options(config, layout);
+  const auto places_of = [&](int replica) {
+    place[Axis::dp] = replica;
+    return layout.mesh.reduction_places(layout.mesh.rank_at(place));
+  };
+  // Replicas cut alike and own different slices.
+  const ReductionPlan plan =
+      plan_reduction(parameters.segments(), parameters.parameters(), places_of(0), options, sizeof(State<T>));
+  const auto own_slices = [&](const PerGroup<GroupPlace>& places) {
+    Index sum = 0;
+    for (const Bucket& bucket : plan.buckets)
+      sum += bucket.slice(places[bucket.group].rank).size();
+    return sum;
+  };
+  const Index alone = total(plan.owned) - own_slices(places_of(0));  // reduced with nobody
   const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
   std::uint64_t most = 0;
-  for (place[Axis::dp] = 0; place[Axis::dp] < layout.mesh.degree(Axis::dp); ++place[Axis::dp]) {
-    const auto places = layout.mesh.reduction_places(layout.mesh.rank_at(place));
-    const ReductionPlan plan =
-        plan_reduction(parameters.segments(), parameters.parameters(), places, options, sizeof(State<T>));
-    const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(total(plan.owned)) : flat;
+  for (int replica = 0; replica < layout.mesh.degree(Axis::dp); ++replica) {
+    const PerGroup<GroupPlace> places = places_of(replica);
+    const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(places)) : flat;
     const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
     const std::uint64_t communication = reduction_memory(plan, places, options, sizeof(State<T>));
     if (optimizer + communication < most)
@@ -143,7 +155,7 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
   const std::vector<ChunkLayers>& chunks = layout.stages[static_cast<std::size_t>(stage)];
   ParameterStore<T> parameters;
   const TensorParallel<T> tensor(tensor_rank, layout.mesh.degree(Axis::tp), layout.sequence_parallel);
-  const Gpt<T> model(parameters, config.model.shape, chunks, tensor);
+  const Gpt<T> model(parameters, config.model.shape, chunks, tensor, residual_type(config.precision));
   parameters.lay_out();
   const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length,
                                                      chunk_memory(make_schedule(layout.pipeline, stage), chunks));

@@ -60,7 +60,7 @@ std::uint64_t data_bytes(const RunConfig& config, const RunLayout& layout, int r
   const auto places = layout.mesh.reduction_places(rank);
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
                                             reducer_options(config, layout), sizeof(State<T>));
-  const auto traffic = reduction_traffic(plan, places, layout.zero_stage, sizeof(State<T>), sizeof(T));
+  const auto traffic = reduction_traffic(plan, places, reducer_options(config, layout), sizeof(State<T>), sizeof(T));
   std::uint64_t sum = 0;
   for (const ReductionTraffic& group : traffic.values)
     sum += group.reduce_bytes + group.gather_bytes;
@@ -79,6 +79,8 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
                       .rows = layout.sequence_parallel ? tokens / size : tokens,
                       .channels = config.model.shape.hidden_size,
                       .logit_rows = logit_rows(tokens, config.model.shape.vocab_size, size)};
+  const std::size_t message_bytes =
+      residual_type(config.precision) == ResidualType::state ? sizeof(State<T>) : sizeof(T);
   std::array<std::uint64_t, num_axes> bytes{};
   const std::vector<PipelineSchedule> schedules = make_schedules(layout);
   for (const Operation& operation : schedules[stage]) {
@@ -86,7 +88,7 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
     bytes[static_cast<std::size_t>(Axis::tp)] += tensor_bytes<T>(operation, chunk, shapes, place[Axis::tp], size);
     if (is_send(operation.kind))
       bytes[static_cast<std::size_t>(Axis::pp)] +=
-          static_cast<std::uint64_t>(shapes.rows * shapes.channels) * sizeof(T);
+          static_cast<std::uint64_t>(shapes.rows * shapes.channels) * message_bytes;
   }
   bytes[static_cast<std::size_t>(Axis::dp)] = data_bytes<T>(config, layout, rank);
   return bytes;

@@ -28,6 +28,7 @@ constexpr Index longest_sequence = 1 << 24;
 const IntegerRange layers{1, 1 << 14};
 const IntegerRange channels{1, 1 << 18};
 constexpr double not_given = -1;
+const std::vector<std::string> state_or_compute = {"state", "compute"};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
 
 std::vector<std::string> pipeline_schedules() {
@@ -100,6 +101,10 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("precision", "Masters, moments, gradients, statistics and losses are fp32 beside 16-bit compute types.");
   v.choice("compute", c.precision.compute, compute_types, "type of weights and activations; fp64 for proofs");
+  v.choice("residual", c.precision.residual, state_or_compute,
+           "type of the residual stream and of what passes between stages; state: fp32 beside 16 bits");
+  v.choice("gradient_reduction", c.precision.gradient_reduction, state_or_compute,
+           "type in which gradients travel between replicas; compute: 16 bits where compute is");
   v.real("initial_loss_scale", c.precision.loss_scale.initial, {0, 1e9, true},
          "fp16: factor of the loss, so that small gradients do not vanish; halved when gradients overflow");
   v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {0, 1e9, true}, "fp16: it is halved no further");

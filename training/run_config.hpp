@@ -50,6 +50,8 @@ struct RunConfig {
 
   struct Precision {
     std::string compute = "fp32";
+    std::string residual = "compute";
+    std::string gradient_reduction = "state";
     LossScaleConfig loss_scale;  ///< fp16 only
   } precision;
 

@@ -11,6 +11,7 @@
 #include "models/cost.hpp"
 #include "models/head.hpp"
 #include "parallel/schedule_check.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -91,8 +92,25 @@ RunLayout make_run_layout(const RunConfig& config, int world_size) {
   return make_run_layout(config, world_size, layer_flops(config.model.shape, config.batch.sequence_length, recompute));
 }
 
+ResidualType residual_type(const RunConfig::Precision& precision) {
+  return precision.residual == "state" ? ResidualType::state : ResidualType::compute;
+}
+
+namespace {
+
+// None where gradients travel as they are.
+std::optional<ScalarType> wire_type(const RunConfig::Precision& precision) {
+  if (precision.gradient_reduction == "state")
+    return std::nullopt;
+  return with_compute_type(precision.compute, []<class T>() -> std::optional<ScalarType> {
+    return has_masters<T> ? std::optional(scalar_type_of<T>()) : std::nullopt;
+  });
+}
+
+}  // namespace
+
 ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout) {
-  ReducerOptions options{.zero_stage = layout.zero_stage};
+  ReducerOptions options{.zero_stage = layout.zero_stage, .wire = wire_type(config.precision)};
   for (Index* const bytes : {&options.smallest_bucket_bytes, &options.bucket_bytes})
     if (config.emulate.message_scale > 1)
       *bytes = std::max<Index>(1, static_cast<Index>(static_cast<double>(*bytes) / config.emulate.message_scale));

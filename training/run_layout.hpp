@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/gpt_partition.hpp"
+#include "models/gpt.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
 #include "parallel/reduction_plan.hpp"
@@ -34,6 +34,9 @@ RunLayout make_run_layout(const RunConfig& config, int world_size);
 /// How gradients are reduced. Where tiny tensors stand for large ones ([emulate] message_scale), buckets shrink with
 /// them: as many of them as there would be, or nothing could be reduced before backward ends.
 ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout);
+
+/// As [precision] says.
+ResidualType residual_type(const RunConfig::Precision& precision);
 
 /// The lists of all stages, with the tensor collectives inside each operation.
 std::vector<PipelineSchedule> make_schedules(const RunLayout& layout);

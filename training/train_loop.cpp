@@ -133,14 +133,15 @@ class Loop {
 
   // A failed or late message is told together with where every rank was: the one that is silent is among them.
   Error with_positions(const Error& error) const {
-    if (signed_on_)  // else run.json is still that of the start before
-      sign_off_failed(run_path(), error.what());
     ErrorReport report = error.report();
     const std::string positions =
         error.code() == ExitCode::communication ? positions_in(run_path(), false) : std::string();
     if (!positions.empty())
       report.got += "\n" + positions;
-    return Error(error.code(), report);
+    Error whole(error.code(), report);
+    if (signed_on_)  // else run.json is still that of the start before
+      sign_off_failed(run_path(), whole.what());
+    return whole;
   }
 
   void open_directory() {
@@ -152,6 +153,8 @@ class Loop {
         note(unfinished->text);
         if (const std::string positions = positions_in(run_path(), true); !positions.empty())
           note(positions);
+      } else if (const auto& previous = files_.directory->previous(); previous && previous->state == "failed") {
+        note("the previous start failed: " + previous->cause);
       }
     });
   }

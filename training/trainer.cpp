@@ -119,7 +119,7 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
       mesh_(&mesh),
       learning_rate_(config.learning_rate()),
       model_(parameters_, config.model.shape, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank())),
-             TensorParallel<T>(mesh.tp(), layout.sequence_parallel)),
+             TensorParallel<T>(mesh.tp(), layout.sequence_parallel), residual_type(config.precision)),
       loader_(open_files(config.data.train, tokenizer_), loader_options(config, mesh)),
       schedule_(proven_schedules(layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
       reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),

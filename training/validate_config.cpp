@@ -62,7 +62,7 @@ void check_sizes(const RunConfig& c, ConfigReader& reader) {
         fmt::format("{} sequences x {} tokens through {} layers of {} channels are more bytes than can be "
                     "counted; lower one of them",
                     c.batch.global_batch_size, c.batch.sequence_length, shape.num_layers, shape.hidden_size));
-  else if (static_cast<double>(c.total_steps()) * tokens > countable)
+  else if ((c.run.steps > 0 || c.run.tokens > 0) && static_cast<double>(c.total_steps()) * tokens > countable)
     reader.problem(
         "run", c.run.steps > 0 ? "steps" : "tokens",
         fmt::format("{} steps of {} tokens are more tokens than can be counted", c.total_steps(), c.tokens_per_step()));
@@ -225,6 +225,12 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
   if (c.precision.compute != "fp16" && c.precision.loss_scale != LossScaleConfig{})
     warnings.push_back(fmt::format("the loss scale of [precision] does nothing: compute is {}, which needs none",
                                    c.precision.compute));
+  const bool is_16_bit = c.precision.compute == "bf16" || c.precision.compute == "fp16";
+  if (!is_16_bit && (c.precision.residual != "compute" || c.precision.gradient_reduction != "state"))
+    warnings.push_back(
+        fmt::format("precision.residual and precision.gradient_reduction do nothing: compute is {}, of which the state "
+                    "is as well",
+                    c.precision.compute));
   if (c.parallel.zero_stage > 0 && replicas == 1)
     warnings.emplace_back("parallel.zero_stage does nothing: there is one replica, nobody to share with");
   if (c.parallel.sequence_parallel && c.parallel.tensor == 1)

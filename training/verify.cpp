@@ -293,7 +293,7 @@ struct Candidate {
 // "tensor=2 data=1 pipeline=4 ..."
 std::string layout_text(const std::vector<std::string>& overrides) {
   std::string text;
-  for (std::size_t i = 0; i < 4; ++i)  // the degrees and the schedule
+  for (std::size_t i = 0; i < 7; ++i)  // what follows is the same for all
     text +=
         fmt::format("{}{}", i ? " " : "", std::string_view(overrides[i]).substr(std::string_view("parallel.").size()));
   return text;

@@ -18,17 +18,19 @@ void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {
       });
 }
 
-template <class T>
-void add_bias_and_residual(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias, Tensor<T, 2> residual) {
+template <class T, class Residual>
+void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<T, 2> product, Tensor<T, 1> bias,
+                           Tensor<Residual, 2> residual) {
   using S = State<T>;
   const Index width = y.extent(1);
   Kokkos::parallel_for(
       "espalier::core::add_bias_and_residual", row_policy(exec, y.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        T* const out = &y(team.league_rank(), 0);
-        const T* const r = &residual(team.league_rank(), 0);
+        Residual* const out = &y(team.league_rank(), 0);
+        const T* const p = &product(team.league_rank(), 0);
+        const Residual* const r = &residual(team.league_rank(), 0);
         const T* const b = bias.data();
         row_for(team, width, [&](const Index i) {
-          out[i] = static_cast<T>(static_cast<S>(out[i]) + (static_cast<S>(r[i]) + static_cast<S>(b[i])));
+          out[i] = static_cast<Residual>(static_cast<S>(p[i]) + (static_cast<S>(r[i]) + static_cast<S>(b[i])));
         });
       });
 }
@@ -42,11 +44,37 @@ void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2
       KOKKOS_LAMBDA(const Index c, const S* sums) { dbias(c) += sums[0]; });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                       \
-  template void fill_with_bias<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>);                      \
-  template void add_bias_and_residual<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 2>); \
+template <class To, class From>
+void convert(const ExecSpace& exec, Tensor<To, 1> to, Tensor<From, 1> from) {
+  constexpr Index block = exec_is_host ? 4096 : 1;  // of a thread, so that its loop vectorises
+  const auto count = static_cast<Index>(to.extent(0));
+  To* const out = to.data();
+  const From* const in = from.data();
+  Kokkos::parallel_for(
+      "espalier::core::convert", Kokkos::RangePolicy<ExecSpace>(exec, 0, (count + block - 1) / block),
+      KOKKOS_LAMBDA(const Index b) {
+        const Index end = smaller(count, (b + 1) * block);
+        for (Index i = b * block; i < end; ++i)
+          out[i] = static_cast<To>(in[i]);
+      });
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                      \
+  template void convert<T, float>(const ExecSpace&, Tensor<T, 1>, Tensor<float, 1>); \
+  template void convert<float, T>(const ExecSpace&, Tensor<float, 1>, Tensor<T, 1>);
+ESPALIER_INSTANTIATE(bfloat16)
+ESPALIER_INSTANTIATE(float16)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T)                                                  \
+  template void fill_with_bias<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>); \
   template void bias_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T, R) \
+  template void add_bias_and_residual<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<T, 2>, Tensor<T, 1>, Tensor<R, 2>);
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -12,13 +12,18 @@ namespace espalier {
 template <class T>
 void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y /* (N, F) */, Tensor<T, 1> bias /* (F) */);
 
-/// y(n, :) += residual(n, :) + bias.
-template <class T>
-void add_bias_and_residual(const ExecSpace& exec, Tensor<T, 2> y /* (N, F), += */, Tensor<T, 1> bias /* (F) */,
-                           Tensor<T, 2> residual /* (N, F) */);
+/// y(n, :) = product(n, :) + residual(n, :) + bias. Of one type, y may be the product. Residual is the type of the
+/// residual stream.
+template <class T, class Residual = T>
+void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y /* (N, F) */, Tensor<T, 2> product /* (N, F) */,
+                           Tensor<T, 1> bias /* (F) */, Tensor<Residual, 2> residual /* (N, F) */);
 
 /// dbias += the column sums of dy.
 template <class T>
 void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias /* (F), += */, Tensor<T, 2> dy /* (N, F) */);
+
+/// to(i) = from(i), rounded or widened to another type.
+template <class To, class From>
+void convert(const ExecSpace& exec, Tensor<To, 1> to, Tensor<From, 1> from);
 
 }  // namespace espalier

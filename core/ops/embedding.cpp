@@ -61,18 +61,20 @@ void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table,
       });
 }
 
-template <class T>
-void add_positions(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> position_table, Index sequence_length,
-                   Index first_row) {
+template <class T, class Residual>
+void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> embedded, Tensor<T, 2> position_table,
+                   Index sequence_length, Index first_row) {
   using S = State<T>;
   const Index channels = x.extent(1);
   Kokkos::parallel_for(
       "espalier::core::add_positions", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
         const Index r = team.league_rank();
-        T* const out = &x(r, 0);
+        Residual* const out = &x(r, 0);
+        const T* const in = &embedded(r, 0);
         const T* const position = &position_table((first_row + r) % sequence_length, 0);
-        row_for(team, channels,
-                [&](const Index c) { out[c] = static_cast<T>(static_cast<S>(out[c]) + static_cast<S>(position[c])); });
+        row_for(team, channels, [&](const Index c) {
+          out[c] = static_cast<Residual>(static_cast<S>(in[c]) + static_cast<S>(position[c]));
+        });
       });
 }
 
@@ -87,9 +89,13 @@ void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition
 #define ESPALIER_INSTANTIATE(T)                                                                                        \
   template void embedding_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>, Tensor<T, 2>, Index);         \
   template void embedding_backward<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<T, 2>, Tensor<TokenId, 1>, Index); \
-  template void add_positions<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Index, Index);                          \
   template void add_positions_backward<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<T, 2>, Index, Index);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T, R) \
+  template void add_positions<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<T, 2>, Tensor<T, 2>, Index, Index);
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

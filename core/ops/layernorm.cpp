@@ -7,16 +7,16 @@
 
 namespace espalier {
 
-template <class T>
+template <class T, class Residual>
 void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd,
-                       Tensor<T, 2> x, Tensor<T, 1> weight, Tensor<T, 1> bias, double eps) {
+                       Tensor<Residual, 2> x, Tensor<T, 1> weight, Tensor<T, 1> bias, double eps) {
   using S = State<T>;
   const Index channels = x.extent(1);
   const S epsilon = static_cast<S>(eps);
   Kokkos::parallel_for(
       "espalier::core::layernorm_forward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
-        const T* const row = &x(n, 0);
+        const Residual* const row = &x(n, 0);
         T* const out = &y(n, 0);
         const T* const w = weight.data();
         const T* const b = bias.data();
@@ -37,8 +37,8 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1
       });
 }
 
-template <class T>
-void layernorm_backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tensor<T, 2> x,
+template <class T, class Residual>
+void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<T, 2> dy, Tensor<Residual, 2> x,
                               Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd, Tensor<T, 1> weight) {
   using S = State<T>;
   const Index channels = x.extent(1);
@@ -46,10 +46,10 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 
   Kokkos::parallel_for(
       "espalier::core::layernorm_backward_input", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
-        const T* const in = &x(n, 0);
+        const Residual* const in = &x(n, 0);
         const T* const g = &dy(n, 0);
         const T* const w = weight.data();
-        T* const out = &dx(n, 0);
+        Residual* const out = &dx(n, 0);
         const S m = mean(n);
         const S r = rstd(n);
         const S scale = S(1) / static_cast<S>(channels);
@@ -58,14 +58,15 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 
         const S average = scale * row_sum<S>(team, channels, gradient);
         const S projection = scale * row_sum<S>(team, channels, [&](const Index c) { return gradient(c) * xhat(c); });
         row_for(team, channels, [&](const Index c) {
-          out[c] = static_cast<T>(static_cast<S>(out[c]) + r * (gradient(c) - average - xhat(c) * projection));
+          out[c] = static_cast<Residual>(static_cast<S>(out[c]) + r * (gradient(c) - average - xhat(c) * projection));
         });
       });
 }
 
-template <class T>
+template <class T, class Residual>
 void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight, Tensor<State<T>, 1> dbias,
-                               Tensor<T, 2> dy, Tensor<T, 2> x, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd) {
+                               Tensor<T, 2> dy, Tensor<Residual, 2> x, Tensor<State<T>, 1> mean,
+                               Tensor<State<T>, 1> rstd) {
   using S = State<T>;
   column_sums<2, S>(
       exec, "espalier::core::layernorm_backward_weight", x.extent(0), x.extent(1),
@@ -80,14 +81,14 @@ void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweigh
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                        \
-  template void layernorm_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,         \
-                                     Tensor<T, 2>, Tensor<T, 1>, Tensor<T, 1>, double);                                \
-  template void layernorm_backward_input<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>,                \
-                                            Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>);                   \
-  template void layernorm_backward_weight<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 2>, \
-                                             Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(T, R)                                                                                \
+  template void layernorm_forward<T, R>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>, \
+                                        Tensor<R, 2>, Tensor<T, 1>, Tensor<T, 1>, double);                        \
+  template void layernorm_backward_input<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<T, 2>, Tensor<R, 2>,        \
+                                               Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>);           \
+  template void layernorm_backward_weight<T, R>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>,       \
+                                                Tensor<T, 2>, Tensor<R, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -6,24 +6,25 @@
 
 // Layer normalisation (Ba, Kiros and Hinton, 2016), over the last dimension:
 //   y = xhat * weight + bias,  xhat = (x - mean) * rstd,  rstd = 1 / sqrt(variance + eps)
-// N = B*T rows, C channels. Saved for backward: x, mean, rstd.
+// N = B*T rows, C channels. Saved for backward: x, mean, rstd. Residual is the type of the residual stream, of x and
+// dx.
 
 namespace espalier {
 
-template <class T>
+template <class T, class Residual = T>
 void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tensor<State<T>, 1> mean /* (N) */,
-                       Tensor<State<T>, 1> rstd /* (N) */, Tensor<T, 2> x /* (N, C) */, Tensor<T, 1> weight /* (C) */,
-                       Tensor<T, 1> bias /* (C) */, double eps = 1e-5);
+                       Tensor<State<T>, 1> rstd /* (N) */, Tensor<Residual, 2> x /* (N, C) */,
+                       Tensor<T, 1> weight /* (C) */, Tensor<T, 1> bias /* (C) */, double eps = 1e-5);
 
 /// dx += the input gradient: dx already holds the gradient that passes along the residual stream.
-template <class T>
-void layernorm_backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, C), += */, Tensor<T, 2> dy /* (N, C) */,
-                              Tensor<T, 2> x /* (N, C) */, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd,
-                              Tensor<T, 1> weight);
+template <class T, class Residual = T>
+void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (N, C), += */,
+                              Tensor<T, 2> dy /* (N, C) */, Tensor<Residual, 2> x /* (N, C) */,
+                              Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd, Tensor<T, 1> weight);
 
-template <class T>
+template <class T, class Residual = T>
 void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight /* (C), += */,
                                Tensor<State<T>, 1> dbias /* (C), += */, Tensor<T, 2> dy /* (N, C) */,
-                               Tensor<T, 2> x /* (N, C) */, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd);
+                               Tensor<Residual, 2> x /* (N, C) */, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd);
 
 }  // namespace espalier

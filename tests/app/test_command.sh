@@ -81,6 +81,9 @@ once "2 ranks: tensor 1 x data 2 x pipeline 1"
 once "custom: 17.8k parameters, 1 layer x 32 channels"
 expect 0 "Kokkos" "${two_ranks[@]}" "$espalier" --version
 once "Kokkos  "
+expect 2 "belongs to --dry-run" "$espalier" train run.toml --events run.directory=events
+[[ ! -e events ]] || fail "--events has trained"
+expect 2 "nothing to compare it with" "$espalier" verify run.toml
 expect 2 "runs on one process" "${two_ranks[@]}" "$espalier" data inspect train.bin
 expect 2 "launcher of another MPI" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$espalier" train run.toml run.directory=lone
 expect 2 "launcher of another MPI" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$espalier" train run.toml run.directory=lone

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-# Layouts as a user meets them: test_parallel_command.sh ESPALIER MPIEXEC [events|input|verify|faults]...
+# Layouts as a user meets them: test_parallel_command.sh ESPALIER MPIEXEC [events|input|budget|verify|verify8|faults]...
 # events: the order of a step; input: what is refused, and how; verify: all layouts, and planted faults;
 # faults: ranks that stop, die or start differently.
 espalier=$1 mpiexec=$2; shift 2
@@ -169,6 +169,17 @@ input() {
   says "completed"
 }
 
+# What is said to fit does, to the tenth of a MiB: library scratch is nobody's to predict, and not counted.
+budget() {
+  local split=(parallel.tensor=2 parallel.pipeline=2 model.hidden_size=128 model.ffn_hidden_size=512) need
+  exits 0 "$espalier" train tiny.toml --dry-run --ranks 4 "${split[@]}"
+  need=$(sed -nE 's/^memory +([0-9.]+) MiB a rank.*/\1/p' out.txt)
+  exits 7 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=tight "${split[@]}" \
+    run.device_memory="$(awk -v need="$need" 'BEGIN { printf "%d", (need - 0.1) * 1048576 }')"
+  exits 0 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=tight "${split[@]}" \
+    run.device_memory="$(awk -v need="$need" 'BEGIN { printf "%d", (need + 0.1) * 1048576 }')"
+}
+
 # ---- verify: right layouts pass, planted faults are found and named ----
 verify() {
   exits 0 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64
@@ -178,6 +189,12 @@ verify() {
     exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"
     grep -Eq '!.*(embedding|final_norm|h\.[0-9]+)\.?[a-z.]*$' out.txt || fail "no tensor is named for $fault"
   done
+}
+
+# The same on eight ranks: a minute or two on two cores.
+verify8() {
+  exits 0 "$mpiexec" -n 8 "$espalier" verify tiny.toml --steps 1 --precision fp64
+  says "layouts train the model of the reference" "tolerance 1e-10"
 }
 
 # ---- Ranks that stop, die, or start differently ----
@@ -220,6 +237,7 @@ faults() {
   says "step" "operation" "communicator" "waits for"
   [[ -z $(processes stopped) ]] || fail "ranks stay behind: $(processes stopped)"
   grep -q '"state": "failed"' stopped/run.json || fail "run.json does not say failed" stopped/run.json
+  grep -q 'likely culprit' stopped/run.json || fail "run.json does not tell where the ranks were" stopped/run.json
 
   # A rank that is killed: nobody signs off, and the next start tells the story before it resumes.
   "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=killed "${slow[@]}" run.steps=1000000 checkpoint.interval=2 \

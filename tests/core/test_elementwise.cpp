@@ -33,7 +33,8 @@ TEST(Linear, forward_is_that_of_plain_loops) {
 
     const auto with_residual = undefined<T>(s.rows, s.width);
     matmul<T>(ExecSpace(), with_residual, Transpose::no, x_device, Transpose::yes, weight_device);
-    add_bias_and_residual<T>(ExecSpace(), with_residual, bias_device, on_device<T>(residual, s.rows, s.width));
+    add_bias_and_residual<T>(ExecSpace(), with_residual, with_residual, bias_device,
+                             on_device<T>(residual, s.rows, s.width));
     // 16-bit types: rounded twice, the first time when it was larger than the sum.
     EXPECT_TRUE(allclose(on_host(with_residual), reference::add(wanted, rounded<T>(residual)), 4 * tolerance<T>));
   });

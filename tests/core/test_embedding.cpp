@@ -41,8 +41,8 @@ Values forward(const Case& c, const OpShape& s, Index parts) {
   const Index half = s.rows() / 2;
   const Tensor<T, 2> front(x.data(), half, s.channels()),
       back(x.data() + half * s.channels(), s.rows() - half, s.channels());
-  add_positions<T>(ExecSpace(), front, positions, s.length);
-  add_positions<T>(ExecSpace(), back, positions, s.length, half);
+  add_positions<T>(ExecSpace(), front, front, positions, s.length);
+  add_positions<T>(ExecSpace(), back, back, positions, s.length, half);
   return on_host(x);
 }
 

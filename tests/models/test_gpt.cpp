@@ -196,7 +196,7 @@ TEST(Gpt, tells_when_the_gradients_of_a_block_are_final) {
     order.push_back(block);
     when_told[block] = of_block(block);
   });
-  constexpr int half = GptChunk<double>::half_done;
+  constexpr int half = half_done;
   EXPECT_EQ(order, (std::vector<int>{half, 3, half, 2, half, 1, 0}));
   EXPECT_EQ(tiny.model->num_blocks(), 4);
   for (const int block : order)

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -47,10 +49,10 @@ struct Stage {
     return mesh.pp().rank() == 0 || mesh.pp().rank() == mesh.pp().size() - 1;
   }
 
-  GradientReducer<S> reducer(int zero_stage, int buckets_in_flight = 3) const {
+  GradientReducer<S> reducer(int zero_stage, int buckets_in_flight = 3, std::optional<ScalarType> wire = {}) const {
     return GradientReducer<S>(
         ExecSpace(), mesh.reductions(), parameters.flat_gradients(), parameters.segments(), parameters.parameters(),
-        {.bucket_bytes = bucket_bytes, .buckets_in_flight = buckets_in_flight, .zero_stage = zero_stage});
+        {.bucket_bytes = bucket_bytes, .buckets_in_flight = buckets_in_flight, .zero_stage = zero_stage, .wire = wire});
   }
 
   void fill_gradients(Index shift) const {
@@ -61,21 +63,36 @@ struct Stage {
     Kokkos::deep_copy(parameters.flat_gradients(), make_tensor(values));
   }
 
-  /// The gradients at the owned places, zero elsewhere, and what they should be: the sum in the order of the group.
-  void expect_sums(const std::vector<IndexRange>& owned, Index shift, const char* what) const {
+  /// The gradients at the owned places, zero elsewhere, and what they should be: the sum in the order of the group, of
+  /// summands `rounded` before, and itself.
+  template <class Rounded>
+  void expect_sums(const std::vector<IndexRange>& owned, Index shift, const char* what, const Rounded& rounded) const {
     const auto gradients = to_vector(parameters.flat_gradients());
     for (const Segment& segment : parameters.segments()) {
       const auto ranks = layout.reduction_ranks(world().rank(), segment.group);
       for (const IndexRange& range : owned)
         for (Index i = std::max(range.begin, segment.offset); i < std::min(range.end, segment.offset + segment.size);
              ++i) {
-          S wanted = contribution<S>(ranks[0], i + shift);
+          const bool travels = ranks.size() > 1;
+          const auto summand = [&](std::size_t r) {
+            const S value = contribution<S>(ranks[r], i + shift);
+            return travels ? rounded(value) : value;
+          };
+          S wanted = summand(0);
           for (std::size_t r = 1; r < ranks.size(); ++r)
-            wanted = static_cast<S>(wanted + contribution<S>(ranks[r], i + shift));
-          ASSERT_EQ(gradients[static_cast<std::size_t>(i)], wanted)
-              << what << ", " << layout.text() << ", " << to_string(segment.group) << ", element " << i;
+            wanted = static_cast<S>(wanted + summand(r));
+          const S got = gradients[static_cast<std::size_t>(i)];
+          if (travels)
+            wanted = rounded(wanted);
+          ASSERT_TRUE(got == wanted || (std::isnan(got) && std::isnan(wanted)))  // fp16 overflows, to the same
+              << "got " << got << ", wanted " << wanted << ": " << what << ", " << layout.text() << ", "
+              << to_string(segment.group) << ", element " << i;
         }
     }
+  }
+
+  void expect_sums(const std::vector<IndexRange>& owned, Index shift, const char* what) const {
+    expect_sums(owned, shift, what, [](S value) { return value; });
   }
 
   const ProcessMesh& mesh;
@@ -107,6 +124,28 @@ TYPED_TEST(ReductionGroupsOf, SumsOfEachGroupInItsOrder) {
         stage.expect_sums(reducer.owned(), step, zero_stage == 0 ? "sums" : "slices");
       }
     }
+}
+
+template <class W>
+void expect_sums_on_the_wire() {
+  const auto rounded = [](float value) { return static_cast<float>(W(value)); };
+  for (const MeshLayout& layout : layouts())
+    for (const int zero_stage : {0, 1}) {
+      const Stage<float> stage(layout);
+      auto reducer = stage.reducer(zero_stage, 2, scalar_type_of<W>());
+      for (int step = 0; step < 2; ++step) {
+        stage.fill_gradients(step);
+        reducer.begin_step();
+        reducer.wait();
+        stage.expect_sums(reducer.owned(), step, to_string(scalar_type_of<W>()), rounded);
+      }
+    }
+}
+
+// Summands are rounded to the wire type, added in fp32, and the sum is rounded once more.
+TEST(ReductionGroups, SixteenBitsOnTheWire) {
+  expect_sums_on_the_wire<bfloat16>();
+  expect_sums_on_the_wire<float16>();
 }
 
 // 2 x 2 x 2 on eight ranks: sums as above for any order of marks and whatever the delays.
@@ -172,22 +211,23 @@ TYPED_TEST(ReductionGroupsOf, ShardedOptimizerEqualsUnsharded) {
   }
 }
 
-TEST(ReductionGroups, BytesAndMemoryEqualTheFormulas) {
+void expect_bytes_and_memory(std::optional<ScalarType> wire) {
   for (const MeshLayout& layout : layouts())
     for (const int zero_stage : {0, 1}) {
       const Stage<float> stage(layout);
       const auto memory_before = MemoryLedger::instance().current()[Category::communication];
-      auto reducer = stage.reducer(zero_stage);
+      auto reducer = stage.reducer(zero_stage, 3, wire);
       const auto memory = MemoryLedger::instance().current()[Category::communication] - memory_before;
       const auto places = layout.reduction_places(world().rank());
       const Index bytes = static_cast<Index>(sizeof(float));
       // Planned from the layout alone, as `plan` does.
-      const ReducerOptions options{.bucket_bytes = bucket_bytes, .buckets_in_flight = 3, .zero_stage = zero_stage};
+      const ReducerOptions options{
+          .bucket_bytes = bucket_bytes, .buckets_in_flight = 3, .zero_stage = zero_stage, .wire = wire};
       const auto plan =
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), places, options, bytes);
-      const auto wanted = reduction_traffic(plan, places, zero_stage, bytes, bytes);
+      const auto wanted = reduction_traffic(plan, places, options, bytes, bytes);
       EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(reduction_memory(plan, places, options, bytes)),
-                  9 * 64.0);  // up to three places a communicator, each rounded up by the allocator
+                  18 * 64.0);  // up to two buffers for three places a communicator, each rounded up by the allocator
       for (int step = 0; step < 2; ++step) {
         reducer.begin_step();
         reducer.wait();
@@ -200,6 +240,11 @@ TEST(ReductionGroups, BytesAndMemoryEqualTheFormulas) {
               << layout.text();
       }
     }
+}
+
+TEST(ReductionGroups, BytesAndMemoryEqualTheFormulas) {
+  expect_bytes_and_memory({});
+  expect_bytes_and_memory(ScalarType::bf16);
 }
 
 TEST(ReductionGroups, GathersAnyElementType) {

@@ -186,7 +186,7 @@ TEST(ReductionPlan, TrafficOfEvenSlices) {
     const auto places = places_of(0, size);
     const auto bytes = [&](int zero_stage) {
       const ReducerOptions options{.zero_stage = zero_stage};
-      return reduction_traffic(plan_reduction(segments, {}, places, options, 4), places, zero_stage, 4,
+      return reduction_traffic(plan_reduction(segments, {}, places, options, 4), places, options, 4,
                                2)[ReductionGroup::replicas];
     };
     const auto half = static_cast<std::uint64_t>(4096 * (size - 1) / size);

@@ -41,10 +41,10 @@ struct TinyGpt {
   std::unique_ptr<Gpt<T>> model;
 
   TinyGpt(Index batch, Index length, int slots, const GptConfig& shape = tiny_config(),
-          Recompute recompute = Recompute::none)
+          Recompute recompute = Recompute::none, ResidualType residual = ResidualType::compute)
       : config(shape),
-        model(std::make_unique<Gpt<T>>(parameters, config, one_chunk(config.num_layers, recompute),
-                                       TensorParallel<T>())) {
+        model(std::make_unique<Gpt<T>>(parameters, config, one_chunk(config.num_layers, recompute), TensorParallel<T>(),
+                                       residual)) {
     parameters.allocate();
     for (const Parameter& parameter : parameters.parameters())
       set(parameter.spec.name, initial(parameter));

@@ -182,7 +182,7 @@ bool is_data_comm(const TimelineEvent& event, int track) {
 double hidden_share(const RunConfig& config) {
   TrainerOn<float> on(config, world());
   const Trainer<float>& trainer = on.trainer;
-  const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().places(), 0, 4, 4);
+  const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().places(), {}, 4, 4);
   const double bytes =
       static_cast<double>(traffic[ReductionGroup::replicas].reduce_bytes) * config.emulate.message_scale;
   const EmulatedLinksGuard guard(

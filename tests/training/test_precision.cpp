@@ -139,13 +139,14 @@ TEST(Precision, ResumeGivesTheBitsOfAnUninterruptedRun) {
 }
 
 template <class T>
-void expect_predicted_memory(const std::string& type, const std::string& matmul) {
-  SCOPED_TRACE(type + " " + matmul);
+void expect_predicted_memory(const std::string& type, const std::string& matmul, const std::string& types) {
+  SCOPED_TRACE(type + " " + matmul + " " + types);
   const SharedFolder folder("memory_" + type);
   const RunConfig config =
       config_of(folder, type,
                 {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64",
-                 "run.matmul=" + matmul, fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
+                 "run.matmul=" + matmul, "precision.residual=" + types, "precision.gradient_reduction=" + types,
+                 fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
   set_matmul_library(wanted_matmul_library<T>(config));
   release_matmul_workspace();
   MemoryLedger& ledger = MemoryLedger::instance();
@@ -166,17 +167,19 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul)
 
 TEST(Precision, MemoryIsWhatWasPredicted) {
   const MatmulLibrary chosen = matmul_library();
-  for (const char* const matmul : {"tiled", "auto"}) {
-    expect_predicted_memory<bfloat16>("bf16", matmul);
-    expect_predicted_memory<float16>("fp16", matmul);
-  }
+  for (const char* const matmul : {"tiled", "auto"})
+    for (const char* const types : {"state", "compute"}) {
+      expect_predicted_memory<bfloat16>("bf16", matmul, types);
+      expect_predicted_memory<float16>("fp16", matmul, types);
+    }
   set_matmul_library(chosen);
 }
 
 template <class T>
-void expect_all_layouts_train_one_model(const std::string& type) {
+void expect_all_layouts_train_one_model(const std::string& type, std::vector<std::string> more) {
   const SharedFolder folder("layouts_" + type);
-  const RunConfig config = config_of(folder, type, {"model.num_layers=4", "model.num_heads=8"});
+  more.insert(more.end(), {"model.num_layers=4", "model.num_heads=8"});
+  const RunConfig config = config_of(folder, type, more);
   int compared = 0;
   for (const VerifiedLayout& layout : verify<T>(config, {}, world(), [](const VerifiedLayout&) {})) {
     if (!layout.skipped.empty())
@@ -188,8 +191,9 @@ void expect_all_layouts_train_one_model(const std::string& type) {
 }
 
 TEST(Precision, EveryLayoutTrainsTheModelOfOneRank) {
-  expect_all_layouts_train_one_model<bfloat16>("bf16");
-  expect_all_layouts_train_one_model<float16>("fp16");
+  expect_all_layouts_train_one_model<bfloat16>("bf16", {});
+  expect_all_layouts_train_one_model<float16>("fp16",
+                                              {"precision.residual=state", "precision.gradient_reduction=compute"});
 }
 
 }  // namespace

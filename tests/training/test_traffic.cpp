@@ -74,6 +74,11 @@ TEST(Traffic, EveryLayoutSendsWhatTheFormulasSay) {
     expect_predicted_bytes<float>(laid_out(base, overrides));
     if (i % 8 == 0)
       expect_predicted_bytes<double>(laid_out(base, overrides));
+    if (i % 8 == 4) {
+      for (const char* const key : {"compute=bf16", "residual=state", "gradient_reduction=compute"})
+        overrides.push_back(std::string("precision.") + key);
+      expect_predicted_bytes<bfloat16>(laid_out(base, overrides));
+    }
   }
 }
 

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt_stack.hpp"
+
+#include <algorithm>
+
+#include "core/kokkos_compat.hpp"
+#include "core/ops/cross_entropy.hpp"
+
+namespace espalier {
+namespace {
+
+// Copies host tokens to the front of a device array.
+void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, Index count) {
+  const Kokkos::View<const TokenId*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> source(from,
+                                                                                                             count);
+  Kokkos::deep_copy(exec, Kokkos::subview(to, std::pair<Index, Index>(0, count)), source);
+}
+
+}  // namespace
+
+template <class T, class Residual>
+GptStack<T, Residual>::GptStack(ParameterStore<T>& parameters, const GptConfig& config,
+                                const std::vector<ChunkLayers>& chunks, const TensorParallel<T>& tensor)
+    : config_(config), tensor_(std::make_unique<TensorParallel<T>>(tensor)) {
+  for (std::size_t i = 0; i < chunks.size(); ++i)
+    chunks_.emplace_back(parameters, *tensor_, config, chunks[i], static_cast<int>(i));
+}
+
+template <class T, class Residual>
+std::vector<std::vector<typename GptChunk<T, Residual>::Slot>> GptStack<T, Residual>::take_slots(
+    Arena& arena, const BlockShape& shape, const std::vector<ChunkMemory>& memory) const {
+  std::vector<std::vector<Slot>> slots(chunks_.size());
+  for (std::size_t c = 0; c < chunks_.size(); ++c)
+    for (int i = 0; i < memory.at(c).slots; ++i)
+      slots[c].push_back(chunks_[c].take_slot(arena, shape));
+  return slots;
+}
+
+// What the chunks of a rank need while one of them computes; a chunk that recomputes more needs more.
+template <class T, class Residual>
+typename GptChunk<T, Residual>::Scratch GptStack<T, Residual>::take_scratch(Arena& arena, const BlockShape& shape,
+                                                                            bool split) const {
+  Scratch scratch;
+  Recompute mode = Recompute::none;
+  for (const GptChunk<T, Residual>& chunk : chunks_)
+    mode = std::max(mode, chunk.layers().recompute);
+  scratch.block = TransformerBlock<T, Residual>::Saved::take(arena, shape, parts_in_scratch(mode));
+  if (!split) {
+    scratch.gradients = TransformerBlock<T, Residual>::Gradients::take(arena, shape);
+    for (Tensor<Residual, 2>& dx : scratch.dx)
+      dx = arena.take<Residual>(shape.rows, shape.channels);
+  }
+  if (chunks_.back().layers().head)
+    scratch.head = chunks_.back().head().take_scratch(arena, shape.tokens());
+  return scratch;
+}
+
+template <class T, class Residual>
+typename GptStack<T, Residual>::Workspace GptStack<T, Residual>::take_workspace(
+    Arena& arena, const BlockShape& shape, const std::vector<ChunkMemory>& memory) const {
+  Workspace workspace;
+  const bool split = std::all_of(memory.begin(), memory.end(), [](const ChunkMemory& chunk) { return chunk.split; });
+  workspace.scratch = take_scratch(arena, shape, split);
+  workspace.gradients.resize(chunks_.size());
+  for (std::size_t c = 0; c < chunks_.size(); ++c)
+    for (int i = 0; i < memory.at(c).gradients; ++i)
+      workspace.gradients[c].push_back(chunks_[c].take_gradients(arena, shape, workspace.scratch, memory[c].split));
+  if (tensor_->template needs_workspace<Residual>())
+    workspace.full = arena.take<T>(shape.tokens(), shape.channels);
+  return workspace;
+}
+
+template <class T, class Residual>
+ActivationBytes GptStack<T, Residual>::measure_activations(Index micro_batch_size, Index sequence_length,
+                                                           const std::vector<ChunkMemory>& memory) const {
+  const BlockShape shape = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
+  Arena slots;
+  take_slots(slots, shape, memory);
+  Arena workspace;
+  take_workspace(workspace, shape, memory);
+  return {slots.used_bytes(), workspace.used_bytes()};
+}
+
+template <class T, class Residual>
+void GptStack<T, Residual>::plan_activations(Index micro_batch_size, Index sequence_length,
+                                             const std::vector<ChunkMemory>& memory) {
+  shape_ = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
+  const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
+  slots_ = {};
+  workspace_ = {};
+  slot_memory_ = {};  // freed first: the old and the new need not be there together
+  workspace_memory_ = {};
+  slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
+  workspace_memory_ = allocate<std::byte>(Category::workspace, "backward", bytes.workspace);
+  Arena slots(slot_memory_.data(), bytes.slots);
+  slots_ = take_slots(slots, shape_, memory);
+  Arena workspace(workspace_memory_.data(), bytes.workspace);
+  workspace_ = take_workspace(workspace, shape_, memory);
+  tensor_->use_workspace(workspace_.full);
+  loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
+}
+
+template <class T, class Residual>
+const typename GptChunk<T, Residual>::Slot& GptStack<T, Residual>::slot(MicrobatchPlace place) const {
+  return slots_.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
+}
+
+template <class T, class Residual>
+const typename GptChunk<T, Residual>::Gradients& GptStack<T, Residual>::gradients(MicrobatchPlace place) const {
+  return workspace_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
+}
+
+template <class T, class Residual>
+void GptStack<T, Residual>::load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const {
+  if (slot.tokens.extent(0) > 0)
+    upload(exec, slot.tokens, batch.inputs, slot.tokens.extent(0));
+  if (slot.targets.extent(0) > 0)
+    upload(exec, slot.targets, batch.targets, slot.targets.extent(0));
+}
+
+template <class T, class Residual>
+void GptStack<T, Residual>::forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch,
+                                    TokenWeight weight, const BlockDone& done) {
+  Slot& target = slot(place);
+  load(exec, target, batch);
+  chunk(place).forward(exec, shape_, target, workspace_.scratch, done);
+  if (chunk(place).layers().head) {
+    typename Head<T, Residual>::Scratch& scratch = workspace_.scratch.head;
+    chunk(place).head().loss_and_gradient(exec, target.targets, static_cast<State<T>>(weight.gradient), target.head,
+                                          scratch);
+    add_losses<State<T>>(exec, loss_, scratch.losses, weight.loss);
+  }
+}
+
+template <class T, class Residual>
+void GptStack<T, Residual>::evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch,
+                                     double token_weight) {
+  Slot& target = slot(place);
+  load(exec, target, batch);
+  chunk(place).forward(exec, shape_, target, workspace_.scratch, {});
+  if (chunk(place).layers().head) {
+    typename Head<T, Residual>::Scratch& scratch = workspace_.scratch.head;
+    chunk(place).head().loss(exec, target.targets, target.head, scratch);
+    add_losses<State<T>>(exec, loss_, scratch.losses, token_weight);
+  }
+}
+
+template <class T, class Residual>
+void GptStack<T, Residual>::backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
+  chunk(place).backward(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+}
+
+template <class T, class Residual>
+void GptStack<T, Residual>::backward_input(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
+  chunk(place).backward_input(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+}
+
+template <class T, class Residual>
+void GptStack<T, Residual>::backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
+  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+}
+
+template <class T, class Residual>
+Matrix<T> GptStack<T, Residual>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows) {
+  const auto count = static_cast<Index>(tokens.size());
+  ESPALIER_ASSERT(shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
+                  "wants activations planned for one sequence that holds all tokens");
+  ESPALIER_ASSERT(num_chunks() == 1 && layers(0).embedding && layers(0).head && tensor_->size() == 1,
+                  "wants the whole model on one rank");
+  Slot& target = slot(0);
+  std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
+  padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
+  upload(exec, target.tokens, padded.data(), shape_.tokens());
+  chunk(0).forward(exec, shape_, target, workspace_.scratch, {});
+  return chunk(0).head().logits(exec, count - rows, rows, target.head, workspace_.scratch.head);
+}
+
+#define ESPALIER_INSTANTIATE(T, R) template class GptStack<T, R>;
+ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/gpt_chunk.hpp"
+#include "models/microbatch.hpp"
+
+namespace espalier {
+
+/// Bytes that activations need: of the slots, and of the workspace.
+struct ActivationBytes {
+  Index slots;
+  Index workspace;
+};
+
+/// Gpt of one type of the residual stream; see there.
+template <class T, class Residual>
+class GptStack {
+ public:
+  GptStack(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
+           const TensorParallel<T>& tensor);
+
+  void plan_activations(Index micro_batch_size, Index sequence_length, const std::vector<ChunkMemory>& memory);
+  ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length,
+                                      const std::vector<ChunkMemory>& memory) const;
+
+  void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,
+               const BlockDone& done);
+  void evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double token_weight);
+  void backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done);
+  void backward_input(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done);
+  void backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done);
+
+  Tensor<Residual, 2> input(MicrobatchPlace place) const { return slot(place).x; }
+  Tensor<Residual, 2> output(MicrobatchPlace place) const { return chunk(place).output(slot(place)); }
+  Tensor<Residual, 2> output_gradient(MicrobatchPlace place) const { return gradients(place).dx.back(); }
+  Tensor<Residual, 2> input_gradient(MicrobatchPlace place) const { return gradients(place).dx.front(); }
+
+  Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows);
+
+  Tensor<double, 0> loss() const { return loss_; }
+  const GptConfig& config() const { return config_; }
+  const TensorParallel<T>& tensor() const { return *tensor_; }
+  const ChunkLayers& layers(int chunk) const { return chunks_.at(static_cast<std::size_t>(chunk)).layers(); }
+  int num_chunks() const { return static_cast<int>(chunks_.size()); }
+
+ private:
+  using Slot = typename GptChunk<T, Residual>::Slot;
+  using Gradients = typename GptChunk<T, Residual>::Gradients;
+  using Scratch = typename GptChunk<T, Residual>::Scratch;
+  struct Workspace {
+    Scratch scratch;
+    std::vector<std::vector<Gradients>> gradients;  // by chunk
+    Tensor<T, 2> full;                              // (N, C), where TensorParallel needs it
+  };
+
+  std::vector<std::vector<Slot>> take_slots(Arena& arena, const BlockShape& shape,
+                                            const std::vector<ChunkMemory>& memory) const;
+  Workspace take_workspace(Arena& arena, const BlockShape& shape, const std::vector<ChunkMemory>& memory) const;
+  Scratch take_scratch(Arena& arena, const BlockShape& shape, bool split) const;
+  const GptChunk<T, Residual>& chunk(MicrobatchPlace place) const {
+    return chunks_[static_cast<std::size_t>(place.chunk)];
+  }
+  const Slot& slot(MicrobatchPlace place) const;
+  Slot& slot(MicrobatchPlace place) { return const_cast<Slot&>(std::as_const(*this).slot(place)); }
+  const Gradients& gradients(MicrobatchPlace place) const;
+  Gradients& gradients(MicrobatchPlace place) { return const_cast<Gradients&>(std::as_const(*this).gradients(place)); }
+  void load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const;
+
+  GptConfig config_;
+  std::unique_ptr<TensorParallel<T>> tensor_;  // the layers keep its address
+  std::vector<GptChunk<T, Residual>> chunks_;
+
+  BlockShape shape_{};
+  Tensor<std::byte, 1> slot_memory_;
+  Tensor<std::byte, 1> workspace_memory_;
+  std::vector<std::vector<Slot>> slots_;  // by chunk
+  Workspace workspace_;
+  Tensor<double, 0> loss_;
+};
+
+}  // namespace espalier

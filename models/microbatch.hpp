@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "core/types.hpp"
+
+namespace espalier {
+
+/// The tokens of one micro-batch on the host: row-major (B, T), N = B*T entries each.
+struct TokenBatch {
+  const TokenId* inputs;
+  const TokenId* targets;  ///< the token that follows each input; negative = ignored
+};
+
+/// What a token counts. For training, `loss` is 1 / (valid tokens of the whole step over all ranks), and `gradient` the
+/// same times the loss scale, which keeps small gradients of 16-bit types from vanishing.
+struct TokenWeight {
+  double loss;
+  double gradient;
+  TokenWeight(double both) : loss(both), gradient(both) {}  // NOLINT(google-explicit-constructor): no loss scale
+  TokenWeight(double loss_, double gradient_) : loss(loss_), gradient(gradient_) {}
+};
+
+/// Where a micro-batch stands on this rank: the chunk, its activation slot there, its set of gradients.
+struct MicrobatchPlace {
+  int slot = 0;
+  int chunk = 0;
+  int gradients = 0;
+  MicrobatchPlace(int slot_ = 0, int chunk_ = 0,
+                  int gradients_ = 0)  // NOLINT(google-explicit-constructor): 0 reads well
+      : slot(slot_), chunk(chunk_), gradients(gradients_) {}
+};
+
+/// What one chunk keeps in memory.
+struct ChunkMemory {
+  int slots = 1;       ///< micro-batches between forward and the end of backward
+  int gradients = 1;   ///< micro-batches between backward_input and backward_weight
+  bool split = false;  ///< backward_input and backward_weight are called apart
+};
+
+/// Told after each position of a chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that does
+/// both parts also tells `half_done` between them: a moment more in which messages can be moved on.
+using BlockDone = std::function<void(int position)>;
+inline constexpr int half_done = -1;
+
+}  // namespace espalier

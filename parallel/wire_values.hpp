@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "parallel/mpi_buffer.hpp"
+#include "parallel/reduction_plan.hpp"
+
+namespace espalier {
+
+/// The gradients of a bucket as they travel: themselves, or copies in a 16-bit wire type, in a buffer of this object.
+/// Sums of 16-bit values are formed in fp32 and rounded once more, with ZeRO and without alike.
+template <class S>
+class WireValues {
+ public:
+  /// `gradients_mpi` is that of the whole flat `gradients`; of `largest` elements is the largest bucket.
+  /// @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
+  WireValues(const Tensor<S, 1>& gradients, const MpiBuffer<S>& gradients_mpi, std::optional<ScalarType> wire,
+             const std::string& name, Index largest);
+
+  static Index element_bytes(std::optional<ScalarType> wire) {
+    return static_cast<Index>(wire ? size_of(*wire) : sizeof(S));
+  }
+
+  /// The first element of the bucket, where MPI reads and writes.
+  unsigned char* data(const Bucket& bucket) const {
+    return wire_ ? values_mpi_.data() : reinterpret_cast<unsigned char*>(gradients_mpi_.data() + bucket.offset);
+  }
+
+  /// Makes the whole bucket ready to leave.
+  void pack(const ExecSpace& exec, const Bucket& bucket) const;
+  /// Our slice becomes the sum over all ranks: ours in here, the others' in `received`, one slice after another by
+  /// rank.
+  void add(const ExecSpace& exec, const Bucket& bucket, const Tensor<unsigned char, 1>& received, int rank,
+           int size) const;
+  /// Makes the sums of `range` ready to leave.
+  void load(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
+  /// What add() made of `range`, into the gradients.
+  void settle(const ExecSpace& exec, const Bucket& bucket, IndexRange range) const;
+  /// What has come for the whole bucket, into the gradients.
+  void store(const ExecSpace& exec, const Bucket& bucket) const;
+
+ private:
+  Tensor<S, 1> gradients_;
+  MpiBuffer<S> gradients_mpi_;
+  std::optional<ScalarType> wire_;
+  Tensor<unsigned char, 1> values_;
+  MpiBuffer<unsigned char> values_mpi_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// The residual stream in fp32 beside 16-bit weights and activations.
+#include "tests/support/tiny_gpt.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+constexpr Index batch = 2, length = 8, rows = batch * length;
+
+struct Result {
+  double loss;
+  Values gradients;
+};
+
+template <class T>
+Result train(ResidualType residual, Recompute recompute = Recompute::none) {
+  GptConfig deep = tiny_config();
+  deep.num_layers = 32;
+  deep.hidden_size = 32;
+  deep.ffn_hidden_size = 64;
+  TinyGpt<T> tiny(batch, length, 1, deep, recompute, residual);
+  const Tokens tokens = tiny_tokens(rows, deep);
+  tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / rows);
+  tiny.model->backward(tiny.exec, 0);
+  return {tiny.loss(), tiny.gradients()};
+}
+
+// |a - b| / |b|
+double distance(const Values& a, const Values& b) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// Weights are those of the 16-bit type in both runs, up to their rounding: what differs is the stream.
+TEST(Residual, Fp32LosesLess) {
+  const Result wanted = train<double>(ResidualType::compute);
+  const Result narrow = train<bfloat16>(ResidualType::compute);
+  const Result wide = train<bfloat16>(ResidualType::state);
+  EXPECT_NEAR(wide.loss, wanted.loss, 0.02 * wanted.loss);
+  EXPECT_LT(distance(wide.gradients, wanted.gradients), 0.05);
+  EXPECT_LT(distance(wide.gradients, wanted.gradients), 0.9 * distance(narrow.gradients, wanted.gradients));
+}
+
+TEST(Residual, IsComputedAgainBitForBit) {
+  const Result wanted = train<float16>(ResidualType::state);
+  for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+    const Result again = train<float16>(ResidualType::state, mode);
+    EXPECT_EQ(again.loss, wanted.loss) << to_string(mode);
+    EXPECT_EQ(again.gradients, wanted.gradients) << to_string(mode);
+  }
+}
+
+TEST(Residual, IsOfOneTypeWhereTheStateIs) {
+  EXPECT_EQ(train<float>(ResidualType::state).gradients, train<float>(ResidualType::compute).gradients);
+}
+
+// R C elements for x, and h and y of each layer in a slot: two bytes more each.
+TEST(Residual, CostsTwoBytesAnElement) {
+  const GptConfig shape = tiny_config();
+  const auto slot_bytes = [&](ResidualType residual) {
+    ParameterStore<bfloat16> store;
+    const Gpt<bfloat16> model(store, shape, one_chunk(shape.num_layers), TensorParallel<bfloat16>(), residual);
+    return model.measure_activations(32, 8, {{}}).slots;
+  };
+  EXPECT_EQ(slot_bytes(ResidualType::state) - slot_bytes(ResidualType::compute),
+            (1 + 2 * shape.num_layers) * 32 * 8 * shape.hidden_size * 2);
+}
+
+}  // namespace

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Models too large to run: what the code that allocates would allocate, against the prediction.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/optim/adamw.hpp"
+#include "models/gpt.hpp"
+#include "parallel/process_mesh.hpp"
+#include "training/forward_backward.hpp"
+#include "training/predict_memory.hpp"
+
+namespace espalier::test {
+namespace {
+
+constexpr double gigabyte = 1e9;
+
+// gpt3-175b: 96 layers of 12288 channels.
+RunConfig config_of(int ranks, const std::vector<std::string>& more) {
+  std::vector<std::string> keys = {"model.vocab_size=50257",     "model.max_sequence_length=2048",
+                                   "model.num_layers=96",        "model.hidden_size=12288",
+                                   "model.num_heads=96",         "model.ffn_hidden_size=49152",
+                                   "batch.global_batch_size=64", "batch.micro_batch_size=1",
+                                   "data.train=[\"none.bin\"]",  "run.steps=1"};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return parse_run_config("", "test", keys, ranks);
+}
+
+template <class T>
+MemoryByCategory allocated(const RunConfig& config, const RunLayout& layout, int stage) {
+  MemoryLedger& ledger = MemoryLedger::instance();
+  const ShapesOnly shapes;
+  const MemoryByCategory before = ledger.current();
+  const std::vector<ChunkLayers>& chunks = layout.stages.at(static_cast<std::size_t>(stage));
+  ParameterStore<T> parameters;
+  Gpt<T> model(parameters, config.model.shape, chunks,
+               TensorParallel<T>(0, layout.mesh.degree(Axis::tp), layout.sequence_parallel),
+               residual_type(config.precision));
+  parameters.allocate();
+  const auto places = layout.mesh.reduction_places(layout.mesh.rank_at({{0, 0, stage}}));
+  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
+                                            reducer_options(config, layout), sizeof(State<T>));
+  const AdamW<T> optimizer = layout.zero_stage > 0 ? AdamW<T>(parameters, {}, plan.owned) : AdamW<T>(parameters, {});
+  model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
+                         chunk_memory(make_schedule(layout.pipeline, stage), chunks));
+  MemoryByCategory memory = ledger.current();
+  for (std::size_t i = 0; i < num_categories; ++i)
+    memory.bytes[i] -= before.bytes[i];
+  return memory;
+}
+
+template <class T>
+void expect_predicted(int ranks, std::vector<std::string> keys, const std::string& type) {
+  keys.push_back("precision.compute=" + type);
+  const RunConfig config = config_of(ranks, keys);
+  const RunLayout layout = make_run_layout(config, ranks);
+  for (const int stage : {0, layout.pipeline.stages / 2, layout.pipeline.stages - 1}) {
+    SCOPED_TRACE(fmt::format("{} in {}, stage {}", layout.text(), type, stage));
+    const MemoryByCategory measured = allocated<T>(config, layout, stage);
+    const MemoryByCategory predicted = predict_memory<T>(config, layout, stage);
+    for (const Category category :
+         {Category::weights, Category::gradients, Category::optimizer, Category::activations, Category::workspace}) {
+      const auto got = static_cast<double>(predicted[category]);
+      EXPECT_NEAR(got, static_cast<double>(measured[category]), 0.01 * got + 0.05 * gigabyte) << to_string(category);
+    }
+    EXPECT_NEAR(static_cast<double>(predicted.total() - predicted[Category::communication]),
+                static_cast<double>(measured.total()), 0.01 * static_cast<double>(measured.total()));
+    EXPECT_GT(measured.total(), std::size_t{1} << 30);
+  }
+}
+
+TEST(MemoryShapes, OfModelsThatDoNotFit) {
+  const std::string tensor = "parallel.tensor=8", pipeline = "parallel.pipeline=16",
+                    sp = "parallel.sequence_parallel=true";
+  for (const char* const recompute : {"none", "selective", "full"}) {
+    const std::string mode = std::string("parallel.recompute=") + recompute;
+    expect_predicted<float>(256, {tensor, pipeline, sp, mode, "parallel.zero_stage=1"}, "fp32");
+    expect_predicted<bfloat16>(256, {tensor, pipeline, sp, mode, "parallel.zero_stage=1"}, "bf16");
+    expect_predicted<bfloat16>(256, {tensor, pipeline, mode, "precision.residual=state"}, "bf16");
+    expect_predicted<float16>(64, {tensor, "parallel.pipeline=8", sp, mode, "parallel.schedule=zero_bubble"}, "fp16");
+    expect_predicted<float>(96,
+                            {tensor, "parallel.pipeline=12", mode, "parallel.schedule=interleaved",
+                             "parallel.virtual_stages=4", "batch.global_batch_size=48"},
+                            "fp32");
+  }
+}
+
+// One rank, all of it: 18 bytes a parameter in bf16 and the activations of one micro-batch.
+TEST(MemoryShapes, OfOneRank) {
+  const RunConfig config = config_of(1, {"precision.compute=bf16", "batch.global_batch_size=1"});
+  const RunLayout layout = make_run_layout(config, 1);
+  const MemoryByCategory before = MemoryLedger::instance().current();
+  const MemoryByCategory measured = allocated<bfloat16>(config, layout, 0);
+  EXPECT_NEAR(
+      static_cast<double>(measured[Category::weights] + measured[Category::gradients] + measured[Category::optimizer]),
+      18 * 175e9, 0.01 * 18 * 175e9);
+  EXPECT_EQ(MemoryLedger::instance().current().total(), before.total()) << "the ledger is as before";
+}
+
+}  // namespace
+}  // namespace espalier::test
