@@ -109,7 +109,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
   command->add_option("--prompt", options->prompt, "text to go on from");
-  command->add_option("--max-tokens", options->max_tokens, "tokens to write")->check(CLI::PositiveNumber);
+  command->add_option("--max-tokens", options->max_tokens, "tokens to write")->check(at_least(1));
   command->add_option("--temperature", options->sampling.temperature, "0 = always the most likely token; default 0.8")
       ->check(real_between(0, 1000));
   command->add_option("--top-k", options->sampling.top_k, "only the k most likely tokens; 0 (default): all")

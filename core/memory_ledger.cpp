@@ -191,8 +191,12 @@ std::size_t MemoryLedger::budget() const {
 
 void MemoryLedger::check_budget() const {
   const std::lock_guard lock(state().mutex);
-  if (!state().overflow.empty())
-    throw_over_budget(std::exchange(state().overflow, ""), state().peak, state().budget);
+  if (state().overflow.empty())
+    return;
+  MemoryByCategory need = state().peak;
+  std::size_t& workspace = need.bytes[static_cast<std::size_t>(Category::workspace)];
+  workspace -= std::min(workspace, state().library_scratch);
+  throw_over_budget(std::exchange(state().overflow, ""), need, state().budget);
 }
 
 void MemoryLedger::require_room(Category category, const std::string& name, std::size_t bytes) const {

@@ -35,8 +35,8 @@ class GptChunk {
     typename Head<T, Residual>::Scratch head;
   };
   struct Gradients {
-    std::vector<Tensor<Residual, 2>>
-        dx;  ///< (R, C) each: of the residual stream in front of block i; the last one: behind
+    /// (R, C) each: of the residual stream in front of block i; the last one: behind
+    std::vector<Tensor<Residual, 2>> dx;
     std::vector<typename TransformerBlock<T, Residual>::Gradients> blocks;
     std::vector<typename TransformerBlock<T, Residual>::Saved> recomputed;  ///< by block, for the weight part alone
   };

@@ -55,6 +55,7 @@ for name in bf16 fp16 ${3:+bf16_wide}; do
 done
 awk 'NR > 480 { sum += $1 } END { exit !(sum / 20 < 2.8) }' <(losses fp32) || fail "fp32 has not learnt" fp32.txt
 # The check can fail: a third of the learning rate is no rounding.
+[[ $(losses fp32_slow | wc -l) == 60 ]] || fail "the run with another learning rate did not come to its end" fp32_slow.txt
 if compare fp32_slow 60 >out.txt; then fail "a third of the learning rate passes for fp32"; fi
 cat out.txt
 summary

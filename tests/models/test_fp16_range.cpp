@@ -33,15 +33,6 @@ double share_of_zeros(const Values& values) {
   return static_cast<double>(std::count(values.begin(), values.end(), 0.0)) / static_cast<double>(values.size());
 }
 
-double relative_error(const Values& values, const Values& wanted) {
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    difference += (values[i] - wanted[i]) * (values[i] - wanted[i]);
-    norm += wanted[i] * wanted[i];
-  }
-  return std::sqrt(difference / norm);
-}
-
 TEST(Fp16Range, SmallGradientsVanishWithoutALossScale) {
   const Values wanted = block_gradients<float>(1);
   const Values lost = block_gradients<float16>(1);

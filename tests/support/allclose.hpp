@@ -62,4 +62,15 @@ inline testing::AssertionResult allclose(const Values& actual, const Values& exp
                                      << " relative, at most by " << worst << "; the first:" << first;
 }
 
+/// |actual - expected| / |expected|, of all elements together.
+inline double relative_error(const Values& actual, const Values& expected) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += (actual.at(i) - expected[i]) * (actual.at(i) - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
 }  // namespace espalier::test
