@@ -98,6 +98,7 @@ int command(int argc, char** argv) {
   app.set_version_flag("--version", version_text());
   Chosen chosen;
   add_train(app, chosen);
+  add_plan(app, chosen);
   add_verify(app, chosen);
   add_generate(app, chosen);
   add_data(app, chosen);

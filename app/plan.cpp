@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "app/command_line.hpp"
+#include "app/commands.hpp"
+#include "app/plan_config.hpp"
+#include "io/file.hpp"
+#include "planning/case_report.hpp"
+#include "planning/memo.hpp"
+#include "planning/plan_text.hpp"
+
+namespace espalier {
+namespace {
+
+struct Options {
+  std::string model;
+  std::vector<std::string> clusters;
+  int devices = 0;
+  Index batch = 0;
+  Index sequence_length = 0;
+  std::vector<std::string> precisions;
+  std::string fixed;
+  std::vector<std::string> layouts;
+  std::vector<int> scale;
+  bool weak = false;
+  double most_step_seconds = 0;
+  double least_tokens_per_second = 0;
+  double reserve_gib = -1;
+  std::size_t top = 8;
+  bool contexts = false;
+  bool runnable = false;
+  bool json = false;
+  std::string memo;
+  std::string config;
+  std::string cases;
+};
+
+struct Task {
+  std::vector<PlanProblem> problems;  // one a machine
+  LayoutSpace space;
+};
+
+int plan_cases(const Options& options) {
+  std::vector<Cluster> calibrated;
+  for (const std::string& cluster : options.clusters)
+    calibrated.push_back(cluster_from(cluster));
+  std::vector<PricedCase> cases;
+  for (const CsvRow& row : parse_csv(read_file(options.cases, ExitCode::data), options.cases))
+    cases.push_back(price_case(read_case(row, calibrated)));
+  fmt::print("{}", options.json ? case_report_json(cases) : case_report(cases));
+  return 0;
+}
+
+[[noreturn]] void throw_missing(const std::string& option, const std::string& example) {
+  throw Error(ExitCode::usage, {.what = "an option is missing", .wanted = option, .todo = example});
+}
+
+Precision precision_from(const std::string& name) {
+  const std::optional<Precision> precision = parse_precision(name);
+  if (!precision)
+    throw Error(ExitCode::usage, {.what = "unknown precision", .got = name, .wanted = "fp32, tf32, fp16, bf16 or fp8"});
+  return *precision;
+}
+
+Task task_from(const Options& options) {
+  if (options.model.empty())
+    throw_missing("--model NAME or --model CONFIG.toml",
+                  "espalier plan --model gpt3-175b --cluster a100-80:128 --batch 1536");
+  if (options.clusters.empty())
+    throw_missing("--cluster NAME or --cluster FILE.toml",
+                  "espalier plan --model gpt3-175b --cluster a100-80:128 --batch 1536");
+  const PlannedModel planned = planned_model(options.model);
+  Task task;
+  task.space.global_batch = options.batch > 0 ? options.batch : planned.global_batch;
+  if (task.space.global_batch < 1)
+    throw_missing("--batch SEQUENCES", "the global batch of a step");
+  for (const std::string& name : options.clusters) {
+    PlanProblem problem;
+    problem.model = planned.model;
+    problem.cluster = cluster_from(name);
+    if (options.devices > 0)
+      problem.cluster = with_devices(problem.cluster, options.devices);
+    if (options.reserve_gib >= 0)
+      problem.cluster.reserved_bytes = static_cast<Index>(options.reserve_gib * (1 << 30));
+    problem.implementation = espalier_implementation();
+    problem.sequence_length = options.sequence_length > 0 ? options.sequence_length : planned.sequence_length;
+    if (problem.sequence_length < 1)
+      throw_missing("--sequence-length TOKENS", "a model with rotary positions has no length of its own");
+    if (const std::vector<std::string> broken = problems(problem.cluster); !broken.empty())
+      throw Error(ExitCode::usage, {.what = "this cluster cannot be", .where = name, .got = broken.front()});
+    task.problems.push_back(problem);
+  }
+  task.space.num_devices = options.devices > 0 ? options.devices : task.problems.front().cluster.num_devices();
+  const std::string own = task.problems.front().cluster.device.has(Precision::bf16)   ? "bf16"
+                          : task.problems.front().cluster.device.has(Precision::fp16) ? "fp16"
+                                                                                      : "fp32";
+  task.space.precisions.clear();
+  for (const std::string& name : options.precisions.empty() ? std::vector<std::string>{own} : options.precisions)
+    task.space.precisions.push_back(precision_from(name));
+  task.space.tries_context = options.contexts;
+  task.space.tries_orders = true;
+  task.space.only_runnable = options.runnable;
+  if (!options.fixed.empty())
+    fix_choices(task.space, options.fixed);
+  return task;
+}
+
+void write_outputs(const Options& options, const Task& task, const SearchResult& result) {
+  const PlanProblem& problem = task.problems.front();
+  if (!options.memo.empty()) {
+    const std::vector<ScalePoint> points = options.scale.empty()
+                                               ? std::vector<ScalePoint>{}
+                                               : predict_scaling(problem, task.space, options.scale, options.weak);
+    write_file_atomically(options.memo, memo(problem, task.space, result, points));
+    fmt::print(stderr, "wrote {}\n", options.memo);
+  }
+  if (!options.config.empty()) {
+    write_file_atomically(options.config, train_config(options.model, problem, result.ranking.front().layout));
+    fmt::print(stderr, "wrote {}\n", options.config);
+  }
+}
+
+int plan_search(const Options& options, const Task& task) {
+  const PlanProblem& problem = task.problems.front();
+  const SearchResult result = search_layouts(problem, task.space);
+  Goal goal;
+  if (options.most_step_seconds > 0)
+    goal.most_step_seconds = options.most_step_seconds;
+  if (options.least_tokens_per_second > 0)
+    goal.least_tokens_per_second = options.least_tokens_per_second;
+  require_goal(problem, result, goal);
+  write_outputs(options, task, result);
+  if (options.json) {
+    fmt::print("{}", search_json(problem, result));
+    return 0;
+  }
+  fmt::print("{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+             ranking_text(problem, result.ranking, options.top), price_text(problem, result.ranking.front()));
+  fmt::print("\nnot chosen ({} layouts considered, {} impossible, {} too large)\n", result.num_considered,
+             result.num_impossible, result.num_too_large);
+  for (const auto& [name, layout] : plain_layouts(problem, task.space)) {
+    std::string reason = why_impossible(problem, layout);
+    if (reason.empty()) {
+      const LayoutPrice price = price_layout(problem, layout);
+      reason = why_too_large(problem, price);
+      if (reason.empty())
+        reason = why_slower(problem, price, result.ranking.front());
+    }
+    fmt::print("  {}: {}\n      {}\n", name, layout.text(), reason);
+  }
+  fmt::print("{}", rejections_text(result, options.top));
+  return 0;
+}
+
+int plan_layouts(const Options& options, const Task& task) {
+  const PlanProblem& problem = task.problems.front();
+  std::vector<std::pair<std::string, PlanLayout>> layouts;
+  for (const std::string& text : options.layouts) {
+    PlanLayout start;
+    start.global_batch = task.space.global_batch;
+    start.precision = task.space.precisions.front();
+    layouts.emplace_back("", parse_plan_layout(text, start));
+  }
+  if (options.json) {
+    std::vector<LayoutPrice> prices;
+    for (const auto& [name, layout] : layouts)
+      if (why_impossible(problem, layout).empty())
+        prices.push_back(price_layout(problem, layout));
+    fmt::print("{}", prices_json(problem, prices));
+    return 0;
+  }
+  fmt::print("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+             comparison_text(problem, layouts));
+  for (const auto& [name, layout] : layouts)
+    if (why_impossible(problem, layout).empty())
+      fmt::print("\n{}", price_text(problem, price_layout(problem, layout)));
+  return 0;
+}
+
+int plan(const Options& options) {
+  if (!options.cases.empty())
+    return plan_cases(options);
+  const Task task = task_from(options);
+  if (!options.layouts.empty())
+    return plan_layouts(options, task);
+  if (task.problems.size() > 1) {
+    const CommonLayout common = search_common_layout(task.problems, task.space);
+    fmt::print("{}",
+               options.json ? common_layout_json(task.problems, common) : common_layout_text(task.problems, common));
+    return 0;
+  }
+  if (!options.scale.empty() && options.memo.empty()) {
+    const std::vector<ScalePoint> points =
+        predict_scaling(task.problems.front(), task.space, options.scale, options.weak);
+    fmt::print("{}", options.json ? scaling_json(points) : scaling_text(points));
+    return 0;
+  }
+  return plan_search(options, task);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand("plan", "Recommends a layout for a model, a machine and a batch");
+  command->add_option("--model", options->model, "Preset (gpt3-175b, llama3-8b, ...) or a config")
+      ->type_name("NAME|FILE");
+  command
+      ->add_option("--cluster", options->clusters,
+                   "Preset with its nodes (a100-80:16) or TOML file; of several, one layout for all")
+      ->type_name("NAME|FILE");
+  command->add_option("--devices", options->devices, "Devices to use")->check(between(1, 1 << 24));
+  command->add_option("--batch", options->batch, "Global batch, sequences")->check(at_least(1));
+  command->add_option("--sequence-length", options->sequence_length, "Tokens of a sequence")->check(at_least(1));
+  command->add_option("--precision", options->precisions, "fp32, tf32, fp16, bf16, fp8: what may be chosen")
+      ->delimiter(',');
+  command->add_option("--fix", options->fixed, "Fixed choices: tensor=8,recompute=full,...")
+      ->type_name("KEY=VALUE,...");
+  command->add_option("--layout", options->layouts, "Prices this: data=8,tensor=4,pipeline=2,...; several are compared")
+      ->type_name("KEY=VALUE,...");
+  command->add_option("--scale", options->scale, "Predicts the best layout at each number of devices")
+      ->delimiter(',')
+      ->check(between(1, 1 << 24));
+  command->add_flag("--weak", options->weak, "The batch grows with the devices of --scale");
+  command->add_option("--max-step-seconds", options->most_step_seconds, "Goal")->check(real_between(1e-9, 1e9));
+  command->add_option("--min-tokens-per-second", options->least_tokens_per_second, "Goal")
+      ->check(real_between(1e-9, 1e18));
+  command->add_option("--reserve-gib", options->reserve_gib, "Device memory kept back")->check(real_between(0, 1e6));
+  command->add_flag("--context", options->contexts, "Tries context parallelism as well");
+  command->add_flag("--runnable", options->runnable, "Only what train runs today");
+  command->add_option("--top", options->top, "Layouts to list")->check(between(1, 1000));
+  command->add_flag("--json", options->json, "For programs");
+  command->add_option("--memo", options->memo, "Writes a recommendation")->type_name("FILE.md");
+  command->add_option("--config", options->config, "Writes the config that train runs")->type_name("FILE.toml");
+  command->add_option("--cases", options->cases, "Predicts every row of a table of published configurations")
+      ->type_name("FILE.csv");
+  command->callback([options, &chosen] { chosen = {[options](Runtime*) { return plan(*options); }, false}; });
+}
+
+}  // namespace espalier

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "app/plan_config.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/runnable.hpp"
+#include "training/run_config.hpp"
+
+namespace espalier {
+namespace {
+
+bool is_file(const std::string& name) { return name.ends_with(".toml"); }
+
+// What the file says of ranks does not matter here: as on one.
+RunConfig config_on_one_rank(const std::string& file) {
+  return read_run_config(file,
+                         {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=1", "parallel.virtual_stages=1",
+                          "parallel.sequence_parallel=false", "parallel.zero_stage=0", "parallel.schedule=1f1b",
+                          "parallel.layers_per_stage=[]", "parallel.recompute_per_stage=[]"},
+                         1);
+}
+
+}  // namespace
+
+PlannedModel planned_model(const std::string& name_or_file) {
+  if (!is_file(name_or_file)) {
+    const ModelShape model = model_preset(name_or_file);
+    return {.model = model, .global_batch = 0, .sequence_length = model.max_sequence_length};
+  }
+  const RunConfig config = config_on_one_rank(name_or_file);
+  return {.model = model_shape(config.model.shape, config.model_name()),
+          .global_batch = config.batch.global_batch_size,
+          .sequence_length = config.batch.sequence_length};
+}
+
+std::string train_config(const std::string& name_or_file, const PlanProblem& problem, const PlanLayout& layout) {
+  if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
+    throw Error(ExitCode::usage, {.what = "no config: train cannot run this layout",
+                                  .got = layout.text(),
+                                  .wanted = reason,
+                                  .todo = "fix other choices with --fix, or leave --config away"});
+  const GptConfig shape = trainable_config(problem.model);
+  const std::vector<Index> blocks = blocks_per_part(shape.num_layers, layout.pipeline * layout.virtual_stages);
+  std::vector<std::string> overrides{
+      fmt::format("model.vocab_size={}", shape.vocab_size),
+      fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
+      fmt::format("model.num_layers={}", shape.num_layers),
+      fmt::format("model.hidden_size={}", shape.hidden_size),
+      fmt::format("model.num_heads={}", shape.num_heads),
+      fmt::format("model.ffn_hidden_size={}", shape.ffn_hidden_size),
+      fmt::format("batch.global_batch_size={}", layout.global_batch),
+      fmt::format("batch.micro_batch_size={}", layout.micro_batch),
+      fmt::format("batch.sequence_length={}", problem.sequence_length),
+      fmt::format("parallel.tensor={}", layout.tensor),
+      fmt::format("parallel.pipeline={}", layout.pipeline),
+      fmt::format("parallel.data={}", layout.data),
+      fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
+      fmt::format("parallel.schedule={}", to_string(layout.schedule)),
+      fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
+      fmt::format("parallel.recompute={}", to_string(layout.recompute)),
+      fmt::format("parallel.zero_stage={}", layout.zero_stage),
+      fmt::format("parallel.order={}", layout.data_inside_pipeline ? "tp,dp,pp" : "tp,pp,dp"),
+      fmt::format("precision.compute={}", to_string(layout.precision)),
+  };
+  if (layout.pipeline > 1)
+    overrides.push_back(fmt::format("parallel.layers_per_stage=[{}]", fmt::join(blocks, ", ")));
+  if (is_file(name_or_file))
+    return to_toml(read_run_config(name_or_file, overrides, layout.num_devices()));
+  overrides.insert(overrides.end(), {"data.train=[\"train.bin\"]", "run.steps=100"});
+  return to_toml(parse_run_config("", "plan", overrides, layout.num_devices()));
+}
+
+}  // namespace espalier

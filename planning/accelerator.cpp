@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/accelerator.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace espalier {
+namespace {
+
+constexpr std::array<const char*, num_precisions> names{"fp32", "tf32", "fp16", "bf16", "fp8"};
+constexpr double tile = 128;  // rows and columns of a result that one processor makes at a time
+
+}  // namespace
+
+const char* to_string(Precision precision) { return names[static_cast<std::size_t>(precision)]; }
+
+std::optional<Precision> parse_precision(std::string_view name) {
+  for (std::size_t i = 0; i < num_precisions; ++i)
+    if (name == names[i])
+      return static_cast<Precision>(i);
+  return std::nullopt;
+}
+
+int activation_bytes(Precision precision) {
+  return precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2;
+}
+
+double product_seconds(const Accelerator& device, Precision precision, double m, double n, double k, double batch) {
+  const MatrixRate& rate = device.rate(precision);
+  const double tiles = batch * std::ceil(m / tile) * std::ceil(n / tile);
+  const double filled = tiles / (tiles + rate.fill_waves * device.processors);
+  const double share = rate.product_share * k / (k + rate.half_depth) * filled;
+  const double arithmetic = batch * 2 * m * n * k / (rate.peak_flops * share);
+  const double element = precision == Precision::fp8 ? 1 : activation_bytes(precision);
+  const double bytes = batch * (element * (m * k + k * n) + activation_bytes(precision) * m * n);
+  return std::max(arithmetic, traffic_seconds(device, bytes));
+}
+
+double traffic_seconds(const Accelerator& device, double bytes) {
+  return bytes / (device.memory_bandwidth * device.memory_share);
+}
+
+}  // namespace espalier

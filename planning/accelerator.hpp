@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/types.hpp"
+
+namespace espalier {
+
+/// What matrix products are computed in.
+enum class Precision { fp32, tf32, fp16, bf16, fp8 };
+inline constexpr std::size_t num_precisions = 5;
+const char* to_string(Precision precision);
+std::optional<Precision> parse_precision(std::string_view name);
+
+/// Bytes of an element of the activations (fp8 computes on 16-bit activations that it casts).
+int activation_bytes(Precision precision);
+
+/// The matrix rate of a device in one precision: its peak, and the efficiency curve below it. One curve a device type
+/// and precision, whatever runs on it.
+struct MatrixRate {
+  double peak_flops = 0;       ///< per second, dense; 0: the device has not this precision
+  double product_share = 0;    ///< of the peak, in a product so large that nothing is lost at its edges
+  double half_depth = 0;       ///< inner dimension at which half of that is reached: share x k / (k + half_depth)
+  double fill_waves = 0;       ///< waves of 128 x 128 tiles lost to filling and draining the processors
+  double attention_share = 0;  ///< of the peak, in a fused attention kernel with heads of 128
+};
+
+/// A device type: what it has, and what programs get out of it.
+struct Accelerator {
+  std::string name;
+  Index memory_bytes = 0;
+  double memory_bandwidth = 0;  ///< bytes per second
+  double memory_share = 0.8;    ///< of it, that elementwise kernels reach
+  int processors = 1;           ///< streaming multiprocessors, compute units or cores: tiles that run at once
+  double kernel_seconds = 0;    ///< of the host to start one kernel: what small operations cannot go below
+  double step_seconds = 0;      ///< of a step, that belongs to no operation: data, clipping, logging
+  double error_share = 0.1;     ///< the calibration's own error: half the width of the error bars
+  std::array<MatrixRate, num_precisions> rates;
+
+  MatrixRate& rate(Precision precision) { return rates[static_cast<std::size_t>(precision)]; }
+  const MatrixRate& rate(Precision precision) const { return rates[static_cast<std::size_t>(precision)]; }
+  bool has(Precision precision) const { return rate(precision).peak_flops > 0; }
+};
+
+/// Seconds of `batch` products (m x k) (k x n): the greater of arithmetic, by the efficiency curve, and traffic,
+/// (m k + k n + m n) elements; the roofline of Williams et al. 2009.
+double product_seconds(const Accelerator& device, Precision precision, double m, double n, double k, double batch = 1);
+
+/// Seconds of an elementwise kernel that reads and writes `bytes`.
+double traffic_seconds(const Accelerator& device, double bytes);
+
+/// A device type by name ("a100-80"). @throws Error (usage) with the names known.
+Accelerator accelerator_preset(const std::string& name);
+std::vector<std::string> accelerator_preset_names();
+
+/// The preset that a published name means ("A100-80GB-SXM", "NVIDIA H100 SXM"), if there is one.
+std::optional<std::string> accelerator_named(std::string_view published);
+
+}  // namespace espalier

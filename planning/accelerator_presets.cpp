@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/error.hpp"
+#include "io/nearest_word.hpp"
+#include "planning/accelerator.hpp"
+
+// Peaks, memory and bandwidths are the vendors'. The shares are fitted (docs/planner.md says on what): where a device
+// has no row of its own they are those of its generation, with wider error bars.
+
+namespace espalier {
+namespace {
+
+constexpr double tera = 1e12;
+constexpr Index gib = Index{1} << 30;
+
+struct Curve {
+  double product_share;
+  double half_depth;
+  double fill_waves;
+  double attention_share;
+};
+
+// product_share, half_depth, fill_waves, attention_share
+constexpr Curve volta{0.83, 60, 0.12, 0.30};
+constexpr Curve ampere{0.72, 60, 0.12, 0.31};
+constexpr Curve hopper{0.60, 80, 0.20, 0.30};
+constexpr Curve hopper_fp8{0.59, 100, 0.30, 0.15};
+constexpr Curve hopper_500w{0.48, 80, 0.20, 0.26};  // the board with HBM2e, held to 500 W
+constexpr Curve hopper_500w_fp8{0.54, 100, 0.30, 0.13};
+constexpr Curve blackwell{0.56, 100, 0.20, 0.27};
+constexpr Curve blackwell_fp8{0.48, 150, 0.30, 0.13};
+constexpr Curve cdna2{0.48, 100, 0.20, 0.20};
+constexpr Curve cdna3{0.42, 100, 0.20, 0.22};
+constexpr Curve cdna3_fp8{0.36, 150, 0.30, 0.11};
+constexpr Curve gaudi2{0.72, 100, 0.20, 0.30};
+constexpr Curve gaudi3{0.56, 100, 0.20, 0.25};
+constexpr Curve ada{0.60, 80, 0.20, 0.30};
+constexpr Curve vector_units{0.80, 64, 0.10, 0.40};
+
+MatrixRate rate(double teraflops, const Curve& curve) {
+  return {teraflops * tera, curve.product_share, curve.half_depth, curve.fill_waves, curve.attention_share};
+}
+
+struct Rates {
+  double fp32, tf32, half, bf16, fp8;  // TFLOP/s, dense; 0: has it not
+  Curve curve;
+  Curve curve_fp8 = hopper_fp8;
+};
+
+Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int processors, double error,
+                   const Rates& rates) {
+  Accelerator made{.name = std::move(name),
+                   .memory_bytes = memory_gib * gib,
+                   .memory_bandwidth = bandwidth_tb * tera,
+                   .memory_share = 0.88,
+                   .processors = processors,
+                   .kernel_seconds = 8e-6,
+                   .step_seconds = 25e-3,
+                   .error_share = error,
+                   .rates = {}};
+  made.rate(Precision::fp32) = rate(rates.fp32, vector_units);
+  made.rate(Precision::tf32) = rate(rates.tf32, rates.curve);
+  made.rate(Precision::fp16) = rate(rates.half, rates.curve);
+  made.rate(Precision::bf16) = rate(rates.bf16, rates.curve);
+  made.rate(Precision::fp8) = rate(rates.fp8, rates.curve_fp8);
+  return made;
+}
+
+const std::vector<Accelerator>& presets() {
+  static const std::vector<Accelerator> table = {
+      device("v100", 32, 0.9, 80, 0.12, {15.7, 0, 125, 0, 0, volta}),
+      device("a100-40", 40, 1.555, 108, 0.10, {19.5, 156, 312, 312, 0, ampere}),
+      device("a100-80", 80, 2.039, 108, 0.10, {19.5, 156, 312, 312, 0, ampere}),
+      device("h100", 80, 3.35, 132, 0.10, {67, 495, 989, 989, 1979, hopper}),
+      device("h100-hbm2e", 96, 2.4, 132, 0.12, {67, 495, 989, 989, 1979, hopper_500w, hopper_500w_fp8}),
+      device("h200", 141, 4.8, 132, 0.10, {67, 495, 989, 989, 1979, hopper}),
+      device("b200", 180, 8.0, 148, 0.15, {80, 1125, 2250, 2250, 4500, blackwell, blackwell_fp8}),
+      device("gb200", 186, 8.0, 148, 0.15, {80, 1250, 2500, 2500, 5000, blackwell, blackwell_fp8}),
+      device("b300", 268, 8.0, 148, 0.20, {80, 1125, 2250, 2250, 4500, blackwell, blackwell_fp8}),
+      device("a100-pcie", 80, 1.94, 108, 0.15, {19.5, 156, 312, 312, 0, ampere}),
+      device("h100-pcie", 80, 2.0, 114, 0.15, {51, 378, 756, 756, 1513, hopper, hopper_fp8}),
+      device("l40s", 45, 0.864, 142, 0.20, {91.6, 183, 362, 362, 733, ada}),
+      device("mi250x", 64, 1.638, 110, 0.20,
+             {47.9, 0, 191.5, 191.5, 0, cdna2}),  // one of its two dies: what a rank gets
+      device("mi300x", 192, 5.3, 304, 0.20, {163.4, 653.7, 1307, 1307, 2614, cdna3, cdna3_fp8}),
+      device("mi325x", 256, 6.0, 304, 0.20, {163.4, 653.7, 1307, 1307, 2614, cdna3, cdna3_fp8}),
+      device("mi355x", 288, 8.0, 256, 0.25, {157, 0, 2500, 2500, 5000, cdna3, cdna3_fp8}),
+      device("gaudi2", 96, 2.46, 24, 0.20, {0, 0, 432, 432, 865, gaudi2}),
+      device("gaudi3", 128, 3.7, 64, 0.20, {0, 0, 1677, 1677, 1677, gaudi3}),
+      device("cpu", 256, 0.4, 64, 0.30, {4, 0, 0, 16, 0, vector_units}),  // a node of two sockets with AMX
+  };
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> accelerator_preset_names() {
+  std::vector<std::string> names;
+  for (const Accelerator& each : presets())
+    names.push_back(each.name);
+  return names;
+}
+
+Accelerator accelerator_preset(const std::string& name) {
+  for (const Accelerator& each : presets())
+    if (each.name == name)
+      return each;
+  const std::string nearest = nearest_word(name, accelerator_preset_names());
+  throw Error(ExitCode::usage, {.what = "unknown accelerator",
+                                .got = name,
+                                .wanted = fmt::format("one of {}", fmt::join(accelerator_preset_names(), ", ")),
+                                .todo = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+}
+
+std::optional<std::string> accelerator_named(std::string_view published) {
+  std::string text;
+  for (const char c : published)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+  // The longer name first where one holds another.
+  static const std::vector<std::pair<std::string_view, const char*>> words{
+      {"gb200", "gb200"},  {"b200", "b200"},     {"b300", "b300"},     {"h200", "h200"},    {"h800", "h100"},
+      {"a800", "a100-80"}, {"v100", "v100"},     {"mi250", "mi250x"},  {"mi300", "mi300x"}, {"mi325", "mi325x"},
+      {"mi355", "mi355x"}, {"gaudi2", "gaudi2"}, {"gaudi3", "gaudi3"}, {"l40s", "l40s"},
+  };
+  if (has("h100"))
+    return has("hbm2e") ? "h100-hbm2e" : has("pcie") ? "h100-pcie" : "h100";
+  if (has("a100"))
+    return has("40gb") ? "a100-40" : has("pcie") ? "a100-pcie" : "a100-80";
+  for (const auto& [word, name] : words)
+    if (has(word))
+      return name;
+  return std::nullopt;
+}
+
+}  // namespace espalier

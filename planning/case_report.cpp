@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/case_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+namespace {
+
+constexpr double gib = 1 << 30;
+
+bool has_time(const PricedCase& each) { return each.published.timed && each.predicted_seconds; }
+bool has_memory(const PricedCase& each) { return each.published.measured_bytes > 0 && each.predicted_bytes; }
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string shortened(const std::string& text, std::size_t width) {
+  return text.size() <= width ? text : fmt::format("{}..", text.substr(0, width - 2));
+}
+
+std::string rows_text(const std::vector<PricedCase>& cases) {
+  std::string text = fmt::format("{:<46} {:>10} {:>10} {:>8}   {:>9} {:>9} {:>7}  {}\n", "row", "predicted", "measured",
+                                 "error", "predicted", "measured", "error", "layout");
+  for (const PricedCase& each : cases) {
+    if (!has_time(each) && !has_memory(each))
+      continue;
+    text += fmt::format("{:<46}", shortened(each.published.id, 46));
+    if (has_time(each))
+      text += fmt::format(" {:>8.4g} s {:>8.4g} s {:>+6.1f} %", *each.predicted_seconds,
+                          each.published.measured_seconds, 100 * each.time_error());
+    else
+      text += fmt::format("{:31}", "");
+    if (has_memory(each))
+      text += fmt::format("   {:>5.1f} GiB {:>5.1f} GiB {:>+5.1f} %", *each.predicted_bytes / gib,
+                          each.published.measured_bytes / gib, 100 * each.memory_error());
+    else
+      text += fmt::format("{:30}", "");
+    text += fmt::format("  {}\n", each.price ? each.price->layout.text() : each.published.one_block ? "one block" : "");
+  }
+  return text;
+}
+
+std::string reasons_text(const std::vector<PricedCase>& cases) {
+  std::string text;
+  for (const PricedCase& each : cases)
+    if (!each.predicted_seconds && !each.predicted_bytes)
+      text += fmt::format("not priced: {}: {}\n", each.published.id, each.published.why_not);
+  return text;
+}
+
+std::string line(const std::string& name, const ErrorSummary& errors, std::size_t all) {
+  return fmt::format("{:<66} {:>3} of {:>3}: median {:>5.1f} %, p95 {:>5.1f} %, worst {:>5.1f} %, bias {:>+5.1f} %\n",
+                     shortened(name, 66), errors.count, all, 100 * errors.median, 100 * errors.p95, 100 * errors.worst,
+                     100 * errors.bias);
+}
+
+struct Group {
+  std::vector<double> errors;
+  std::size_t all = 0;
+};
+
+std::string groups_text(const std::vector<std::string>& order, const std::map<std::string, Group>& groups) {
+  std::string text;
+  for (const std::string& name : order)
+    if (const Group& group = groups.at(name); group.all > 0)
+      text += line(name, summary_of(group.errors), group.all);
+  return text;
+}
+
+}  // namespace
+
+ErrorSummary summary_of(std::vector<double> errors) {
+  ErrorSummary summary{.count = errors.size()};
+  if (errors.empty())
+    return summary;
+  summary.bias = median_of(errors);
+  for (double& error : errors)
+    error = std::abs(error);
+  std::sort(errors.begin(), errors.end());
+  summary.median = median_of(errors);
+  const auto rank = static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size())));
+  summary.p95 = errors[std::max<std::size_t>(rank, 1) - 1];
+  summary.worst = errors.back();
+  return summary;
+}
+
+std::string case_report(const std::vector<PricedCase>& cases) {
+  std::vector<std::string> order;
+  std::map<std::string, Group> time;
+  std::map<std::string, Group> memory;
+  Group all;
+  Group analytic;
+  Group measured;
+  for (const PricedCase& each : cases) {
+    const std::string& source = each.published.source;
+    if (!time.contains(source))
+      order.push_back(source);
+    Group& mine = time[source];
+    Group& mine_memory = memory[source];
+    if (each.published.timed && each.published.dense) {
+      ++mine.all;
+      ++all.all;
+      if (has_time(each)) {
+        mine.errors.push_back(each.time_error());
+        all.errors.push_back(each.time_error());
+      }
+    }
+    if (each.published.measured_bytes > 0) {
+      Group& kind = each.published.analytic ? analytic : measured;
+      ++mine_memory.all;
+      ++kind.all;
+      if (has_memory(each)) {
+        mine_memory.errors.push_back(each.memory_error());
+        kind.errors.push_back(each.memory_error());
+      }
+    }
+  }
+  std::string text = rows_text(cases) + "\n" + reasons_text(cases);
+  if (analytic.all + measured.all > 0)
+    text += "\nmemory by source\n" + groups_text(order, memory) +
+            line("all analytic rows", summary_of(analytic.errors), analytic.all) +
+            line("all measured rows", summary_of(measured.errors), measured.all);
+  const ErrorSummary total = summary_of(all.errors);
+  text += "\ntime by source\n" + groups_text(order, time);
+  text += fmt::format("priced {} of {} timed rows: median {:.1f} %, p95 {:.1f} %, worst {:.1f} %\n", total.count,
+                      all.all, 100 * total.median, 100 * total.p95, 100 * total.worst);
+  return text;
+}
+
+std::string case_report_json(const std::vector<PricedCase>& cases) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const PricedCase& each : cases) {
+    nlohmann::ordered_json row{{"id", each.published.id}, {"source", each.published.source}};
+    if (has_time(each))
+      row.update({{"predicted_seconds", *each.predicted_seconds},
+                  {"measured_seconds", each.published.measured_seconds},
+                  {"error", each.time_error()}});
+    if (has_memory(each))
+      row.update({{"predicted_bytes", *each.predicted_bytes},
+                  {"measured_bytes", each.published.measured_bytes},
+                  {"memory_error", each.memory_error()}});
+    if (each.price) {
+      row["layout"] = each.price->layout.text();
+      for (std::size_t i = 0; i < num_plan_phases; ++i)
+        row["seconds"][to_string(static_cast<PlanPhase>(i))] = each.price->seconds[i];
+    }
+    if (!each.published.why_not.empty())
+      row["why_not"] = each.published.why_not;
+    rows.push_back(std::move(row));
+  }
+  return rows.dump(1) + "\n";
+}
+
+}  // namespace espalier

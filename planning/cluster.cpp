@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/cluster.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.hpp"
+#include "io/nearest_word.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double giga = 1e9;
+constexpr Index gib = Index{1} << 30;
+
+// Bandwidths inside nodes: those of large all_reduces as measured (bus bandwidth, one direction), not those of data
+// sheets: NVLink 2 / 3 / 4 122 / 232 / 370 GB/s, NVLink 5 682 GB/s, MI300X 313 GB/s [nccl-tests figures of NVIDIA GTC24
+// S62129 and of stas00/ml-engineering, network/README.md]. Between nodes, and latencies: what training jobs were seen
+// to reach, fitted (docs/planner.md); nccl-tests alone reach 24 of a card of 25 GB/s.
+const std::vector<Cluster>& presets() {
+  const auto cluster = [](const char* name, int per_node, double node_gb, double node_us, double network_gb,
+                          double network_us, double alone_gb) {
+    Cluster made{.name = name,
+                 .device = accelerator_preset(name),
+                 .num_nodes = 1,
+                 .devices_per_node = per_node,
+                 .node = {node_gb * giga, node_us * 1e-6},
+                 .network = {network_gb * giga, network_us * 1e-6, alone_gb * giga}};
+    // Context and libraries, and a twentieth for what an allocator cannot use.
+    made.reserved_bytes = 2 * gib + made.device.memory_bytes / 20;
+    return made;
+  };
+  static const std::vector<Cluster> table = {
+      cluster("v100", 8, 122, 36, 5, 30, 8),         // 4 x 100 Gb/s for 8 devices
+      cluster("a100-40", 8, 232, 36, 13.5, 20, 18),  // 8 x 200 Gb/s
+      cluster("a100-80", 8, 232, 36, 13.5, 20, 18),
+      cluster("h100", 8, 370, 16, 40, 10, 40),  // 8 x 400 Gb/s
+      cluster("h100-hbm2e", 8, 370, 16, 40, 10, 40),
+      cluster("h200", 8, 370, 16, 40, 10, 40),
+      cluster("b200", 8, 682, 16, 40, 10, 40),
+      cluster("gb200", 72, 682, 16, 40, 10, 40),  // one NVLink domain of 72
+      cluster("b300", 8, 682, 16, 40, 10, 40),
+      cluster("a100-pcie", 8, 24, 36, 5, 20, 12),  // PCIe 4
+      cluster("h100-pcie", 8, 48, 36, 5, 20, 20),  // PCIe 5
+      cluster("l40s", 8, 24, 36, 5, 20, 12),
+      cluster("mi250x", 8, 100, 36, 8, 20, 12),  // Slingshot, 4 x 200 Gb/s for 8 dies
+      cluster("mi300x", 8, 313, 20, 40, 10, 40),
+      cluster("mi325x", 8, 313, 20, 40, 10, 40),
+      cluster("mi355x", 8, 380, 20, 40, 10, 40),
+      cluster("gaudi2", 8, 240, 20, 30, 20, 30),
+      cluster("gaudi3", 8, 480, 20, 60, 20, 60),
+      cluster("cpu", 1, 50, 2, 12, 10, 12),  // one rank a node, 100 Gb/s
+  };
+  return table;
+}
+
+[[noreturn]] void throw_bad_count(const std::string& text) {
+  throw Error(ExitCode::usage, {.what = "cannot read the size of a cluster",
+                                .got = text,
+                                .wanted = "PRESET, PRESET:NODES or PRESET:NODESxDEVICES, as in a100-80:64x4"});
+}
+
+int positive_number(std::string_view digits, const std::string& whole) {
+  int value = 0;
+  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (failed != std::errc() || end != digits.data() + digits.size() || value < 1)
+    throw_bad_count(whole);
+  return value;
+}
+
+}  // namespace
+
+std::vector<std::string> cluster_preset_names() {
+  std::vector<std::string> names;
+  for (const Cluster& each : presets())
+    names.push_back(each.name);
+  return names;
+}
+
+Cluster cluster_preset(const std::string& text) {
+  const std::string name = text.substr(0, text.find(':'));
+  const auto found = std::ranges::find(presets(), name, &Cluster::name);
+  if (found == presets().end()) {
+    const std::string nearest = nearest_word(name, cluster_preset_names());
+    throw Error(ExitCode::usage,
+                {.what = "unknown cluster",
+                 .got = text,
+                 .wanted = fmt::format("a file (*.toml) or one of {}", fmt::join(cluster_preset_names(), ", ")),
+                 .todo = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+  }
+  Cluster cluster = *found;
+  if (name.size() < text.size()) {
+    const std::string_view size = std::string_view(text).substr(name.size() + 1);
+    const std::size_t times = size.find('x');
+    cluster.num_nodes = positive_number(size.substr(0, times), text);
+    if (times != std::string_view::npos)
+      cluster.devices_per_node = positive_number(size.substr(times + 1), text);
+  }
+  return cluster;
+}
+
+Cluster with_devices(Cluster cluster, int num_devices) {
+  if (num_devices <= cluster.devices_per_node) {
+    cluster.num_nodes = 1;
+    cluster.devices_per_node = num_devices;
+    return cluster;
+  }
+  cluster.num_nodes = (num_devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  return cluster;
+}
+
+Cluster cluster_from(const std::string& text) {
+  return text.ends_with(".toml") ? read_cluster(text) : cluster_preset(text);
+}
+
+}  // namespace espalier

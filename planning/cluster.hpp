@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/file.hpp"
+#include "planning/accelerator.hpp"
+
+namespace espalier {
+
+/// One level of the network, as a device sees it.
+struct LinkTier {
+  double bandwidth = 0;  ///< bytes per second and direction that collectives of large payloads reach on each device
+  double latency = 0;    ///< seconds of one step of a collective, or of one message
+  double alone = 0;      ///< bytes per second of one device while the others are silent; 0: the same
+};
+
+/// Equal nodes with equal devices; devices of a node are joined by `node`, nodes by `network`.
+struct Cluster {
+  std::string name;
+  Accelerator device;
+  int num_nodes = 1;
+  int devices_per_node = 8;
+  LinkTier node;
+  LinkTier network;          ///< each device's share of the network cards of its node
+  Index reserved_bytes = 0;  ///< of a device: context, library scratch, fragmentation
+  int num_devices() const { return num_nodes * devices_per_node; }
+};
+
+/// Broken rules, one sentence each: what no machine can be.
+std::vector<std::string> problems(const Cluster& cluster);
+
+/// "a100-80", "a100-80:16" (16 nodes), "a100-80:64x4" (64 nodes of 4 devices). @throws Error (usage).
+Cluster cluster_preset(const std::string& text);
+std::vector<std::string> cluster_preset_names();
+
+/// The nodes that `num_devices` need, whole nodes unless they are less than one.
+Cluster with_devices(Cluster cluster, int num_devices);
+
+/// A TOML file, docs/planner.md has the keys. @throws Error (usage) that lists every problem with its position.
+Cluster read_cluster(const Path& file);
+Cluster parse_cluster(const std::string& text, const std::string& name);
+
+/// A preset, or a file where the text ends with ".toml".
+Cluster cluster_from(const std::string& text);
+
+}  // namespace espalier

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "planning/cluster.hpp"
+
+namespace espalier {
+
+enum class Collective { all_reduce, all_gather, reduce_scatter };
+
+/// The ranks of one axis as they lie on the machine: `size` of them, `stride` ranks apart.
+struct AxisPlacement {
+  int size = 1;
+  int stride = 1;
+
+  /// Members of one group on the same node. The rest are reached over the network.
+  int per_node(const Cluster& cluster) const;
+};
+
+/// Seconds of a collective whose whole payload (the reduced array, the gathered array) has `bytes`.
+/// Ring: all_reduce moves 2 (n - 1) / n of it through each device, the others (n - 1) / n [nccl-tests, PERFORMANCE.md];
+/// a group that spans nodes with g members on each is bound by the lesser of the links inside and g network shares.
+/// Latency: log2 g steps inside a node, where every device reaches every other; between nodes a tree of 2 ceil(log2 k)
+/// steps for all_reduce (NCCL takes trees for it), a ring of k - 1 for the others (it has none). `one_ring`: through
+/// one network card of a node.
+double collective_seconds(const Cluster& cluster, Collective kind, const AxisPlacement& axis, double bytes,
+                          bool one_ring = false);
+
+/// Seconds of one message between neighbours of an axis.
+double message_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes);
+
+/// Whether neighbours of the axis lie on different nodes anywhere.
+bool crosses_nodes(const Cluster& cluster, const AxisPlacement& axis);
+
+}  // namespace espalier

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace espalier {
+
+/// One record of a table; columns that the file has not, and empty fields, are absent.
+class CsvRow {
+ public:
+  CsvRow(std::map<std::string, std::string> fields, std::size_t line) : fields_(std::move(fields)), line_(line) {}
+  std::size_t line() const { return line_; }
+  bool has(const std::string& column) const { return fields_.contains(column); }
+  std::string text(const std::string& column) const;  ///< "" where absent
+
+  /// A finite number; nothing where absent. @throws Error (data) for anything else.
+  std::optional<double> number(const std::string& column) const;
+
+ private:
+  std::map<std::string, std::string> fields_;
+  std::size_t line_;
+};
+
+/// RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; the first record names the columns.
+/// @throws Error (data) with file and line: a quote that never ends, a record with more fields than the head.
+std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name);
+
+}  // namespace espalier

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/layer_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace espalier {
+namespace {
+
+// Letters: M rows of a micro-batch on a rank (B T / context), C hidden, F feed-forward, KV columns of K, t tensor
+// ranks, e bytes of an activation.
+
+double real(Index value) { return static_cast<double>(value); }
+
+constexpr double attention_block = 128;   // rows of a fused kernel's tile: on the diagonal it computes the masked half
+constexpr double kernels_forward = 22;    // of a block: products, norms, attention, copies, adds
+constexpr double kernels_unfused = 6;     // more, where attention is not one kernel
+constexpr double kernels_compiled = 0.4;  // of them, where a compiler has fused the elementwise ones
+constexpr double overlapped_share = 0.7;  // of a tensor collective that is cut up to hide behind products
+
+struct Block {
+  const ModelShape& model;
+  const Cluster& cluster;
+  const PlanLayout& layout;
+  const Implementation& implementation;
+  double rows, c, f, kv, t, e, sequences, length, heads;
+
+  Block(const ModelShape& m, const Cluster& machine, const PlanLayout& plan, const Implementation& how, Index tokens)
+      : model(m),
+        cluster(machine),
+        layout(plan),
+        implementation(how),
+        rows(real(plan.micro_batch) * real(tokens) / plan.context),
+        c(real(m.hidden_size)),
+        f(real(m.ffn_hidden_size)),
+        kv(real(m.kv_size())),
+        t(plan.tensor),
+        e(activation_bytes(plan.precision)),
+        sequences(real(plan.micro_batch)),
+        length(real(tokens)),
+        heads(real(m.num_heads) / plan.tensor) {}
+
+  const Accelerator& device() const { return cluster.device; }
+  double product(double m, double n, double k) const { return product_seconds(device(), layout.precision, m, n, k); }
+
+  // The four products of a block; `transposed` 0: y = x W, 1: dx = dy W^T, 2: dW = x^T dy.
+  double products(int transposed) const {
+    const double gates = model.gated_ffn ? 2 : 1;
+    const auto one = [&](double k, double n) {
+      return transposed == 0 ? product(rows, n, k) : transposed == 1 ? product(rows, k, n) : product(k, n, rows);
+    };
+    return one(c, (c + 2 * kv) / t) + one(c / t, c) + one(c, gates * f / t) + one(f / t, c);
+  }
+
+  double down_product() const { return product(rows, c, f / t); }
+
+  // Q K^T, softmax and the product with V; backward 2.5 times the work of forward where it computes the scores again
+  // [Dao 2023], twice where it kept them.
+  PassTime attention(bool backward) const {
+    PassTime pass;
+    const double head_size = real(model.head_size());
+    const Precision half = layout.precision == Precision::fp8 ? Precision::bf16 : layout.precision;
+    if (implementation.fused_attention) {
+      const double flops = 2 * rows * (length + attention_block) * heads * head_size;
+      pass.products =
+          (backward ? 2.5 : 1) * flops / (device().rate(half).peak_flops * device().rate(half).attention_share);
+      return pass;
+    }
+    const double batch = sequences * heads;
+    const double own = length / layout.context;
+    pass.products = (backward ? 2 : 1) * (product_seconds(device(), half, own, length, head_size, batch) +
+                                          product_seconds(device(), half, own, head_size, length, batch));
+    // Bytes per score: forward writes them, softmax and dropout read and write, the product reads; mask of one byte.
+    const double bytes = backward ? 8 * e + 3 : 6 * e + 1;
+    pass.elementwise = traffic_seconds(device(), bytes * batch * own * length);
+    return pass;
+  }
+
+  double elementwise(bool backward) const {
+    const double replicated = rows * c / (layout.sequence_parallel ? t : 1);
+    const double masks = model.dropout ? 1 : 0;
+    const double norms_and_adds = (backward ? 13 + 2 * masks : 10 + masks) * e * replicated;
+    const double gated = model.gated_ffn ? 1 : 0;
+    double split = (backward ? 3 + 2 * gated : 2 + gated) * e * rows * f / t;
+    split += 2 * e * rows * (c + 2 * kv) / t;  // heads to the front, and back
+    if (model.max_sequence_length == 0)
+      split += 2 * e * rows * (c + kv) / t;  // rotary positions
+    if (model.bias && backward)
+      split += e * rows * (f + c + 2 * kv) / t + 2 * e * rows * c;
+    if (layout.precision == Precision::fp8)  // casts: 2 bytes read, one written twice (as it is, and transposed)
+      split += 4 * rows * (backward ? 2 * c + ((1 + gated) * f + c + 2 * kv) / t : 2 * c + (c + f) / t);
+    return traffic_seconds(device(), norms_and_adds + split);
+  }
+
+  // Two all_reduces of (M, C) a pass, or as many all_gather and reduce_scatter pairs [Korthikanti et al. 2022, 4.2.2].
+  double tensor_seconds() const {
+    if (layout.tensor == 1)
+      return 0;
+    const double bytes = e * rows * c;
+    const AxisPlacement axis = layout.tensor_axis();
+    const double both = layout.sequence_parallel
+                            ? 2 * (collective_seconds(cluster, Collective::all_gather, axis, bytes) +
+                                   collective_seconds(cluster, Collective::reduce_scatter, axis, bytes))
+                            : 2 * collective_seconds(cluster, Collective::all_reduce, axis, bytes);
+    return both * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
+  }
+
+  // Keys and values go round the ring of the context axis behind the attention of the part at hand [Liu et al. 2023].
+  double context_seconds(double attention_seconds, bool backward) const {
+    if (layout.context == 1)
+      return 0;
+    const double bytes = (backward ? 2 : 1) * 2 * e * rows * kv / t;
+    const double sent = (layout.context - 1) * message_seconds(cluster, layout.context_axis(), bytes);
+    return overlapped(sent, attention_seconds) - attention_seconds;
+  }
+
+  double host(double passes) const {
+    const double kernels = kernels_forward + (implementation.fused_attention ? 0 : kernels_unfused);
+    return passes * kernels * device().kernel_seconds * (implementation.compiled ? kernels_compiled : 1);
+  }
+};
+
+}  // namespace
+
+double overlapped(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
+
+double PassTime::seconds() const {
+  const double on_device = products + elementwise + tensor;
+  const double longer = std::max(on_device, host);
+  if (longer <= 0)
+    return 0;
+  const double a = on_device / longer;
+  const double b = host / longer;
+  return longer * std::pow(std::pow(a, 6) + std::pow(b, 6), 1.0 / 6);
+}
+
+PassTime& PassTime::operator+=(const PassTime& other) {
+  products += other.products;
+  elementwise += other.elementwise;
+  tensor += other.tensor;
+  host += other.host;
+  return *this;
+}
+
+PassTime operator*(double count, PassTime pass) {
+  pass.products *= count;
+  pass.elementwise *= count;
+  pass.tensor *= count;
+  pass.host *= count;
+  return pass;
+}
+
+BlockTime block_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+                     const Implementation& implementation, Index sequence_length) {
+  const Block block(model, cluster, layout, implementation, sequence_length);
+  BlockTime time;
+  const PassTime attention = block.attention(false);
+  const PassTime attention_back = block.attention(true);
+
+  time.forward = attention;
+  time.forward.products += block.products(0);
+  time.forward.elementwise += block.elementwise(false);
+  time.forward.tensor = block.tensor_seconds() + block.context_seconds(attention.products, false);
+  time.forward.host = block.host(1);
+
+  time.backward_input = attention_back;
+  time.backward_input.products += block.products(1);
+  time.backward_input.elementwise += block.elementwise(true);
+  time.backward_input.tensor = block.tensor_seconds() + block.context_seconds(attention_back.products, true);
+  time.backward_input.host = block.host(1.3);
+
+  time.backward_weight.products = block.products(2);
+  if (!implementation.fused_accumulation)
+    time.backward_weight.elementwise = traffic_seconds(
+        cluster.device, 3 * implementation.gradient_bytes * matrix_parameters_per_layer(model) / block.t);
+  time.backward_weight.host = block.host(0.3);
+
+  if (implementation.overlaps_tensor_backward) {  // of sequence parallelism the reduce_scatters alone
+    const double hideable = time.backward_input.tensor * (layout.sequence_parallel ? 0.5 : 1);
+    const double work = time.backward_weight.products;
+    time.backward_input.tensor -= hideable;
+    time.backward_input.tensor += overlapped(work, hideable) - work;
+  }
+
+  if (layout.recompute == Recompute::full) {
+    time.recompute = time.forward;
+    if (!implementation.recomputes_last_product) {
+      time.recompute.products -= block.down_product();
+      time.recompute.tensor /= 2;
+    }
+  } else if (layout.recompute == Recompute::selective && implementation.recomputes_attention) {
+    if (!implementation.fused_attention) {
+      time.recompute = attention;
+      time.recompute.host = block.host(0.3);
+    }
+  } else if (layout.recompute == Recompute::selective) {
+    time.recompute.elementwise = traffic_seconds(
+        cluster.device,
+        block.e * block.rows * (4 * block.c / (layout.sequence_parallel ? block.t : 1) + 2 * block.f / block.t));
+    time.recompute.host = block.host(0.2);
+  }
+  time.recompute = layout.recompute_share * time.recompute;
+  return time;
+}
+
+BlockTime head_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+                    const Implementation& implementation, Index sequence_length) {
+  const Block block(model, cluster, layout, implementation, sequence_length);
+  const double columns = real(model.vocab_size) / block.t;
+  const Precision half = layout.precision == Precision::fp8 ? Precision::bf16 : layout.precision;
+  const auto product = [&](double m, double n, double k) { return product_seconds(cluster.device, half, m, n, k); };
+  BlockTime time;
+  // The loss in fp32, kernel by kernel: 18 bytes a logit forward (cast, maximum, exponentials, sum), 12 backward
+  // (gradient, cast); in one kernel a logit is read twice and its gradient written.
+  const double loss_forward = implementation.fused_loss ? 3 * block.e : 18;
+  const double loss_backward = implementation.fused_loss ? 0 : 12;
+  time.forward.products = product(block.rows, columns, block.c);
+  time.forward.elementwise =
+      traffic_seconds(cluster.device, (loss_forward * columns + 4 * block.e * block.c) * block.rows);
+  time.forward.host = block.host(0.6);
+  time.backward_input.products = product(block.rows, block.c, columns);
+  time.backward_input.elementwise =
+      traffic_seconds(cluster.device, (loss_backward * columns + 6 * block.e * block.c) * block.rows);
+  time.backward_input.host = block.host(0.4);
+  if (layout.tensor > 1)
+    time.backward_input.tensor =
+        collective_seconds(cluster, Collective::all_reduce, layout.tensor_axis(), block.e * block.rows * block.c);
+  time.backward_weight.products = product(block.c, columns, block.rows);
+  return time;
+}
+
+BlockTime embedding_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+                         Index sequence_length) {
+  const Implementation any;  // the same in all
+  const Block block(model, cluster, layout, any, sequence_length);
+  BlockTime time;
+  const double elements = block.rows * block.c;
+  time.forward.elementwise = traffic_seconds(cluster.device, 6 * block.e * elements);
+  time.forward.host = block.host(0.2);
+  if (layout.tensor > 1)
+    time.forward.tensor = collective_seconds(cluster, Collective::all_reduce, layout.tensor_axis(), block.e * elements);
+  time.backward_weight.elementwise = traffic_seconds(cluster.device, 10 * block.e * elements);
+  time.backward_weight.host = block.host(0.2);
+  return time;
+}
+
+}  // namespace espalier

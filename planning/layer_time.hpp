@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "planning/cluster.hpp"
+#include "planning/model_shape.hpp"
+#include "planning/plan_layout.hpp"
+
+namespace espalier {
+
+/// What one micro-batch asks of one rank in one pass through one block (or the head, or the embedding).
+struct PassTime {
+  double products = 0;     ///< seconds of matrix products and attention
+  double elementwise = 0;  ///< seconds of kernels bound by memory bandwidth
+  double tensor = 0;       ///< seconds of collectives on the tensor (and context) axis that nothing hides
+  double host = 0;         ///< seconds that the host needs to start the kernels
+  /// The device works through its kernels while the host starts later ones: the slower of the two, and a little more
+  /// where they are equal.
+  double seconds() const;
+  PassTime& operator+=(const PassTime& other);
+};
+PassTime operator*(double count, PassTime pass);
+
+/// Seconds of two activities that go on together and disturb each other: (a^3 + b^3)^(1/3), 26 % over the longer where
+/// they are equal (1.1 to 1.3 were measured by Miao et al. 2022, Galvatron).
+double overlapped(double a, double b);
+
+/// A block: forward; the two parts of backward; what recomputation adds to the input part.
+struct BlockTime {
+  PassTime forward;
+  PassTime backward_input;
+  PassTime backward_weight;
+  PassTime recompute;
+};
+
+BlockTime block_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+                     const Implementation& implementation, Index sequence_length);
+
+/// Final norm, logits and loss; the embedding.
+BlockTime head_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+                    const Implementation& implementation, Index sequence_length);
+BlockTime embedding_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+                         Index sequence_length);
+
+}  // namespace espalier

@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/layout_memory.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planning/pipeline_time.hpp"
+
+namespace espalier {
+namespace {
+
+double real(Index value) { return static_cast<double>(value); }
+
+constexpr double bucket_elements = 4 << 20;  // of a gradient bucket under reduction
+constexpr double logits_at_once = 16 << 20;  // of a chunked loss
+constexpr double gathered_layers = 2;        // ZeRO-3: the block at work and the next one
+
+void add(MemoryByCategory& memory, Category category, double bytes) {
+  memory.bytes[static_cast<std::size_t>(category)] += static_cast<std::size_t>(std::max(0.0, bytes));
+}
+
+struct Stage {
+  double elements = 0;       // of the weights on this rank
+  double largest_layer = 0;  // elements that ZeRO-3 gathers at once
+};
+
+}  // namespace
+
+StateBytes state_bytes(Precision precision, const Implementation& implementation) {
+  if (precision == Precision::fp32 || precision == Precision::tf32)
+    return {.weights = 4, .gradients = 4, .optimizer = 8};
+  return {.weights = 2,
+          .gradients = static_cast<double>(implementation.gradient_bytes),
+          .optimizer = 12.0 + implementation.extra_state_bytes};
+}
+
+StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas) {
+  if (zero_stage >= 1)
+    bytes.optimizer /= replicas;
+  if (zero_stage >= 2)
+    bytes.gradients /= replicas;
+  if (zero_stage >= 3)
+    bytes.weights /= replicas;
+  return bytes;
+}
+
+double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& layout,
+                                  const Implementation& implementation, Index sequence_length) {
+  const double e = activation_bytes(layout.precision);
+  const double rows = real(layout.micro_batch) * real(sequence_length) / layout.context;
+  const double t = layout.tensor;
+  const double replicated = layout.sequence_parallel ? t : 1;
+  const double c = real(model.hidden_size);
+  const double f = real(model.ffn_hidden_size);
+  const double kv = real(model.kv_size());
+  const double heads = real(model.num_heads) / t;
+  const double mask = model.dropout ? 1 : 0;
+  const bool own_selective = layout.recompute == Recompute::selective && !implementation.recomputes_attention;
+
+  // Block input, h between attention and feed-forward, both norm outputs, masks of both output dropouts.
+  double shared = (own_selective ? 2 : 4) * e * c + 2 * mask * c;
+  // Q, K, V, heads; feed-forward before and after the activation function.
+  double split = e * (2 * c + 2 * kv) + e * f * (model.gated_ffn ? 2 : 1) + (own_selective ? 0 : e * f);
+  double scores = 0;
+  if (implementation.fused_attention)
+    split += 4 * heads * t;  // the softmax denominators
+  else if (layout.recompute != Recompute::selective)
+    scores = (2 * e + mask) * heads * rows * real(sequence_length);  // softmax, its mask, the dropped-out softmax
+  const double kept = rows * (shared / replicated + split / t) + scores;
+  if (layout.recompute == Recompute::full) {
+    const double input = e * rows * c / replicated;
+    return layout.recompute_share * input + (1 - layout.recompute_share) * kept;
+  }
+  return kept;
+}
+
+double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& layout) {
+  const double norms = (model.rms_norm ? 2 : 4) * real(model.hidden_size);
+  return norms + (parameters_per_layer(model) - norms) / layout.tensor;
+}
+
+double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout) {
+  return real(model.hidden_size) * (real(model.vocab_size) / layout.tensor + real(model.max_sequence_length));
+}
+
+double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout) {
+  const double norm = (model.rms_norm ? 1 : 2) * real(model.hidden_size);
+  return norm + (head_parameters(model) - norm) / layout.tensor;
+}
+
+std::vector<Index> blocks_per_part(Index num_layers, int parts) {
+  std::vector<Index> blocks(static_cast<std::size_t>(parts), num_layers / parts);
+  const Index rest = num_layers % parts;
+  if (rest == 0)
+    return blocks;
+  if ((num_layers + 2) % parts == 0) {
+    blocks.assign(static_cast<std::size_t>(parts), (num_layers + 2) / parts);
+    --blocks.front();
+    --blocks.back();
+    return blocks;
+  }
+  for (Index i = 0; i < rest; ++i)  // the longer parts in the middle: first and last have embedding and head
+    ++blocks[static_cast<std::size_t>((parts - rest) / 2 + i)];
+  return blocks;
+}
+
+std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
+                                            const Implementation& implementation, Index sequence_length) {
+  const int stages = layout.pipeline;
+  const int chunks = layout.virtual_stages;
+  const double t = layout.tensor;
+  const double rows = real(layout.micro_batch) * real(sequence_length) / layout.context;
+  const double c = real(model.hidden_size);
+  const double e = activation_bytes(layout.precision);
+  const double replicated = layout.sequence_parallel ? t : 1;
+  const StateBytes whole = state_bytes(layout.precision, implementation);
+  const StateBytes each = sharded_state_bytes(whole, layout.zero_stage, layout.data * layout.context);
+  const std::vector<Index> blocks = blocks_per_part(model.num_layers, stages * chunks);
+  const double kept = activation_bytes_per_layer(model, layout, implementation, sequence_length);
+  PlanLayout without = layout;
+  without.recompute = Recompute::none;
+  const double block_at_work = activation_bytes_per_layer(model, without, implementation, sequence_length);
+  const double layer = parameters_per_layer_on_rank(model, layout);
+
+  std::vector<MemoryByCategory> memory(static_cast<std::size_t>(stages));
+  for (int stage = 0; stage < stages; ++stage) {
+    MemoryByCategory& mine = memory[static_cast<std::size_t>(stage)];
+    const bool first = stage == 0;
+    // ZB-V lays both ends on the first stage.
+    const bool last = layout.schedule == PlanSchedule::zero_bubble_v ? first : stage == stages - 1;
+    double count = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const int part = chunk * stages + stage;
+      count += real(blocks[static_cast<std::size_t>(part)]);
+    }
+    double elements = count * layer;
+    double largest = layer;
+    if (first) {
+      const double embedding = embedding_parameters_on_rank(model, layout);
+      elements += embedding;
+      largest = std::max(largest, embedding);
+    }
+    if (last) {  // a tied table stands on the last stage a second time
+      elements += head_parameters_on_rank(model, layout);
+      if (model.tied_embeddings && stages > 1 && !first)
+        elements += real(model.vocab_size) * c / t;
+    }
+    add(mine, Category::weights, elements * each.weights);
+    add(mine, Category::gradients, elements * each.gradients);
+    add(mine, Category::optimizer, elements * each.optimizer);
+    if (layout.zero_stage == 3) {
+      add(mine, Category::communication, gathered_layers * largest * whole.weights);
+      add(mine, Category::workspace, largest * whole.gradients);
+    } else if (layout.data * layout.context > 1) {
+      add(mine, Category::communication,
+          layout.zero_stage > 0 || implementation.overlaps_reduction ? 2 * bucket_elements * whole.gradients : 0);
+    }
+
+    const double slots = slots_in_flight(layout.schedule, stages, chunks, layout.num_microbatches(), stage);
+    double activations = slots * count / chunks * kept;
+    const double microbatches = slots / chunks;
+    if (implementation.keeps_chunk_input)
+      activations += slots * e * rows * c / replicated + (last ? microbatches * e * rows * c / replicated : 0);
+    if (first && model.dropout)
+      activations += microbatches * rows * c / replicated;  // mask of the embedding's dropout
+    if (last) {
+      // final norm's input and the head's; the logits with their gradient, all or a chunk of them
+      if (!implementation.keeps_chunk_input)
+        activations += 2 * e * rows * c / replicated;
+      const double columns = real(model.vocab_size) / t;
+      const double logits = implementation.chunked_loss ? std::min(rows * columns, logits_at_once) : rows * columns;
+      add(mine, Category::workspace, implementation.chunked_loss ? logits * e : logits * (4 + e));
+    }
+    add(mine, Category::activations, activations);
+    // Gradients of the block at work, and what recomputation fills again.
+    double work = 0;
+    if (layout.recompute != Recompute::none && kept < block_at_work)
+      work += layout.recompute == Recompute::full ? block_at_work : block_at_work - kept;
+    work += rows * (2 * c * e / replicated + 2 * real(model.ffn_hidden_size) * e / t);
+    add(mine, Category::workspace, work);
+    if (stages > 1)
+      add(mine, Category::communication, 2 * e * rows * c / replicated);
+  }
+  return memory;
+}
+
+std::size_t peak_bytes(const std::vector<MemoryByCategory>& stages) {
+  std::size_t most = 0;
+  for (const MemoryByCategory& stage : stages)
+    most = std::max(most, stage.total());
+  return most;
+}
+
+}  // namespace espalier

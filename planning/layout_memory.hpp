@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/memory_ledger.hpp"
+#include "planning/model_shape.hpp"
+#include "planning/plan_layout.hpp"
+
+namespace espalier {
+
+/// Bytes of model states of one element, by what they are; mixed precision: 2 + gradients + 12 (master weight and two
+/// moments in fp32) [Rajbhandari et al. 2020, 3.1], fp32: 4 + 4 + 8.
+struct StateBytes {
+  double weights = 0;
+  double gradients = 0;
+  double optimizer = 0;
+  double total() const { return weights + gradients + optimizer; }
+};
+StateBytes state_bytes(Precision precision, const Implementation& implementation);
+
+/// The same on each of `replicas` ranks: ZeRO-1 shards the optimizer, 2 also gradients, 3 also weights [Table 1].
+StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas);
+
+/// Bytes that a block keeps of one micro-batch from forward to backward. For GPT in 16 bit without recomputation or
+/// tensor parallelism, with dropout and unfused attention: s b h (34 + 5 a s / h) [Korthikanti et al. 2022, eq. 1-6].
+double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& layout,
+                                  const Implementation& implementation, Index sequence_length);
+
+/// Elements of the weights on a tensor rank: of one block, of the embedding (the position table is not split), of the
+/// head.
+double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& layout);
+double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout);
+double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout);
+
+/// Blocks of each part of the model in forward order: equal where they divide; one fewer first and last where then they
+/// divide (embedding and head count as blocks); else as even as possible.
+std::vector<Index> blocks_per_part(Index num_layers, int parts);
+
+/// Bytes of a rank of each stage, by category.
+std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
+                                            const Implementation& implementation, Index sequence_length);
+
+/// Of the stage that has most.
+std::size_t peak_bytes(const std::vector<MemoryByCategory>& stages);
+
+}  // namespace espalier

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/layout_space.hpp"
+
+#include <algorithm>
+
+#include "planning/runnable.hpp"
+
+namespace espalier {
+namespace {
+
+std::vector<int> divisors(int value, int most) {
+  std::vector<int> found;
+  for (int i = 1; i <= std::min(value, most); ++i)
+    if (value % i == 0)
+      found.push_back(i);
+  return found;
+}
+
+std::vector<int> powers_of_two(int most) {
+  std::vector<int> found;
+  for (int i = 1; i <= most; i *= 2)
+    found.push_back(i);
+  return found;
+}
+
+template <class T>
+std::vector<T> fixed_or(const std::optional<T>& fixed, std::vector<T> open) {
+  return fixed ? std::vector<T>{*fixed} : std::move(open);
+}
+
+std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& space, int pipeline) {
+  if (space.virtual_stages)
+    return {*space.virtual_stages};
+  std::vector<int> counts{1};
+  const bool chunked = !space.schedule || *space.schedule == PlanSchedule::interleaved;
+  if (pipeline > 1 && chunked)
+    for (int chunks = 2; chunks <= 8; ++chunks)
+      if (problem.model.num_layers % (Index{pipeline} * chunks) == 0 ||
+          (problem.model.num_layers + 2) % (Index{pipeline} * chunks) == 0)  // embedding and head count as blocks
+        counts.push_back(chunks);
+  return counts;
+}
+
+// The open choices that cost nothing to combine, for one lattice of ranks.
+void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, PlanLayout lattice) {
+  const std::vector<Recompute> modes = fixed_or(space.recompute, all_recompute_modes());
+  const int replicas = lattice.data * lattice.context;
+  const std::vector<int> stages = fixed_or(space.zero_stage, replicas == 1          ? std::vector<int>{0}
+                                                             : lattice.pipeline > 1 ? std::vector<int>{0, 1}
+                                                                                    : std::vector<int>{0, 1, 2, 3});
+  const std::vector<bool> sequence = lattice.tensor == 1
+                                         ? std::vector<bool>{false}
+                                         : fixed_or(space.sequence_parallel, std::vector<bool>{false, true});
+  for (const Precision precision : space.precisions)
+    for (const Recompute mode : modes)
+      for (const int zero : stages)
+        for (const bool parallel : sequence) {
+          lattice.precision = precision;
+          lattice.recompute = mode;
+          lattice.zero_stage = zero;
+          lattice.sequence_parallel = parallel;
+          layouts.push_back(lattice);
+        }
+}
+
+void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& problem, const LayoutSpace& space,
+                         PlanLayout lattice) {
+  const Index per_replica = space.global_batch / lattice.data;
+  std::vector<Index> sizes;
+  for (Index size = 1; size <= 16 && size <= std::max<Index>(per_replica, 1); size *= 2)
+    if (per_replica % size == 0)
+      sizes.push_back(size);
+  for (const Index size : fixed_or(space.micro_batch, sizes))
+    for (const int chunks : chunk_counts(problem, space, lattice.pipeline)) {
+      lattice.micro_batch = size;
+      lattice.virtual_stages = chunks;
+      const bool inner = space.tries_orders && lattice.pipeline > 1 && lattice.data > 1;
+      std::vector<PlanSchedule> schedules;
+      if (space.schedule)
+        schedules = {*space.schedule};
+      else if (chunks > 1)
+        schedules = {PlanSchedule::interleaved};
+      else
+        schedules = {PlanSchedule::one_f_one_b};
+      if (!space.schedule && chunks == 1 && lattice.pipeline > 1 && space.tries_zero_bubble)
+        schedules.push_back(PlanSchedule::zero_bubble);
+      for (const PlanSchedule schedule : schedules)
+        for (const bool data_inside : inner ? std::vector<bool>{true, false} : std::vector<bool>{true}) {
+          lattice.schedule = schedule;
+          lattice.data_inside_pipeline = data_inside;
+          append_choices(layouts, space, lattice);
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const LayoutSpace& space) {
+  std::vector<PlanLayout> layouts;
+  const int devices = space.num_devices;
+  const int most_tensor = std::min(devices, 2 * problem.cluster.devices_per_node);
+  const std::vector<int> tensors = fixed_or(space.tensor, powers_of_two(std::min(most_tensor, 64)));
+  const std::vector<int> contexts =
+      fixed_or(space.context, space.tries_context ? powers_of_two(16) : std::vector<int>{1});
+  for (const int tensor : tensors)
+    for (const int context : contexts) {
+      if (devices % (tensor * context) != 0)
+        continue;
+      const int left = devices / (tensor * context);
+      const int most_stages = static_cast<int>(std::min<Index>(problem.model.num_layers, 512));
+      for (const int pipeline : fixed_or(space.pipeline, divisors(left, most_stages))) {
+        if (left % pipeline != 0 || (space.data && *space.data != left / pipeline))
+          continue;
+        PlanLayout lattice;
+        lattice.tensor = tensor;
+        lattice.context = context;
+        lattice.pipeline = pipeline;
+        lattice.data = left / pipeline;
+        lattice.global_batch = space.global_batch;
+        lattice.recompute_share = space.recompute_share;
+        append_microbatches(layouts, problem, space, lattice);
+      }
+    }
+  if (space.only_runnable)
+    std::erase_if(layouts, [&](const PlanLayout& layout) { return !why_not_runnable(problem, layout).empty(); });
+  return layouts;
+}
+
+void fix_choices(LayoutSpace& space, const std::string& text) {
+  const PlanLayout given = parse_plan_layout(text, {});
+  for (const std::string& key : plan_layout_keys_in(text)) {
+    if (key == "data")
+      space.data = given.data;
+    else if (key == "tensor")
+      space.tensor = given.tensor;
+    else if (key == "context")
+      space.context = given.context;
+    else if (key == "pipeline")
+      space.pipeline = given.pipeline;
+    else if (key == "virtual_stages")
+      space.virtual_stages = given.virtual_stages;
+    else if (key == "micro_batch")
+      space.micro_batch = given.micro_batch;
+    else if (key == "recompute")
+      space.recompute = given.recompute;
+    else if (key == "zero")
+      space.zero_stage = given.zero_stage;
+    else if (key == "sequence_parallel")
+      space.sequence_parallel = given.sequence_parallel;
+    else if (key == "schedule")
+      space.schedule = given.schedule;
+    else if (key == "precision")
+      space.precisions = {given.precision};
+    else if (key == "order")
+      space.tries_orders = false;
+  }
+}
+
+std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space) {
+  std::optional<PlanLayout> best;
+  double seconds = 0;
+  for (const PlanLayout& layout : enumerate_layouts(problem, space)) {
+    if (!why_impossible(problem, layout).empty())
+      continue;
+    const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
+    if (!why_too_large(problem, price).empty())
+      continue;
+    if (!best || price.step_seconds < seconds) {
+      best = layout;
+      seconds = price.step_seconds;
+    }
+  }
+  return best;
+}
+
+}  // namespace espalier

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planning/price_layout.hpp"
+
+namespace espalier {
+
+/// What is fixed of a layout; everything else is open.
+struct LayoutSpace {
+  int num_devices = 1;
+  Index global_batch = 1;  ///< sequences
+  std::optional<int> tensor = {};
+  std::optional<int> context = {};
+  std::optional<int> data = {};
+  std::optional<int> pipeline = {};
+  std::optional<int> virtual_stages = {};
+  std::optional<Index> micro_batch = {};
+  std::optional<Recompute> recompute = {};
+  std::optional<int> zero_stage = {};
+  std::optional<bool> sequence_parallel = {};
+  std::optional<PlanSchedule> schedule = {};
+  std::vector<Precision> precisions{Precision::bf16};
+  double recompute_share = 1;
+  bool tries_context = false;     ///< without a fixed degree: also degrees over 1
+  bool only_runnable = false;     ///< only what `train` runs
+  bool tries_zero_bubble = true;  ///< without a fixed schedule: also ZB-H1
+  bool tries_orders = false;      ///< also pipeline stages side by side, replicas apart
+};
+
+/// All layouts of the space whose degrees multiply to the devices, possible or not (why_impossible says). Degrees of
+/// the tensor axis go up to two nodes, micro-batches up to 16 and chunks up to 8 unless they are fixed.
+std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const LayoutSpace& space);
+
+/// Fixes in `space` what a text of parse_plan_layout names. @throws Error (usage).
+void fix_choices(LayoutSpace& space, const std::string& text);
+
+/// The fastest of the space that fits, by closed forms. Nothing if none fits.
+std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space);
+
+}  // namespace espalier

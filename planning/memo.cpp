@@ -1,0 +1,319 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/memo.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "io/units.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/mitigation.hpp"
+#include "planning/runnable.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double worthwhile = 0.005;  // a gain below is not one
+
+std::string bytes(double value) { return bytes_text(static_cast<std::size_t>(value)); }
+
+std::string microbatches_text(Index count) { return fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es"); }
+
+std::string share(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
+
+class Memo {
+ public:
+  Memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
+       const std::vector<ScalePoint>& scaling)
+      : problem_(problem),
+        space_(space),
+        result_(result),
+        scaling_(scaling),
+        best_(result.ranking.front()),
+        layout_(best_.layout),
+        room_(static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes)) {}
+
+  std::string text() {
+    recommendation();
+    memory();
+    gradients();
+    microbatches();
+    precision();
+    bottleneck_and_mitigation();
+    scaling();
+    alternatives();
+    basis();
+    return text_;
+  }
+
+ private:
+  template <class... Arguments>
+  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
+  }
+
+  void recommendation() {
+    const Cluster& cluster = problem_.cluster;
+    say("# How to train {} on {} {}\n\n", problem_.model.name, space_.num_devices, cluster.device.name);
+    say("**Recommendation.** {}: {:.3g} s a step (+-{:.0f} %), {:.4g} tokens a second, MFU {:.1f} %, {} of {} on the "
+        "fullest "
+        "device.\n\n",
+        layout_.text(), best_.step_seconds, 100 * best_.error_share, best_.tokens_per_second,
+        100 * best_.model_flops_share, bytes_text(best_.memory_bytes), bytes_text(room_));
+    say("Model: {:.4g} billion parameters, {} layers, hidden size {}. Machine: {} with {} of {} each. Batch: {} of {} "
+        "tokens, "
+        "in {} of {} on each of {}.\n\n",
+        num_parameters(problem_.model) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
+        counted(cluster.num_nodes, "node"), counted(cluster.devices_per_node, "device"),
+        bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)), counted(layout_.global_batch, "sequence"),
+        problem_.sequence_length, microbatches_text(layout_.num_microbatches()), layout_.micro_batch,
+        counted(layout_.data, "replica"));
+    if (const std::string reason = why_not_runnable(problem_, layout_); !reason.empty())
+      say("Priced, not yet runnable: {}.\n\n", reason);
+  }
+
+  void memory() {
+    const StateBytes states = state_bytes(layout_.precision, problem_.implementation);
+    const double parameters = num_parameters(problem_.model);
+    say("## How it fits in memory\n\n");
+    say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: {} times what one device has. ",
+        states.total(), bytes(parameters * states.total()),
+        fmt::format("{:.1f}", parameters * states.total() / static_cast<double>(room_)));
+    say("Tensor {} x pipeline {} cuts the model into {} shards{}.\n\n", layout_.tensor, layout_.pipeline,
+        layout_.tensor * layout_.pipeline,
+        layout_.zero_stage == 0
+            ? ""
+            : fmt::format("; ZeRO-{} shares {} among {} ranks with the same shard", layout_.zero_stage,
+                          layout_.zero_stage == 1   ? "the optimizer"
+                          : layout_.zero_stage == 2 ? "optimizer and gradients"
+                                                    : "all three",
+                          layout_.data * layout_.context));
+    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
+    say("| on stage {} of {}, the fullest | bytes |\n|---|---|\n", best_.fullest_stage, layout_.pipeline);
+    for (std::size_t c = 0; c < num_categories; ++c)
+      if (stage.bytes[c] > 0)
+        say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
+    say("| total | {}, {} of what is free |\n\n", bytes_text(stage.total()),
+        share(static_cast<double>(stage.total()), static_cast<double>(room_)));
+    for (const auto& [name, plain] : plain_layouts(problem_, space_)) {
+      if (const std::string reason = why_impossible(problem_, plain); !reason.empty()) {
+        say("- Not {}: {}.\n", name, reason);
+        continue;
+      }
+      const LayoutPrice price = price_layout(problem_, plain);
+      const std::string reason = why_too_large(problem_, price);
+      if (!reason.empty())
+        say("- Not {}: {}.\n", name, reason);
+      else if (price.step_seconds > best_.step_seconds)
+        say("- Not {}: {}.\n", name, why_slower(problem_, price, best_));
+    }
+    say("\n");
+  }
+
+  void gradients() {
+    say("## Where gradients are synchronised, and what it costs\n\n");
+    if (layout_.data * layout_.context == 1) {
+      say("There is one replica: no gradients are summed. A larger batch goes through as more micro-batches.\n\n");
+      return;
+    }
+    const AxisPlacement axis = layout_.data_axis();
+    const double elements = static_cast<double>(best_.memory[0][Category::weights]) /
+                            (activation_bytes(layout_.precision) *
+                             (layout_.zero_stage == 3 ? 1.0 / (layout_.data * layout_.context) : 1.0));
+    const double payload = elements * problem_.implementation.gradient_bytes;
+    const bool scattered = layout_.zero_stage == 3;
+    say("Each of the {} replicas has seen its own part of the batch; gradients are summed {}, over {} ranks ({} on "
+        "each node, "
+        "so {}). The first stage's are {} in fp32. Of the step {:.3g} s ({}) wait for it",
+        layout_.data,
+        scattered ? "after every micro-batch, because no rank has room for all of them"
+                  : "once a step, with the last micro-batch",
+        axis.size, axis.per_node(problem_.cluster),
+        crosses_nodes(problem_.cluster, axis) ? "over the network" : "inside the node", bytes(payload),
+        best_[PlanPhase::data_comm], share(best_[PlanPhase::data_comm], best_.step_seconds));
+    if (scattered)
+      say("; so do the weights, which are gathered before each use.\n\n");
+    else
+      say("; {:.3g} s are hidden behind backward{}.\n\n", best_.hidden_data_seconds,
+          layout_.zero_stage > 0 ? " and, for the weights that come back, forward" : "");
+    PlanProblem exposed = problem_;
+    exposed.implementation.overlaps_reduction = false;
+    const LayoutPrice without = price_layout(exposed, layout_);
+    if (layout_.zero_stage < 3)
+      say("Without that overlap the step would take {:.3g} s, {:.1f} % more: the reduction starts block by block "
+          "inside the "
+          "last backward for this reason.\n\n",
+          without.step_seconds, 100 * (without.step_seconds / best_.step_seconds - 1));
+  }
+
+  void microbatches() {
+    say("## What micro-batches do\n\n");
+    if (layout_.pipeline == 1) {
+      say("There is one stage, so nothing waits for another: micro-batches ({} of {} sequences) only bound the "
+          "activations.\n",
+          layout_.num_microbatches(), layout_.micro_batch);
+      PlanLayout split = layout_;
+      split.pipeline = std::gcd(4, static_cast<int>(std::min<Index>(problem_.model.num_layers, layout_.data)));
+      if (split.pipeline > 1 && layout_.data % split.pipeline == 0) {
+        split.data = layout_.data / split.pipeline;
+        compare_microbatches(split);
+      }
+      say("\n");
+      return;
+    }
+    compare_microbatches(layout_);
+    say("\n");
+  }
+
+  // The same stages with the whole share of a replica as one micro-batch.
+  void compare_microbatches(const PlanLayout& pipelined) {
+    PlanLayout naive = pipelined;
+    naive.micro_batch = pipelined.global_batch / pipelined.data;
+    naive.schedule = PlanSchedule::one_f_one_b;
+    naive.virtual_stages = 1;
+    if (!why_impossible(problem_, naive).empty() || !why_impossible(problem_, pipelined).empty())
+      return;
+    const LayoutPrice bare = price_layout(problem_, naive);
+    const LayoutPrice with = price_layout(problem_, pipelined);
+    say("Naively split, {} stages work one after the other: {:.0f} % of the device time is idle, a step takes {:.3g} "
+        "s. With {} "
+        "micro-batches ({}) the idle share is {:.1f} % and the step {:.3g} s, {:.1f} times as fast. ",
+        pipelined.pipeline, 100 * bare.idle_share, bare.step_seconds, pipelined.num_microbatches(),
+        to_string(pipelined.schedule), 100 * with.idle_share, with.step_seconds, bare.step_seconds / with.step_seconds);
+    PlanLayout half = pipelined;
+    half.micro_batch *= 2;
+    if (pipelined.num_microbatches() % 2 == 0 && why_impossible(problem_, half).empty()) {
+      const LayoutPrice fewer = price_layout(problem_, half);
+      say("Half as many, twice as large: idle {:.1f} %, {:.3g} s.", 100 * fewer.idle_share, fewer.step_seconds);
+    }
+    say("\n");
+  }
+
+  void precision() {
+    say("## Precision\n\n");
+    const StateBytes mixed = state_bytes(layout_.precision, problem_.implementation);
+    const StateBytes full = state_bytes(Precision::fp32, problem_.implementation);
+    PlanLayout in_fp32 = layout_;
+    in_fp32.precision = Precision::fp32;
+    if (problem_.cluster.device.has(Precision::fp32) && layout_.precision != Precision::fp32) {
+      const LayoutPrice slow = price_layout(problem_, in_fp32);
+      const std::string fits = why_too_large(problem_, slow);
+      say("Products in {} instead of fp32: {:.3g} s a step instead of {:.3g} s, {} instead of {} on the fullest "
+          "device{}. ",
+          to_string(layout_.precision), best_.step_seconds, slow.step_seconds, bytes_text(best_.memory_bytes),
+          bytes_text(slow.memory_bytes), fits.empty() ? "" : " (which does not fit)");
+    }
+    say("States take {:.0f} bytes a parameter, in fp32 {:.0f}: the gain in memory is in the activations, half as "
+        "large.\n\n",
+        mixed.total(), full.total());
+    say("What stays in fp32, and why:\n\n");
+    say("- master weights and Adam's moments, {} a rank: an update of a thousandth of a weight vanishes in the {} bits "
+        "of a {} "
+        "mantissa;\n",
+        bytes(static_cast<double>(best_.memory[static_cast<std::size_t>(best_.fullest_stage)][Category::optimizer])),
+        layout_.precision == Precision::fp16 ? 10 : 7, layout_.precision == Precision::fp16 ? "fp16" : "bf16");
+    say("- gradients as they are summed over {} and {}, {} a rank: small terms would be lost in "
+        "a large "
+        "sum;\n",
+        microbatches_text(layout_.num_microbatches()), counted(layout_.data, "replica"),
+        bytes(static_cast<double>(best_.memory[static_cast<std::size_t>(best_.fullest_stage)][Category::gradients])));
+    say("- statistics of norms and softmax, and the loss: sums over {} columns.\n\n",
+        std::max(problem_.model.hidden_size, problem_.model.vocab_size));
+    if (layout_.precision == Precision::fp16)
+      say("fp16 ends at 65504 and loses what is below 6e-8: it needs loss scaling, skips steps that overflow, and can "
+          "diverge "
+          "when the scale collapses. bf16 has the range of fp32{}.\n\n",
+          problem_.cluster.device.has(Precision::bf16) ? " and the same rate here: prefer it"
+                                                       : ", but this device has none");
+    else if (layout_.precision == Precision::bf16)
+      say("bf16 has the range of fp32, so no loss scaling is needed; fp16 would run at the same rate and overflow at "
+          "65504.\n\n");
+  }
+
+  void bottleneck_and_mitigation() {
+    const PlanPhase phase = bottleneck(best_);
+    say("## The most likely bottleneck, and the first thing to try\n\n");
+    say("Beside forward and backward themselves ({} of the step) most time goes to {}: {:.3g} s, {}.\n\n",
+        share(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds), to_string(phase),
+        best_[phase], share(best_[phase], best_.step_seconds));
+    const std::vector<Mitigation> options = mitigations(problem_, best_);
+    if (options.empty() || options.front().gain < worthwhile) {
+      say("No single change to the layout gains half a per cent; what is left is the hardware. ");
+      Cluster faster = problem_.cluster;
+      faster.network.bandwidth *= 2;
+      PlanProblem other = problem_;
+      other.cluster = faster;
+      const LayoutPrice price = price_layout(other, layout_);
+      say("Twice the network bandwidth would give {:+.1f} % tokens a second.\n\n",
+          100 * (price.tokens_per_second / best_.tokens_per_second - 1));
+    } else {
+      say("First try {}: {:+.1f} % tokens a second, {} from {:.3g} s to {:.3g} s, memory {} on the fullest device.\n\n",
+          options.front().change, 100 * options.front().gain, to_string(phase), best_[phase],
+          options.front().price[phase], bytes_text(options.front().price.memory_bytes));
+    }
+    if (!options.empty()) {
+      say("| change | tokens/s | {} | memory |\n|---|---|---|---|\n", to_string(phase));
+      for (std::size_t i = 0; i < std::min<std::size_t>(options.size(), 5); ++i)
+        say("| {} | {:+.1f} % | {:.3g} s | {} |\n", options[i].change, 100 * options[i].gain, options[i].price[phase],
+            bytes_text(options[i].price.memory_bytes));
+      say("\n");
+    }
+  }
+
+  void scaling() {
+    if (scaling_.empty())
+      return;
+    say("## Scaling\n\n| devices | batch | step | tokens/s | efficiency | layout | what bends "
+        "|\n|---|---|---|---|---|---|---|\n");
+    for (const ScalePoint& point : scaling_)
+      if (point.price)
+        say("| {} | {} | {:.3g} s | {:.4g} | {:.1f} % | {} | {} |\n", point.num_devices, point.global_batch,
+            point.price->step_seconds, point.price->tokens_per_second, 100 * point.efficiency,
+            point.price->layout.text(), point.what_bends);
+      else
+        say("| {} | {} | | | | | {} |\n", point.num_devices, point.global_batch, point.what_bends);
+    say("\n");
+  }
+
+  void alternatives() {
+    say("## What else was considered\n\n{} layouts: {} impossible, {} too large for a device.\n\n",
+        result_.num_considered, result_.num_impossible, result_.num_too_large);
+    std::size_t shown = 0;
+    for (const Rejection& rejection : result_.rejections)
+      if (shown++ < 5)
+        say("- {}: {}.\n", rejection.layout.text(), rejection.reason);
+    say("\n");
+  }
+
+  void basis() {
+    say("## What this rests on\n\nTimes are predictions with an error of about {:.0f} %: products by the device's "
+        "efficiency "
+        "curve in {}, elementwise work by its memory bandwidth, collectives by ring formulas on the links that their "
+        "axis lies "
+        "on, the pipeline by running its operation lists in a simulator. Memory is counted from the shapes; {} of each "
+        "device "
+        "are kept back for the runtime.\n",
+        100 * best_.error_share, to_string(layout_.precision),
+        bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
+  }
+
+  const PlanProblem& problem_;
+  const LayoutSpace& space_;
+  const SearchResult& result_;
+  const std::vector<ScalePoint>& scaling_;
+  const LayoutPrice& best_;
+  const PlanLayout& layout_;
+  std::size_t room_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
+                 const std::vector<ScalePoint>& scaling) {
+  return Memo(problem, space, result, scaling).text();
+}
+
+}  // namespace espalier

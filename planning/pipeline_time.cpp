@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/pipeline_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "parallel/pipeline_schedule.hpp"
+#include "parallel/pipeline_simulator.hpp"
+
+namespace espalier {
+namespace {
+
+double real(Index value) { return static_cast<double>(value); }
+
+std::optional<ScheduleKind> list_kind(PlanSchedule schedule) {
+  switch (schedule) {
+    case PlanSchedule::one_f_one_b: return ScheduleKind::one_f_one_b;
+    case PlanSchedule::gpipe: return ScheduleKind::gpipe;
+    case PlanSchedule::sequential: return ScheduleKind::sequential;
+    case PlanSchedule::interleaved: return ScheduleKind::interleaved;
+    case PlanSchedule::zero_bubble: return ScheduleKind::zero_bubble;
+    case PlanSchedule::zero_bubble_2p:
+    case PlanSchedule::zero_bubble_v: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+double seconds_of(const PipelineCosts& costs, int stage, const Operation& operation) {
+  const ChunkSeconds& chunk = costs.chunks[static_cast<std::size_t>(stage)][static_cast<std::size_t>(operation.chunk)];
+  switch (operation.kind) {
+    case OperationKind::forward: return chunk.forward;
+    case OperationKind::backward: return chunk.backward_input + chunk.backward_weight;
+    case OperationKind::backward_input: return chunk.backward_input;
+    case OperationKind::backward_weight: return chunk.backward_weight;
+    default: return 0;
+  }
+}
+
+double simulated_window(const PipelineCosts& costs, ScheduleKind kind, Index microbatches) {
+  const PipelineShape shape{.kind = kind,
+                            .stages = costs.num_stages(),
+                            .chunks = costs.num_chunks(),
+                            .microbatches = static_cast<int>(microbatches),
+                            .gathers_weights = false,
+                            .ties_embeddings = false};
+  const ScheduleCosts seconds{
+      .compute = [&](int stage, const Operation& operation) { return seconds_of(costs, stage, operation); },
+      .message = [&](int, const Operation&) { return costs.message; }};
+  return simulate(make_schedules(shape), seconds).window;
+}
+
+// Work of each stage, and what follows from a window.
+PipelineTime with_window(const PipelineCosts& costs, double window) {
+  PipelineTime time{.window = window};
+  double all = 0;
+  for (int stage = 0; stage < costs.num_stages(); ++stage) {
+    double work = 0;
+    for (const ChunkSeconds& chunk : costs.chunks[static_cast<std::size_t>(stage)])
+      work += chunk.total();
+    work *= real(costs.microbatches);
+    all += work;
+    if (work > time.busiest) {
+      time.busiest = work;
+      time.busiest_stage = stage;
+    }
+  }
+  time.window = std::max(window, time.busiest);
+  if (time.window > 0)
+    time.idle_share = 1 - all / (costs.num_stages() * time.window);
+  return time;
+}
+
+ChunkSeconds mean_stage(const PipelineCosts& costs) {
+  ChunkSeconds mean;
+  for (const auto& stage : costs.chunks)
+    for (const ChunkSeconds& chunk : stage) {
+      mean.forward += chunk.forward / costs.num_stages();
+      mean.backward_input += chunk.backward_input / costs.num_stages();
+      mean.backward_weight += chunk.backward_weight / costs.num_stages();
+    }
+  return mean;
+}
+
+}  // namespace
+
+double bubble_seconds(PlanSchedule schedule, int stages, int chunks, Index microbatches, const ChunkSeconds& stage) {
+  const double p = stages - 1;
+  switch (schedule) {
+    case PlanSchedule::one_f_one_b:
+    case PlanSchedule::gpipe: return p * stage.total();
+    case PlanSchedule::sequential: return p * real(microbatches) * stage.total();
+    case PlanSchedule::interleaved: return p * stage.total() / chunks;
+    case PlanSchedule::zero_bubble: return p * std::max(0.0, stage.total() - 2 * stage.backward_weight);
+    case PlanSchedule::zero_bubble_2p: return p * std::max(0.0, stage.total() - 3 * stage.backward_weight);
+    case PlanSchedule::zero_bubble_v: return 0;
+  }
+  return 0;
+}
+
+PipelineTime estimate_pipeline_time(const PipelineCosts& costs) {
+  const PipelineTime busy = with_window(costs, 0);
+  const double bubble =
+      bubble_seconds(costs.schedule, costs.num_stages(), costs.num_chunks(), costs.microbatches, mean_stage(costs));
+  const double hops = 2.0 * (costs.num_stages() - 1);
+  const double steady = costs.num_stages() > 1 ? real(costs.microbatches) * costs.num_chunks() : 0;
+  return with_window(costs, busy.busiest + bubble + (hops + steady) * costs.message);
+}
+
+PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations) {
+  const int stages = costs.num_stages();
+  if (stages == 1)
+    return with_window(costs, 0);
+  const std::optional<ScheduleKind> kind = list_kind(costs.schedule);
+  if (!kind)
+    return estimate_pipeline_time(costs);
+  const Index of_one_microbatch = Index{2} * stages * costs.num_chunks();
+  const Index shorter = Index{2} * stages;
+  const Index longer = Index{3} * stages;
+  if (costs.microbatches <= longer + (costs.microbatches % stages) ||
+      costs.microbatches * of_one_microbatch <= most_operations)
+    return with_window(costs, simulated_window(costs, *kind, costs.microbatches));
+  const Index rest = costs.microbatches % stages;  // the shape of the last group of an interleaved list
+  const double first = simulated_window(costs, *kind, shorter + rest);
+  const double second = simulated_window(costs, *kind, longer + rest);
+  const double each = (second - first) / real(longer - shorter);
+  return with_window(costs, second + each * real(costs.microbatches - longer - rest));
+}
+
+double slots_in_flight(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage) {
+  const double m = real(microbatches);
+  const double behind = stages - stage;
+  switch (schedule) {
+    case PlanSchedule::sequential: return chunks;
+    case PlanSchedule::gpipe: return m * chunks;
+    case PlanSchedule::one_f_one_b: return std::min(m, behind);
+    case PlanSchedule::zero_bubble: return std::min(m, real(stages));  // weight parts kept back fill what 1F1B has free
+    case PlanSchedule::zero_bubble_2p: return std::min(m, 2.0 * stages - 1);
+    case PlanSchedule::interleaved: return std::min(m * chunks, 2 * (behind - 1) + (chunks - 1) * stages + 1.0);
+    case PlanSchedule::zero_bubble_v: return std::min(m, real(stages)) * chunks;
+  }
+  return m;
+}
+
+}  // namespace espalier

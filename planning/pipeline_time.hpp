@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "planning/plan_layout.hpp"
+
+namespace espalier {
+
+/// Seconds of one micro-batch on one chunk.
+struct ChunkSeconds {
+  double forward = 0;
+  double backward_input = 0;
+  double backward_weight = 0;
+  double total() const { return forward + backward_input + backward_weight; }
+};
+
+struct PipelineCosts {
+  PlanSchedule schedule = PlanSchedule::one_f_one_b;
+  Index microbatches = 1;
+  std::vector<std::vector<ChunkSeconds>> chunks;  ///< [stage][chunk]
+  double message = 0;                             ///< seconds from one stage to the next, either way
+  int num_stages() const { return static_cast<int>(chunks.size()); }
+  int num_chunks() const { return chunks.empty() ? 1 : static_cast<int>(chunks.front().size()); }
+};
+
+struct PipelineTime {
+  double window = 0;   ///< seconds from the first work of any stage to the last
+  double busiest = 0;  ///< seconds of work of the stage that has most
+  int busiest_stage = 0;
+  double idle_share = 0;  ///< 1 - work of all stages / (stages x window)
+};
+
+/// Runs the operation lists that `train` runs (parallel/pipeline_schedule) through the simulator. Lists of more than
+/// `most_operations` are cut to two shorter ones with the same warm-up and cool-down, and what one more micro-batch
+/// costs in between is added for those left out: exact once the schedule repeats itself.
+/// Schedules that `train` has no list for are priced by their authors' closed form (bubble_seconds).
+PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations = 40000);
+
+/// Without lists: work of the busiest stage, bubble_seconds, and the messages of the first and the last micro-batch.
+/// What the search ranks by before it simulates.
+PipelineTime estimate_pipeline_time(const PipelineCosts& costs);
+
+/// Idle seconds of a stage in closed form, for equal stages and free messages: (p - 1)(F + B) for 1F1B and GPipe
+/// [Narayanan et al. 2021, 2.2.1], the same by v for v chunks [2.2.2], (p - 1)(F + B - 2 W) for ZB-H1, where B is both
+/// parts of backward, (p - 1)(F + B - 3 W) at least 0 for ZB-2p [Qi et al. 2023, Table 2], 0 for ZB-V.
+double bubble_seconds(PlanSchedule schedule, int stages, int chunks, Index microbatches, const ChunkSeconds& stage);
+
+/// Most micro-batches of one chunk that a stage holds at once, summed over its chunks: what its activations take, in
+/// chunks. Equal to the slots of the lists.
+double slots_in_flight(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage);
+
+}  // namespace espalier

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/recompute.hpp"
+#include "planning/accelerator.hpp"
+#include "planning/collective_time.hpp"
+
+namespace espalier {
+
+/// Pipeline schedules that can be priced. Up to zero_bubble `train` runs them; the last two are known from papers.
+enum class PlanSchedule { one_f_one_b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p, zero_bubble_v };
+const char* to_string(PlanSchedule schedule);
+std::optional<PlanSchedule> parse_plan_schedule(std::string_view name);
+
+/// How the program that runs a layout works; it decides what is kept, what is hidden and how much the host does.
+struct Implementation {
+  bool fused_attention = true;            ///< the (T, T) matrices never exist [Dao et al. 2022]
+  bool recomputes_attention = false;      ///< "selective" means the attention core, as in Korthikanti et al. 2022; else
+                                          ///< norms and activation function, as `train` does
+  bool overlaps_reduction = true;         ///< gradients are reduced (weights gathered) while other work goes on
+  bool overlaps_tensor_backward = false;  ///< those of backward hide behind the weight part
+  bool overlaps_tensor = false;           ///< tensor collectives hide behind products
+  bool fused_accumulation = true;         ///< weight gradients are added up inside the product
+  bool splits_messages = true;  ///< each tensor rank sends its part of a stage's output [Narayanan et al. 2021, 4.1]
+  bool fused_loss = true;       ///< logits to their gradient in one kernel
+  bool chunked_loss = true;     ///< the logits of all rows never exist at once
+  bool recomputes_last_product =
+      false;                      ///< of a block, though only its result needs it, which is the next block's input
+  bool one_ring = false;          ///< gathers through one network card of a node at a time
+  bool keeps_chunk_input = true;  ///< a slot holds what its chunk received beside what its blocks keep
+  bool compiled = false;          ///< few kernels, no interpreter between them
+  int gradient_bytes = 4;         ///< of an element, as accumulated and reduced
+  int extra_state_bytes = 0;      ///< of an element, beyond weights, gradients, master weights and two moments
+};
+
+/// The program of this repository.
+Implementation espalier_implementation();
+
+/// One way to lay a model on a machine.
+struct PlanLayout {
+  int tensor = 1;
+  int context = 1;
+  int data = 1;
+  int pipeline = 1;
+  int virtual_stages = 1;
+  Index micro_batch = 1;   ///< sequences
+  Index global_batch = 1;  ///< sequences of a step
+  Recompute recompute = Recompute::none;
+  double recompute_share = 1;  ///< of the layers that recompute at all
+  int zero_stage = 0;
+  bool sequence_parallel = false;
+  bool data_inside_pipeline = true;  ///< order of ranks: tensor, context, data, pipeline; else pipeline before data
+  Precision precision = Precision::bf16;
+  PlanSchedule schedule = PlanSchedule::one_f_one_b;
+
+  int num_devices() const { return tensor * context * data * pipeline; }
+  Index num_microbatches() const { return global_batch / (micro_batch * data); }
+  AxisPlacement tensor_axis() const { return {tensor, 1}; }
+  AxisPlacement context_axis() const { return {context, tensor}; }
+  AxisPlacement data_axis() const;  ///< replicas of a shard: data x context
+  AxisPlacement pipeline_axis() const;
+  /// "tensor 8 x data 4 x pipeline 12 (2 chunks, interleaved), micro-batch 1, recompute full, ZeRO-1, bf16".
+  std::string text() const;
+};
+
+/// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays.
+/// @throws Error (usage) with the keys known.
+PlanLayout parse_plan_layout(const std::string& text, PlanLayout start);
+
+/// The keys that such a text names, in order. @throws Error (usage).
+std::vector<std::string> plan_layout_keys_in(const std::string& text);
+
+}  // namespace espalier

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/units.hpp"
+#include "planning/runnable.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double gib = 1 << 30;
+
+double in_gib(std::size_t bytes) { return static_cast<double>(bytes) / gib; }
+
+std::string row_text(const PlanProblem& problem, const std::string& rank, const LayoutPrice& price) {
+  const std::string reason = why_not_runnable(problem, price.layout);
+  return fmt::format("{:>4} {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n", rank,
+                     price.step_seconds, 100 * price.error_share, price.tokens_per_second,
+                     100 * price.model_flops_share, 100 * price.idle_share, in_gib(price.memory_bytes),
+                     price.layout.text(), reason.empty() ? "" : " *");
+}
+
+std::string head_text() {
+  return fmt::format("{:>4} {:>11} {:>6} {:>11} {:>8} {:>8} {:>12}  layout\n", "", "step", "error", "tokens/s", "MFU",
+                     "bubble", "memory");
+}
+
+// What keeps `train` from running some of them, each reason once.
+std::string marks_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
+  std::vector<std::string> reasons;
+  for (const LayoutPrice& price : prices)
+    if (const std::string reason = why_not_runnable(problem, price.layout);
+        !reason.empty() && std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
+      reasons.push_back(reason);
+  std::string text;
+  for (const std::string& reason : reasons)
+    text += fmt::format("   * priced only: {}\n", reason);
+  return text;
+}
+
+}  // namespace
+
+std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch) {
+  const Cluster& cluster = problem.cluster;
+  return fmt::format("{} ({:.4g} B parameters) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model.name,
+                     num_parameters(problem.model) / 1e9, counted(num_devices, "device"), cluster.device.name,
+                     cluster.devices_per_node, bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)),
+                     counted(global_batch, "sequence"), problem.sequence_length);
+}
+
+std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most) {
+  const std::vector<LayoutPrice> shown(prices.begin(),
+                                       prices.begin() + static_cast<std::ptrdiff_t>(std::min(most, prices.size())));
+  std::string text = head_text();
+  for (std::size_t i = 0; i < shown.size(); ++i)
+    text += row_text(problem, fmt::format("{}.", i + 1), shown[i]);
+  return text + marks_text(problem, shown);
+}
+
+std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
+  std::string text =
+      fmt::format("{}\n  {} micro-batches of {}; step {:.4g} s (+-{:.0f} %), {:.4g} tokens/s, MFU {:.1f} %\n",
+                  price.layout.text(), price.layout.num_microbatches(), price.layout.micro_batch, price.step_seconds,
+                  100 * price.error_share, price.tokens_per_second, 100 * price.model_flops_share);
+  text += "  time of the busiest stage\n";
+  for (std::size_t i = 0; i < num_plan_phases; ++i)
+    if (price.seconds[i] > 0)
+      text += fmt::format("    {:<14} {:>9.4g} s {:>5.1f} %\n", to_string(static_cast<PlanPhase>(i)), price.seconds[i],
+                          100 * price.seconds[i] / price.step_seconds);
+  if (price.hidden_data_seconds > 0)
+    text += fmt::format("    (hidden behind work: {:.4g} s of data_comm)\n", price.hidden_data_seconds);
+  text += fmt::format(
+      "  memory by stage, GiB of {:.1f}\n    {:<8}",
+      in_gib(static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes)), "stage");
+  for (std::size_t c = 0; c + 1 < num_categories; ++c)
+    text += fmt::format(" {:>13}", to_string(static_cast<Category>(c)));
+  text += fmt::format(" {:>9}\n", "total");
+  for (std::size_t stage = 0; stage < price.memory.size(); ++stage) {
+    const bool shown = stage < 2 || stage + 2 >= price.memory.size() || static_cast<int>(stage) == price.fullest_stage;
+    if (!shown)
+      continue;
+    text += fmt::format("    {:<8}", stage);
+    for (std::size_t c = 0; c + 1 < num_categories; ++c)
+      text += fmt::format(" {:>13.2f}", in_gib(price.memory[stage].bytes[c]));
+    text += fmt::format(" {:>9.2f}\n", in_gib(price.memory[stage].total()));
+  }
+  if (const std::string reason = why_not_runnable(problem, price.layout); !reason.empty())
+    text += fmt::format("  priced only: {}\n", reason);
+  return text;
+}
+
+std::string rejections_text(const SearchResult& result, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < result.rejections.size() && i < most; ++i) {
+    const Rejection& rejection = result.rejections[i];
+    text += fmt::format("  {}\n      {}\n", rejection.layout.text(), rejection.reason);
+  }
+  if (result.rejections.size() > most)
+    text += fmt::format("  and {} more lattices\n", result.rejections.size() - most);
+  return text;
+}
+
+std::string comparison_text(const PlanProblem& problem,
+                            const std::vector<std::pair<std::string, PlanLayout>>& layouts) {
+  std::string text = head_text();
+  std::vector<LayoutPrice> prices;
+  const LayoutPrice* best = nullptr;
+  prices.reserve(layouts.size());
+  std::vector<std::string> reasons(layouts.size());
+  std::vector<std::size_t> price_of(layouts.size());
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    reasons[i] = why_impossible(problem, layouts[i].second);
+    if (!reasons[i].empty())
+      continue;
+    prices.push_back(price_layout(problem, layouts[i].second));
+    price_of[i] = prices.size() - 1;
+    reasons[i] = why_too_large(problem, prices.back());
+    if (reasons[i].empty() && (!best || prices.back().step_seconds < best->step_seconds))
+      best = &prices.back();
+  }
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const bool priced = why_impossible(problem, layouts[i].second).empty();
+    if (priced)
+      text += row_text(problem, fmt::format("{}", i + 1), prices[price_of[i]]);
+    else
+      text += fmt::format("{:>4} {}\n", i + 1, layouts[i].second.text());
+    if (!layouts[i].first.empty())
+      text += fmt::format("       {}\n", layouts[i].first);
+    if (!reasons[i].empty())
+      text += fmt::format("       {}\n", reasons[i]);
+    else if (&prices[price_of[i]] == best)
+      text += "       the fastest of these that fits\n";
+    else if (best)
+      text += fmt::format("       {}\n", why_slower(problem, prices[price_of[i]], *best));
+  }
+  return text + marks_text(problem, prices);
+}
+
+std::string scaling_text(const std::vector<ScalePoint>& points) {
+  std::string text = fmt::format("{:>8} {:>8} {:>11} {:>12} {:>10}  {:<44} what bends\n", "devices", "batch", "step",
+                                 "tokens/s", "efficiency", "layout");
+  for (const ScalePoint& point : points) {
+    if (!point.price) {
+      text += fmt::format("{:>8} {:>8} {:>47}{}\n", point.num_devices, point.global_batch, "", point.what_bends);
+      continue;
+    }
+    const PlanLayout& layout = point.price->layout;
+    const std::string lattice =
+        fmt::format("t{} c{} d{} p{}x{} mb{} {} ZeRO-{}", layout.tensor, layout.context, layout.data, layout.pipeline,
+                    layout.virtual_stages, layout.micro_batch, to_string(layout.recompute), layout.zero_stage);
+    text += fmt::format("{:>8} {:>8} {:>9.4g} s {:>12.4g} {:>8.1f} %  {:<44} {}\n", point.num_devices,
+                        point.global_batch, point.price->step_seconds, point.price->tokens_per_second,
+                        100 * point.efficiency, lattice, point.what_bends);
+  }
+  return text;
+}
+
+std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common) {
+  if (!common.layout)
+    return "no layout fits all of these machines\n";
+  std::string text = fmt::format("best for all: {}\n", common.layout->text());
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    text += fmt::format("  {:<14} {:>9.4g} s, loses {:.1f} % against its own best ({:.4g} s): {}\n",
+                        problems[i].cluster.name, common.prices[i].step_seconds, 100 * common.loss(i),
+                        common.bests[i].step_seconds, common.bests[i].layout.text());
+  return text;
+}
+
+}  // namespace espalier

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planning/scaling.hpp"
+#include "planning/search.hpp"
+
+namespace espalier {
+
+/// "gpt3-175b (175.0 B parameters) on 128 x 8 a100-80 (80 GiB), 1536 sequences of 2048 tokens".
+std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch);
+
+/// One line a layout: rank, step time with its error, tokens per second, MFU, bubble, memory, layout, mark if `train`
+/// cannot run it.
+std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most);
+
+/// Step time by phase, and memory of every kind of stage by category.
+std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
+
+/// What was not chosen, a line each: first the plain ideas, then the nearest.
+std::string rejections_text(const SearchResult& result, std::size_t most);
+
+/// Named proposals side by side, with the reason where one is impossible or does not fit.
+std::string comparison_text(const PlanProblem& problem, const std::vector<std::pair<std::string, PlanLayout>>& layouts);
+
+std::string scaling_text(const std::vector<ScalePoint>& points);
+std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common);
+
+/// A price as JSON; a search's ranking and rejections.
+std::string search_json(const PlanProblem& problem, const SearchResult& result);
+std::string prices_json(const PlanProblem& problem, const std::vector<LayoutPrice>& prices);
+std::string scaling_json(const std::vector<ScalePoint>& points);
+std::string common_layout_json(const std::vector<PlanProblem>& problems, const CommonLayout& common);
+
+}  // namespace espalier

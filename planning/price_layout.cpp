@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/price_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/units.hpp"
+#include "planning/layer_time.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/pipeline_time.hpp"
+
+namespace espalier {
+namespace {
+
+double real(Index value) { return static_cast<double>(value); }
+
+// Adam reads gradient, master weight and two moments, writes three of them and the weight; the norm and the unscaling
+// read the gradients once or twice more.
+constexpr double adam_bytes = 40;
+constexpr double compiled_share = 0.3;  // of the overhead of a step, without an interpreter
+
+struct Parts {
+  BlockTime block;
+  BlockTime head;
+  BlockTime embedding;
+};
+
+// Blocks and ends of one chunk.
+struct ChunkParts {
+  double blocks = 0;
+  bool embedding = false;
+  bool head = false;
+};
+
+struct ChunkTimes {
+  ChunkSeconds seconds;
+  PassTime forward;  // products, elementwise, tensor of all three passes, for the report
+  PassTime backward;
+  PassTime recompute;
+  double exposed_gather = 0;  // ZeRO-3
+};
+
+class Pricer {
+ public:
+  Pricer(const PlanProblem& problem, const PlanLayout& layout)
+      : problem_(problem),
+        layout_(layout),
+        parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
+               head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
+               embedding_time(problem.model, problem.cluster, layout, problem.sequence_length)} {
+    const std::vector<Index> blocks =
+        blocks_per_part(problem.model.num_layers, layout.pipeline * layout.virtual_stages);
+    for (int stage = 0; stage < layout.pipeline; ++stage) {
+      std::vector<ChunkParts> mine;
+      for (int chunk = 0; chunk < layout.virtual_stages; ++chunk) {
+        const int place = chunk * layout.pipeline + stage;
+        const auto part = static_cast<std::size_t>(place);
+        mine.push_back({.blocks = real(blocks[part]), .embedding = part == 0, .head = part + 1 == blocks.size()});
+      }
+      if (layout.schedule == PlanSchedule::zero_bubble_v && layout.pipeline > 1)  // the model turns on the last stage
+        for (ChunkParts& chunk : mine)
+          chunk.head = stage == 0 && &chunk == &mine.back();
+      stages_.push_back(mine);
+    }
+  }
+
+  LayoutPrice price(Effort effort) {
+    LayoutPrice result{.layout = layout_};
+    PipelineCosts costs{.schedule = layout_.schedule, .microbatches = layout_.num_microbatches(), .chunks = {}};
+    std::vector<std::vector<ChunkTimes>> times;
+    for (const auto& stage : stages_) {
+      times.emplace_back();
+      costs.chunks.emplace_back();
+      for (const ChunkParts& chunk : stage) {
+        times.back().push_back(chunk_times(chunk));
+        costs.chunks.back().push_back(times.back().back().seconds);
+      }
+    }
+    if (layout_.pipeline > 1)
+      costs.message = stage_message();
+    const auto run = [&](const PipelineCosts& each) {
+      return effort == Effort::simulate ? pipeline_time(each) : estimate_pipeline_time(each);
+    };
+    const PipelineTime pipeline = run(costs);
+    const auto busiest = static_cast<std::size_t>(pipeline.busiest_stage);
+    const double microbatches = real(layout_.num_microbatches());
+    for (const ChunkTimes& chunk : times[busiest])
+      account(result, chunk, microbatches);
+    double window_without_messages = pipeline.window;
+    if (layout_.pipeline > 1) {
+      PipelineCosts free = costs;
+      free.message = 0;
+      window_without_messages = std::min(pipeline.window, run(free).window);
+    }
+    result[PlanPhase::pipeline_comm] = pipeline.window - window_without_messages;
+    result[PlanPhase::bubble] = window_without_messages - pipeline.busiest;
+    result.idle_share = pipeline.idle_share;
+    data_and_optimizer(result, times[busiest]);
+    result[PlanPhase::other] +=
+        problem_.cluster.device.step_seconds * (problem_.implementation.compiled ? compiled_share : 1);
+    for (const double seconds : result.seconds)
+      result.step_seconds += seconds;
+    finish(result);
+    return result;
+  }
+
+ private:
+  const Cluster& cluster() const { return problem_.cluster; }
+
+  double elements(const ChunkParts& chunk) const {
+    return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_) +
+           (chunk.embedding ? embedding_parameters_on_rank(problem_.model, layout_) : 0) +
+           (chunk.head ? head_parameters_on_rank(problem_.model, layout_) : 0);
+  }
+
+  ChunkTimes chunk_times(const ChunkParts& chunk) const {
+    ChunkTimes times;
+    const auto add = [&](double count, const BlockTime& part) {
+      times.forward += count * part.forward;
+      times.backward += count * part.backward_input;
+      times.backward += count * part.backward_weight;
+      times.recompute += count * part.recompute;
+      times.seconds.forward += count * part.forward.seconds();
+      times.seconds.backward_input += count * (part.backward_input.seconds() + part.recompute.seconds());
+      times.seconds.backward_weight += count * part.backward_weight.seconds();
+    };
+    add(chunk.blocks, parts_.block);
+    if (chunk.embedding)
+      add(1, parts_.embedding);
+    if (chunk.head)
+      add(1, parts_.head);
+    if (layout_.zero_stage == 3)
+      gather_weights(chunk, times);
+    return times;
+  }
+
+  // ZeRO-3 gathers the weights of a block before each use and scatters its gradients, every micro-batch, beside the
+  // work of the block before [Zhao et al. 2023].
+  void gather_weights(const ChunkParts& chunk, ChunkTimes& times) const {
+    const double count = std::max(1.0, chunk.blocks);
+    const double each = elements(chunk) / count;
+    const int bytes = problem_.implementation.gradient_bytes;
+    const bool ring = problem_.implementation.one_ring;
+    const double gather =
+        count * collective_seconds(cluster(), Collective::all_gather, layout_.data_axis(), 2 * each, ring);
+    const double scatter =
+        count * collective_seconds(cluster(), Collective::reduce_scatter, layout_.data_axis(), bytes * each, ring);
+    const double forward = overlapped(times.seconds.forward, gather);
+    const double backward_work = times.seconds.backward_input + times.seconds.backward_weight;
+    const double backward = overlapped(backward_work, gather + scatter);
+    times.exposed_gather = forward - times.seconds.forward + backward - backward_work;
+    times.seconds.forward = forward;
+    times.seconds.backward_input += backward - backward_work;
+  }
+
+  double stage_message() const {
+    const double rows = real(layout_.micro_batch) * real(problem_.sequence_length) / layout_.context;
+    double bytes = activation_bytes(layout_.precision) * rows * real(problem_.model.hidden_size);
+    const AxisPlacement axis = layout_.pipeline_axis();
+    if (layout_.tensor == 1 || (!problem_.implementation.splits_messages && !layout_.sequence_parallel))
+      return message_seconds(cluster(), axis, bytes);
+    const double part = message_seconds(cluster(), axis, bytes / layout_.tensor);
+    return layout_.sequence_parallel
+               ? part
+               : part + collective_seconds(cluster(), Collective::all_gather, layout_.tensor_axis(), bytes);
+  }
+
+  void account(LayoutPrice& result, const ChunkTimes& chunk, double microbatches) const {
+    const auto share = [&](const PassTime& pass, double seconds, PlanPhase phase) {
+      const double on_device = pass.products + pass.elementwise + pass.tensor;
+      const double tensor = on_device > 0 ? seconds * pass.tensor / on_device : 0;
+      result[PlanPhase::tensor_comm] += microbatches * tensor;
+      result[phase] += microbatches * (seconds - tensor);
+    };
+    const double all = chunk.seconds.total() - chunk.exposed_gather;
+    const double device_all = chunk.forward.seconds() + chunk.backward.seconds() + chunk.recompute.seconds();
+    const double scale = device_all > 0 ? all / device_all : 0;
+    share(chunk.forward, scale * chunk.forward.seconds(), PlanPhase::forward);
+    share(chunk.backward, scale * chunk.backward.seconds(), PlanPhase::backward);
+    share(chunk.recompute, scale * chunk.recompute.seconds(), PlanPhase::recompute);
+    result[PlanPhase::data_comm] += microbatches * chunk.exposed_gather;
+  }
+
+  void data_and_optimizer(LayoutPrice& result, const std::vector<ChunkTimes>& busiest) const {
+    double most = 0;  // elements of the largest stage
+    for (const auto& stage : stages_) {
+      double mine = 0;
+      for (const ChunkParts& chunk : stage)
+        mine += elements(chunk);
+      most = std::max(most, mine);
+    }
+    const double replicas = layout_.data * layout_.context;
+    const double own = layout_.zero_stage > 0 ? most / replicas : most;
+    result[PlanPhase::optimizer] += traffic_seconds(cluster().device, adam_bytes * own);
+    if (problem_.model.tied_embeddings && layout_.pipeline > 1) {
+      const double table = real(problem_.model.vocab_size) * real(problem_.model.hidden_size) / layout_.tensor;
+      result[PlanPhase::data_comm] +=
+          2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
+    }
+    if (replicas <= 1 || layout_.zero_stage == 3)
+      return;
+    const AxisPlacement axis = layout_.data_axis();
+    const double gradients = most * problem_.implementation.gradient_bytes;
+    double reduce = 0;
+    double gather = 0;
+    if (layout_.zero_stage == 0) {
+      reduce = collective_seconds(cluster(), Collective::all_reduce, axis, gradients);
+    } else {
+      reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, gradients);
+      gather = collective_seconds(cluster(), Collective::all_gather, axis, most * activation_bytes(layout_.precision));
+    }
+    if (!problem_.implementation.overlaps_reduction) {
+      result[PlanPhase::data_comm] += reduce + gather;
+      return;
+    }
+    double forward = 0;
+    double backward = 0;
+    for (const ChunkTimes& chunk : busiest) {
+      forward += chunk.seconds.forward;
+      backward += chunk.seconds.backward_input + chunk.seconds.backward_weight;
+    }
+    const double exposed = overlapped(backward, reduce) - backward + overlapped(forward, gather) - forward;
+    result[PlanPhase::data_comm] += exposed;
+    result.hidden_data_seconds = reduce + gather - exposed;
+  }
+
+  void finish(LayoutPrice& result) const {
+    result.memory = layout_memory(problem_.model, layout_, problem_.implementation, problem_.sequence_length);
+    for (std::size_t stage = 0; stage < result.memory.size(); ++stage)
+      if (result.memory[stage].total() > result.memory_bytes) {
+        result.memory_bytes = result.memory[stage].total();
+        result.fullest_stage = static_cast<int>(stage);
+      }
+    const double tokens = real(layout_.global_batch) * real(problem_.sequence_length);
+    result.tokens_per_second = tokens / result.step_seconds;
+    result.model_flops_share = result.tokens_per_second *
+                               model_flops_per_token(problem_.model, problem_.sequence_length) /
+                               (cluster().device.rate(layout_.precision).peak_flops * layout_.num_devices());
+    result.error_share = cluster().device.error_share;
+  }
+
+  const PlanProblem& problem_;
+  const PlanLayout& layout_;
+  Parts parts_;
+  std::vector<std::vector<ChunkParts>> stages_;
+};
+
+}  // namespace
+
+const char* to_string(PlanPhase phase) {
+  constexpr std::array<const char*, num_plan_phases> names{
+      "forward", "backward", "recompute", "bubble", "tensor_comm", "pipeline_comm", "data_comm", "optimizer", "other"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort) {
+  return Pricer(problem, layout).price(effort);
+}
+
+std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout) {
+  const ModelShape& model = problem.model;
+  const Index parts = Index{layout.pipeline} * layout.virtual_stages;
+  if (layout.num_devices() > problem.cluster.num_devices())
+    return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());
+  if (!problem.cluster.device.has(layout.precision))
+    return fmt::format("{} has no {}", problem.cluster.device.name, to_string(layout.precision));
+  if (model.num_heads % layout.tensor != 0)
+    return fmt::format("tensor {} does not divide the {} heads", layout.tensor, model.num_heads);
+  if (model.ffn_hidden_size % layout.tensor != 0)
+    return fmt::format("tensor {} does not divide ffn_hidden_size {}", layout.tensor, model.ffn_hidden_size);
+  const bool ends_without_blocks = parts == model.num_layers + 2;  // embedding and head count as blocks
+  if (parts > model.num_layers && !ends_without_blocks)
+    return fmt::format("{} pipeline stages x {} chunks need as many layers, the model has {}", layout.pipeline,
+                       layout.virtual_stages, model.num_layers);
+  if (problem.sequence_length % layout.context != 0)
+    return fmt::format("context {} does not divide the sequence of {} tokens", layout.context, problem.sequence_length);
+  if (layout.global_batch % (layout.micro_batch * layout.data) != 0)
+    return fmt::format("micro-batch {} x data {} does not divide the global batch of {}", layout.micro_batch,
+                       layout.data, layout.global_batch);
+  if (layout.sequence_parallel && problem.sequence_length % layout.tensor != 0)
+    return fmt::format("tensor {} does not divide the sequence of {} tokens", layout.tensor, problem.sequence_length);
+  if (layout.virtual_stages > 1 && layout.pipeline == 1)
+    return "virtual stages need a pipeline";
+  return {};
+}
+
+std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
+  const auto room = static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
+  if (price.memory_bytes <= room)
+    return {};
+  const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.fullest_stage)];
+  std::size_t largest = 0;
+  for (std::size_t i = 1; i < num_categories; ++i)
+    if (stage.bytes[i] > stage.bytes[largest])
+      largest = i;
+  return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",
+                     price.fullest_stage, bytes_text(price.memory_bytes), bytes_text(room),
+                     bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),
+                     bytes_text(stage.bytes[largest]));
+}
+
+}  // namespace espalier

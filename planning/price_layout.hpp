@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/memory_ledger.hpp"
+#include "planning/cluster.hpp"
+#include "planning/model_shape.hpp"
+#include "planning/plan_layout.hpp"
+
+namespace espalier {
+
+/// What is priced: a model, on a machine, with a program.
+struct PlanProblem {
+  ModelShape model;
+  Cluster cluster;
+  Implementation implementation;
+  Index sequence_length = 1024;
+};
+
+/// Where a step's time goes: the words of training/phases, and recompute apart from backward.
+enum class PlanPhase { forward, backward, recompute, bubble, tensor_comm, pipeline_comm, data_comm, optimizer, other };
+inline constexpr std::size_t num_plan_phases = 9;
+const char* to_string(PlanPhase phase);
+
+/// What one step of a layout costs.
+struct LayoutPrice {
+  PlanLayout layout;
+  double step_seconds = 0;
+  std::array<double, num_plan_phases> seconds{};  ///< of the busiest stage; they add up to step_seconds
+  double idle_share = 0;                          ///< the bubble, over all stages, as a share of the pipeline's window
+  double hidden_data_seconds = 0;                 ///< of reduction and gathering that other work hides
+  std::vector<MemoryByCategory> memory = {};      ///< of a rank of each stage
+  std::size_t memory_bytes = 0;                   ///< of the stage that has most
+  int fullest_stage = 0;
+  double tokens_per_second = 0;
+  double model_flops_share = 0;  ///< MFU: model_flops_per_token over the peak of the layout's precision
+  double error_share = 0;        ///< of step_seconds, either way
+
+  double operator[](PlanPhase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
+  double& operator[](PlanPhase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+};
+
+enum class Effort {
+  estimate,  ///< bubbles in closed form
+  simulate   ///< the operation lists are run
+};
+
+/// Prices a layout. @pre why_impossible() is empty.
+LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort = Effort::simulate);
+
+/// Why the layout cannot exist, in words ("5 pipeline stages need 5 layers, the model has 4"); empty when it can.
+std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout);
+
+/// Why a device has no room for it: what, where, by how much; empty when it fits.
+std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price);
+
+}  // namespace espalier

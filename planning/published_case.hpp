@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planning/csv.hpp"
+#include "planning/layout_space.hpp"
+
+namespace espalier {
+
+/// One row of a table with the columns of a published configuration, read.
+struct PublishedCase {
+  std::string id;
+  std::string source;   ///< shortened to what rows of one origin share
+  std::string why_not;  ///< why its time cannot be priced; empty when it can
+  bool timed = false;   ///< has a comparable step time
+  bool dense = true;
+  double measured_seconds = 0;
+  double measured_bytes = 0;  ///< 0: none published
+  bool analytic = false;      ///< its memory is a formula's
+  bool states_only = false;   ///< of which only weights, gradients and optimizer count
+  bool last_stage = false;    ///< its memory is that of the last rank
+  bool one_block = false;     ///< its time is that of one block, forward and backward
+  double parameters = 0;      ///< published, where there is no shape
+  PlanProblem problem;
+  LayoutSpace space;  ///< what is not published is open
+};
+
+/// Reads a row; what is missing or cannot be priced is said in why_not. A cluster of `calibrated` stands
+/// for all rows of its device type.
+PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrated = {});
+
+/// A row with its prices; nothing where there is none.
+struct PricedCase {
+  PublishedCase published;
+  std::optional<LayoutPrice> price = {};
+  std::optional<double> predicted_seconds = {};
+  std::optional<double> predicted_bytes = {};
+  double time_error() const { return *predicted_seconds / published.measured_seconds - 1; }
+  double memory_error() const { return *predicted_bytes / published.measured_bytes - 1; }
+};
+PricedCase price_case(PublishedCase published);
+
+}  // namespace espalier

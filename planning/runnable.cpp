@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/runnable.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+namespace espalier {
+
+std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout) {
+  std::vector<std::string> lacks;
+  if (const std::string reason = why_not_trainable(problem.model); !reason.empty())
+    lacks.push_back(reason);
+  if (layout.context > 1)
+    lacks.emplace_back("train has no context parallelism yet");
+  if (layout.zero_stage > 1)
+    lacks.push_back(fmt::format("train has no ZeRO-{} yet", layout.zero_stage));
+  if (layout.precision == Precision::fp8 || layout.precision == Precision::tf32)
+    lacks.push_back(fmt::format("train does not compute in {} yet", to_string(layout.precision)));
+  if (layout.schedule == PlanSchedule::zero_bubble_2p || layout.schedule == PlanSchedule::zero_bubble_v)
+    lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
+  return fmt::format("{}", fmt::join(lacks, "; "));
+}
+
+}  // namespace espalier

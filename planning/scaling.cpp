@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/scaling.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace espalier {
+namespace {
+
+constexpr double straight = 0.99;  // efficiency above which there is nothing to explain
+
+std::string what_bends(const LayoutPrice& first, const LayoutPrice& now) {
+  std::size_t most = 0;
+  const auto growth = [&](std::size_t i) {
+    return now.seconds[i] / now.step_seconds - first.seconds[i] / first.step_seconds;
+  };
+  for (std::size_t i = 1; i < num_plan_phases; ++i)
+    if (growth(i) > growth(most))
+      most = i;
+  if (growth(most) < 0.005)
+    return "nothing";
+  return fmt::format("{}: {:.1f} % of the step, was {:.1f} %", to_string(static_cast<PlanPhase>(most)),
+                     100 * now.seconds[most] / now.step_seconds, 100 * first.seconds[most] / first.step_seconds);
+}
+
+}  // namespace
+
+std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const LayoutSpace& space,
+                                        const std::vector<int>& num_devices, bool weak) {
+  std::vector<ScalePoint> points;
+  const ScalePoint* first = nullptr;
+  points.reserve(num_devices.size());
+  for (const int devices : num_devices) {
+    LayoutSpace here = space;
+    here.num_devices = devices;
+    here.data.reset();
+    if (weak)
+      here.global_batch = std::max<Index>(1, space.global_batch * devices / num_devices.front());
+    PlanProblem machine = problem;
+    machine.cluster = with_devices(problem.cluster, devices);
+    SearchResult result = search_layouts(machine, here, 6);
+    ScalePoint point{.num_devices = devices, .global_batch = here.global_batch, .price = {}, .what_bends = {}};
+    if (!result.ranking.empty()) {
+      point.price = std::move(result.ranking.front());
+      const LayoutPrice& reference = first ? *first->price : *point.price;
+      const int reference_devices = first ? first->num_devices : devices;
+      point.efficiency = (point.price->tokens_per_second / devices) / (reference.tokens_per_second / reference_devices);
+      point.what_bends = point.efficiency > straight ? "nothing" : what_bends(reference, *point.price);
+    } else {
+      point.what_bends = result.num_too_large > 0 ? "no layout fits" : "no layout divides model and batch";
+    }
+    points.push_back(std::move(point));
+    if (!first && points.back().price)
+      first = &points.back();
+  }
+  return points;
+}
+
+CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space) {
+  CommonLayout common;
+  for (const PlanProblem& problem : problems) {
+    SearchResult own = search_layouts(problem, space);
+    if (own.ranking.empty())
+      return common;
+    common.bests.push_back(std::move(own.ranking.front()));
+  }
+  double smallest = 0;
+  for (const PlanLayout& layout : enumerate_layouts(problems.front(), space)) {
+    double worst = 0;
+    bool fits = true;
+    for (std::size_t i = 0; i < problems.size() && fits; ++i) {
+      fits = why_impossible(problems[i], layout).empty();
+      if (!fits)
+        break;
+      const LayoutPrice price = price_layout(problems[i], layout, Effort::estimate);
+      fits = why_too_large(problems[i], price).empty();
+      worst = std::max(worst, price.step_seconds / common.bests[i].step_seconds);
+    }
+    if (fits && (!common.layout || worst < smallest)) {
+      common.layout = layout;
+      smallest = worst;
+    }
+  }
+  if (common.layout)
+    for (const PlanProblem& problem : problems)
+      common.prices.push_back(price_layout(problem, *common.layout));
+  return common;
+}
+
+}  // namespace espalier

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "io/units.hpp"
+#include "planning/layout_memory.hpp"
+
+namespace espalier {
+namespace {
+
+using Lattice = std::tuple<int, int, int, int>;
+
+Lattice lattice_of(const PlanLayout& layout) { return {layout.tensor, layout.context, layout.data, layout.pipeline}; }
+
+// Times that differ by less are equal: then what needs less machinery wins.
+constexpr double equal_share = 1e-4;
+
+int complexity(const PlanLayout& layout) {
+  return layout.zero_stage + (layout.sequence_parallel ? 1 : 0) + (layout.recompute != Recompute::none ? 1 : 0) +
+         (layout.virtual_stages - 1) + (layout.schedule == PlanSchedule::zero_bubble ? 1 : 0) +
+         (layout.data_inside_pipeline ? 0 : 1);
+}
+
+bool better(const LayoutPrice& a, const LayoutPrice& b) {
+  if (a.step_seconds < b.step_seconds * (1 - equal_share))
+    return true;
+  if (b.step_seconds < a.step_seconds * (1 - equal_share))
+    return false;
+  return std::pair(complexity(a.layout), a.memory_bytes) < std::pair(complexity(b.layout), b.memory_bytes);
+}
+
+struct Candidates {
+  std::map<Lattice, LayoutPrice> fits;       // the best of each
+  std::map<Lattice, LayoutPrice> too_large;  // the least hungry of each
+  std::map<Lattice, Rejection> impossible;
+};
+
+Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& layouts, SearchResult& result) {
+  Candidates found;
+  for (const PlanLayout& layout : layouts) {
+    ++result.num_considered;
+    const Lattice lattice = lattice_of(layout);
+    if (std::string reason = why_impossible(problem, layout); !reason.empty()) {
+      ++result.num_impossible;
+      found.impossible.try_emplace(lattice, Rejection{layout, Verdict::impossible, std::move(reason)});
+      continue;
+    }
+    const std::size_t need =
+        peak_bytes(layout_memory(problem.model, layout, problem.implementation, problem.sequence_length));
+    if (result.smallest_bytes == 0 || need < result.smallest_bytes)
+      result.smallest_bytes = need;
+    const auto room = static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
+    if (need > room) {
+      ++result.num_too_large;
+      const auto known = found.too_large.find(lattice);
+      if (known == found.too_large.end() || need < known->second.memory_bytes)
+        found.too_large.insert_or_assign(lattice, price_layout(problem, layout, Effort::estimate));
+      continue;
+    }
+    const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
+    const auto known = found.fits.find(lattice);
+    if (known == found.fits.end() || better(price, known->second))
+      found.fits.insert_or_assign(lattice, price);
+  }
+  return found;
+}
+
+PlanPhase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < num_plan_phases; ++i)
+    if (price.seconds[i] - best.seconds[i] > price.seconds[most] - best.seconds[most])
+      most = i;
+  return static_cast<PlanPhase>(most);
+}
+
+std::string cause_of(const PlanProblem& problem, const LayoutPrice& price, PlanPhase phase) {
+  const PlanLayout& layout = price.layout;
+  switch (phase) {
+    case PlanPhase::tensor_comm:
+      return crosses_nodes(problem.cluster, layout.tensor_axis())
+                 ? "its tensor ranks lie on several nodes"
+                 : fmt::format("{} tensor ranks exchange activations in every block", layout.tensor);
+    case PlanPhase::bubble:
+      return fmt::format("{} stages share {} micro-batches", layout.pipeline, layout.num_microbatches());
+    case PlanPhase::pipeline_comm: return "messages between stages are waited for";
+    case PlanPhase::data_comm:
+      return layout.zero_stage == 3 ? "weights are gathered for every micro-batch"
+                                    : fmt::format("gradients are summed over {} replicas", layout.data);
+    case PlanPhase::recompute: return fmt::format("recompute {} repeats work", to_string(layout.recompute));
+    case PlanPhase::forward:
+    case PlanPhase::backward:
+      return layout.tensor > 1 ? "smaller products run at a lower rate" : "its busiest stage has more work";
+    case PlanPhase::optimizer: return "each rank updates more weights";
+    case PlanPhase::other: break;
+  }
+  return "overheads";
+}
+
+}  // namespace
+
+std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+  const PlanPhase phase = most_increased(price, best);
+  return fmt::format("slower by {:.1f} % ({:.3g} s against {:.3g} s): {:.3g} s more in {}, {}",
+                     100 * (price.step_seconds / best.step_seconds - 1), price.step_seconds, best.step_seconds,
+                     price[phase] - best[phase], to_string(phase), cause_of(problem, price, phase));
+}
+
+SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated) {
+  SearchResult result;
+  Candidates found = price_all(problem, enumerate_layouts(problem, space), result);
+  for (auto& [lattice, price] : found.fits)
+    result.ranking.push_back(std::move(price));
+  std::stable_sort(result.ranking.begin(), result.ranking.end(), better);
+  const std::size_t simulated = std::min(most_simulated, result.ranking.size());
+  for (std::size_t i = 0; i < simulated; ++i)
+    result.ranking[i] = price_layout(problem, result.ranking[i].layout, Effort::simulate);
+  std::stable_sort(result.ranking.begin(), result.ranking.begin() + static_cast<std::ptrdiff_t>(simulated), better);
+
+  for (std::size_t i = 1; i < result.ranking.size(); ++i)
+    result.rejections.push_back(
+        {result.ranking[i].layout, Verdict::slower, why_slower(problem, result.ranking[i], result.ranking.front())});
+  result.ranking.resize(simulated);
+  for (const auto& [lattice, price] : found.too_large)
+    if (!found.fits.contains(lattice))
+      result.rejections.push_back({price.layout, Verdict::too_large, why_too_large(problem, price)});
+  for (const auto& [lattice, rejection] : found.impossible)
+    if (!found.fits.contains(lattice) && !found.too_large.contains(lattice))
+      result.rejections.push_back(rejection);
+  return result;
+}
+
+void require_goal(const PlanProblem& problem, const SearchResult& result, const Goal& goal) {
+  if (result.ranking.empty()) {
+    const Index room = problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes;
+    const bool memory = result.num_too_large > 0;
+    if (!memory)
+      throw Error(ExitCode::usage, {.what = "no layout of this model is possible on this machine",
+                                    .got = result.rejections.empty()
+                                               ? "fixed degrees that do not divide the devices"
+                                               : fmt::format("{} layouts, all impossible: {}", result.num_considered,
+                                                             result.rejections.front().reason),
+                                    .todo = "other fixed choices, devices or batch"});
+    throw Error(ExitCode::usage,
+                {.what = "no layout of this model fits this machine",
+                 .got = fmt::format("the least hungry of {} layouts needs {} of a device", result.num_considered,
+                                    bytes_text(result.smallest_bytes)),
+                 .wanted = fmt::format("at most {}", bytes_text(static_cast<std::size_t>(room))),
+                 .todo = "more devices, devices with more memory, or a smaller micro-batch or sequence"});
+  }
+  const LayoutPrice& best = result.ranking.front();
+  if (goal.most_step_seconds && best.step_seconds > *goal.most_step_seconds)
+    throw Error(ExitCode::usage,
+                {.what = "no layout is that fast",
+                 .got = fmt::format("at most {:.4g} s a step wanted", *goal.most_step_seconds),
+                 .wanted = fmt::format("{:.4g} s or more: the nearest is {}", best.step_seconds, best.layout.text())});
+  if (goal.least_tokens_per_second && best.tokens_per_second < *goal.least_tokens_per_second)
+    throw Error(
+        ExitCode::usage,
+        {.what = "no layout is that fast",
+         .got = fmt::format("at least {:.4g} tokens a second wanted", *goal.least_tokens_per_second),
+         .wanted = fmt::format("{:.4g} or fewer: the nearest is {}", best.tokens_per_second, best.layout.text())});
+}
+
+std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space) {
+  PlanLayout start;
+  start.global_batch = space.global_batch;
+  start.precision = space.precisions.front();
+  const int devices = space.num_devices;
+  std::vector<std::pair<std::string, PlanLayout>> plain;
+  PlanLayout data = start;
+  data.data = devices;
+  data.global_batch = (space.global_batch + devices - 1) / devices * devices;  // at least one sequence each
+  plain.emplace_back("data parallelism alone", data);
+  data.zero_stage = 3;
+  plain.emplace_back("data parallelism with ZeRO-3", data);
+  PlanLayout tensor = start;
+  tensor.tensor = devices;
+  plain.emplace_back("tensor parallelism alone", tensor);
+  PlanLayout pipeline = start;
+  pipeline.pipeline = std::min<int>(devices, static_cast<int>(std::min<Index>(problem.model.num_layers, 1 << 20)));
+  pipeline.pipeline = std::gcd(pipeline.pipeline, devices);
+  pipeline.data = devices / pipeline.pipeline;
+  if (pipeline.pipeline > 1 && space.global_batch % pipeline.data == 0) {
+    PlanLayout naive = pipeline;
+    naive.micro_batch = space.global_batch / pipeline.data;
+    plain.emplace_back("a pipeline without micro-batches", naive);
+    plain.emplace_back("a pipeline with micro-batches", pipeline);
+  }
+  return plain;
+}
+
+}  // namespace espalier

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planning/layout_space.hpp"
+
+namespace espalier {
+
+/// Why a layout is not the answer.
+enum class Verdict { impossible, too_large, slower };
+
+struct Rejection {
+  PlanLayout layout;
+  Verdict verdict = Verdict::impossible;
+  std::string reason;  ///< in words: "does not fit: ...", "tensor 16 does not divide ...", "slower by 12 %: ..."
+};
+
+/// What a search found.
+struct SearchResult {
+  std::vector<LayoutPrice> ranking;  ///< fastest first; of each lattice of ranks the best choice of all else
+  std::vector<Rejection>
+      rejections;  ///< for each plain idea (data parallel alone, ...) and each lattice not ranked, one
+  std::size_t num_considered = 0;
+  std::size_t num_impossible = 0;
+  std::size_t num_too_large = 0;
+  std::size_t smallest_bytes = 0;  ///< what the least hungry layout needs of a device, whether it fits or not
+};
+
+/// Prices the whole space in closed form, simulates the `most_simulated` best lattices, ranks them. Deterministic.
+SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16);
+
+/// A goal for the fastest layout. The error says which is the nearest that can be reached.
+struct Goal {
+  std::optional<double> most_step_seconds;
+  std::optional<double> least_tokens_per_second;
+};
+
+/// @throws Error (usage) when the best of `result` misses the goal, or when nothing fits.
+void require_goal(const PlanProblem& problem, const SearchResult& result, const Goal& goal);
+
+/// "slower by 12 % (5.1 s against 4.5 s): 0.5 s more in tensor_comm, its tensor ranks lie on several nodes".
+std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best);
+
+/// The proposals that everybody makes first, for the devices and the batch of the space: data parallelism alone, with
+/// ZeRO-3, tensor parallelism alone, a pipeline alone without micro-batches and with.
+std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space);
+
+}  // namespace espalier

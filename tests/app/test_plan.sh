@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# `espalier plan` as a user meets it: test_plan.sh ESPALIER
+espalier=$1
+script=$(realpath "$0")
+root=$(dirname "$script")/../..
+source "$(dirname "$script")/checks.sh"
+
+# A published table: the last line is the summary.
+expect 0 "time by source" "$espalier" plan --cases "$root/tests/planning/published_rows.csv"
+tail -n 1 out.txt | grep -qE '^priced 36 of 37 timed rows: median [0-9.]+ %, p95 [0-9.]+ %, worst [0-9.]+ %$' ||
+  fail "the last line is not the summary"
+printf 'id,x\n"a,1\n' >torn.csv
+expect 3 "a quoted field never ends" "$espalier" plan --cases torn.csv
+expect 3 "no_such.csv" "$espalier" plan --cases no_such.csv
+
+# A search, its memo, and a config that train takes as it is.
+expect 0 "not chosen" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 64 --runnable --memo memo.md --config plan.toml
+says "1.558 B parameters" "8 devices" "MFU" "bubble"
+for heading in "How it fits in memory" "Where gradients are synchronised" "What micro-batches do" "Precision" "bottleneck"; do
+  grep -q "$heading" memo.md || fail "the memo has no part on \"$heading\"" memo.md
+done
+expect 0 "memory" "$espalier" train plan.toml --dry-run --ranks 8
+expect 0 "\"ranking\"" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64 --json
+expect 0 "priced only" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64
+expect 0 "the fastest of these that fits" "$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 --layout data=512 \
+  --layout data=4,tensor=8,pipeline=16,recompute=full,zero=1
+says "does not fit: stage 0 needs 3.3 TiB"
+expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,16,32
+expect 0 "best for all" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128
+expect 0 '"loss"' "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128 --json
+
+# Bad input: exit code 2, what was given, what is wanted.
+expect 2 "did you mean gpt3-175b" "$espalier" plan --model gpt3-157b --cluster a100-80 --batch 8
+expect 2 "unknown cluster" "$espalier" plan --model gpt3-175b --cluster b100 --batch 8
+expect 2 "--batch" "$espalier" plan --model gpt3-175b --cluster a100-80
+expect 2 "the least hungry of" "$espalier" plan --model gpt-1t --cluster a100-40 --batch 8
+expect 2 "the nearest is" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --max-step-seconds 0.0001
+expect 2 "fixed degrees that do not divide" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --fix tensor=5
+expect 2 "a100-80 has no fp8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --precision fp8
+expect 0 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16
+expect 2 "did you mean tensor" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout tensr=2
+printf '[cluster]\npreset = "a100-80"\n[node_link]\nbandwidth = "300"\n[network_link]\nlatency = "5 s"\n' >bad.toml
+expect 2 "bad.toml:4" "$espalier" plan --model gpt2-124m --cluster bad.toml --batch 64
+says "node_link.bandwidth" "network_link.latency" "is the unit right?"
+expect 2 "train cannot run this layout" "$espalier" plan --model llama2-7b --sequence-length 4096 --cluster a100-80 --batch 8 --config no.toml
+summary

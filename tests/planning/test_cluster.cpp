@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "planning/cluster.hpp"
+#include "planning/quantity.hpp"
+
+using namespace espalier;
+
+namespace {
+
+constexpr const char* whole = R"([cluster]
+name = "own"
+nodes = 4
+devices_per_node = 8
+reserved_memory = "3 GiB"
+[device]
+name = "x1"
+memory = "64 GB"
+memory_bandwidth = "2 TB/s"
+memory_share = 0.9
+processors = 100
+kernel_start = "6 us"
+[bf16]
+peak = "300 TFLOP/s"
+product_share = 0.7
+half_depth = 90.0
+fill_waves = 0.2
+attention_share = 0.4
+[node_link]
+bandwidth = "250 GB/s"
+latency = "4 us"
+[network_link]
+bandwidth = "200 Gb/s"
+latency = "0.01 ms"
+)";
+
+std::string message_of(const std::string& text) {
+  try {
+    parse_cluster(text, "c.toml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string replaced(std::string text, const std::string& old, const std::string& now) {
+  const std::size_t at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old;
+  return text.replace(at, old.size(), now);
+}
+
+TEST(ClusterFile, reads_every_unit) {
+  const Cluster cluster = parse_cluster(whole, "c.toml");
+  EXPECT_EQ(cluster.name, "own");
+  EXPECT_EQ(cluster.num_devices(), 32);
+  EXPECT_EQ(cluster.reserved_bytes, Index{3} << 30);
+  EXPECT_EQ(cluster.device.memory_bytes, 64000000000);
+  EXPECT_DOUBLE_EQ(cluster.device.memory_bandwidth, 2e12);
+  EXPECT_DOUBLE_EQ(cluster.device.kernel_seconds, 6e-6);
+  EXPECT_DOUBLE_EQ(cluster.device.rate(Precision::bf16).peak_flops, 300e12);
+  EXPECT_FALSE(cluster.device.has(Precision::fp8));
+  EXPECT_DOUBLE_EQ(cluster.node.bandwidth, 250e9);
+  EXPECT_DOUBLE_EQ(cluster.network.bandwidth, 25e9);  // bits
+  EXPECT_DOUBLE_EQ(cluster.network.latency, 1e-5);
+}
+
+TEST(ClusterFile, a_preset_is_the_start) {
+  const Cluster cluster =
+      parse_cluster("[cluster]\npreset = \"h100\"\nnodes = 3\n[bf16]\nproduct_share = 0.5\n", "c.toml");
+  EXPECT_EQ(cluster.num_devices(), 24);
+  EXPECT_DOUBLE_EQ(cluster.device.rate(Precision::bf16).product_share, 0.5);
+  EXPECT_DOUBLE_EQ(cluster.device.rate(Precision::bf16).peak_flops, 989e12);
+}
+
+TEST(ClusterFile, refuses_units_that_are_missing_or_absurd) {
+  EXPECT_NE(
+      message_of(replaced(whole, "\"250 GB/s\"", "\"250\"")).find("node_link.bandwidth: got \"250\", wanted a rate"),
+      std::string::npos);
+  EXPECT_NE(message_of(replaced(whole, "\"250 GB/s\"", "\"250 GB\"")).find("node_link.bandwidth"), std::string::npos);
+  EXPECT_NE(message_of(replaced(whole, "\"300 TFLOP/s\"", "\"300 PFLOP/s\"")).find("bf16.peak"), std::string::npos);
+  const std::string absurd = message_of(replaced(whole, "\"64 GB\"", "\"64 kB\""));
+  EXPECT_NE(absurd.find("is the unit right?"), std::string::npos) << absurd;
+  EXPECT_NE(message_of(replaced(whole, "\"4 us\"", "\"4 s\"")).find("node_link.latency"), std::string::npos);
+  EXPECT_NE(message_of(replaced(whole, "memory_share = 0.9", "memory_share = 1.9")).find("device.memory_share"),
+            std::string::npos);
+}
+
+TEST(ClusterFile, lists_all_problems_at_once) {
+  const std::string message = message_of(replaced(replaced(whole, "\"4 us\"", "\"4\""), "nodes = 4", "nodes = 0"));
+  EXPECT_NE(message.find("node_link.latency"), std::string::npos) << message;
+  EXPECT_NE(message.find("cluster.nodes"), std::string::npos) << message;
+  EXPECT_NE(message_of(replaced(whole, "processors", "procesors")).find("processors"), std::string::npos);
+}
+
+TEST(ClusterFile, says_what_is_missing) {
+  const std::string message = message_of("[cluster]\nnodes = 2\n");
+  for (const char* part : {"device.memory ", "device.memory_bandwidth", "network_link.bandwidth", "peak"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+}
+
+TEST(ClusterPreset, sizes_follow_the_name) {
+  EXPECT_EQ(cluster_preset("a100-80:16").num_devices(), 128);
+  EXPECT_EQ(cluster_preset("a100-80:64x4").num_devices(), 256);
+  EXPECT_EQ(cluster_preset("a100-80:64x4").devices_per_node, 4);
+  for (const char* bad : {"a100-80:", "a100-80:0", "a100-80:4x", "a100-80:-1", "a100"})
+    EXPECT_THROW(cluster_preset(bad), Error) << bad;
+  for (const std::string& name : cluster_preset_names())
+    EXPECT_TRUE(problems(cluster_preset(name)).empty()) << name;
+}
+
+TEST(ClusterPreset, published_names_are_understood) {
+  EXPECT_EQ(accelerator_named("A100-40GB-SXM (DGX A100)"), "a100-40");
+  EXPECT_EQ(accelerator_named("NVIDIA A100 SXM4 80GB"), "a100-80");
+  EXPECT_EQ(accelerator_named("H100-96GB-HBM2e-SXM 500W (Grand Teton)"), "h100-hbm2e");
+  EXPECT_EQ(accelerator_named("GB200"), "gb200");
+  EXPECT_EQ(accelerator_named("AMD Instinct MI300X"), "mi300x");
+  EXPECT_EQ(accelerator_named("H100 PCIe"), "h100-pcie");
+  EXPECT_EQ(accelerator_named("GH200 SXM"), "h200");
+  EXPECT_EQ(accelerator_named("B200 SXM"), "b200");
+  EXPECT_EQ(accelerator_named("RTX 5090"), std::nullopt);
+}
+
+TEST(Quantity, needs_its_unit) {
+  EXPECT_EQ(parse_quantity(Quantity::bytes, "80 GiB"), 80.0 * (1 << 30));
+  EXPECT_EQ(parse_quantity(Quantity::bytes, "80GB"), 80e9);
+  EXPECT_EQ(parse_quantity(Quantity::bytes, "80"), std::nullopt);
+  EXPECT_EQ(parse_quantity(Quantity::bytes_per_second, "200 Gb/s"), 25e9);
+  EXPECT_EQ(parse_quantity(Quantity::bytes_per_second, "200 GB"), std::nullopt);
+  EXPECT_EQ(parse_quantity(Quantity::seconds, "nan us"), std::nullopt);
+  EXPECT_EQ(quantity_text(Quantity::flops_per_second, 312e12), "312 TFLOP/s");
+}
+
+}  // namespace

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "planning/collective_time.hpp"
+
+using namespace espalier;
+
+namespace {
+
+Cluster machine() {
+  Cluster cluster;
+  cluster.num_nodes = 4;
+  cluster.devices_per_node = 8;
+  cluster.node = {.bandwidth = 200e9, .latency = 0, .alone = 0};
+  cluster.network = {.bandwidth = 10e9, .latency = 0, .alone = 15e9};
+  return cluster;
+}
+
+// nccl-tests, PERFORMANCE.md: t = S 2 (n - 1) / (n B).
+TEST(CollectiveTime, ring_inside_a_node) {
+  const double payload = 1e9;
+  EXPECT_DOUBLE_EQ(collective_seconds(machine(), Collective::all_reduce, {8, 1}, payload),
+                   2 * 7.0 / 8 * payload / 200e9);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine(), Collective::all_gather, {8, 1}, payload), 7.0 / 8 * payload / 200e9);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine(), Collective::reduce_scatter, {4, 2}, payload),
+                   3.0 / 4 * payload / 200e9);
+  EXPECT_EQ(collective_seconds(machine(), Collective::all_reduce, {1, 1}, payload), 0);
+}
+
+// A group that spans nodes has the network shares of its members on each, as many as there are.
+TEST(CollectiveTime, several_nodes_are_bound_by_the_network_shares) {
+  const double payload = 1e9;
+  EXPECT_DOUBLE_EQ(collective_seconds(machine(), Collective::all_reduce, {32, 1}, payload),
+                   2 * 31.0 / 32 * payload / 80e9);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine(), Collective::all_reduce, {4, 8}, payload),
+                   2 * 3.0 / 4 * payload / 10e9);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine(), Collective::all_gather, {32, 1}, payload, true),
+                   31.0 / 32 * payload / 15e9);
+}
+
+TEST(CollectiveTime, latency_counts_steps) {
+  Cluster cluster = machine();
+  cluster.node.latency = 1e-6;
+  EXPECT_NEAR(collective_seconds(cluster, Collective::all_reduce, {8, 1}, 0), 6e-6, 1e-12);
+  cluster.network.latency = 1e-5;
+  EXPECT_NEAR(collective_seconds(cluster, Collective::all_reduce, {32, 1}, 0), 6e-6 + 4e-5, 1e-12);
+  EXPECT_NEAR(collective_seconds(cluster, Collective::all_gather, {32, 1}, 0), 3e-6 + 3e-5, 1e-12);
+}
+
+TEST(CollectiveTime, a_message_takes_the_link_of_its_axis) {
+  Cluster cluster = machine();
+  cluster.network.latency = 1e-5;
+  EXPECT_DOUBLE_EQ(message_seconds(cluster, {4, 1}, 2e6), 2e6 / 200e9);
+  EXPECT_DOUBLE_EQ(message_seconds(cluster, {4, 8}, 2e6), 1e-5 + 2e6 / 10e9);
+  EXPECT_TRUE(crosses_nodes(cluster, {16, 1}));
+  EXPECT_FALSE(crosses_nodes(cluster, {2, 4}));
+}
+
+// The bus bandwidths that the presets start from, measured [stas00/ml-engineering, network/README.md]: 8 x A100 232 to
+// 235 GB/s, 8 x H200 without NVLS 365.6 GB/s, 8 x B200 without NVLS 682 GB/s.
+TEST(CollectiveTime, presets_reach_the_measured_bus_bandwidth_of_large_payloads) {
+  const double payload = 8e9;
+  const auto bus = [&](const char* name) {
+    const double seconds = collective_seconds(cluster_preset(name), Collective::all_reduce, {8, 1}, payload);
+    return payload * 2 * 7 / 8 / seconds / 1e9;
+  };
+  EXPECT_NEAR(bus("a100-80"), 233, 5);
+  EXPECT_NEAR(bus("h200"), 365.6, 6);
+  EXPECT_NEAR(bus("b200"), 682.2, 12);
+}
+
+}  // namespace

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "planning/csv.hpp"
+
+using namespace espalier;
+
+namespace {
+
+TEST(Csv, reads_quotes_commas_and_line_ends) {
+  const auto rows = parse_csv("id,notes,x\r\na,\"one, \"\"two\"\"\nthree\",4.5\n\nb,,\n", "t.csv");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].text("notes"), "one, \"two\"\nthree");
+  EXPECT_EQ(*rows[0].number("x"), 4.5);
+  EXPECT_EQ(rows[0].line(), 2u);
+  EXPECT_EQ(rows[1].line(), 5u);
+  EXPECT_FALSE(rows[1].has("x"));
+  EXPECT_FALSE(rows[1].number("x"));
+  EXPECT_EQ(rows[1].text("missing column"), "");
+}
+
+TEST(Csv, short_rows_lack_their_last_columns) {
+  const auto rows = parse_csv("id,x,y\na,1\n", "t.csv");
+  EXPECT_TRUE(rows[0].has("x"));
+  EXPECT_FALSE(rows[0].has("y"));
+}
+
+TEST(Csv, says_where_it_is_wrong) {
+  try {
+    parse_csv("id,x\na,1\nb,\"2\n", "t.csv");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_EQ(error.report().where, "t.csv:3");
+  }
+  EXPECT_THROW(parse_csv("id,x\na,1,2\n", "t.csv"), Error);
+  EXPECT_THROW(parse_csv("id,x\na,1x\n", "t.csv")[0].number("x"), Error);
+  EXPECT_THROW(parse_csv("id,x\na,inf\n", "t.csv")[0].number("x"), Error);
+  EXPECT_THROW(parse_csv("id,x\na,four\n", "t.csv")[0].number("x"), Error);
+}
+
+}  // namespace

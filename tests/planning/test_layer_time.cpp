@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "planning/layer_time.hpp"
+
+using namespace espalier;
+
+namespace {
+
+Accelerator simple_device() {
+  Accelerator device;
+  device.memory_bandwidth = 1e12;
+  device.memory_share = 0.5;
+  device.processors = 100;
+  device.rate(Precision::bf16) = {
+      .peak_flops = 100e12, .product_share = 0.8, .half_depth = 100, .fill_waves = 0.5, .attention_share = 0.4};
+  return device;
+}
+
+// 2 m n k operations at the share that the curve gives: k / (k + half_depth), and tiles / (tiles + fill_waves x
+// processors).
+TEST(LayerTime, a_product_follows_the_efficiency_curve) {
+  const Accelerator device = simple_device();
+  const double tiles = (4096.0 / 128) * (4096.0 / 128);
+  const double share = 0.8 * (900.0 / 1000) * (tiles / (tiles + 50));
+  EXPECT_NEAR(product_seconds(device, Precision::bf16, 4096, 4096, 900) / (2.0 * 4096 * 4096 * 900 / (100e12 * share)),
+              1, 1e-12);
+}
+
+TEST(LayerTime, a_thin_product_is_bound_by_memory) {
+  const double bytes = 2 * (1 * 8192.0 + 8192.0 * 8192 + 8192);
+  EXPECT_NEAR(product_seconds(simple_device(), Precision::bf16, 1, 8192, 8192) / (bytes / 0.5e12), 1, 1e-12);
+}
+
+TEST(LayerTime, overlap_costs_a_quarter_where_both_are_equal) {
+  EXPECT_NEAR(overlapped(1, 1), 1.26, 0.001);
+  EXPECT_NEAR(overlapped(1, 0.1), 1, 0.001);
+  EXPECT_EQ(overlapped(0, 2), 2);
+}
+
+TEST(LayerTime, small_blocks_are_bound_by_the_host) {
+  PassTime pass{.products = 1e-3, .elementwise = 0, .tensor = 0, .host = 1e-5};
+  EXPECT_NEAR(pass.seconds(), 1e-3, 1e-9);
+  pass.host = 1e-2;
+  EXPECT_NEAR(pass.seconds(), 1e-2, 1e-7);
+  EXPECT_EQ(PassTime{}.seconds(), 0);
+}
+
+struct Published {
+  Recompute recompute;
+  bool sequence_parallel;
+  double forward_ms;
+  double backward_ms;
+};
+
+// One block of the 22B model, tensor 8, micro-batch 4, A100: Korthikanti et al. 2022, Table 4.
+TEST(LayerTime, a_block_takes_the_published_time) {
+  Implementation program;
+  program.fused_attention = false;
+  program.recomputes_attention = true;
+  program.overlaps_tensor_backward = true;
+  program.recomputes_last_product = true;
+  ModelShape model = model_preset("gpt-22b");
+  model.dropout = true;
+  const Cluster cluster = cluster_preset("a100-80");
+  for (const Published& row :
+       {Published{Recompute::none, false, 7.7, 11.9}, Published{Recompute::none, true, 7.2, 11.8},
+        Published{Recompute::full, false, 7.7, 19.5}, Published{Recompute::selective, false, 7.7, 13.2},
+        Published{Recompute::selective, true, 7.2, 13.1}}) {
+    PlanLayout layout;
+    layout.tensor = 8;
+    layout.micro_batch = 4;
+    layout.precision = Precision::fp16;
+    layout.recompute = row.recompute;
+    layout.sequence_parallel = row.sequence_parallel;
+    const BlockTime time = block_time(model, cluster, layout, program, 2048);
+    const double backward = time.backward_input.seconds() + time.backward_weight.seconds() + time.recompute.seconds();
+    EXPECT_NEAR(1e3 * time.forward.seconds() / row.forward_ms, 1, 0.12) << to_string(row.recompute);
+    EXPECT_NEAR(1e3 * backward / row.backward_ms, 1, 0.12) << to_string(row.recompute);
+  }
+}
+
+// What each choice does to a block, whatever the curve.
+TEST(LayerTime, choices_move_time_the_way_they_must) {
+  const ModelShape model = model_preset("llama3-8b");
+  const Cluster cluster = cluster_preset("h100:4");
+  const Implementation program;
+  const auto seconds = [&](auto edit) {
+    PlanLayout layout;
+    edit(layout);
+    const BlockTime time = block_time(model, cluster, layout, program, 8192);
+    return time.forward.seconds() + time.backward_input.seconds() + time.backward_weight.seconds() +
+           time.recompute.seconds();
+  };
+  const double plain = seconds([](PlanLayout&) {});
+  EXPECT_GT(seconds([](PlanLayout& layout) { layout.recompute = Recompute::full; }), 1.15 * plain);
+  EXPECT_LT(seconds([](PlanLayout& layout) { layout.recompute = Recompute::full; }), 1.40 * plain);
+  EXPECT_LT(seconds([](PlanLayout& layout) { layout.precision = Precision::fp8; }), plain);
+  const double tensor2 = seconds([](PlanLayout& layout) { layout.tensor = 2; });
+  EXPECT_GT(tensor2, plain / 2);
+  EXPECT_LT(tensor2, plain);
+  const double near = seconds([](PlanLayout& layout) { layout.tensor = 8; });
+  EXPECT_GT(seconds([](PlanLayout& layout) { layout.tensor = 32; }), 2 * near / 4);  // over four nodes
+  EXPECT_LT(seconds([](PlanLayout& layout) { layout.context = 2; }), plain);
+  EXPECT_NEAR(seconds([](PlanLayout& layout) { layout.micro_batch = 4; }) / (4 * plain), 1, 0.1);
+}
+
+}  // namespace

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "parallel/pipeline_schedule.hpp"
+#include "planning/pipeline_time.hpp"
+
+using namespace espalier;
+
+namespace {
+
+PipelineCosts equal_stages(PlanSchedule schedule, int stages, int chunks, Index microbatches) {
+  PipelineCosts costs{.schedule = schedule, .microbatches = microbatches, .chunks = {}};
+  const double share = 1.0 / chunks;
+  costs.chunks.assign(static_cast<std::size_t>(stages),
+                      std::vector<ChunkSeconds>(static_cast<std::size_t>(chunks),
+                                                {.forward = share, .backward_input = share, .backward_weight = share}));
+  return costs;
+}
+
+constexpr Index unlimited = Index{1} << 40;
+
+// (p - 1)/m of the ideal time for 1F1B and GPipe, (p - 1)/(v m) for v chunks [Narayanan et al. 2021, 2.2]; a third of
+// it for ZB-H1 where forward and both parts of backward are equal [Qi et al. 2023].
+TEST(PlanPipeline, simulated_bubbles_are_the_closed_forms) {
+  for (const int p : {2, 4, 8}) {
+    const Index m = Index{4} * p;
+    const auto bubble = [&](PlanSchedule schedule, int chunks) {
+      const PipelineTime time = pipeline_time(equal_stages(schedule, p, chunks, m), unlimited);
+      return (time.window - time.busiest) / time.busiest;
+    };
+    const double ideal = (p - 1.0) / static_cast<double>(m);
+    EXPECT_NEAR(bubble(PlanSchedule::one_f_one_b, 1), ideal, 1e-9) << p;
+    EXPECT_NEAR(bubble(PlanSchedule::gpipe, 1), ideal, 1e-9) << p;
+    EXPECT_NEAR(bubble(PlanSchedule::interleaved, 2), ideal / 2, 1e-9) << p;
+    EXPECT_NEAR(bubble(PlanSchedule::interleaved, 4), ideal / 4, 1e-9) << p;
+    EXPECT_NEAR(bubble(PlanSchedule::zero_bubble, 1), ideal / 3, 1e-9) << p;
+    EXPECT_NEAR(bubble(PlanSchedule::sequential, 1), p - 1.0, 1e-9) << p;
+  }
+}
+
+TEST(PlanPipeline, the_estimate_equals_the_simulation_where_messages_are_free) {
+  for (const PlanSchedule schedule : {PlanSchedule::one_f_one_b, PlanSchedule::gpipe, PlanSchedule::zero_bubble})
+    EXPECT_NEAR(estimate_pipeline_time(equal_stages(schedule, 8, 1, 32)).window,
+                pipeline_time(equal_stages(schedule, 8, 1, 32), unlimited).window, 1e-9)
+        << to_string(schedule);
+}
+
+// A list that is cut gives what the whole one gives: uneven stages, slow messages, all schedules with lists.
+TEST(PlanPipeline, cut_lists_give_the_time_of_whole_ones) {
+  for (const auto& [schedule, chunks] :
+       {std::pair(PlanSchedule::one_f_one_b, 1), std::pair(PlanSchedule::zero_bubble, 1),
+        std::pair(PlanSchedule::interleaved, 2), std::pair(PlanSchedule::gpipe, 1)})
+    for (const Index m : {48, 64, 120}) {
+      PipelineCosts costs = equal_stages(schedule, 8, chunks, m);
+      costs.message = 0.05;
+      costs.chunks[3][0].forward *= 1.2;
+      costs.chunks[7].back().backward_input *= 1.3;
+      const double whole = pipeline_time(costs, unlimited).window;
+      EXPECT_NEAR(pipeline_time(costs, 1).window / whole, 1, 1e-6) << to_string(schedule) << " " << m;
+    }
+}
+
+TEST(PlanPipeline, messages_cost_time_and_never_save_any) {
+  double before = 0;
+  for (const double message : {0.0, 0.01, 0.1, 1.0}) {
+    PipelineCosts costs = equal_stages(PlanSchedule::one_f_one_b, 4, 1, 16);
+    costs.message = message;
+    const double window = pipeline_time(costs).window;
+    EXPECT_GE(window, before);
+    EXPECT_GE(window, 6 * message);
+    before = window;
+  }
+}
+
+TEST(PlanPipeline, one_stage_never_waits) {
+  const PipelineTime time = pipeline_time(equal_stages(PlanSchedule::one_f_one_b, 1, 1, 7));
+  EXPECT_DOUBLE_EQ(time.window, 21);
+  EXPECT_NEAR(time.idle_share, 0, 1e-12);
+}
+
+TEST(PlanPipeline, the_busiest_stage_is_named) {
+  PipelineCosts costs = equal_stages(PlanSchedule::one_f_one_b, 4, 1, 8);
+  costs.chunks[2][0].forward = 2;
+  EXPECT_EQ(pipeline_time(costs).busiest_stage, 2);
+  EXPECT_DOUBLE_EQ(pipeline_time(costs).busiest, 32);
+}
+
+// The slots that the lists of `train` need, and what papers say of the others.
+TEST(PlanPipeline, slots_are_those_of_the_lists) {
+  for (const auto& [schedule, kind, chunks] : {std::tuple(PlanSchedule::one_f_one_b, ScheduleKind::one_f_one_b, 1),
+                                               std::tuple(PlanSchedule::gpipe, ScheduleKind::gpipe, 1),
+                                               std::tuple(PlanSchedule::zero_bubble, ScheduleKind::zero_bubble, 1),
+                                               std::tuple(PlanSchedule::sequential, ScheduleKind::sequential, 1)})
+    for (const int m : {1, 3, 8, 20})
+      for (int stage = 0; stage < 4; ++stage) {
+        const PipelineSchedule list =
+            make_schedule({.kind = kind, .stages = 4, .chunks = chunks, .microbatches = m}, stage);
+        EXPECT_EQ(slots_in_flight(schedule, 4, chunks, m, stage), slots_needed(list, 0))
+            << to_string(schedule) << " m " << m << " stage " << stage;
+      }
+}
+
+// Narayanan et al. 2021: 1 + (p - 1)/(p v) times the activations of 1F1B on the first stage.
+TEST(PlanPipeline, interleaving_holds_more_on_the_first_stage) {
+  const double chunks_held = slots_in_flight(PlanSchedule::interleaved, 8, 4, 64, 0);
+  EXPECT_NEAR(chunks_held / 4, 8 * (1 + 7.0 / (8 * 4)), 1e-9);
+  EXPECT_EQ(slots_in_flight(PlanSchedule::zero_bubble_2p, 8, 1, 64, 3), 15);
+  EXPECT_EQ(slots_in_flight(PlanSchedule::zero_bubble_v, 8, 2, 64, 3), 16);
+}
+
+}  // namespace

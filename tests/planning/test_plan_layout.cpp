@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "planning/layout_space.hpp"
+#include "planning/plan_layout.hpp"
+
+using namespace espalier;
+
+namespace {
+
+TEST(PlanLayout, reads_a_proposal) {
+  PlanLayout start;
+  start.global_batch = 64;
+  const PlanLayout layout = parse_plan_layout(
+      "data=4,tensor=8,context=2,pipeline=3,virtual_stages=2,micro_batch=2,recompute=full,zero=1,sequence_parallel="
+      "true,precision=fp8",
+      start);
+  EXPECT_EQ(layout.num_devices(), 4 * 8 * 2 * 3);
+  EXPECT_EQ(layout.num_microbatches(), 8);
+  EXPECT_EQ(layout.schedule, PlanSchedule::interleaved);
+  EXPECT_EQ(layout.recompute, Recompute::full);
+  EXPECT_TRUE(layout.sequence_parallel);
+  EXPECT_EQ(layout.precision, Precision::fp8);
+  EXPECT_EQ(layout.text(),
+            "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 chunks), micro-batch 2, recompute full, "
+            "ZeRO-1, sequence "
+            "parallel, fp8");
+}
+
+TEST(PlanLayout, refuses_what_it_cannot_read) {
+  for (const char* bad : {"", "data", "data=", "data=0", "data=x", "data=4,", "dta=4", "zero=4", "recompute=half",
+                          "schedule=best", "precision=fp12", "order=random"})
+    EXPECT_THROW(parse_plan_layout(bad, {}), Error) << bad;
+  try {
+    parse_plan_layout("tesnor=4", {});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(error.report().todo.find("tensor"), std::string::npos);
+  }
+}
+
+// Ranks run tensor first, then context, data, pipeline [Megatron-LM's order]; or the pipeline before data.
+TEST(PlanLayout, axes_lie_where_the_order_puts_them) {
+  const PlanLayout layout = parse_plan_layout("tensor=4,data=8,pipeline=2", {});
+  EXPECT_EQ(layout.tensor_axis().stride, 1);
+  EXPECT_EQ(layout.data_axis().stride, 4);
+  EXPECT_EQ(layout.pipeline_axis().stride, 32);
+  const PlanLayout other = parse_plan_layout("tensor=4,data=8,pipeline=2,order=pipeline_first", {});
+  EXPECT_EQ(other.pipeline_axis().stride, 4);
+  EXPECT_EQ(other.data_axis().stride, 8);
+}
+
+TEST(PlanLayout, the_space_holds_each_layout_once_and_keeps_what_is_fixed) {
+  PlanProblem problem;
+  problem.model = model_preset("gpt2-1558m");
+  problem.cluster = cluster_preset("a100-80:2");
+  LayoutSpace space{.num_devices = 16, .global_batch = 32};
+  const std::vector<PlanLayout> all = enumerate_layouts(problem, space);
+  std::vector<std::string> texts;
+  for (const PlanLayout& layout : all) {
+    EXPECT_EQ(layout.num_devices(), 16);
+    texts.push_back(layout.text());
+  }
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(std::unique(texts.begin(), texts.end()), texts.end());
+  fix_choices(space, "tensor=2,recompute=full,zero=1,micro_batch=2");
+  const std::vector<PlanLayout> some = enumerate_layouts(problem, space);
+  EXPECT_LT(some.size(), all.size());
+  ASSERT_FALSE(some.empty());
+  for (const PlanLayout& layout : some) {
+    EXPECT_EQ(layout.tensor, 2);
+    EXPECT_EQ(layout.recompute, Recompute::full);
+    EXPECT_EQ(layout.micro_batch, 2);
+  }
+}
+
+}  // namespace

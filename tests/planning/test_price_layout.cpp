@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "planning/price_layout.hpp"
+
+using namespace espalier;
+
+namespace {
+
+PlanProblem problem_of(const char* model, const char* cluster, Index sequence_length = 2048) {
+  PlanProblem problem;
+  problem.model = model_preset(model);
+  problem.cluster = cluster_preset(cluster);
+  problem.sequence_length = sequence_length;
+  return problem;
+}
+
+PlanLayout layout_of(const char* text, Index batch) {
+  PlanLayout start;
+  start.global_batch = batch;
+  return parse_plan_layout(text, start);
+}
+
+TEST(PriceLayout, phases_add_up_to_the_step) {
+  const PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
+  for (const char* text :
+       {"tensor=8,pipeline=16,data=1", "tensor=8,pipeline=8,data=2,virtual_stages=3,zero=1",
+        "tensor=4,pipeline=16,data=2,recompute=full,schedule=zero_bubble", "data=128,zero=3,recompute=full"}) {
+    const LayoutPrice price = price_layout(problem, layout_of(text, 256));
+    EXPECT_NEAR(std::accumulate(price.seconds.begin(), price.seconds.end(), 0.0) / price.step_seconds, 1, 1e-12)
+        << text;
+    for (const double seconds : price.seconds)
+      EXPECT_GE(seconds, 0) << text;
+    EXPECT_NEAR(price.tokens_per_second, 256 * 2048 / price.step_seconds, 1e-6) << text;
+    EXPECT_GT(price.model_flops_share, 0.05) << text;
+    EXPECT_LT(price.model_flops_share, 0.75) << text;
+    EXPECT_EQ(price.memory.size(), static_cast<std::size_t>(price.layout.pipeline));
+  }
+}
+
+TEST(PriceLayout, estimate_and_simulation_agree) {
+  const PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
+  for (const char* text : {"tensor=8,pipeline=16,data=1", "tensor=8,pipeline=8,data=2,virtual_stages=3",
+                           "tensor=8,pipeline=4,data=4", "tensor=8,pipeline=8,data=2,schedule=zero_bubble"}) {
+    const PlanLayout layout = layout_of(text, 256);
+    const double ratio =
+        price_layout(problem, layout, Effort::estimate).step_seconds / price_layout(problem, layout).step_seconds;
+    EXPECT_NEAR(ratio, 1, 0.08) << text;
+  }
+}
+
+TEST(PriceLayout, says_why_a_layout_is_impossible) {
+  const PlanProblem problem = problem_of("gpt2-124m", "a100-80:4", 1024);
+  const auto why = [&](const char* text) { return why_impossible(problem, layout_of(text, 32)); };
+  EXPECT_EQ(why("tensor=4,data=8"), "");
+  EXPECT_EQ(why("tensor=8,data=4"), "tensor 8 does not divide the 12 heads");
+  EXPECT_NE(why("pipeline=16,data=2").find("the model has 12"), std::string::npos);
+  EXPECT_NE(why("data=32,micro_batch=2").find("does not divide the global batch of 32"), std::string::npos);
+  EXPECT_NE(why("data=4,precision=fp8").find("a100-80 has no fp8"), std::string::npos);
+  EXPECT_EQ(why("data=64"), "it needs 64 devices, the machine has 32");
+  EXPECT_NE(why("context=3").find("does not divide the sequence"), std::string::npos);
+}
+
+// What is too much, where, and by how much.
+TEST(PriceLayout, says_why_a_layout_does_not_fit) {
+  PlanProblem problem = problem_of("gpt3-175b", "a100-40:2");
+  problem.cluster.reserved_bytes = 0;
+  const LayoutPrice price = price_layout(problem, layout_of("data=16", 16));
+  const std::string reason = why_too_large(problem, price);
+  EXPECT_NE(reason.find("does not fit: stage 0 needs"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("a device has 40.00 GiB"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("most of it optimizer (1.9"), std::string::npos) << reason;  // 12 bytes x 174.6e9
+  problem.cluster.device.memory_bytes = Index{1} << 50;
+  EXPECT_EQ(why_too_large(problem, price), "");
+}
+
+TEST(PriceLayout, overlap_hides_the_reduction) {
+  PlanProblem problem = problem_of("gpt-22b", "a100-80:8");
+  const PlanLayout layout = layout_of("tensor=8,data=8,zero=1,recompute=full", 64);
+  const LayoutPrice hidden = price_layout(problem, layout);
+  problem.implementation.overlaps_reduction = false;
+  const LayoutPrice exposed = price_layout(problem, layout);
+  EXPECT_GT(exposed.step_seconds, hidden.step_seconds);
+  EXPECT_GT(hidden.hidden_data_seconds, 0);
+  EXPECT_NEAR(exposed[PlanPhase::data_comm], hidden[PlanPhase::data_comm] + hidden.hidden_data_seconds, 1e-9);
+}
+
+// Narayanan et al. 2021, section 5.4: tensor parallelism belongs inside a node, pipelines between them; and
+// Fig. 13: of tensor x pipeline = 64, tensor 8 is the best.
+TEST(PriceLayout, tensor_parallelism_belongs_inside_a_node) {
+  const PlanProblem problem = problem_of("gpt3-175b", "a100-80:8");
+  const auto seconds = [&](const char* text) { return price_layout(problem, layout_of(text, 128)).step_seconds; };
+  const double best = seconds("tensor=8,pipeline=8,recompute=full");
+  EXPECT_LT(best, seconds("tensor=16,pipeline=4,recompute=full"));
+  EXPECT_LT(best, seconds("tensor=32,pipeline=2,recompute=full"));
+}
+
+TEST(PriceLayout, more_bandwidth_is_never_slower) {
+  for (const char* text :
+       {"tensor=8,pipeline=16", "data=128,zero=3,recompute=full", "tensor=16,data=8,recompute=full"}) {
+    PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
+    const double before = price_layout(problem, layout_of(text, 128)).step_seconds;
+    problem.cluster.network.bandwidth *= 4;
+    problem.cluster.network.alone *= 4;
+    EXPECT_LT(price_layout(problem, layout_of(text, 128)).step_seconds, before) << text;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "io/file.hpp"
+#include "planning/case_report.hpp"
+#include "planning/published_program.hpp"
+
+using namespace espalier;
+
+namespace {
+
+std::vector<PricedCase> price_table(const std::string& text) {
+  std::vector<PricedCase> cases;
+  for (const CsvRow& row : parse_csv(text, "table.csv"))
+    cases.push_back(price_case(read_case(row)));
+  return cases;
+}
+
+const std::vector<PricedCase>& published() {
+  static const std::vector<PricedCase> cases = price_table(read_file(ESPALIER_PUBLISHED_ROWS, ExitCode::data));
+  return cases;
+}
+
+// The goal is 10 % and 25 %; the fit is better, and a change that loses it shows here.
+TEST(PublishedCases, times_are_predicted) {
+  std::vector<double> errors;
+  for (const PricedCase& each : published())
+    if (each.published.timed && each.predicted_seconds) {
+      errors.push_back(each.time_error());
+      EXPECT_LT(std::abs(each.time_error()), 0.25) << each.published.id;
+    }
+  const ErrorSummary summary = summary_of(errors);
+  EXPECT_GE(summary.count, 35u);
+  EXPECT_LT(summary.median, 0.05);
+  EXPECT_LT(summary.p95, 0.15);
+}
+
+TEST(PublishedCases, memory_is_predicted) {
+  std::size_t rows = 0;
+  for (const PricedCase& each : published())
+    if (each.published.measured_bytes > 0) {
+      ASSERT_TRUE(each.predicted_bytes) << each.published.id;
+      EXPECT_LT(std::abs(each.memory_error()), each.published.analytic ? 0.03 : 0.10) << each.published.id;
+      ++rows;
+    }
+  EXPECT_GE(rows, 10u);
+}
+
+TEST(PublishedCases, the_report_ends_with_the_summary) {
+  const std::string report = case_report(published());
+  const std::size_t last = report.rfind('\n', report.size() - 2) + 1;
+  EXPECT_EQ(report.substr(last, 28), "priced 36 of 37 timed rows: ") << report.substr(last);
+  EXPECT_NE(report.find("not priced: llmc-124M-1xRTX5090: no efficiency curve for RTX 5090"), std::string::npos);
+  EXPECT_NE(report.find("arXiv:2104.04473                                                    12 of  12"),
+            std::string::npos);
+}
+
+TEST(PublishedCases, summaries_count_as_documented) {
+  const ErrorSummary summary = summary_of({0.1, -0.3, 0.2, -0.05});
+  EXPECT_DOUBLE_EQ(summary.median, 0.15);
+  EXPECT_DOUBLE_EQ(summary.p95, 0.3);
+  EXPECT_DOUBLE_EQ(summary.worst, 0.3);
+  EXPECT_DOUBLE_EQ(summary.bias, 0.025);
+  std::vector<double> hundred;
+  for (int i = 1; i <= 100; ++i)
+    hundred.push_back(i);
+  EXPECT_DOUBLE_EQ(summary_of(hundred).p95, 95);
+  EXPECT_EQ(summary_of({}).count, 0u);
+}
+
+constexpr const char* head =
+    "id,source,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,"
+    "iter_time_s,notes\n";
+
+// What a table lacks is decided by the search, as a user would; what no search can decide is said.
+TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
+  const auto cases = price_table(std::string(head) +
+                                 "layout,x,48,6144,48,51200,2048,A100-80GB,64,,,,64,,bf16,,10,\n"
+                                 "no batch,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,,1,bf16,full,10,\n"
+                                 "no devices,x,48,6144,48,51200,2048,A100-80GB,,8,1,,64,1,bf16,full,10,\n"
+                                 "moe,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,10,MoE with 8 experts\n"
+                                 "text,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,two,bf16,full,10,\n"
+                                 "words,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,yes,10,\n"
+                                 "uneven,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,60,4,bf16,full,10,\n");
+  ASSERT_EQ(cases.size(), 7u);
+  EXPECT_TRUE(cases[0].predicted_seconds);
+  EXPECT_EQ(cases[0].price->layout.num_devices(), 64);
+  EXPECT_NE(cases[1].published.why_not.find("global_batch_seqs is missing"), std::string::npos);
+  EXPECT_NE(cases[2].published.why_not.find("neither gpus nor dp"), std::string::npos);
+  EXPECT_FALSE(cases[3].published.dense);
+  EXPECT_FALSE(cases[3].predicted_seconds);
+  EXPECT_NE(cases[4].published.why_not.find("micro_batch is no number"), std::string::npos);
+  EXPECT_EQ(cases[5].price->layout.recompute, Recompute::full);
+  EXPECT_TRUE(cases[6].predicted_seconds);
+  EXPECT_NEAR(*cases[6].predicted_seconds / cases[6].price->step_seconds, 60.0 / 64, 1e-9);
+}
+
+TEST(PublishedCases, programs_are_told_by_date_and_notes) {
+  EXPECT_EQ(publication_month("arXiv:2104.04473 Table 1"), 2104);
+  EXPECT_EQ(publication_month("NVIDIA/Megatron-LM README Sep-2020, images"), 2006);
+  EXPECT_EQ(publication_month("owner/repository@5281919420"), std::nullopt);
+  const auto program = [](const std::string& source, const std::string& precision, const std::string& notes) {
+    const auto rows = parse_csv("source,precision,notes\n" + source + "," + precision + "," + notes + "\n", "t");
+    return published_implementation(rows[0]);
+  };
+  EXPECT_FALSE(program("arXiv:2104.04473", "fp16-mixed", "").fused_attention);
+  EXPECT_TRUE(program("arXiv:2307.1", "bf16", "").fused_attention);
+  EXPECT_TRUE(program("x", "bf16", "attention_backend=flash").fused_attention);
+  EXPECT_FALSE(program("x", "bf16", "attention_backend=unfused").fused_attention);
+  EXPECT_TRUE(program("x", "bf16", "tp-comm-overlap on").overlaps_tensor);
+  EXPECT_FALSE(program("arXiv:2104.04473", "fp16-mixed", "interleaved WITHOUT scatter/gather").splits_messages);
+}
+
+}  // namespace

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "core/error.hpp"
+#include "planning/plan_text.hpp"
+#include "planning/scaling.hpp"
+#include "planning/search.hpp"
+
+using namespace espalier;
+
+namespace {
+
+PlanProblem problem_of(const char* model, const char* cluster, Index sequence_length = 2048) {
+  PlanProblem problem;
+  problem.model = model_preset(model);
+  problem.cluster = cluster_preset(cluster);
+  problem.sequence_length = sequence_length;
+  return problem;
+}
+
+TEST(Search, ranks_what_fits_by_time) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  const SearchResult result = search_layouts(problem, {.num_devices = 32, .global_batch = 128});
+  ASSERT_GT(result.ranking.size(), 3u);
+  for (std::size_t i = 0; i < result.ranking.size(); ++i) {
+    EXPECT_EQ(why_impossible(problem, result.ranking[i].layout), "");
+    EXPECT_EQ(why_too_large(problem, result.ranking[i]), "");
+    EXPECT_EQ(result.ranking[i].layout.num_devices(), 32);
+    if (i > 0) {
+      EXPECT_LE(result.ranking[i - 1].step_seconds, result.ranking[i].step_seconds * 1.001);
+    }
+  }
+  EXPECT_GT(result.num_too_large, 0u);
+  EXPECT_EQ(search_layouts(problem, {.num_devices = 32, .global_batch = 128}).ranking.front().layout.text(),
+            result.ranking.front().layout.text());
+}
+
+// The best of the ranking against all layouts of a small space, each simulated.
+TEST(Search, finds_the_best_of_the_whole_space) {
+  const PlanProblem problem = problem_of("gpt2-1558m", "a100-80:1", 1024);
+  const LayoutSpace space{.num_devices = 8, .global_batch = 64};
+  const SearchResult result = search_layouts(problem, space);
+  double best = 1e9;
+  for (const PlanLayout& layout : enumerate_layouts(problem, space)) {
+    if (!why_impossible(problem, layout).empty())
+      continue;
+    const LayoutPrice price = price_layout(problem, layout);
+    if (why_too_large(problem, price).empty())
+      best = std::min(best, price.step_seconds);
+  }
+  EXPECT_NEAR(result.ranking.front().step_seconds / best, 1, 0.005);
+}
+
+TEST(Search, a_trillion_parameters_on_16384_devices_take_seconds) {
+  const PlanProblem problem = problem_of("gpt-1t", "a100-80:2048");
+  const auto start = std::chrono::steady_clock::now();
+  const SearchResult result = search_layouts(problem, {.num_devices = 16384, .global_batch = 4096});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LT(seconds, 10);
+  ASSERT_FALSE(result.ranking.empty());
+  EXPECT_GT(result.num_considered, 1000u);
+  EXPECT_LE(result.ranking.front().layout.tensor, 16);
+}
+
+TEST(Search, fixed_choices_hold) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  LayoutSpace space{.num_devices = 32, .global_batch = 128};
+  fix_choices(space, "tensor=4,pipeline=2");
+  const SearchResult result = search_layouts(problem, space);
+  ASSERT_FALSE(result.ranking.empty());
+  for (const LayoutPrice& price : result.ranking) {
+    EXPECT_EQ(price.layout.tensor, 4);
+    EXPECT_EQ(price.layout.pipeline, 2);
+  }
+}
+
+TEST(Search, rejections_have_reasons) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  LayoutSpace space{.num_devices = 32, .global_batch = 128};
+  space.zero_stage = 0;
+  const SearchResult result = search_layouts(problem, space);
+  bool slower = false;
+  bool too_large = false;
+  for (const Rejection& rejection : result.rejections) {
+    EXPECT_FALSE(rejection.reason.empty());
+    slower = slower || (rejection.verdict == Verdict::slower && rejection.reason.starts_with("slower by"));
+    too_large =
+        too_large || (rejection.verdict == Verdict::too_large && rejection.reason.starts_with("does not fit: stage"));
+  }
+  EXPECT_TRUE(slower);
+  EXPECT_TRUE(too_large);
+}
+
+// Goals that nothing reaches: the error says which is the nearest that can be.
+TEST(Search, unreachable_goals_name_the_nearest) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  const SearchResult result = search_layouts(problem, {.num_devices = 32, .global_batch = 128});
+  EXPECT_NO_THROW(require_goal(problem, result, {}));
+  try {
+    require_goal(problem, result, {.most_step_seconds = 0.001, .least_tokens_per_second = {}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(error.report().wanted.find(result.ranking.front().layout.text()), std::string::npos);
+  }
+  EXPECT_THROW(require_goal(problem, result, {.most_step_seconds = {}, .least_tokens_per_second = 1e15}), Error);
+  const PlanProblem small = problem_of("gpt-1t", "a100-40:1");
+  const SearchResult nothing = search_layouts(small, {.num_devices = 8, .global_batch = 8});
+  try {
+    require_goal(small, nothing, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.report().got.find("the least hungry of"), std::string::npos);
+  }
+}
+
+TEST(Scaling, efficiency_falls_and_the_cause_is_named) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:1");
+  const auto points = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, false);
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_DOUBLE_EQ(points[0].efficiency, 1);
+  EXPECT_EQ(points[0].what_bends, "nothing");
+  EXPECT_LT(points[2].efficiency, points[1].efficiency);
+  EXPECT_LT(points[2].price->step_seconds, points[1].price->step_seconds);
+  EXPECT_NE(points[2].what_bends.find("% of the step, was"), std::string::npos);
+  const auto weak = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, true);
+  EXPECT_EQ(weak[2].global_batch, 256 * 32);
+  EXPECT_GT(weak[2].efficiency, points[2].efficiency);
+}
+
+TEST(Scaling, points_without_a_layout_say_so) {
+  const auto points =
+      predict_scaling(problem_of("gpt-1t", "a100-40:1"), {.num_devices = 8, .global_batch = 64}, {8, 4096}, false);
+  EXPECT_FALSE(points[0].price);
+  EXPECT_EQ(points[0].what_bends, "no layout fits");
+}
+
+TEST(Scaling, one_layout_for_several_machines_loses_little_on_each) {
+  std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:4")};
+  const CommonLayout common = search_common_layout(problems, {.num_devices = 32, .global_batch = 128});
+  ASSERT_TRUE(common.layout);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    EXPECT_EQ(why_too_large(problems[i], common.prices[i]), "");
+    EXPECT_GT(common.loss(i), -0.02);
+    EXPECT_LT(common.loss(i), 0.2);
+  }
+  EXPECT_NE(common_layout_text(problems, common).find("best for all: "), std::string::npos);
+}
+
+}  // namespace
