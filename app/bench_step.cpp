@@ -135,6 +135,8 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
       phases.seconds[p] += report.seconds.seconds[p] / options.steps;
   }
   const std::size_t resident = resident_bytes() - std::min(resident_bytes(), at_start);
+  const MemoryByCategory peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
+  const std::size_t peak_resident = peak_resident_bytes();
   const GemmRate after = best_gemm_rate<T>();
   GemmRate rate = before.flops_per_second > after.flops_per_second ? before : after;
   if (runtime.size() > 1)  // which share the machine
@@ -146,7 +148,6 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   for (std::size_t p = 0; p < num_phases; ++p)
     if (phases.seconds[p] > 0)
       phase_seconds[to_string(static_cast<Phase>(p))] = phases.seconds[p];
-  const MemoryByCategory peak = MemoryLedger::instance().peak();
   return {{"model", options.model},
           {"micro_batch", options.micro_batch},
           {"sequence_length", options.sequence_length},
@@ -170,7 +171,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
            static_cast<double>(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]) /
                static_cast<double>(num_parameters(shape))},
           {"resident_bytes_over_start", resident},
-          {"peak_resident_bytes", peak_resident_bytes()}};
+          {"peak_resident_bytes", peak_resident}};
 }
 
 void print_table(const nlohmann::ordered_json& result) {
