@@ -206,6 +206,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   bench->footer("  espalier bench ops --model gpt2-124m");
   add_bench_ops(*bench, chosen);
   add_bench_step(*bench, chosen);
+  add_bench_machine(*bench, chosen);
 }
 
 }  // namespace espalier

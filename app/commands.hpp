@@ -30,6 +30,7 @@ void add_checkpoint(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 void add_bench_ops(CLI::App& bench, Chosen& chosen);
 void add_bench_step(CLI::App& bench, Chosen& chosen);
+void add_bench_machine(CLI::App& bench, Chosen& chosen);
 
 /// Versions of Espalier and of what it was built with, a line each.
 std::string version_text();

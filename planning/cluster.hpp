@@ -43,6 +43,9 @@ Cluster with_devices(Cluster cluster, int num_devices);
 Cluster read_cluster(const Path& file);
 Cluster parse_cluster(const std::string& text, const std::string& name);
 
+/// As such a file; reads back equal to four digits.
+std::string to_toml(const Cluster& cluster);
+
 /// A preset, or a file where the text ends with ".toml".
 Cluster cluster_from(const std::string& text);
 

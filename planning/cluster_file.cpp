@@ -79,6 +79,7 @@ class ClusterReader {
     read_count("device", "processors", device.processors);
     read_quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds, {0, 1e-2});
     read_quantity("device", "step_overhead", Quantity::seconds, device.step_seconds, {0, 100});
+    reader_.read("device", "moves_messages", device.moves_messages);
     reader_.read("device", "error_share", device.error_share, {.min = 0, .max = 1});
     for (std::size_t i = 0; i < num_precisions; ++i) {
       const char* const section = to_string(static_cast<Precision>(i));
@@ -130,6 +131,49 @@ std::vector<std::string> problems(const Cluster& cluster) {
 }
 
 Cluster parse_cluster(const std::string& text, const std::string& name) { return ClusterReader(text, name).read(name); }
+
+std::string to_toml(const Cluster& cluster) {
+  ConfigWriter file;
+  const auto quantity = [&](const char* section, const char* key, Quantity kind, double value) {
+    file.write(section, key, quantity_text(kind, value));
+  };
+  const auto link = [&](const char* section, const LinkTier& tier) {
+    quantity(section, "bandwidth", Quantity::bytes_per_second, tier.bandwidth);
+    if (tier.alone > 0)
+      quantity(section, "alone", Quantity::bytes_per_second, tier.alone);
+    quantity(section, "latency", Quantity::seconds, tier.latency);
+  };
+  const Accelerator& device = cluster.device;
+  file.write("cluster", "name", cluster.name);
+  file.write("cluster", "nodes", Index{cluster.num_nodes});
+  file.write("cluster", "devices_per_node", Index{cluster.devices_per_node});
+  quantity("cluster", "reserved_memory", Quantity::bytes, static_cast<double>(cluster.reserved_bytes));
+  file.write("device", "name", device.name);
+  quantity("device", "memory", Quantity::bytes, static_cast<double>(device.memory_bytes));
+  quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth);
+  file.write("device", "memory_share", device.memory_share);
+  file.write("device", "processors", Index{device.processors});
+  quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds);
+  quantity("device", "step_overhead", Quantity::seconds, device.step_seconds);
+  file.write("device", "moves_messages", device.moves_messages);
+  file.write("device", "error_share", device.error_share);
+  for (std::size_t i = 0; i < num_precisions; ++i) {
+    const MatrixRate& rate = device.rates[i];
+    if (rate.peak_flops <= 0)
+      continue;
+    const char* const section = to_string(static_cast<Precision>(i));
+    quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops);
+    file.write(section, "product_share", rate.product_share);
+    file.write(section, "half_depth", rate.half_depth);
+    file.write(section, "fill_waves", rate.fill_waves);
+    file.write(section, "attention_share", rate.attention_share);
+  }
+  if (cluster.node.bandwidth > 0)
+    link("node_link", cluster.node);
+  if (cluster.network.bandwidth > 0)
+    link("network_link", cluster.network);
+  return file.text();
+}
 
 Cluster read_cluster(const Path& file) { return parse_cluster(read_file(file, ExitCode::usage), file.string()); }
 

@@ -112,7 +112,7 @@ struct Block {
       return 0;
     const double bytes = (backward ? 2 : 1) * 2 * e * rows * kv / t;
     const double sent = (layout.context - 1) * message_seconds(cluster, layout.context_axis(), bytes);
-    return overlapped(sent, attention_seconds) - attention_seconds;
+    return beside(device(), attention_seconds, sent) - attention_seconds;
   }
 
   double host(double passes) const {
@@ -124,6 +124,10 @@ struct Block {
 }  // namespace
 
 double overlapped(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
+
+double beside(const Accelerator& device, double work, double messages) {
+  return device.moves_messages ? work + messages : overlapped(work, messages);
+}
 
 double PassTime::seconds() const {
   const double on_device = products + elementwise + tensor;
@@ -180,7 +184,7 @@ BlockTime block_time(const ModelShape& model, const Cluster& cluster, const Plan
     const double hideable = time.backward_input.tensor * (layout.sequence_parallel ? 0.5 : 1);
     const double work = time.backward_weight.products;
     time.backward_input.tensor -= hideable;
-    time.backward_input.tensor += overlapped(work, hideable) - work;
+    time.backward_input.tensor += beside(cluster.device, work, hideable) - work;
   }
 
   if (layout.recompute == Recompute::full) {

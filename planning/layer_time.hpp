@@ -25,6 +25,9 @@ PassTime operator*(double count, PassTime pass);
 /// they are equal (1.1 to 1.3 were measured by Miao et al. 2022, Galvatron).
 double overlapped(double a, double b);
 
+/// Seconds of work with messages beside it: overlapped, or one after the other where the same cores do both.
+double beside(const Accelerator& device, double work, double messages);
+
 /// A block: forward; the two parts of backward; what recomputation adds to the input part.
 struct BlockTime {
   PassTime forward;

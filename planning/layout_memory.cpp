@@ -105,6 +105,11 @@ std::vector<Index> blocks_per_part(Index num_layers, int parts) {
   return blocks;
 }
 
+std::vector<Index> blocks_per_part(const ModelShape& model, const PlanLayout& layout) {
+  return layout.blocks_given.empty() ? blocks_per_part(model.num_layers, layout.pipeline * layout.virtual_stages)
+                                     : layout.blocks_given;
+}
+
 std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
                                             const Implementation& implementation, Index sequence_length) {
   const int stages = layout.pipeline;
@@ -116,7 +121,7 @@ std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanL
   const double replicated = layout.sequence_parallel ? t : 1;
   const StateBytes whole = state_bytes(layout.precision, implementation);
   const StateBytes each = sharded_state_bytes(whole, layout.zero_stage, layout.data * layout.context);
-  const std::vector<Index> blocks = blocks_per_part(model.num_layers, stages * chunks);
+  const std::vector<Index> blocks = blocks_per_part(model, layout);
   const double kept = activation_bytes_per_layer(model, layout, implementation, sequence_length);
   PlanLayout without = layout;
   without.recompute = Recompute::none;

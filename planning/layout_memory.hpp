@@ -38,6 +38,9 @@ double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout
 /// divide (embedding and head count as blocks); else as even as possible.
 std::vector<Index> blocks_per_part(Index num_layers, int parts);
 
+/// The same for a layout, which may bring its own.
+std::vector<Index> blocks_per_part(const ModelShape& model, const PlanLayout& layout);
+
 /// Bytes of a rank of each stage, by category.
 std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
                                             const Implementation& implementation, Index sequence_length);

@@ -58,6 +58,7 @@ struct PlanLayout {
   bool data_inside_pipeline = true;  ///< order of ranks: tensor, context, data, pipeline; else pipeline before data
   Precision precision = Precision::bf16;
   PlanSchedule schedule = PlanSchedule::one_f_one_b;
+  std::vector<Index> blocks_given = {};  ///< of each part of the model, in its order; empty: as even as can be
 
   int num_devices() const { return tensor * context * data * pipeline; }
   Index num_microbatches() const { return global_batch / (micro_batch * data); }

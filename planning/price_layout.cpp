@@ -50,8 +50,7 @@ class Pricer {
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                embedding_time(problem.model, problem.cluster, layout, problem.sequence_length)} {
-    const std::vector<Index> blocks =
-        blocks_per_part(problem.model.num_layers, layout.pipeline * layout.virtual_stages);
+    const std::vector<Index> blocks = blocks_per_part(problem.model, layout);
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       std::vector<ChunkParts> mine;
       for (int chunk = 0; chunk < layout.virtual_stages; ++chunk) {
@@ -84,30 +83,30 @@ class Pricer {
       return effort == Effort::simulate ? pipeline_time(each) : estimate_pipeline_time(each);
     };
     const PipelineTime pipeline = run(costs);
-    const auto busiest = static_cast<std::size_t>(pipeline.busiest_stage);
-    const double microbatches = real(layout_.num_microbatches());
-    for (const ChunkTimes& chunk : times[busiest])
-      account(result, chunk, microbatches);
     double window_without_messages = pipeline.window;
     if (layout_.pipeline > 1) {
       PipelineCosts free = costs;
       free.message = 0;
       window_without_messages = std::min(pipeline.window, run(free).window);
     }
-    result[PlanPhase::pipeline_comm] = pipeline.window - window_without_messages;
-    result[PlanPhase::bubble] = window_without_messages - pipeline.busiest;
-    result.idle_share = pipeline.idle_share;
-    data_and_optimizer(result, times[busiest]);
-    result[PlanPhase::other] +=
-        problem_.cluster.device.step_seconds * (problem_.implementation.compiled ? compiled_share : 1);
+    const auto busiest = static_cast<std::size_t>(pipeline.busiest_stage);
+    PlanPhases every_stage = data_and_optimizer(result, times[busiest]);
+    every_stage[PlanPhase::pipeline_comm] += pipeline.window - window_without_messages;
+    every_stage[PlanPhase::other] +=
+        cluster().device.step_seconds * (problem_.implementation.compiled ? compiled_share : 1);
+    for (const auto& stage : times)
+      result.stages.push_back(stage_phases(stage, every_stage, window_without_messages));
+    result.seconds = result.stages[busiest].seconds;
     for (const double seconds : result.seconds)
       result.step_seconds += seconds;
+    result.idle_share = pipeline.idle_share;
     finish(result);
     return result;
   }
 
  private:
   const Cluster& cluster() const { return problem_.cluster; }
+  double with_messages(double work, double messages) const { return beside(cluster().device, work, messages); }
 
   double elements(const ChunkParts& chunk) const {
     return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_) +
@@ -147,9 +146,9 @@ class Pricer {
         count * collective_seconds(cluster(), Collective::all_gather, layout_.data_axis(), 2 * each, ring);
     const double scatter =
         count * collective_seconds(cluster(), Collective::reduce_scatter, layout_.data_axis(), bytes * each, ring);
-    const double forward = overlapped(times.seconds.forward, gather);
+    const double forward = with_messages(times.seconds.forward, gather);
     const double backward_work = times.seconds.backward_input + times.seconds.backward_weight;
-    const double backward = overlapped(backward_work, gather + scatter);
+    const double backward = with_messages(backward_work, gather + scatter);
     times.exposed_gather = forward - times.seconds.forward + backward - backward_work;
     times.seconds.forward = forward;
     times.seconds.backward_input += backward - backward_work;
@@ -167,7 +166,20 @@ class Pricer {
                : part + collective_seconds(cluster(), Collective::all_gather, layout_.tensor_axis(), bytes);
   }
 
-  void account(LayoutPrice& result, const ChunkTimes& chunk, double microbatches) const {
+  // The work of a stage, what all stages spend alike, and waiting for the rest of the window.
+  PlanPhases stage_phases(const std::vector<ChunkTimes>& chunks, const PlanPhases& alike, double window) const {
+    const double microbatches = real(layout_.num_microbatches());
+    PlanPhases phases = alike;
+    double busy = 0;
+    for (const ChunkTimes& chunk : chunks) {
+      account(phases, chunk, microbatches);
+      busy += microbatches * chunk.seconds.total();
+    }
+    phases[PlanPhase::bubble] = window - busy;
+    return phases;
+  }
+
+  void account(PlanPhases& result, const ChunkTimes& chunk, double microbatches) const {
     const auto share = [&](const PassTime& pass, double seconds, PlanPhase phase) {
       const double on_device = pass.products + pass.elementwise + pass.tensor;
       const double tensor = on_device > 0 ? seconds * pass.tensor / on_device : 0;
@@ -183,8 +195,10 @@ class Pricer {
     result[PlanPhase::data_comm] += microbatches * chunk.exposed_gather;
   }
 
-  void data_and_optimizer(LayoutPrice& result, const std::vector<ChunkTimes>& busiest) const {
-    double most = 0;  // elements of the largest stage
+  // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
+  PlanPhases data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
+    PlanPhases result;
+    double most = 0;  // elements of that stage
     for (const auto& stage : stages_) {
       double mine = 0;
       for (const ChunkParts& chunk : stage)
@@ -200,7 +214,7 @@ class Pricer {
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
     }
     if (replicas <= 1 || layout_.zero_stage == 3)
-      return;
+      return result;
     const AxisPlacement axis = layout_.data_axis();
     const double gradients = most * problem_.implementation.gradient_bytes;
     double reduce = 0;
@@ -213,7 +227,7 @@ class Pricer {
     }
     if (!problem_.implementation.overlaps_reduction) {
       result[PlanPhase::data_comm] += reduce + gather;
-      return;
+      return result;
     }
     double forward = 0;
     double backward = 0;
@@ -221,9 +235,10 @@ class Pricer {
       forward += chunk.seconds.forward;
       backward += chunk.seconds.backward_input + chunk.seconds.backward_weight;
     }
-    const double exposed = overlapped(backward, reduce) - backward + overlapped(forward, gather) - forward;
+    const double exposed = with_messages(backward, reduce) - backward + with_messages(forward, gather) - forward;
     result[PlanPhase::data_comm] += exposed;
-    result.hidden_data_seconds = reduce + gather - exposed;
+    price.hidden_data_seconds = reduce + gather - exposed;
+    return result;
   }
 
   void finish(LayoutPrice& result) const {

@@ -26,11 +26,19 @@ enum class PlanPhase { forward, backward, recompute, bubble, tensor_comm, pipeli
 inline constexpr std::size_t num_plan_phases = 9;
 const char* to_string(PlanPhase phase);
 
+/// Seconds by phase.
+struct PlanPhases {
+  std::array<double, num_plan_phases> seconds{};
+  double operator[](PlanPhase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
+  double& operator[](PlanPhase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+};
+
 /// What one step of a layout costs.
 struct LayoutPrice {
   PlanLayout layout;
   double step_seconds = 0;
   std::array<double, num_plan_phases> seconds{};  ///< of the busiest stage; they add up to step_seconds
+  std::vector<PlanPhases> stages = {};            ///< of each stage; each adds up to step_seconds
   double idle_share = 0;                          ///< the bubble, over all stages, as a share of the pipeline's window
   double hidden_data_seconds = 0;                 ///< of reduction and gathering that other work hides
   std::vector<MemoryByCategory> memory = {};      ///< of a rank of each stage

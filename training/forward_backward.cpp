@@ -148,7 +148,8 @@ class Executor {
     const Region region(std::string("espalier::training::") + to_string(phase));
     const double begin = world().clock().now();
     const double tensor_before = c_.model.tensor().seconds();
-    OperationPace pace(emulated_seconds(c_.emulate, op.kind), parts_of(c_.model.layers(op.chunk), op.kind));
+    const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
+    OperationPace pace(emulated_seconds(c_.emulate, op.kind, part), parts_of(c_.model.layers(op.chunk), op.kind));
     compute([&](int) {
       pace.part_done(c_.model.tensor().seconds() - tensor_before);
       progress();

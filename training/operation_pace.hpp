@@ -35,13 +35,15 @@ class OperationPace {
   Clock::time_point start_ = Clock::now();
 };
 
-/// Seconds that an operation is to last; 0: as long as it does.
-inline double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind) {
+/// Seconds that an operation on a part of the model (in forward order) is to last; 0: as long as it does.
+inline double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind, int part = 0) {
+  const std::vector<Index>& percent = emulate.part_percent;
+  const double share = percent.empty() ? 1 : static_cast<double>(percent.at(static_cast<std::size_t>(part))) / 100;
   switch (kind) {
-    case OperationKind::forward: return emulate.forward;
-    case OperationKind::backward: return emulate.backward_input + emulate.backward_weight;
-    case OperationKind::backward_input: return emulate.backward_input;
-    case OperationKind::backward_weight: return emulate.backward_weight;
+    case OperationKind::forward: return share * emulate.forward;
+    case OperationKind::backward: return share * (emulate.backward_input + emulate.backward_weight);
+    case OperationKind::backward_input: return share * emulate.backward_input;
+    case OperationKind::backward_weight: return share * emulate.backward_weight;
     case OperationKind::optimizer: return emulate.optimizer;
     default: return 0;
   }

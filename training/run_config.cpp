@@ -144,6 +144,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
   v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library; auto: by CPU");
+  v.text("cluster", c.run.cluster,
+         "cluster file or preset that step times are predicted for (espalier bench machine); \"\": a rough guess");
   v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is written to trace/");
   v.integer("trace_steps", c.run.trace_steps, not_negative, "steps written to trace/; 0: none");
 
@@ -158,6 +160,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.seconds("node_latency", c.emulate.node_latency, {0, 1e6}, "of a message between nodes");
   v.real("node_bandwidth", c.emulate.node_bandwidth, {0, 1e18}, "bytes per second of a rank's link to other nodes");
   v.integer("ranks_per_node", c.emulate.ranks_per_node, {0, degree.max}, "0: all ranks on one node");
+  v.integers("part_percent", c.emulate.part_percent, {1, 100000},
+             "of these times, that each part of the model takes, in forward order; []: 100 each");
   v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "each byte of a message counts as so many");
 }
 

@@ -83,6 +83,7 @@ struct RunConfig {
     Index device_memory = 0;             ///< bytes
     double communication_timeout = 600;  ///< seconds
     std::string matmul = "auto";
+    std::string cluster;  ///< cluster file or preset that step times are predicted for; empty: a rough guess
     Index trace_first_step = 2;
     Index trace_steps = 0;
   } run;
@@ -98,6 +99,7 @@ struct RunConfig {
     double node_bandwidth = 0;
     Index ranks_per_node = 0;
     double message_scale = 1;
+    std::vector<Index> part_percent;
     bool operator==(const Emulate&) const = default;
   } emulate;
   bool emulates() const { return emulate != Emulate{}; }

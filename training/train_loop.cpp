@@ -17,6 +17,7 @@
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
 #include "training/resume.hpp"
+#include "training/run_prediction.hpp"
 #include "training/same_start.hpp"
 #include "training/training_state.hpp"
 
@@ -92,6 +93,7 @@ class Loop {
     open_directory();
     choose_matmul_library<T>(config_, mesh_);
     MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
+    prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
     MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
@@ -164,6 +166,7 @@ class Loop {
       if (!is_root_)
         return;
       files_.directory->sign_on(to_toml(config_));
+      write_file_atomically(run_path() / "prediction.json", prediction_->json());
       remove_positions(files_.directory->state());
       if (mesh_.world().size() > 1)
         make_directories(run_path() / "ranks");
@@ -204,6 +207,7 @@ class Loop {
       progress.seconds_left = pace * static_cast<double>(total - report.step);
       progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));
       records.after_step(report);
+      prediction_->add(report);
       if (is_root_)
         files_.metrics->append(metrics_line(report, progress));
       if (is_root_ && events_.step)
@@ -242,34 +246,16 @@ class Loop {
     note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }
 
-  // The peak of each rank, without the scratch of libraries (it only grows), and its prediction.
-  void compare_memory() {
-    const std::size_t library = MemoryLedger::instance().library_scratch();
-    const std::array<double, 2> mine = {
-        static_cast<double>(MemoryLedger::instance().peak().total() - library),
-        static_cast<double>(predict_memory<T>(config_, layout_, mesh_.pp().rank()).total())};
-    std::vector<double> all(2 * static_cast<std::size_t>(mesh_.world().size()));
-    all_gather(mesh_.world(), std::span<double>(all), std::span<const double>(mine));
-    if (!is_root_)
-      return;
-    double peak = 0;
-    double predicted = 0;
-    for (std::size_t i = 0; i < all.size(); i += 2) {
-      peak = std::max(peak, all[i]);
-      predicted = std::max(predicted, all[i + 1]);
-    }
-    note(fmt::format(
-        "memory of the fullest rank: peak {:.4g} MB, predicted {:.4g} MB ({:+.2f} %), without {:.4g} MB that "
-        "libraries keep",
-        peak * 1e-6, predicted * 1e-6, 100 * (peak / predicted - 1), static_cast<double>(library) * 1e-6));
-    files_.directory->update({{"memory",
-                               {{"peak_bytes", static_cast<std::uint64_t>(peak)},
-                                {"predicted_bytes", static_cast<std::uint64_t>(predicted)},
-                                {"library_bytes", library}}}});
+  void compare_with_prediction() {
+    const RunPrediction::Comparison comparison = prediction_->compare();
+    for (const std::string& text : comparison.notes)
+      note(text);
+    if (is_root_)
+      files_.directory->update(comparison.details);
   }
 
   TrainOutcome finish(TrainOutcome outcome) {
-    compare_memory();
+    compare_with_prediction();
     barrier(mesh_.world());  // signed off only when every rank has come to the end
     if (is_root_)
       files_.directory->finish(outcome == TrainOutcome::completed ? "completed" : "preempted",
@@ -286,6 +272,7 @@ class Loop {
   bool signed_on_ = false;
   RunFiles files_;
   double gemm_rate_ = 0;
+  std::optional<RunPrediction> prediction_;
   double last_save_seconds_ = 0;
   std::string cause_ = "another rank was asked to stop";
   Clock::time_point start_ = Clock::now();

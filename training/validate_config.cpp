@@ -193,6 +193,14 @@ void check_loss_scale(const LossScaleConfig& c, ConfigReader& reader) {
                    fmt::format("{} is above initial_loss_scale {}", c.minimum, c.initial));
 }
 
+void check_emulation(const RunConfig& c, ConfigReader& reader) {
+  const Index parts = c.parallel.pipeline * c.parallel.virtual_stages;
+  const auto given = static_cast<Index>(c.emulate.part_percent.size());
+  if (given > 0 && given != parts)
+    reader.problem("emulate", "part_percent",
+                   fmt::format("{} numbers for {} parts of the model (pipeline x virtual_stages)", given, parts));
+}
+
 }  // namespace
 
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
@@ -217,6 +225,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   check_tensor(c, reader);
   check_pipeline(c, reader);
   check_recompute(c, reader);
+  check_emulation(c, reader);
 }
 
 std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "app/command_line.hpp"
+#include "app/commands.hpp"
+#include "io/file.hpp"
+#include "planning/quantity.hpp"
+#include "training/measure_machine.hpp"
+#include "training/with_compute_type.hpp"
+
+namespace espalier {
+namespace {
+
+struct Options {
+  std::string output = "machine.toml";
+  std::vector<std::string> precisions = {"fp32"};
+};
+
+void print_link(const char* name, const LinkTier& link) {
+  if (link.bandwidth > 0)
+    fmt::print("{:<18} {}, {}\n", name, quantity_text(Quantity::bytes_per_second, link.bandwidth),
+               quantity_text(Quantity::seconds, link.latency));
+}
+
+void print_machine(const Cluster& cluster, const std::vector<MachineFit>& fits) {
+  const Accelerator& device = cluster.device;
+  fmt::print("{:<18} {} x {} of {} threads, {} each\n", "devices", cluster.num_nodes, cluster.devices_per_node,
+             device.processors, quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes)));
+  fmt::print("{:<18} {}, of which elementwise kernels get {:.2f}\n", "memory bandwidth",
+             quantity_text(Quantity::bytes_per_second, device.memory_bandwidth), device.memory_share);
+  for (const MachineFit& fit : fits) {
+    const MatrixRate& rate = device.rate(fit.precision);
+    fmt::print("{:<18} {}, large products {:.2f} of it, attention {:.2f}; layers within {:.1f} % (median), {:.1f} %\n",
+               to_string(fit.precision), quantity_text(Quantity::flops_per_second, rate.peak_flops), rate.product_share,
+               rate.attention_share, 100 * fit.median_error, 100 * fit.worst_error);
+  }
+  print_link("between ranks", cluster.node);
+  print_link("between hosts", cluster.network);
+}
+
+int bench_machine(const Options& options, const Runtime& runtime) {
+  std::vector<MachineFit> fits;
+  const Cluster cluster = measure_machine(runtime.world(), options.precisions, fits,
+                                          [](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); });
+  if (runtime.rank() != 0)
+    return 0;
+  write_file_atomically(options.output, fmt::format("# Measured by espalier bench machine.\n{}", to_toml(cluster)));
+  print_machine(cluster, fits);
+  fmt::print("written to {0}: espalier plan --cluster {0}, or run.cluster = \"{0}\" in a config\n", options.output);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_machine(CLI::App& bench, Chosen& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      bench.add_subcommand("machine", "Calibrates the planner: writes this machine as a cluster file");
+  command->add_option("--output", options->output, "file; default machine.toml")->type_name("FILE.toml");
+  command->add_option("--precision", options->precisions, "fp32 (default), bf16, fp16: which to measure")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  command->footer(
+      "  Start it as the runs to be planned, with their ranks and threads:\n"
+      "  OMP_NUM_THREADS=2 espalier bench machine\n"
+      "  mpiexec -n 2 espalier bench machine --output two_ranks.toml");
+  command->callback([options, &chosen] {
+    chosen.needs_runtime = true;
+    chosen.action = [options](Runtime* runtime) { return bench_machine(*options, *runtime); };
+  });
+}
+
+}  // namespace espalier

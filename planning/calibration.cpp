@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/calibration.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "planning/layer_time.hpp"
+
+namespace espalier {
+namespace {
+
+// Weights of the squared errors: a model is mostly blocks.
+constexpr double block_weight = 1;
+constexpr double head_weight = 0.3;
+constexpr double embedding_weight = 0.01;
+
+struct Knob {
+  double* value;
+  double least;
+  double most;
+};
+
+std::array<Knob, 6> knobs(Accelerator& device, Precision precision) {
+  MatrixRate& rate = device.rate(precision);
+  return {{{&rate.product_share, 0.01, 1},
+           {&rate.half_depth, 0.1, 4096},
+           {&rate.fill_waves, 0.001, 100},
+           {&rate.attention_share, 0.001, 1},
+           {&device.memory_share, 0.01, 1},
+           {&device.kernel_seconds, 1e-8, 1e-3}}};
+}
+
+double squared_log(double predicted, double measured) {
+  return measured > 0 && predicted > 0 ? std::pow(std::log(predicted / measured), 2) : 0;
+}
+
+double misfit(const Accelerator& device, Precision precision, const std::vector<LayerSample>& samples) {
+  double sum = 0;
+  for (const LayerSample& sample : samples) {
+    const LayerSample predicted = predicted_sample(device, precision, sample);
+    sum += block_weight * squared_log(predicted.block, sample.block) +
+           head_weight * squared_log(predicted.head, sample.head) +
+           embedding_weight * squared_log(predicted.embedding, sample.embedding);
+  }
+  return sum;
+}
+
+double both_passes(const BlockTime& time) {
+  return time.forward.seconds() + time.backward_input.seconds() + time.backward_weight.seconds();
+}
+
+}  // namespace
+
+LayerSample predicted_sample(const Accelerator& device, Precision precision, const LayerSample& sample) {
+  Cluster cluster;
+  cluster.device = device;
+  const PlanLayout layout{
+      .micro_batch = sample.micro_batch, .global_batch = sample.micro_batch, .precision = precision};
+  const Implementation implementation = espalier_implementation();
+  LayerSample predicted = sample;
+  predicted.block = both_passes(block_time(sample.model, cluster, layout, implementation, sample.sequence_length));
+  predicted.head = both_passes(head_time(sample.model, cluster, layout, implementation, sample.sequence_length));
+  predicted.embedding = both_passes(embedding_time(sample.model, cluster, layout, sample.sequence_length));
+  return predicted;
+}
+
+Calibration calibrate(const Accelerator& start, Precision precision, const std::vector<LayerSample>& samples) {
+  if (samples.empty() || !start.has(precision))
+    throw Error(ExitCode::usage, {.what = "nothing to calibrate with",
+                                  .got = std::to_string(samples.size()) + " samples",
+                                  .wanted = std::string("samples, and the peak of ") + to_string(precision)});
+  Accelerator best = start;
+  for (const Knob& knob : knobs(best, precision))
+    *knob.value = std::clamp(*knob.value, knob.least, knob.most);
+  double least = misfit(best, precision, samples);
+  constexpr double first_step = 0.5;  // of the logarithm
+  constexpr double last_step = 1e-3;
+  for (double step = first_step; step > last_step;) {
+    bool better = false;
+    for (std::size_t i = 0; i < knobs(best, precision).size(); ++i)
+      for (const double direction : {step, -step}) {
+        Accelerator tried = best;
+        const Knob knob = knobs(tried, precision).at(i);
+        *knob.value = std::clamp(*knob.value * std::exp(direction), knob.least, knob.most);
+        const double value = misfit(tried, precision, samples);
+        if (value < least) {
+          least = value;
+          best = tried;
+          better = true;
+        }
+      }
+    if (!better)
+      step /= 2;
+  }
+  Calibration result{.device = best};
+  std::vector<double> errors;
+  for (const LayerSample& sample : samples)
+    errors.push_back(std::abs(predicted_sample(best, precision, sample).block / sample.block - 1));
+  std::sort(errors.begin(), errors.end());
+  result.median_error = errors[errors.size() / 2];
+  result.worst_error = errors.back();
+  return result;
+}
+
+}  // namespace espalier

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planning/model_shape.hpp"
+#include "planning/plan_layout.hpp"
+
+namespace espalier {
+
+/// Seconds that one micro-batch took on one device, forward and backward together.
+struct LayerSample {
+  ModelShape model;
+  Index micro_batch = 1;
+  Index sequence_length = 1;
+  double embedding = 0;
+  double block = 0;  ///< one of them
+  double head = 0;   ///< with the loss
+};
+
+struct Calibration {
+  Accelerator device;
+  double median_error = 0;  ///< of a sample's blocks, as a share
+  double worst_error = 0;
+};
+
+/// Fits what a device gets out of its peaks: product_share, half_depth, fill_waves and attention_share of `precision`,
+/// memory_share and kernel_seconds, so that the planner's formulas give the measured times: least squares of the
+/// logarithms, blocks counting most, by a pattern search [Hooke and Jeeves 1961]. `start` brings the peak of the
+/// precision, memory bandwidth and processors; its other values are where the search begins.
+/// @throws Error (usage) without samples or without a peak.
+Calibration calibrate(const Accelerator& start, Precision precision, const std::vector<LayerSample>& samples);
+
+/// The planner's seconds of a sample.
+LayerSample predicted_sample(const Accelerator& device, Precision precision, const LayerSample& sample);
+
+}  // namespace espalier

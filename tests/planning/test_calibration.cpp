@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "planning/calibration.hpp"
+#include "planning/cluster.hpp"
+
+namespace espalier {
+namespace {
+
+Accelerator made_up() {
+  Accelerator device;
+  device.name = "made up";
+  device.memory_bytes = Index{1} << 34;
+  device.memory_bandwidth = 20e9;
+  device.memory_share = 0.6;
+  device.processors = 2;
+  device.kernel_seconds = 5e-6;
+  device.rate(Precision::fp32) = {
+      .peak_flops = 2e11, .product_share = 0.85, .half_depth = 25, .fill_waves = 0.7, .attention_share = 0.35};
+  return device;
+}
+
+std::vector<LayerSample> samples_of(const Accelerator& device) {
+  std::vector<LayerSample> samples;
+  for (const Index channels : {64, 256, 512, 1024})
+    for (const Index length : {64, 256, 1024}) {
+      const ModelShape model{.num_layers = 1,
+                             .hidden_size = channels,
+                             .num_heads = channels / 64,
+                             .num_kv_heads = channels / 64,
+                             .ffn_hidden_size = 4 * channels,
+                             .vocab_size = 2000,
+                             .max_sequence_length = length};
+      samples.push_back(predicted_sample(device, Precision::fp32,
+                                         {.model = model, .micro_batch = 2048 / length, .sequence_length = length}));
+    }
+  return samples;
+}
+
+Accelerator uncalibrated() {
+  Accelerator start = made_up();
+  start.memory_share = 0.9;
+  start.kernel_seconds = 1e-5;
+  start.rate(Precision::fp32) = {
+      .peak_flops = 2e11, .product_share = 0.5, .half_depth = 100, .fill_waves = 0.1, .attention_share = 0.1};
+  return start;
+}
+
+// Times made by the formulas themselves are found again.
+TEST(Calibration, RecoversTheDeviceThatMadeTheSamples) {
+  const Calibration found = calibrate(uncalibrated(), Precision::fp32, samples_of(made_up()));
+  EXPECT_LT(found.median_error, 0.01);
+  EXPECT_LT(found.worst_error, 0.03);
+  const MatrixRate& rate = found.device.rate(Precision::fp32);
+  EXPECT_NEAR(rate.product_share, 0.85, 0.05);
+  EXPECT_NEAR(rate.attention_share, 0.35, 0.05);
+  EXPECT_NEAR(found.device.memory_share, 0.6, 0.06);
+}
+
+TEST(Calibration, TellsHowFarItIsOff) {
+  std::vector<LayerSample> samples = samples_of(made_up());
+  samples.front().block *= 3;  // no device does this beside the others
+  EXPECT_GT(calibrate(uncalibrated(), Precision::fp32, samples).worst_error, 0.2);
+}
+
+TEST(Calibration, NeedsSamplesAndAPeak) {
+  EXPECT_THROW(calibrate(made_up(), Precision::fp32, {}), Error);
+  EXPECT_THROW(calibrate(made_up(), Precision::bf16, samples_of(made_up())), Error);
+}
+
+TEST(Calibration, TheFileReadsBack) {
+  Cluster cluster;
+  cluster.name = "made up";
+  cluster.device = made_up();
+  cluster.num_nodes = 2;
+  cluster.devices_per_node = 4;
+  cluster.device.moves_messages = true;
+  cluster.node = {.bandwidth = 5e9, .latency = 3e-6, .alone = 0};
+  cluster.network = {.bandwidth = 1e9, .latency = 2e-5, .alone = 2e9};
+  cluster.reserved_bytes = Index{1} << 30;
+  const Cluster read = parse_cluster(to_toml(cluster), "file");
+  EXPECT_EQ(read.name, "made up");
+  EXPECT_EQ(read.num_devices(), 8);
+  EXPECT_TRUE(read.device.moves_messages);
+  EXPECT_EQ(read.device.memory_bytes, cluster.device.memory_bytes);
+  EXPECT_EQ(read.reserved_bytes, cluster.reserved_bytes);
+  EXPECT_DOUBLE_EQ(read.device.rate(Precision::fp32).half_depth, 25);
+  EXPECT_NEAR(read.device.rate(Precision::fp32).peak_flops, 2e11, 1e7);
+  EXPECT_NEAR(read.network.alone, 2e9, 1e6);
+  EXPECT_NEAR(read.node.latency, 3e-6, 1e-9);
+}
+
+}  // namespace
+}  // namespace espalier

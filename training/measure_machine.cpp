@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/measure_machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/kokkos_compat.hpp"
+#include "core/ops/matmul.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/host_ranks.hpp"
+#include "planning/calibration.hpp"
+#include "training/gemm_rate.hpp"
+#include "training/measure_layers.hpp"
+#include "training/predict_memory.hpp"
+#include "training/with_compute_type.hpp"
+
+namespace espalier {
+namespace {
+
+struct Shape {
+  Index channels;
+  Index heads;
+  Index sequence_length;
+  Index micro_batch;
+  Index vocab_size;
+};
+
+// Small enough to be quick, wide enough to tell the knobs apart: few and many rows, short and long sequences (attention
+// against products), small and large heads (the loss).
+constexpr std::array<Shape, 7> shapes{{{128, 4, 64, 8, 256},
+                                       {256, 8, 128, 8, 512},
+                                       {256, 4, 1024, 1, 512},
+                                       {512, 8, 256, 4, 4096},
+                                       {512, 8, 1024, 1, 512},
+                                       {768, 12, 256, 4, 16384},
+                                       {1024, 16, 256, 2, 2048}}};
+
+// Seconds of one call: the slowest rank's, the best of a few rounds.
+template <class F>
+double seconds_of(const Communicator& world, const F& call) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int rounds = 3;
+  constexpr double round_seconds = 0.05;
+  call();  // warms up
+  double best = 0;
+  for (int round = 0; round < rounds; ++round) {
+    barrier(world);
+    const auto start = Clock::now();
+    call();
+    const double once = all_reduce(world, std::chrono::duration<double>(Clock::now() - start).count(), ReduceOp::max);
+    const int calls = std::clamp(static_cast<int>(round_seconds / once), 1, 10000);
+    barrier(world);
+    const auto again = Clock::now();
+    for (int i = 0; i < calls; ++i)
+      call();
+    const double mine = std::chrono::duration<double>(Clock::now() - again).count() / calls;
+    const double slowest = all_reduce(world, mine, ReduceOp::max);
+    best = round == 0 ? slowest : std::min(best, slowest);
+  }
+  return best;
+}
+
+// a = b + s c on arrays that no cache holds; 12 bytes an element.
+double measure_memory_bandwidth(const Communicator& world) {
+  constexpr Index count = 1 << 24;
+  const ExecSpace exec;
+  const Tensor<float, 1> a("espalier::workspace::triad_a", count);
+  const Tensor<float, 1> b("espalier::workspace::triad_b", count);
+  const Tensor<float, 1> c("espalier::workspace::triad_c", count);
+  const double seconds = seconds_of(world, [&] {
+    Kokkos::parallel_for(
+        "espalier::training::measure_machine::triad", Kokkos::RangePolicy<ExecSpace>(exec, 0, count),
+        KOKKOS_LAMBDA(const Index i) { a(i) = b(i) + 0.5F * c(i); });
+    compat::fence(exec, "espalier::measure_machine: the triad is done when the clock stops");
+  });
+  return 3.0 * sizeof(float) * static_cast<double>(count) / seconds;
+}
+
+// Bus bandwidth of a large all_reduce and latency of a small one, in the planner's terms (planning/collective_time).
+LinkTier measure_link(const Communicator& ranks) {
+  constexpr Index large = 1 << 22;
+  const ExecSpace exec;
+  const Tensor<float, 1> data("espalier::communication::measured", large);
+  const auto all_reduce_seconds = [&](Index count) {
+    const auto part = Kokkos::subview(data, Kokkos::make_pair(Index{0}, count));
+    return seconds_of(ranks, [&] { all_reduce(exec, ranks, part); });
+  };
+  const double n = ranks.size();
+  const double steps = std::max(1.0, std::ceil(std::log2(n)));
+  LinkTier link{.latency = all_reduce_seconds(1) / steps};
+  const double transfer = std::max(1e-9, all_reduce_seconds(large) - link.latency * steps);
+  link.bandwidth = 2 * (n - 1) / n * sizeof(float) * static_cast<double>(large) / transfer;
+  return link;
+}
+
+RunConfig config_of(const Shape& shape, const std::string& compute) {
+  return parse_run_config(
+      "", "espalier bench machine",
+      {fmt::format("model.vocab_size={}", shape.vocab_size),
+       fmt::format("model.max_sequence_length={}", shape.sequence_length), "model.num_layers=1",
+       fmt::format("model.hidden_size={}", shape.channels), fmt::format("model.num_heads={}", shape.heads),
+       fmt::format("model.ffn_hidden_size={}", 4 * shape.channels),
+       fmt::format("batch.micro_batch_size={}", shape.micro_batch),
+       fmt::format("batch.global_batch_size={}", shape.micro_batch), "run.steps=1", "data.train=[\"none\"]",
+       "precision.compute=" + compute},
+      1);
+}
+
+// All ranks at once; of a few rounds the best, of the ranks the slowest.
+template <class T>
+LayerSample measure_sample(const Communicator& world, const Shape& shape, const std::string& compute) {
+  const RunConfig config = config_of(shape, compute);
+  constexpr int rounds = 3;
+  std::array<double, 3> best{};
+  for (int round = 0; round < rounds; ++round) {
+    barrier(world);
+    const LayerCosts costs = measure_layer_costs<T>(config);
+    std::array<double, 3> seconds{costs.embedding, costs.block, costs.head};
+    all_reduce(world, std::span<double>(seconds), ReduceOp::max);
+    for (std::size_t i = 0; i < best.size(); ++i)
+      best[i] = round == 0 ? seconds[i] : std::min(best[i], seconds[i]);
+  }
+  return {.model = model_shape(config.model.shape, "measured"),
+          .micro_batch = shape.micro_batch,
+          .sequence_length = shape.sequence_length,
+          .embedding = best[0],
+          .block = best[1],
+          .head = best[2]};
+}
+
+Precision precision_named(const std::string& compute) {
+  const std::optional<Precision> precision = parse_precision(compute);
+  if (!precision)
+    throw Error(ExitCode::usage,
+                {.what = "the planner does not know this precision", .got = compute, .wanted = "fp32, bf16 or fp16"});
+  return *precision;
+}
+
+template <class T>
+Calibration measure_precision(const Communicator& world, const Accelerator& start, const std::string& compute) {
+  const Precision precision = precision_named(compute);
+  RunConfig config;
+  config.precision.compute = compute;
+  auto library = static_cast<double>(wanted_matmul_library<T>(config));
+  broadcast(world, std::span<double>(&library, 1), 0);
+  set_matmul_library(static_cast<MatmulLibrary>(library));
+  Accelerator device = start;
+  device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, 2048) / world.size(),
+                            .product_share = 0.9,
+                            .half_depth = 16,
+                            .fill_waves = 0.1,
+                            .attention_share = 0.3};
+  std::vector<LayerSample> samples;
+  for (const Shape& shape : shapes)
+    samples.push_back(measure_sample<T>(world, shape, compute));
+  return calibrate(device, precision, samples);
+}
+
+}  // namespace
+
+Cluster measure_machine(const Communicator& world, const std::vector<std::string>& precisions,
+                        std::vector<MachineFit>& fits, const std::function<void(const std::string&)>& note) {
+  const auto say = [&](const std::string& text) {
+    if (world.rank() == 0)
+      note(text);
+  };
+  const Communicator host = host_ranks(world);
+  Cluster cluster;
+  cluster.name = "this machine";
+  cluster.devices_per_node = all_reduce(world, host.size(), ReduceOp::max);
+  cluster.num_nodes = (world.size() + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  Accelerator& device = cluster.device;
+  device.name = "measured";
+  device.memory_bytes = static_cast<Index>(memory_of_a_rank(world));
+  device.processors = ExecSpace().concurrency();
+  device.moves_messages = true;  // MPI copies on the cores that compute
+  device.kernel_seconds = 5e-6;
+  device.memory_share = 0.7;
+  say("memory bandwidth");
+  device.memory_bandwidth = measure_memory_bandwidth(world);
+  // Several precisions share memory_share and kernel_seconds: those of the first.
+  for (const std::string& compute : precisions) {
+    say(fmt::format("layers in {}", compute));
+    const Calibration found =
+        with_compute_type(compute, [&]<class T>() { return measure_precision<T>(world, device, compute); });
+    const Precision precision = precision_named(compute);
+    if (fits.empty())
+      device = found.device;
+    else
+      device.rate(precision) = found.device.rate(precision);
+    fits.push_back({precision, found.median_error, found.worst_error});
+    device.error_share = std::clamp(found.worst_error, 0.03, 0.5);
+  }
+  if (host.size() > 1) {
+    say(fmt::format("links between {} ranks of a host", host.size()));
+    cluster.node = measure_link(host);
+  }
+  if (cluster.num_nodes > 1) {
+    say(fmt::format("links between {} hosts", cluster.num_nodes));
+    cluster.network = measure_link(world);
+  }
+  return cluster;
+}
+
+}  // namespace espalier

@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/predict_time.hpp"
+
+#include <algorithm>
+
+#include "parallel/pipeline_simulator.hpp"
+#include "training/operation_pace.hpp"
+#include "training/predict_traffic.hpp"
+#include "training/with_compute_type.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::array<std::pair<PlanPhase, Phase>, num_plan_phases> same_phase{
+    {{PlanPhase::forward, Phase::forward},
+     {PlanPhase::backward, Phase::backward},
+     {PlanPhase::recompute, Phase::backward},
+     {PlanPhase::bubble, Phase::bubble},
+     {PlanPhase::tensor_comm, Phase::tensor_comm},
+     {PlanPhase::pipeline_comm, Phase::pipeline_comm},
+     {PlanPhase::data_comm, Phase::data_comm},
+     {PlanPhase::optimizer, Phase::optimizer},
+     {PlanPhase::other, Phase::other}}};
+
+PhaseSeconds train_phases(const PlanPhases& planned) {
+  PhaseSeconds seconds;
+  for (const auto& [from, to] : same_phase)
+    seconds[to] += planned[from];
+  return seconds;
+}
+
+std::array<std::uint64_t, num_axes> traffic_of(const RunConfig& config, const RunLayout& layout, int rank) {
+  return with_compute_type(config.precision.compute,
+                           [&]<class T>() { return predict_traffic<T>(config, layout, rank); });
+}
+
+int count(const TensorCollectives& collectives) {
+  return collectives.all_reduce + collectives.all_gather + collectives.reduce_scatter;
+}
+
+// The links and times of [emulate].
+class Emulation {
+ public:
+  Emulation(const RunConfig& config, const RunLayout& layout)
+      : config_(config), layout_(layout), schedules_(make_schedules(layout)) {
+    for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
+      PerAxis place;
+      place[Axis::pp] = stage;
+      ranks_.push_back(layout.mesh.rank_at(place));
+      traffic_.push_back(traffic_of(config, layout, ranks_.back()));
+    }
+  }
+
+  TimePrediction predict() const {
+    const Simulation with_messages = simulation(1);
+    const Simulation without = simulation(0);
+    TimePrediction prediction{.source = "the times of [emulate]"};
+    double data = 0;
+    for (std::size_t stage = 0; stage < schedules_.size(); ++stage)
+      data = std::max(data, exposed_reduction(stage));
+    for (std::size_t stage = 0; stage < schedules_.size(); ++stage) {
+      PhaseSeconds seconds;
+      for (const Operation& operation : schedules_[stage]) {
+        const Phase phase = operation.kind == OperationKind::forward ? Phase::forward : Phase::backward;
+        if (is_work(operation.kind)) {
+          seconds[phase] += work(static_cast<int>(stage), operation);
+          seconds[Phase::tensor_comm] += tensor_seconds(stage, operation);
+        }
+      }
+      seconds[Phase::bubble] = without.window - without.busy[stage];
+      seconds[Phase::pipeline_comm] = with_messages.window - without.window;
+      seconds[Phase::data_comm] = data;
+      seconds[Phase::optimizer] = config_.emulate.optimizer;
+      prediction.step_seconds = seconds.total();
+      prediction.stages.push_back(seconds);
+    }
+    return prediction;
+  }
+
+ private:
+  static bool is_work(OperationKind kind) {
+    return kind == OperationKind::forward || kind == OperationKind::backward || kind == OperationKind::backward_input ||
+           kind == OperationKind::backward_weight;
+  }
+
+  double work(int stage, const Operation& operation) const {
+    return emulated_seconds(config_.emulate, operation.kind, operation.chunk * layout_.pipeline.stages + stage);
+  }
+
+  Simulation simulation(double messages) const {
+    return simulate(schedules_, {.compute =
+                                     [&](int stage, const Operation& operation) {
+                                       return is_work(operation.kind)
+                                                  ? work(stage, operation) +
+                                                        tensor_seconds(static_cast<std::size_t>(stage), operation)
+                                                  : 0;
+                                     },
+                                 .message =
+                                     [&, messages](int stage, const Operation&) {
+                                       return messages * message_seconds(static_cast<std::size_t>(stage));
+                                     }});
+  }
+
+  // Seconds of `bytes` in `count` messages one after another from a stage's rank along an axis.
+  double link_seconds(std::size_t stage, Axis axis, double bytes, double messages) const {
+    const RunConfig::Emulate& e = config_.emulate;
+    const std::vector<int> group = layout_.mesh.group(ranks_[stage], axis);
+    const bool inside = e.ranks_per_node == 0 || std::ranges::all_of(group, [&](int rank) {
+                          return rank / e.ranks_per_node == group.front() / e.ranks_per_node;
+                        });
+    const double latency = inside ? e.latency : e.node_latency;
+    const double bandwidth = inside ? e.bandwidth : e.node_bandwidth;
+    return messages * latency + (bandwidth > 0 ? bytes * e.message_scale / bandwidth : 0);
+  }
+
+  double bytes_of(std::size_t stage, Axis axis) const {
+    return static_cast<double>(traffic_[stage][static_cast<std::size_t>(axis)]);
+  }
+
+  double message_seconds(std::size_t stage) const {
+    const auto sends = std::ranges::count_if(schedules_[stage], [](const Operation& o) { return is_send(o.kind); });
+    return sends == 0 ? 0 : link_seconds(stage, Axis::pp, bytes_of(stage, Axis::pp) / static_cast<double>(sends), 1);
+  }
+
+  // A stage's bytes on the tensor axis, shared out by the number of collectives; an all_reduce is two of them.
+  double tensor_seconds(std::size_t stage, const Operation& operation) const {
+    const auto steps = [](const Operation& o) { return count(o.tensor) + o.tensor.all_reduce; };
+    double all = 0;
+    for (const Operation& each : schedules_[stage])
+      all += steps(each);
+    if (all == 0)
+      return 0;
+    return link_seconds(stage, Axis::tp, bytes_of(stage, Axis::tp) * steps(operation) / all, steps(operation));
+  }
+
+  // What the last micro-batch's backward does not hide.
+  double exposed_reduction(std::size_t stage) const {
+    const double bytes = bytes_of(stage, Axis::dp);
+    if (bytes == 0)
+      return 0;
+    double hiding = 0;
+    for (const Operation& operation : schedules_[stage])
+      if (operation.reduces)
+        hiding += work(static_cast<int>(stage), operation);
+    const double reduction = link_seconds(stage, Axis::dp, bytes, 2);
+    return std::max(0.0, reduction - hiding);
+  }
+
+  const RunConfig& config_;
+  const RunLayout& layout_;
+  std::vector<PipelineSchedule> schedules_;
+  std::vector<int> ranks_;  // one of each stage
+  std::vector<std::array<std::uint64_t, num_axes>> traffic_;
+};
+
+}  // namespace
+
+PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision) {
+  PlanLayout planned;
+  planned.tensor = layout.mesh.degree(Axis::tp);
+  planned.data = layout.mesh.degree(Axis::dp);
+  planned.pipeline = layout.pipeline.stages;
+  planned.virtual_stages = layout.pipeline.chunks;
+  planned.micro_batch = config.batch.micro_batch_size;
+  planned.global_batch = config.batch.global_batch_size;
+  planned.recompute = layout.stages.front().front().recompute;
+  planned.zero_stage = layout.zero_stage;
+  planned.sequence_parallel = layout.sequence_parallel;
+  const auto place = [&](Axis axis) { return std::ranges::find(layout.mesh.order, axis) - layout.mesh.order.begin(); };
+  planned.data_inside_pipeline = place(Axis::dp) < place(Axis::pp);
+  planned.precision = precision;
+  planned.schedule = parse_plan_schedule(to_string(layout.pipeline.kind)).value();
+  for (int chunk = 0; chunk < layout.pipeline.chunks; ++chunk)
+    for (const std::vector<ChunkLayers>& stage : layout.stages)
+      planned.blocks_given.push_back(stage[static_cast<std::size_t>(chunk)].count);
+  return planned;
+}
+
+Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
+  Cluster cluster;
+  cluster.name = "assumed";
+  cluster.devices_per_node = num_ranks;
+  cluster.node = {.bandwidth = 2e9, .latency = 10e-6, .alone = 0};
+  Accelerator& device = cluster.device;
+  device.name = "a CPU of that GEMM rate";
+  device.memory_bandwidth = 8e9;
+  device.memory_share = 1;
+  device.moves_messages = true;
+  device.kernel_seconds = 3e-6;
+  device.error_share = 0.5;
+  device.rate(precision) = {.peak_flops = gemm_rate / num_ranks,
+                            .product_share = 0.95,
+                            .half_depth = 10,
+                            .fill_waves = 0.1,
+                            .attention_share = 0.3};
+  return cluster;
+}
+
+std::optional<TimePrediction> predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
+                                           const std::string& source) {
+  const std::optional<Precision> precision = parse_precision(config.precision.compute);
+  const Recompute first = layout.stages.front().front().recompute;
+  const bool uniform = std::ranges::all_of(layout.stages, [&](const std::vector<ChunkLayers>& stage) {
+    return std::ranges::all_of(stage, [&](const ChunkLayers& chunk) { return chunk.recompute == first; });
+  });
+  if (!precision || !uniform || config.parallel.assignment == "round_robin")
+    return std::nullopt;
+  const PlanProblem problem{.model = model_shape(config.model.shape, config.model_name()),
+                            .cluster = cluster,
+                            .implementation = espalier_implementation(),
+                            .sequence_length = config.batch.sequence_length};
+  const PlanLayout planned = plan_layout(config, layout, *precision);
+  if (!why_impossible(problem, planned).empty())
+    return std::nullopt;
+  const LayoutPrice price = price_layout(problem, planned);
+  TimePrediction prediction{.step_seconds = price.step_seconds, .error_share = price.error_share, .source = source};
+  for (const PlanPhases& stage : price.stages)
+    prediction.stages.push_back(train_phases(stage));
+  return prediction;
+}
+
+TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout) {
+  return Emulation(config, layout).predict();
+}
+
+}  // namespace espalier

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planning/price_layout.hpp"
+#include "training/phases.hpp"
+#include "training/run_layout.hpp"
+
+namespace espalier {
+
+/// Seconds of one step, before it is run.
+struct TimePrediction {
+  double step_seconds = 0;
+  std::vector<PhaseSeconds> stages = {};  ///< by phase, of a rank of each stage; each adds up to step_seconds
+  double error_share = 0;                 ///< half the width of the error bars
+  std::string source = {};                ///< what it was made from
+};
+
+/// By the planner's formulas (planning/price_layout) on this cluster; recomputation counts as backward. Nothing where
+/// the planner knows no price: fp64, layers dealt out round-robin, recomputation that differs between stages.
+std::optional<TimePrediction> predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
+                                           const std::string& source);
+
+/// Of a run with [emulate]: the same lists in the simulator with the times and links that the config gives.
+TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout);
+
+/// run.cluster, or without it a machine of which only the GEMM rate of all ranks together is known: the rest is what
+/// CPUs usually have, and the error bars are wide.
+Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
+
+/// The layout in the planner's terms.
+PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision);
+
+}  // namespace espalier

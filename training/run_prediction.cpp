@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/run_prediction.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "io/units.hpp"
+#include "parallel/collectives.hpp"
+#include "training/predict_memory.hpp"
+
+namespace espalier {
+namespace {
+
+template <std::size_t N>
+nlohmann::ordered_json phases_json(const std::array<double, N>& seconds) {
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < N; ++i)
+    json[to_string(static_cast<Phase>(i))] = seconds[i];
+  return json;
+}
+
+nlohmann::ordered_json categories_json(const MemoryByCategory& memory) {
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < num_categories; ++i)
+    json[to_string(static_cast<Category>(i))] = memory.bytes[i];
+  return json;
+}
+
+std::optional<TimePrediction> time_of(const RunConfig& config, const RunLayout& layout, double gemm_rate) {
+  if (config.emulate.forward > 0)
+    return predict_emulated_time(config, layout);
+  if (config.emulates())
+    return std::nullopt;  // real work on emulated links: neither this machine nor the other
+  const std::optional<Precision> precision = parse_precision(config.precision.compute);
+  if (!precision)
+    return std::nullopt;
+  if (!config.run.cluster.empty())
+    return predict_time(config, layout, cluster_from(config.run.cluster), config.run.cluster);
+  return predict_time(config, layout, assumed_cluster(layout.mesh.size(), *precision, gemm_rate),
+                      "the GEMM rate of the start alone; run.cluster knows more (espalier bench machine)");
+}
+
+double percent_over(double measured, double predicted) { return 100 * (measured / predicted - 1); }
+
+}  // namespace
+
+// What each rank tells rank 0.
+struct RunPrediction::Measured {
+  MemoryByCategory peak;
+  double library_bytes = 0;
+  PhaseSeconds seconds;  // means of the steps
+  double step_seconds = 0;
+};
+
+RunPrediction::RunPrediction(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh,
+                             double gemm_rate)
+    : mesh_(mesh), memory_(predict_memory(config, layout)), time_(time_of(config, layout, gemm_rate)) {}
+
+std::string RunPrediction::json() const {
+  nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};
+  if (time_) {
+    json["step_seconds"] = time_->step_seconds;
+    json["error_share"] = time_->error_share;
+    json["source"] = time_->source;
+  }
+  for (std::size_t stage = 0; stage < memory_.size(); ++stage) {
+    nlohmann::ordered_json one = {{"stage", stage}};
+    if (time_)
+      one["seconds"] = phases_json(time_->stages[stage].seconds);
+    one["memory_bytes"] = categories_json(memory_[stage]);
+    json["stages"].push_back(one);
+  }
+  return json.dump(2) + "\n";
+}
+
+void RunPrediction::add(const StepReport& report) {
+  if (++reports_ == 1)
+    return;
+  ++steps_;
+  step_seconds_ += report.step_seconds;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    if (static_cast<Phase>(i) != Phase::checkpoint)  // outside of the step
+      sum_.seconds[i] += report.seconds.seconds[i];
+}
+
+std::size_t RunPrediction::stage_of(int rank) const {
+  return static_cast<std::size_t>(mesh_.layout().coordinates(rank)[Axis::pp]);
+}
+
+RunPrediction::Comparison RunPrediction::compare() const {
+  constexpr std::size_t width = num_categories + num_phases + 2;
+  const MemoryLedger& ledger = MemoryLedger::instance();
+  const MemoryByCategory peak = ledger.peak();
+  const double steps = static_cast<double>(std::max<Index>(1, steps_));
+  std::vector<double> mine;
+  for (const std::size_t bytes : peak.bytes)
+    mine.push_back(static_cast<double>(bytes));
+  for (const double seconds : sum_.seconds)
+    mine.push_back(seconds / steps);
+  mine.push_back(static_cast<double>(ledger.library_scratch()));
+  mine.push_back(step_seconds_ / steps);
+  const Communicator& world = mesh_.world();
+  std::vector<double> all(width * static_cast<std::size_t>(world.size()));
+  all_gather(world, std::span<double>(all), std::span<const double>(mine));
+  Comparison comparison;
+  if (world.rank() != 0)
+    return comparison;
+  std::vector<Measured> ranks;
+  for (auto at = all.begin(); at != all.end(); at += width) {
+    Measured one;
+    for (std::size_t i = 0; i < num_categories; ++i)
+      one.peak.bytes[i] = static_cast<std::size_t>(at[static_cast<std::ptrdiff_t>(i)]);
+    std::copy_n(at + num_categories, num_phases, one.seconds.seconds.begin());
+    one.library_bytes = at[width - 2];
+    one.step_seconds = at[width - 1];
+    // Scratch of libraries only grows, and no prediction knows it.
+    one.peak.bytes[static_cast<std::size_t>(Category::workspace)] -= static_cast<std::size_t>(one.library_bytes);
+    ranks.push_back(one);
+  }
+  compare_memory(ranks, comparison);
+  compare_time(ranks, comparison);
+  return comparison;
+}
+
+void RunPrediction::compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const {
+  const auto fullest = std::ranges::max_element(ranks, {}, [](const Measured& rank) { return rank.peak.total(); });
+  const auto predicted =
+      std::ranges::max_element(memory_, {}, [](const MemoryByCategory& stage) { return stage.total(); });
+  const auto peak = static_cast<double>(fullest->peak.total());
+  const auto expected = static_cast<double>(predicted->total());
+  comparison.notes.push_back(fmt::format(
+      "memory of the fullest rank: peak {:.4g} MB, predicted {:.4g} MB ({:+.2f} %), without {:.4g} MB that libraries "
+      "keep",
+      peak * 1e-6, expected * 1e-6, percent_over(peak, expected), fullest->library_bytes * 1e-6));
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < num_categories; ++i)
+    if (predicted->bytes[i] + fullest->peak.bytes[i] > 0)
+      parts.push_back(fmt::format("{} {} ({})", to_string(static_cast<Category>(i)), bytes_text(fullest->peak.bytes[i]),
+                                  bytes_text(predicted->bytes[i])));
+  comparison.notes.push_back(fmt::format("by category (predicted): {}", fmt::join(parts, ", ")));
+  comparison.details["memory"] = {{"peak_bytes", static_cast<std::uint64_t>(peak)},
+                                  {"predicted_bytes", static_cast<std::uint64_t>(expected)},
+                                  {"library_bytes", static_cast<std::uint64_t>(fullest->library_bytes)},
+                                  {"peak_by_category", categories_json(fullest->peak)},
+                                  {"predicted_by_category", categories_json(*predicted)}};
+}
+
+// The mean over the ranks of a stage; the stage that works longest is told.
+void RunPrediction::compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const {
+  if (steps_ == 0)
+    return;
+  std::vector<PhaseSeconds> stages(memory_.size());
+  const double ranks_a_stage = static_cast<double>(ranks.size()) / static_cast<double>(stages.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    for (std::size_t i = 0; i < num_phases; ++i)
+      stages[stage_of(static_cast<int>(rank))].seconds[i] += ranks[rank].seconds.seconds[i] / ranks_a_stage;
+  const double step = ranks.front().step_seconds;
+  nlohmann::ordered_json measured = nlohmann::ordered_json::array();
+  for (const PhaseSeconds& stage : stages)
+    measured.push_back(phases_json(stage.seconds));
+  comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
+  if (!time_)
+    return;
+  comparison.details["time"]["predicted_step_seconds"] = time_->step_seconds;
+  const auto work = [](const PhaseSeconds& s) { return s[Phase::forward] + s[Phase::backward]; };
+  const auto busiest = std::ranges::max_element(stages, {}, work) - stages.begin();
+  const PhaseSeconds& took = stages[static_cast<std::size_t>(busiest)];
+  const PhaseSeconds& expected = time_->stages[static_cast<std::size_t>(busiest)];
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    if (took.seconds[i] > 0.005 * step || expected.seconds[i] > 0.005 * step)
+      parts.push_back(
+          fmt::format("{} {:.3g} ({:.3g})", to_string(static_cast<Phase>(i)), took.seconds[i], expected.seconds[i]));
+  comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s ({:+.0f} %, known to {:.0f} %) from {}",
+                                         step, time_->step_seconds, percent_over(step, time_->step_seconds),
+                                         100 * time_->error_share, time_->source));
+  comparison.notes.push_back(fmt::format("by phase{}, seconds (predicted): {}",
+                                         stages.size() > 1 ? fmt::format(" of stage {}", busiest) : std::string(),
+                                         fmt::join(parts, ", ")));
+}
+
+}  // namespace espalier

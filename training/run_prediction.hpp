@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/memory_ledger.hpp"
+#include "training/predict_time.hpp"
+#include "training/trainer.hpp"
+
+namespace espalier {
+
+/// What a run was predicted to need, and beside it what it took.
+class RunPrediction {
+ public:
+  /// @param gemm_rate FLOP/s of all ranks together, for a run without run.cluster
+  RunPrediction(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh, double gemm_rate);
+
+  /// prediction.json of a run directory (docs/running.md). The same on all ranks.
+  std::string json() const;
+
+  /// A step was done; the first of a start is not counted, since it touches memory for the first time.
+  void add(const StepReport& report);
+
+  struct Comparison {
+    std::vector<std::string> notes;  ///< lines for people
+    nlohmann::json details;          ///< for run.json: memory, time
+  };
+  /// Of the steps added, and of the memory's peak. Collective; filled on rank 0.
+  Comparison compare() const;
+
+ private:
+  struct Measured;
+  void compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const;
+  void compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const;
+  std::size_t stage_of(int rank) const;
+
+  const ProcessMesh& mesh_;
+  std::vector<MemoryByCategory> memory_;  // by stage
+  std::optional<TimePrediction> time_;
+  PhaseSeconds sum_;  // of the steps added
+  double step_seconds_ = 0;
+  Index steps_ = 0;
+  Index reports_ = 0;
+};
+
+}  // namespace espalier
