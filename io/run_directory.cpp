@@ -62,16 +62,6 @@ std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
 }
 
-bool is_alive_here(const RunRecord& record) {
-  if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
-    return false;
-  if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
-    return false;
-  const ProcessStat stat = process_stat(record.pid);
-  const bool has_ended = stat.state == 'Z' || stat.state == 'X';  // and only waits for its parent to take note
-  return !has_ended && (stat.start == 0 || stat.start == record.process_start);
-}
-
 [[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
   throw Error(ExitCode::usage, {.what = "another job runs in this run directory",
                                 .where = path.string(),
@@ -116,6 +106,16 @@ std::optional<RunRecord> read_run_record(const Path& directory) {
   } catch (const std::exception&) {  // absent or damaged: it is advisory
     return std::nullopt;
   }
+}
+
+bool is_alive_here(const RunRecord& record) {
+  if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
+    return false;
+  if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
+    return false;
+  const ProcessStat stat = process_stat(record.pid);
+  const bool has_ended = stat.state == 'Z' || stat.state == 'X';  // and only waits for its parent to take note
+  return !has_ended && (stat.start == 0 || stat.start == record.process_start);
 }
 
 void sign_off_failed(const Path& directory, const std::string& cause) noexcept {

@@ -4,12 +4,12 @@
 
 #include <vector>
 
+#include "core/phases.hpp"
 #include "io/token_loader.hpp"
 #include "models/gpt.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
-#include "training/phases.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {

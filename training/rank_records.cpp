@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "io/run_directory.hpp"
 #include "io/trace_file.hpp"
 #include "parallel/collectives.hpp"
@@ -74,17 +72,6 @@ void RankRecords::sign_off() {
   mesh_.world().position().sign_off();
   mesh_.world().keep_position_in(nullptr);
   position_.remove();
-}
-
-std::string positions_in(const Path& run_directory, bool ended) {
-  std::vector<Position> positions;
-  for (const StoredPosition& stored : read_positions(run_directory / "state"))
-    if (const auto position = stored.as<Position>(); position && position->magic == Position::magic_number)
-      positions.push_back(*position);
-  if (positions.empty())
-    return {};
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return positions_report(positions, ended ? 0 : now);
 }
 
 }  // namespace espalier

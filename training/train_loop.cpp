@@ -9,6 +9,7 @@
 #include "core/ops/matmul.hpp"
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
+#include "io/run_positions.hpp"
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
