@@ -31,6 +31,9 @@ void add_bench(CLI::App& app, Chosen& chosen);
 void add_bench_ops(CLI::App& bench, Chosen& chosen);
 void add_bench_step(CLI::App& bench, Chosen& chosen);
 
+/// "Espalier 0.3 (4c6d7e4)".
+std::string program_text();
+
 /// Versions of Espalier and of what it was built with, a line each.
 std::string version_text();
 

@@ -17,13 +17,10 @@
 #include <sstream>
 #include <thread>
 
+#include "io/machine.hpp"
+
 namespace espalier {
 namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
 
 std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 

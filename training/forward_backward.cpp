@@ -148,7 +148,9 @@ class Executor {
     const Region region(std::string("espalier::training::") + to_string(phase));
     const double begin = world().clock().now();
     const double tensor_before = c_.model.tensor().seconds();
-    OperationPace pace(emulated_seconds(c_.emulate, op.kind), parts_of(c_.model.layers(op.chunk), op.kind));
+    const ChunkLayers& layers = c_.model.layers(op.chunk);
+    OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count), parts_of(layers, op.kind),
+                       slow_factor(c_.emulate, world().rank()));
     compute([&](int) {
       pace.part_done(c_.model.tensor().seconds() - tensor_before);
       progress();
@@ -187,6 +189,11 @@ class Executor {
     request.wait([&] { progress(); });
     const double end = world().clock().now();
     const double sent = std::clamp(request.sent_at(), begin, end);
+    if (sent > begin) {
+      MessageTransit::Sum& transit = c_.transit.of(op.kind);
+      ++transit.messages;
+      transit.seconds += end - sent;
+    }
     seconds_[Phase::bubble] += sent - begin;
     seconds_[Phase::pipeline_comm] += end - sent;
     record(op, name, Phase::bubble, begin, sent);

@@ -18,7 +18,12 @@ nlohmann::ordered_json rank_line(const StepReport& report) {
   nlohmann::ordered_json bytes;
   for (std::size_t i = 0; i < num_axes; ++i)
     bytes[to_string(static_cast<Axis>(i))] = report.bytes_sent[i];
-  return {{"step", report.step}, {"step_seconds", report.step_seconds}, {"seconds", seconds}, {"bytes_sent", bytes}};
+  nlohmann::ordered_json line = {
+      {"step", report.step}, {"step_seconds", report.step_seconds}, {"seconds", seconds}, {"bytes_sent", bytes}};
+  if (report.transit.activations.messages + report.transit.gradients.messages > 0)
+    line["transit_seconds"] = {{"activations", report.transit.activations.mean()},
+                               {"gradients", report.transit.gradients.mean()}};
+  return line;
 }
 
 }  // namespace
