@@ -45,9 +45,8 @@ double simulated_window(const PipelineCosts& costs, ScheduleKind kind, Index mic
                             .ties_embeddings = false};
   const ScheduleCosts seconds{
       .compute = [&](int stage, const Operation& operation) { return seconds_of(costs, stage, operation); },
-      .message = [&](int stage, const Operation& send) {
-        return costs.message + (costs.delay ? costs.delay(stage, send) : 0);
-      }};
+      .message = [&](int stage,
+                     const Operation& send) { return costs.message + (costs.delay ? costs.delay(stage, send) : 0); }};
   return simulate(make_schedules(shape), seconds).window;
 }
 

@@ -113,6 +113,25 @@ RunRecord record_of(const Path& directory) {
   }
 }
 
+RunFacts facts_of(const RunRecord& record, const Path& path) {
+  RunFacts facts;
+  try {
+    const nlohmann::json json = record.details.value("facts", nlohmann::json::object());
+    facts.program = json.value("program", facts.program);
+    facts.cpu = json.value("cpu", facts.cpu);
+    facts.hosts = json.value("hosts", facts.hosts);
+    facts.host_of_rank = json.value("host_of_rank", facts.host_of_rank);
+    facts.ranks = json.value("ranks", facts.ranks);
+    facts.threads = json.value("threads", facts.threads);
+    facts.gemm_library = json.value("gemm_library", facts.gemm_library);
+    facts.gemm_flops = json.value("gemm_flops", facts.gemm_flops);
+    facts.first_step = json.value("first_step", facts.first_step);
+  } catch (const nlohmann::json::exception& error) {
+    refuse(path, "the details of run.json cannot be read", error.what());
+  }
+  return facts;
+}
+
 // Rank 0's file first; a gap in the numbers ends them.
 std::vector<Path> rank_files(const Path& directory, const char* extension) {
   std::vector<Path> files;
@@ -205,13 +224,14 @@ RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
 
 std::optional<RunPrediction> prediction_of(const Path& path, std::vector<std::string>& gaps) {
   if (!std::filesystem::exists(path)) {
-    gaps.push_back("no prediction.json: measured times are compared among ranks and with the simulated schedule only");
+    gaps.emplace_back(
+        "no prediction.json: measured times are compared among ranks and with the simulated schedule only");
     return std::nullopt;
   }
   try {
     const Json json = Json::parse(read_file(path, ExitCode::data));
     if (json.at("format") != "espalier-prediction" || json.at("format_version") != 1) {
-      gaps.push_back("prediction.json is from another version and was left out");
+      gaps.emplace_back("prediction.json is from another version and was left out");
       return std::nullopt;
     }
     RunPrediction prediction;
@@ -243,13 +263,16 @@ std::vector<std::vector<StepTimes>> ranks_of(const RecordedRun& run) {
 
 // Those of the last start: an earlier one may have had more.
 int world_size_of(const RecordedRun& run) {
-  const nlohmann::json facts = run.record.details.value("facts", nlohmann::json::object());
-  if (const int ranks = facts.value("ranks", 0); ranks > 0)
-    return ranks;
+  if (run.facts.ranks > 0)
+    return run.facts.ranks;
   return std::max(1, static_cast<int>(rank_files(run.directory / "ranks", ".jsonl").size()));
 }
 
 }  // namespace
+
+std::string RunFacts::host_of(std::size_t rank) const {
+  return rank < host_of_rank.size() && host_of_rank[rank] < hosts.size() ? hosts[host_of_rank[rank]] : "unknown host";
+}
 
 Index RunSetup::num_microbatches() const {
   return std::max<Index>(1, global_batch_size / (micro_batch_size * mesh.degree(Axis::dp)));
@@ -271,6 +294,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   RecordedRun run;
   run.directory = directory;
   run.record = record_of(directory);
+  run.facts = facts_of(run.record, directory / "run.json");
   run.alive = is_alive_here(run.record);
   run.config = read_file(directory / "config.toml", ExitCode::data);
   run.setup = setup_of(run.config, directory / "config.toml", world_size_of(run));

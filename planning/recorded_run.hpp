@@ -23,7 +23,7 @@ namespace espalier {
 struct StepTimes {
   Index step = 0;
   double step_seconds = 0;
-  PhaseSeconds seconds;
+  PhaseSeconds seconds = {};
   std::array<std::uint64_t, num_axes> bytes_sent{};
   /// Mean seconds that a message between stages was on its way, of those that the rank already waited for when they
   /// were sent; 0: there was none.
@@ -42,8 +42,8 @@ struct RecordedStep {
   double tokens_per_second = 0;
   double mfu = 0;
   std::optional<double> validation_loss = {};
-  StepTimes times;  ///< of rank 0
-  MemoryByCategory memory_peak;
+  StepTimes times = {};  ///< of rank 0
+  MemoryByCategory memory_peak = {};
 };
 
 /// The keys of config.toml that say how the work was cut and paced.
@@ -82,11 +82,26 @@ struct RunSetup {
   std::vector<Index> layers_of_stages() const;
 };
 
+/// What the last start ran on, as training/run_facts noted it; empty and 0 where an older version did not.
+struct RunFacts {
+  std::string program;
+  std::string cpu;
+  std::vector<std::string> hosts;
+  std::vector<std::size_t> host_of_rank;
+  int ranks = 0;
+  int threads = 0;  ///< of a rank
+  std::string gemm_library;
+  double gemm_flops = 0;  ///< per second, all ranks together
+  Index first_step = 1;
+
+  std::string host_of(std::size_t rank) const;  ///< "unknown host" where not noted
+};
+
 /// prediction.json: what `train` expected before it measured.
 struct RunPrediction {
   struct Stage {
-    PhaseSeconds seconds;
-    MemoryByCategory memory;
+    PhaseSeconds seconds = {};
+    MemoryByCategory memory = {};
   };
   double step_seconds = 0;
   std::string source;
@@ -96,7 +111,8 @@ struct RunPrediction {
 /// A run directory as plain data.
 struct RecordedRun {
   Path directory;
-  RunRecord record;    ///< run.json; details hold what the trainer noted about itself and its machine
+  RunRecord record;  ///< run.json
+  RunFacts facts;
   bool alive = false;  ///< its process still runs, on this host
   std::string config;  ///< the text of config.toml
   RunSetup setup;
