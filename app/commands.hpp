@@ -23,6 +23,7 @@ struct Chosen {
 // Each adds its options to the command line and fills `chosen` when it is the one called.
 void add_train(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
+void add_diagnose(CLI::App& app, Chosen& chosen);
 void add_verify(CLI::App& app, Chosen& chosen);
 void add_generate(CLI::App& app, Chosen& chosen);
 void add_data(CLI::App& app, Chosen& chosen);
@@ -31,6 +32,9 @@ void add_bench(CLI::App& app, Chosen& chosen);
 void add_bench_ops(CLI::App& bench, Chosen& chosen);
 void add_bench_step(CLI::App& bench, Chosen& chosen);
 void add_bench_machine(CLI::App& bench, Chosen& chosen);
+
+/// "Espalier 0.3 (4c6d7e4)".
+std::string program_text();
 
 /// Versions of Espalier and of what it was built with, a line each.
 std::string version_text();

@@ -46,10 +46,14 @@ void catch_stop_requests() {
 }
 
 EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
-  return {.within_node = {emulate.latency, emulate.bandwidth},
-          .between_nodes = {emulate.node_latency, emulate.node_bandwidth},
-          .ranks_per_node = static_cast<int>(emulate.ranks_per_node),
-          .message_scale = emulate.message_scale};
+  EmulatedLinks links{.within_node = {emulate.latency, emulate.bandwidth},
+                      .between_nodes = {emulate.node_latency, emulate.node_bandwidth},
+                      .ranks_per_node = static_cast<int>(emulate.ranks_per_node),
+                      .message_scale = emulate.message_scale};
+  if (!emulate.delayed_link.empty())
+    links.delayed = {static_cast<int>(emulate.delayed_link[0]), static_cast<int>(emulate.delayed_link[1]),
+                     emulate.delay};
+  return links;
 }
 
 void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const RunLayout& layout) {
@@ -66,7 +70,8 @@ void print_start(Console& console, const Runtime& runtime, const RunConfig& conf
     console.note("warning: " + warning);
 }
 
-int train_command(const Options& options, Runtime& runtime) {
+int train_command(Options& options, Runtime& runtime) {
+  options.train.program = program_text();
   RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);

@@ -7,11 +7,13 @@
 
 namespace espalier {
 
+std::string program_text() { return fmt::format("Espalier {} ({})", ESPALIER_VERSION, ESPALIER_REVISION); }
+
 std::string version_text() {
-  return fmt::format(
-      "Espalier {} ({})\nKokkos   {}.{}.{}, runs on {}\nMPI      {}\nGEMM     {}\nHDF5     {}\nbuilt for {}",
-      ESPALIER_VERSION, ESPALIER_REVISION, KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-      ExecSpace::name(), mpi_library_version(), describe_matmul_libraries(), hdf5_version(), built_for());
+  return fmt::format("{}\nKokkos   {}.{}.{}, runs on {}\nMPI      {}\nGEMM     {}\nHDF5     {}\nbuilt for {}",
+                     program_text(), KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
+                     ExecSpace::name(), mpi_library_version(), describe_matmul_libraries(), hdf5_version(),
+                     built_for());
 }
 
 }  // namespace espalier

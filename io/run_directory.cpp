@@ -17,13 +17,10 @@
 #include <sstream>
 #include <thread>
 
+#include "io/machine.hpp"
+
 namespace espalier {
 namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
 
 std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
@@ -60,16 +57,6 @@ ProcessStat process_stat(std::int64_t pid) {
 
 std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
-}
-
-bool is_alive_here(const RunRecord& record) {
-  if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
-    return false;
-  if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
-    return false;
-  const ProcessStat stat = process_stat(record.pid);
-  const bool has_ended = stat.state == 'Z' || stat.state == 'X';  // and only waits for its parent to take note
-  return !has_ended && (stat.start == 0 || stat.start == record.process_start);
 }
 
 [[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
@@ -116,6 +103,16 @@ std::optional<RunRecord> read_run_record(const Path& directory) {
   } catch (const std::exception&) {  // absent or damaged: it is advisory
     return std::nullopt;
   }
+}
+
+bool is_alive_here(const RunRecord& record) {
+  if (record.state != "running" || record.host != host_name() || record.boot != boot_id() || record.pid <= 0)
+    return false;
+  if (::kill(static_cast<pid_t>(record.pid), 0) != 0 && errno == ESRCH)
+    return false;
+  const ProcessStat stat = process_stat(record.pid);
+  const bool has_ended = stat.state == 'Z' || stat.state == 'X';  // and only waits for its parent to take note
+  return !has_ended && (stat.start == 0 || stat.start == record.process_start);
 }
 
 void sign_off_failed(const Path& directory, const std::string& cause) noexcept {

@@ -32,6 +32,9 @@ RunRecord run_record_from_json(const nlohmann::ordered_json& json);
 /// run.json of a directory, if there is a readable one.
 std::optional<RunRecord> read_run_record(const Path& directory);
 
+/// Whether the process that signed on still lives, as far as this machine can see: false where it ran on another host.
+bool is_alive_here(const RunRecord& record);
+
 /// Writes "failed" and the cause into run.json, unless something signed the start off before: the first to know is the
 /// one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
 void sign_off_failed(const Path& directory, const std::string& cause) noexcept;

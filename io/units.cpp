@@ -99,7 +99,7 @@ std::string bytes_text(std::size_t bytes) {
 }
 
 std::string counted(Index count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }
 
 std::optional<Index> parse_count(std::string_view text) {

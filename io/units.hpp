@@ -24,7 +24,7 @@ std::optional<double> parse_seconds(std::string_view text);
 /// "1.5 GiB": how sizes are written everywhere.
 std::string bytes_text(std::size_t bytes);
 
-/// "1 rank", "4 ranks".
+/// "1 rank", "4 ranks", "2 batches".
 std::string counted(Index count, std::string_view noun);
 
 }  // namespace espalier

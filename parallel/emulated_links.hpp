@@ -12,6 +12,13 @@ struct LinkSpeed {
   double bytes_per_second = 0;  ///< 0: without limit
 };
 
+/// A fault to be found: what one rank of the world sends to another arrives later.
+struct LinkDelay {
+  int from = -1;
+  int to = -1;
+  double seconds = 0;
+};
+
 /// A network to be imitated: a message is complete at its receiver no sooner than this would have brought it. Each
 /// rank has one link of each tier, on which its messages go one after another.
 struct EmulatedLinks {
@@ -19,8 +26,10 @@ struct EmulatedLinks {
   LinkSpeed between_nodes;
   int ranks_per_node = 0;    ///< consecutive ranks of the world; 0: all ranks on one node
   double message_scale = 1;  ///< each byte counts as this many: tiny tensors stand for large ones
+  LinkDelay delayed = {};
 
-  bool on() const { return slow(within_node) || slow(between_nodes); }
+  bool on() const { return slow(within_node) || slow(between_nodes) || delayed.seconds > 0; }
+  double delay(int from, int to) const { return from == delayed.from && to == delayed.to ? delayed.seconds : 0; }
   bool same_node(int world_rank, int other) const {
     return ranks_per_node <= 0 || world_rank / ranks_per_node == other / ranks_per_node;
   }

@@ -44,9 +44,13 @@ void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag, bo
     const auto world_rank = [&](int rank) { return state_->world_ranks[static_cast<std::size_t>(rank)]; };
     Stamp& stamp = outgoing_stamps_.emplace_back();
     stamp.sent_at = context.clock.now();
-    if (context.links.on())
-      stamp.arrives_at = context.link_queue.send(
-          context.links, context.links.same_node(world_rank(state_->rank), world_rank(peer)), bytes, stamp.sent_at);
+    if (context.links.on()) {
+      const int from = world_rank(state_->rank);
+      const int to = world_rank(peer);
+      stamp.arrives_at =
+          context.link_queue.send(context.links, context.links.same_node(from, to), bytes, stamp.sent_at) +
+          context.links.delay(from, to);
+    }
     post(&stamp, sizeof(Stamp), peer, tag);
   }
   for (std::size_t begin = 0; begin < bytes; begin += context.max_message_bytes) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "parallel/pipeline_schedule.hpp"
 #include "parallel/pipeline_simulator.hpp"
 
 namespace espalier {
@@ -46,7 +45,8 @@ double simulated_window(const PipelineCosts& costs, ScheduleKind kind, Index mic
                             .ties_embeddings = false};
   const ScheduleCosts seconds{
       .compute = [&](int stage, const Operation& operation) { return seconds_of(costs, stage, operation); },
-      .message = [&](int, const Operation&) { return costs.message; }};
+      .message = [&](int stage,
+                     const Operation& send) { return costs.message + (costs.delay ? costs.delay(stage, send) : 0); }};
   return simulate(make_schedules(shape), seconds).window;
 }
 

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "parallel/pipeline_schedule.hpp"
 #include "planning/plan_layout.hpp"
 
 namespace espalier {
@@ -21,6 +23,8 @@ struct PipelineCosts {
   Index microbatches = 1;
   std::vector<std::vector<ChunkSeconds>> chunks;  ///< [stage][chunk]
   double message = 0;                             ///< seconds from one stage to the next, either way
+  /// Seconds that a send of a stage takes beyond that: a slow link. The simulation knows it, the estimate does not.
+  std::function<double(int stage, const Operation& send)> delay = {};
   int num_stages() const { return static_cast<int>(chunks.size()); }
   int num_chunks() const { return chunks.empty() ? 1 : static_cast<int>(chunks.front().size()); }
 };

@@ -21,7 +21,7 @@ struct PlanProblem {
   Index sequence_length = 1024;
 };
 
-/// Where a step's time goes: the words of training/phases, and recompute apart from backward.
+/// Where a step's time goes: the words of core/phases, and recompute apart from backward.
 enum class PlanPhase { forward, backward, recompute, bubble, tensor_comm, pipeline_comm, data_comm, optimizer, other };
 inline constexpr std::size_t num_plan_phases = 9;
 const char* to_string(PlanPhase phase);

@@ -148,8 +148,10 @@ class Executor {
     const Region region(std::string("espalier::training::") + to_string(phase));
     const double begin = world().clock().now();
     const double tensor_before = c_.model.tensor().seconds();
+    const ChunkLayers& layers = c_.model.layers(op.chunk);
     const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
-    OperationPace pace(emulated_seconds(c_.emulate, op.kind, part), parts_of(c_.model.layers(op.chunk), op.kind));
+    OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count, part), parts_of(layers, op.kind),
+                       slow_factor(c_.emulate, world().rank()));
     compute([&](int) {
       pace.part_done(c_.model.tensor().seconds() - tensor_before);
       progress();
@@ -188,6 +190,11 @@ class Executor {
     request.wait([&] { progress(); });
     const double end = world().clock().now();
     const double sent = std::clamp(request.sent_at(), begin, end);
+    if (sent > begin) {
+      MessageTransit::Sum& transit = c_.transit.of(op.kind);
+      ++transit.messages;
+      transit.seconds += end - sent;
+    }
     seconds_[Phase::bubble] += sent - begin;
     seconds_[Phase::pipeline_comm] += end - sent;
     record(op, name, Phase::bubble, begin, sent);

@@ -4,12 +4,13 @@
 
 #include <vector>
 
+#include "core/phases.hpp"
 #include "io/token_loader.hpp"
 #include "models/gpt.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
-#include "training/phases.hpp"
+#include "training/message_transit.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -22,6 +23,7 @@ struct StepContext {
   const ProcessMesh& mesh;
   GradientReducer<State<T>>& reducer;
   const RunConfig::Emulate& emulate;
+  MessageTransit& transit;  ///< of this step, added to
 };
 
 /// Activation memory of each chunk, as the list needs it.

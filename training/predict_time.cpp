@@ -85,7 +85,10 @@ class Emulation {
   }
 
   double work(int stage, const Operation& operation) const {
-    return emulated_seconds(config_.emulate, operation.kind, operation.chunk * layout_.pipeline.stages + stage);
+    const ChunkLayers& layers =
+        layout_.stages[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk));
+    return emulated_seconds(config_.emulate, operation.kind, layers.count,
+                            operation.chunk * layout_.pipeline.stages + stage);
   }
 
   Simulation simulation(double messages) const {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/phases.hpp"
 #include "planning/price_layout.hpp"
-#include "training/phases.hpp"
 #include "training/run_layout.hpp"
 
 namespace espalier {

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "io/run_directory.hpp"
 #include "io/trace_file.hpp"
 #include "parallel/collectives.hpp"
@@ -20,7 +18,12 @@ nlohmann::ordered_json rank_line(const StepReport& report) {
   nlohmann::ordered_json bytes;
   for (std::size_t i = 0; i < num_axes; ++i)
     bytes[to_string(static_cast<Axis>(i))] = report.bytes_sent[i];
-  return {{"step", report.step}, {"step_seconds", report.step_seconds}, {"seconds", seconds}, {"bytes_sent", bytes}};
+  nlohmann::ordered_json line = {
+      {"step", report.step}, {"step_seconds", report.step_seconds}, {"seconds", seconds}, {"bytes_sent", bytes}};
+  if (report.transit.activations.messages + report.transit.gradients.messages > 0)
+    line["transit_seconds"] = {{"activations", report.transit.activations.mean()},
+                               {"gradients", report.transit.gradients.mean()}};
+  return line;
 }
 
 }  // namespace
@@ -74,17 +77,6 @@ void RankRecords::sign_off() {
   mesh_.world().position().sign_off();
   mesh_.world().keep_position_in(nullptr);
   position_.remove();
-}
-
-std::string positions_in(const Path& run_directory, bool ended) {
-  std::vector<Position> positions;
-  for (const StoredPosition& stored : read_positions(run_directory / "state"))
-    if (const auto position = stored.as<Position>(); position && position->magic == Position::magic_number)
-      positions.push_back(*position);
-  if (positions.empty())
-    return {};
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return positions_report(positions, ended ? 0 : now);
 }
 
 }  // namespace espalier

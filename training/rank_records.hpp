@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "io/metrics.hpp"
 #include "io/position_file.hpp"
@@ -39,9 +38,5 @@ class RankRecords {
   PositionFile position_;
   std::optional<MetricsWriter> metrics_;
 };
-
-/// Which rank is where, from the positions kept in the run directory; empty where there are none.
-/// @param ended the job is over: times count from the last sign of life
-std::string positions_in(const Path& run_directory, bool ended);
 
 }  // namespace espalier

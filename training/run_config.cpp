@@ -163,6 +163,13 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integers("part_percent", c.emulate.part_percent, {1, 100000},
              "of these times, that each part of the model takes, in forward order; []: 100 each");
   v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "each byte of a message counts as so many");
+  v.boolean("per_layer", c.emulate.per_layer, "forward and backward are times of one layer, not of a chunk");
+  v.seconds("data", c.emulate.data, {0, 1e6}, "of reading the tokens of a step");
+  v.integer("slow_rank", c.emulate.slow_rank, {-1, degree.max}, "a fault: this rank computes slower; -1: none");
+  v.real("slow_factor", c.emulate.slow_factor, {1, 1e6}, "its forward and backward take so many times as long");
+  v.integers("delayed_link", c.emulate.delayed_link, {0, degree.max},
+             "a fault: messages of the first of two ranks reach the second later; []: none");
+  v.seconds("delay", c.emulate.delay, {0, 1e6}, "by so much");
 }
 
 class ReadingVisitor {

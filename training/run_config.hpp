@@ -100,6 +100,13 @@ struct RunConfig {
     Index ranks_per_node = 0;
     double message_scale = 1;
     std::vector<Index> part_percent;
+    bool per_layer = false;  ///< forward and backward are of one layer, not of a chunk
+    double data = 0;         ///< seconds of reading the tokens of a step
+    // Faults, to see that they are found:
+    Index slow_rank = -1;  ///< -1: none
+    double slow_factor = 1;
+    std::vector<Index> delayed_link;  ///< two ranks of the world, sender and receiver; empty: none
+    double delay = 0;                 ///< seconds
     bool operator==(const Emulate&) const = default;
   } emulate;
   bool emulates() const { return emulate != Emulate{}; }

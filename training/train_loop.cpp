@@ -9,6 +9,7 @@
 #include "core/ops/matmul.hpp"
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
+#include "io/run_positions.hpp"
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
@@ -17,6 +18,7 @@
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
 #include "training/resume.hpp"
+#include "training/run_facts.hpp"
 #include "training/run_prediction.hpp"
 #include "training/same_start.hpp"
 #include "training/training_state.hpp"
@@ -118,6 +120,9 @@ class Loop {
     sign_on(resumed_step);
     signed_on_ = true;
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
+    const nlohmann::json facts = run_facts(mesh_.world(), options_.program, gemm_rate_, resumed_step + 1);
+    if (is_root_)
+      files_.directory->update({{"facts", facts}});
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
     RankRecords records(config_, mesh_, last_step);

@@ -167,7 +167,9 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   std::vector<Batch> microbatches;
   {
     const PhaseTimer timer(report.seconds, Phase::data);
+    OperationPace pace(config_.emulate.data, 1);
     microbatches = loader_.next_step();
+    pace.part_done(0);
   }
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
@@ -179,7 +181,9 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   // The loss is a sum over tokens divided by the global number of valid ones: no layout can change the mean.
   const double weight = 1.0 / static_cast<double>(loader_.valid_tokens());
   report.loss_scale = loss_scaler_.scale();
+  transit_ = {};
   forward_backward(context(), microbatches, schedule_, {weight, report.loss_scale * weight}, report.seconds);
+  report.transit = transit_;
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
     reducer_.wait();
@@ -260,7 +264,7 @@ void Trainer<T>::apply(StepReport& report) {
   const Index updates = steps_done_ - loss_scaler_.skipped() + 1;  // what Adam's moments have seen
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
-    OperationPace pace(emulated_seconds(config_.emulate, OperationKind::optimizer), 1);
+    OperationPace pace(config_.emulate.optimizer, 1);
     const double scaled_norm = report.loss_scale * report.gradient_norm;
     Kokkos::deep_copy(exec_, global_sum_, scaled_norm * scaled_norm);
     clip_factor(exec_, gradient_norm_, clip_, global_sum_, config_.optimizer.clip_grad_norm, report.loss_scale);

@@ -29,6 +29,7 @@ struct StepReport {
   double step_seconds = 0;
   PhaseSeconds seconds;
   std::array<std::uint64_t, num_axes> bytes_sent{};  ///< by axis; dp with all its groups
+  MessageTransit transit;
 };
 
 /// This rank's share of a model, its optimizer and its data: one step at a time, on any layout. Opens no file but the
@@ -77,7 +78,7 @@ class Trainer {
   const LossScaler& loss_scaler() const { return loss_scaler_; }
 
  private:
-  StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate}; }
+  StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   void refuse_non_finite(const StepReport& report) const;
   void skip(const StepReport& report);
@@ -104,6 +105,7 @@ class Trainer {
   Index steps_done_ = 0;
   double last_loss_ = 0;
   LossScaler loss_scaler_;
+  MessageTransit transit_;
 };
 
 }  // namespace espalier

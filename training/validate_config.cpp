@@ -201,6 +201,16 @@ void check_emulation(const RunConfig& c, ConfigReader& reader) {
                    fmt::format("{} numbers for {} parts of the model (pipeline x virtual_stages)", given, parts));
 }
 
+void check_planted_faults(const RunConfig::Emulate& emulate, ConfigReader& reader, int world_size) {
+  if (emulate.slow_rank >= world_size)
+    reader.problem("emulate", "slow_rank", fmt::format("there is no rank {} of {}", emulate.slow_rank, world_size));
+  const std::vector<Index>& link = emulate.delayed_link;
+  const auto is_rank = [&](Index rank) { return rank < world_size; };
+  if (!link.empty() && (link.size() != 2 || link[0] == link[1] || !std::all_of(link.begin(), link.end(), is_rank)))
+    reader.problem("emulate", "delayed_link",
+                   fmt::format("[{}] are not two ranks of {}", fmt::join(link, ", "), world_size));
+}
+
 }  // namespace
 
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
@@ -226,6 +236,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   check_pipeline(c, reader);
   check_recompute(c, reader);
   check_emulation(c, reader);
+  check_planted_faults(c.emulate, reader, world_size);
 }
 
 std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/phases.hpp"
+#include "core/phases.hpp"
 
 #include <numeric>
 

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace espalier {
+
+std::string host_name();
+
+/// "Intel(R) Xeon(R) Platinum 8481C", as the operating system says; "unknown" where it does not.
+std::string cpu_model();
+
+}  // namespace espalier

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "io/units.hpp"
+#include "planning/diagnose.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::size_t columns = 118;
+
+// Words of `text` in lines of `columns`; lines after the first start with `indent` spaces.
+std::string wrapped(const std::string& text, std::size_t indent) {
+  std::string result;
+  std::size_t column = indent;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (column > indent && column + 1 + word.size() > columns) {
+      result += fmt::format("\n{:{}}", "", indent);
+      column = indent;
+    }
+    if (column > indent)
+      word.insert(word.begin(), ' ');
+    result += word;
+    column += word.size();
+  }
+  return result;
+}
+
+std::string item(const char* head, const std::string& text) {
+  const std::size_t indent = 8 + std::string_view(head).size();
+  return fmt::format("        {}{}\n", head, wrapped(text, indent));
+}
+
+std::string run_text(const RecordedRun& run) {
+  const RunSetup& setup = run.setup;
+  std::string text = fmt::format("{}: {}{}, {}, {}\n", run.directory.string(), run.record.state,
+                                 run.record.state == "running" && !run.alive ? " (its process is gone)" : "",
+                                 setup.mesh.text(), counted(setup.num_microbatches(), "micro-batch"));
+  for (const std::string& gap : run.gaps)
+    text += fmt::format("  note: {}\n", wrapped(gap, 8));
+  return text;
+}
+
+std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
+  std::string text = fmt::format(
+      "a step takes {:.4g} s{} (steps {} to {})\n", profile.step_seconds,
+      profile.checkpoint_seconds > 0 ? fmt::format(" and {:.4g} s of saving", profile.checkpoint_seconds) : "",
+      profile.first_step, profile.last_step);
+  if (run.prediction && run.prediction->step_seconds > 0)
+    text += fmt::format("  predicted: {:.4g} s ({:+.0f} %), by {}\n", run.prediction->step_seconds,
+                        100 * (profile.step_seconds / run.prediction->step_seconds - 1), run.prediction->source);
+  text += fmt::format("\n  {:<14}{:>12}{:>9}{:>12}{:>12}{:>9}\n", "phase", "mean s", "share", "least s", "most s",
+                      "on rank");
+  for (std::size_t i = 0; i < num_phases; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    double sum = 0;
+    std::size_t most = 0;
+    double least = profile.ranks.front().seconds[phase];
+    for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
+      const double seconds = profile.ranks[rank].seconds[phase];
+      sum += seconds;
+      least = std::min(least, seconds);
+      if (seconds > profile.ranks[most].seconds[phase])
+        most = rank;
+    }
+    const double mean = sum / static_cast<double>(profile.ranks.size());
+    if (mean > 0)
+      text += fmt::format("  {:<14}{:>12.4g}{:>7.1f} %{:>12.4g}{:>12.4g}{:>9}\n", to_string(phase), mean,
+                          100 * mean / profile.total_seconds(), least, profile.ranks[most].seconds[phase], most);
+  }
+  return text;
+}
+
+std::string finding_text(const Finding& finding, std::size_t number) {
+  std::string text = fmt::format("  {:>2}. {}\n", number, wrapped(finding.title, 6));
+  if (finding.seconds > 0)
+    text += fmt::format("        costs {:.4g} s of a step, {:.0f} %\n", finding.seconds, 100 * finding.share);
+  for (const std::string& evidence : finding.evidence)
+    text += item("- ", evidence);
+  for (const Change& change : finding.changes) {
+    text += item("> ", change.setting);
+    if (!change.priced_by.empty())
+      text += item("  ", fmt::format("gains {:.4g} s a step ({})", change.gain_seconds, change.priced_by));
+  }
+  return text;
+}
+
+const char* heading(Concern concern) {
+  switch (concern) {
+    case Concern::end: return "why it ended";
+    case Concern::time: return "where the time goes";
+    case Concern::stability: return "stability";
+  }
+  return "";
+}
+
+std::string comparison_text(const Comparison& comparison) {
+  std::string text = fmt::format("\nagainst {}\n", comparison.against.string());
+  if (comparison.before > 0)
+    text += fmt::format("  tokens per second and rank: {:.4g}, it was {:.4g}\n", comparison.after, comparison.before);
+  if (!comparison.explanation.empty())
+    text += fmt::format("  {}\n", wrapped(comparison.explanation, 2));
+  if (comparison.before > 0) {
+    text +=
+        fmt::format("\n  {:<14}{:>12}{:>12}{:>12}   s for 1000 tokens of a rank\n", "phase", "before", "now", "more");
+    for (std::size_t i = 0; i < num_phases; ++i)
+      if (comparison.phases_before.seconds[i] + comparison.phases_after.seconds[i] > 0)
+        text += fmt::format("  {:<14}{:>12.4g}{:>12.4g}{:>12.4g}\n", to_string(static_cast<Phase>(i)),
+                            comparison.phases_before.seconds[i], comparison.phases_after.seconds[i],
+                            comparison.phases_after.seconds[i] - comparison.phases_before.seconds[i]);
+  }
+  text += comparison.differences.empty() ? "\n  nothing else differs\n" : "\n  what differs\n";
+  for (const Difference& difference : comparison.differences)
+    text += fmt::format(
+        "    {}\n", wrapped(fmt::format("{}: {} (was {})", difference.what, difference.after, difference.before), 6));
+  return text;
+}
+
+}  // namespace
+
+std::string diagnosis_text(const RecordedRun& run, const Diagnosis& diagnosis) {
+  std::string text = run_text(run);
+  if (diagnosis.profile)
+    text += profile_text(run, *diagnosis.profile);
+  std::optional<Concern> last;
+  for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
+    const Concern concern = concern_of(diagnosis.findings[i].cause);
+    if (last != concern)
+      text += fmt::format("\n{}\n", heading(concern));
+    last = concern;
+    text += finding_text(diagnosis.findings[i], i + 1);
+  }
+  if (diagnosis.findings.empty())
+    text += "\nnothing stands out\n";
+  if (diagnosis.comparison)
+    text += comparison_text(*diagnosis.comparison);
+  return text;
+}
+
+}  // namespace espalier

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/find_faults.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace espalier {
+namespace {
+
+// Ranks differ by a little on any machine, and FLOPs say only roughly what a stage with the head takes.
+constexpr double slow_among_equals = 0.08;
+constexpr double slow_by_counted_work = 0.3;
+constexpr double slow_link_ratio = 1.5;
+constexpr double least_extra_transit = 1e-3;  // seconds: below, a late poll of the receiver explains it
+constexpr double slower_than_predicted = 0.25;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+std::string place_text(const RankProfile& rank) {
+  return fmt::format("stage {}, replica {}, tensor {}", rank.place[Axis::pp], rank.place[Axis::dp],
+                     rank.place[Axis::tp]);
+}
+
+bool has_peers(const StepProfile& profile, std::size_t rank) {
+  const int stage = profile.ranks[rank].place[Axis::pp];
+  return std::count_if(profile.ranks.begin(), profile.ranks.end(),
+                       [&](const RankProfile& other) { return other.place[Axis::pp] == stage; }) > 1;
+}
+
+// Seconds that the forward and backward of each rank should take by the others; its own where it is alone.
+std::vector<double> expected_compute(const StepProfile& profile) {
+  std::vector<double> expected;
+  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
+    const int stage = profile.ranks[rank].place[Axis::pp];
+    std::vector<double> peers;
+    std::vector<double> others;
+    for (std::size_t i = 0; i < profile.ranks.size(); ++i) {
+      const RankProfile& other = profile.ranks[i];
+      if (i == rank)
+        continue;
+      if (other.place[Axis::pp] == stage)
+        peers.push_back(other.compute());
+      const double work = profile.stage_work[at(other.place[Axis::pp])];
+      if (work > 0)
+        others.push_back(other.compute() * profile.stage_work[at(stage)] / work);
+    }
+    expected.push_back(!peers.empty()    ? median(peers)
+                       : !others.empty() ? median(others)
+                                         : profile.ranks[rank].compute());
+  }
+  return expected;
+}
+
+// How many times as long as the others it takes, where that is too much to be chance; else 1.
+double slowness(const StepProfile& profile, std::size_t rank, double expected) {
+  const double ratio = expected > 0 ? profile.ranks[rank].compute() / expected : 1;
+  const bool equals = has_peers(profile, rank) || profile.work_is_exact;
+  return ratio > 1 + (equals ? slow_among_equals : slow_by_counted_work) ? ratio : 1;
+}
+
+// The step with this rank as it is against the step with it as the others are: its replica's pipeline, run twice.
+double cost_of_slow_rank(const RecordedRun& run, const StepProfile& profile, std::size_t rank) {
+  const StepProfile healthy = without_slow_ranks(profile);
+  const PerAxis& place = profile.ranks[rank].place;
+  const std::vector<double> others = work_of_replicas(run, healthy)[at(place[Axis::dp])];
+  std::vector<double> with = others;
+  with[at(place[Axis::pp])] += profile.ranks[rank].compute() - healthy.ranks[rank].compute();
+  return pipeline_time(pipeline_of(run, profile, with)).window -
+         pipeline_time(pipeline_of(run, profile, others)).window;
+}
+
+void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  const std::vector<double> expected = expected_compute(profile);
+  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
+    const double compute = profile.ranks[rank].compute();
+    const double ratio = slowness(profile, rank, expected[rank]);
+    if (ratio <= 1)
+      continue;
+    Finding finding{.cause = Cause::slow_rank, .title = {}, .size = ratio, .unit = "times as long", .is_fault = true};
+    finding.seconds = cost_of_slow_rank(run, profile, rank);
+    finding.title = fmt::format("rank {} ({}) computes {:.0f} % longer than the others for the same work", rank,
+                                run.facts.host_of(rank), 100 * (ratio - 1));
+    finding.ranks = {static_cast<int>(rank)};
+    finding.evidence = {
+        fmt::format("forward and backward take {:.4g} s a step on it, {:.4g} s by {}", compute, expected[rank],
+                    has_peers(profile, rank) ? "the other ranks of its stage"
+                                             : fmt::format("the other stages (work by {})", profile.work_source)),
+        place_text(profile.ranks[rank])};
+    finding.changes = {{.setting = fmt::format("take {} out of the job, or free its cores: other processes, clock, "
+                                               "temperature, memory errors",
+                                               run.facts.host_of(rank)),
+                        .gain_seconds = finding.seconds,
+                        .priced_by = "the schedule, run with this rank as fast as the others"}};
+    findings.push_back(std::move(finding));
+  }
+}
+
+// A way from one stage to the next, or back.
+struct Link {
+  int from = 0;
+  int to = 0;
+  OperationKind send = OperationKind::send_activations;
+  int from_stage = 0;
+  double transit = 0;
+};
+
+std::vector<Link> links_of(const RecordedRun& run, const StepProfile& profile) {
+  std::vector<Link> links;
+  const int stages = run.setup.stages();
+  for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
+    const RankProfile& receiver = profile.ranks[at(rank)];
+    const auto add = [&](OperationKind send, int step, double transit) {
+      PerAxis place = receiver.place;
+      place[Axis::pp] = (place[Axis::pp] + step + stages) % stages;
+      if (transit > 0)
+        links.push_back({run.setup.mesh.rank_at(place), rank, send, place[Axis::pp], transit});
+    };
+    add(OperationKind::send_activations, -1, receiver.activation_transit);
+    add(OperationKind::send_gradients, 1, receiver.gradient_transit);
+  }
+  return links;
+}
+
+double cost_of_delay(const RecordedRun& run, const StepProfile& profile, const Link& link, double typical) {
+  const int replica = profile.ranks[at(link.to)].place[Axis::dp];
+  PipelineCosts costs = pipeline_of(run, profile, work_of_replicas(run, profile)[at(replica)]);
+  costs.message = typical;
+  const double without = pipeline_time(costs).window;
+  costs.delay = [&](int stage, const Operation& send) {
+    return stage == link.from_stage && send.kind == link.send ? link.transit - typical : 0;
+  };
+  return pipeline_time(costs).window - without;
+}
+
+void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  const std::vector<Link> links = links_of(run, profile);
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    std::vector<double> others;
+    for (std::size_t j = 0; j < links.size(); ++j)
+      if (j != i)
+        others.push_back(links[j].transit);
+    const double typical = median(others);
+    const double extra = links[i].transit - typical;
+    if (others.empty() || links[i].transit < slow_link_ratio * typical || extra < least_extra_transit)
+      continue;
+    Finding finding{.cause = Cause::slow_link, .title = {}, .size = extra, .unit = "s a message", .is_fault = true};
+    finding.seconds = cost_of_delay(run, profile, links[i], typical);
+    finding.title =
+        fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other links between stages",
+                    links[i].from, links[i].to, 1e3 * extra);
+    finding.ranks = {links[i].from, links[i].to};
+    finding.evidence = {
+        fmt::format("{} are on their way for {:.4g} ms, others for {:.4g} ms",
+                    links[i].send == OperationKind::send_activations ? "activations" : "gradients",
+                    1e3 * links[i].transit, 1e3 * typical),
+        fmt::format("rank {} is on {}, rank {} on {}", links[i].from, run.facts.host_of(at(links[i].from)), links[i].to,
+                    run.facts.host_of(at(links[i].to)))};
+    finding.changes = {{.setting = "look at the cable, switch port or adapter between these hosts; parallel.order puts "
+                                   "another axis on this link",
+                        .gain_seconds = finding.seconds,
+                        .priced_by = "the schedule, run with this link as fast as the others"}};
+    findings.push_back(std::move(finding));
+  }
+}
+
+void find_data_stall(const StepProfile& profile, std::vector<Finding>& findings) {
+  Finding finding{.cause = Cause::data_stall,
+                  .title = {},
+                  .seconds = profile.stall_seconds,
+                  .size = profile.stall_seconds,
+                  .unit = "s a step",
+                  .is_fault = true};
+  finding.title = fmt::format("reading tokens holds each step up for {:.4g} s", profile.stall_seconds);
+  finding.ranks = {profile.stalled_rank};
+  finding.evidence = {
+      fmt::format("the slowest reader of a step takes so long on average, most often rank {}", profile.stalled_rank)};
+  finding.changes = {{.setting = "data.train on a disk of the node, or files that fit into its memory",
+                      .gain_seconds = profile.stall_seconds,
+                      .priced_by = "all of the phase `data`"}};
+  findings.push_back(std::move(finding));
+}
+
+void find_checkpoint_stall(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  const Index interval = run.setup.checkpoint_interval;
+  Finding finding{.cause = Cause::checkpoint_stall,
+                  .title = {},
+                  .seconds = profile.checkpoint_seconds,
+                  .size = profile.checkpoint_seconds,
+                  .unit = "s a step",
+                  .is_fault = true};
+  finding.title = fmt::format("training waits for saves: {:.4g} s a step on average", profile.checkpoint_seconds);
+  finding.evidence = {fmt::format("checkpoint.interval = {}: a save takes about {:.4g} s", interval,
+                                  profile.checkpoint_seconds * static_cast<double>(std::max<Index>(1, interval)))};
+  finding.changes = {{.setting = fmt::format("checkpoint.interval = {}", 4 * std::max<Index>(1, interval)),
+                      .gain_seconds = profile.checkpoint_seconds * 3 / 4,
+                      .priced_by = "a save takes the same time, but comes a quarter as often"}};
+  findings.push_back(std::move(finding));
+}
+
+void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  if (!run.prediction || run.prediction->stages.size() != profile.stage_work.size())
+    return;
+  std::vector<double> excess;
+  std::vector<double> ratios;
+  for (const RankProfile& rank : profile.ranks) {
+    const PhaseSeconds& predicted = run.prediction->stages[at(rank.place[Axis::pp])].seconds;
+    const double seconds = predicted[Phase::forward] + predicted[Phase::backward];
+    if (seconds <= 0)
+      return;
+    ratios.push_back(rank.compute() / seconds);
+    excess.push_back(rank.compute() - seconds);
+  }
+  const double typical = median(ratios);
+  if (typical < 1 + slower_than_predicted)
+    return;
+  Finding finding{.cause = Cause::slow_compute, .title = {}, .size = typical, .unit = "times as long"};
+  finding.seconds = median(excess);
+  finding.title = fmt::format("all ranks compute {:.0f} % longer than predicted", 100 * (typical - 1));
+  finding.evidence = {fmt::format("the prediction is by {}", run.prediction->source)};
+  finding.changes = {{.setting =
+                          "fewer threads than cores? another GEMM library (run.matmul)? other jobs on the nodes? "
+                          "`espalier bench ops` measures this machine",
+                      .gain_seconds = finding.seconds,
+                      .priced_by = "the prediction"}};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+StepProfile without_slow_ranks(const StepProfile& profile) {
+  const std::vector<double> expected = expected_compute(profile);
+  StepProfile healthy = profile;
+  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
+    const double ratio = slowness(profile, rank, expected[rank]);
+    healthy.ranks[rank].seconds[Phase::forward] /= ratio;
+    healthy.ranks[rank].seconds[Phase::backward] /= ratio;
+  }
+  return healthy;
+}
+
+std::vector<Finding> find_faults(const RecordedRun& run, const StepProfile& profile) {
+  std::vector<Finding> findings;
+  find_slow_ranks(run, profile, findings);
+  find_slow_links(run, profile, findings);
+  find_data_stall(profile, findings);
+  find_checkpoint_stall(run, profile, findings);
+  find_slow_compute(run, profile, findings);
+  return findings;
+}
+
+}  // namespace espalier

@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/find_limits.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "io/units.hpp"
+#include "models/cost.hpp"
+#include "planning/find_faults.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double uneven = 0.03;  // of the mean stage
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+double real(Index value) { return static_cast<double>(value); }
+
+// Seconds of work of each stage, the median over replicas, with every slow rank as fast as the others.
+std::vector<double> healthy_stages(const RecordedRun& run, const StepProfile& profile) {
+  const std::vector<std::vector<double>> replicas = work_of_replicas(run, without_slow_ranks(profile));
+  std::vector<double> stages;
+  for (std::size_t stage = 0; stage < replicas.front().size(); ++stage) {
+    std::vector<double> of_stage;
+    for (const std::vector<double>& replica : replicas)
+      of_stage.push_back(replica[stage]);
+    stages.push_back(median(of_stage));
+  }
+  return stages;
+}
+
+double window(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages) {
+  return pipeline_time(pipeline_of(run, profile, stages)).window;
+}
+
+std::vector<double> evened(const std::vector<double>& stages) {
+  const double mean = std::accumulate(stages.begin(), stages.end(), 0.0) / real(static_cast<Index>(stages.size()));
+  return std::vector<double>(stages.size(), mean);
+}
+
+// The layers as balance_layers() would cut them, a block costing what it was measured to.
+Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages) {
+  const RunSetup& setup = run.setup;
+  const std::vector<Index> layers = setup.layers_of_stages();
+  LayerCosts costs;
+  if (setup.emulated_forward + setup.emulated_backward <= 0)
+    costs = layer_flops(setup.shape, setup.sequence_length, parse_recompute(setup.recompute).value_or(Recompute::none));
+  const double blocks = real(setup.shape.num_layers) + (costs.embedding + costs.head) / costs.block;
+  const double block_seconds = std::accumulate(stages.begin(), stages.end(), 0.0) / blocks;
+  const auto parts = static_cast<int>(setup.layers_per_stage.size());
+  const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, parts, costs);
+  std::vector<double> after = stages;
+  for (int part = 0; part < parts; ++part)
+    after[at(part % setup.stages())] += block_seconds * real(wanted[at(part)] - setup.layers_per_stage[at(part)]);
+  return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
+          .gain_seconds = window(run, profile, stages) - window(run, profile, after),
+          .priced_by = "the schedule, run with a layer's measured time moved"};
+}
+
+void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages,
+                        std::vector<Finding>& findings) {
+  const std::vector<double> even = evened(stages);
+  const auto dearest = std::max_element(stages.begin(), stages.end());
+  if (stages.size() < 2 || *dearest < (1 + uneven) * even.front())
+    return;
+  const auto stage = dearest - stages.begin();
+  const std::vector<Index> layers = run.setup.layers_of_stages();
+  Finding finding{
+      .cause = Cause::uneven_stages, .title = {}, .size = *dearest / even.front(), .unit = "times the mean"};
+  finding.seconds = window(run, profile, stages) - window(run, profile, even);
+  finding.title = fmt::format("stage {} works {:.0f} % more than the mean stage, and the others wait for it", stage,
+                              100 * (finding.size - 1));
+  std::vector<std::string> seconds;
+  for (const double each : stages)
+    seconds.push_back(fmt::format("{:.4g}", each));
+  finding.evidence = {fmt::format("seconds of work a step by stage: {}", fmt::join(seconds, ", "))};
+  for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank)
+    if (profile.ranks[at(rank)].place[Axis::pp] == static_cast<int>(stage))
+      finding.ranks.push_back(rank);
+  if (!layers.empty()) {
+    finding.evidence.push_back(fmt::format("layers by stage: {}", fmt::join(layers, ", ")));
+    const Change change = balanced(run, profile, stages);
+    if (change.gain_seconds > 0.01 * finding.seconds) {
+      finding.changes.push_back(change);
+      finding.is_fault = true;  // better cuts cost nothing
+    }
+  }
+  if (finding.changes.empty())
+    finding.changes.push_back(
+        {.setting = "no other cut of whole layers is better: parallel.virtual_stages = 2 cuts finer"});
+  findings.push_back(std::move(finding));
+}
+
+// Another way to fill the pipeline: its step, with as many tokens as now.
+Change refilled(const RecordedRun& run, const std::string& setting, PipelineCosts costs, double tokens, double now) {
+  return {.setting = setting,
+          .gain_seconds = now - pipeline_time(costs).window / tokens,
+          .priced_by = fmt::format("the schedule, run with the measured times{}",
+                                   tokens > 1 ? "; gain for as many tokens as now"
+                                   : costs.microbatches > run.setup.num_microbatches()
+                                       ? "; half as long for half as many sequences"
+                                       : "")};
+}
+
+std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& costs) {
+  const RunSetup& setup = run.setup;
+  const double now = pipeline_time(costs).window;
+  std::vector<Change> changes;
+  if (setup.micro_batch_size % 2 == 0) {
+    PipelineCosts finer = costs;
+    finer.microbatches *= 2;
+    for (auto& stage : finer.chunks)
+      for (ChunkSeconds& chunk : stage)
+        chunk = {chunk.forward / 2, chunk.backward_input / 2, chunk.backward_weight / 2};
+    changes.push_back(
+        refilled(run, fmt::format("batch.micro_batch_size = {}", setup.micro_batch_size / 2), finer, 1, now));
+  }
+  PipelineCosts longer = costs;
+  longer.microbatches *= 2;
+  changes.push_back(refilled(
+      run, fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.global_batch_size),
+      longer, 2, now));
+  if (costs.num_chunks() == 1 && costs.schedule == PlanSchedule::one_f_one_b) {
+    PipelineCosts zero = costs;
+    zero.schedule = PlanSchedule::zero_bubble;
+    changes.push_back(refilled(run, "parallel.schedule = \"zero_bubble\"", zero, 1, now));
+    if (setup.shape.num_layers >= 2 * setup.stages()) {
+      PipelineCosts chunked = costs;
+      chunked.schedule = PlanSchedule::interleaved;
+      for (auto& stage : chunked.chunks) {
+        const ChunkSeconds& whole = stage.front();
+        stage.assign(2, {whole.forward / 2, whole.backward_input / 2, whole.backward_weight / 2});
+      }
+      changes.push_back(
+          refilled(run, "parallel.schedule = \"interleaved\", parallel.virtual_stages = 2", chunked, 1, now));
+    }
+  }
+  if (costs.schedule == PlanSchedule::sequential) {
+    PipelineCosts overlapped = costs;
+    overlapped.schedule = PlanSchedule::one_f_one_b;
+    changes.push_back(refilled(run, "parallel.schedule = \"1f1b\"", overlapped, 1, now));
+  }
+  std::erase_if(changes, [](const Change& change) { return change.gain_seconds <= 0; });
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& a, const Change& b) { return a.gain_seconds > b.gain_seconds; });
+  return changes;
+}
+
+void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages,
+                 std::vector<Finding>& findings) {
+  if (stages.size() < 2)
+    return;
+  const PipelineCosts costs = pipeline_of(run, profile, evened(stages));
+  const PipelineTime time = pipeline_time(costs);
+  std::vector<double> measured;
+  for (const RankProfile& rank : profile.ranks)
+    measured.push_back(rank.seconds[Phase::bubble]);
+  Finding finding{.cause = Cause::bubble, .title = {}, .size = time.idle_share, .unit = "share idle"};
+  finding.seconds = time.window - time.busiest;
+  finding.title =
+      fmt::format("{} of a replica do not fill {} stages ({}): each idles for {:.0f} % of the pipeline's time",
+                  counted(costs.microbatches, "micro-batch"), stages.size(), run.setup.schedule, 100 * time.idle_share);
+  finding.evidence = {
+      fmt::format("with these times and equal stages the schedule idles {:.4g} s a step", finding.seconds),
+      fmt::format("measured: stages wait {:.4g} s a step for work of others (median of the ranks)", median(measured))};
+  finding.changes = ways_to_fill(run, costs);
+  findings.push_back(std::move(finding));
+}
+
+// The least wait of any rank of a group is the exchange itself: who came last waited for nobody.
+double exposed(const RecordedRun& run, const StepProfile& profile, Axis axis, Phase phase) {
+  double longest = 0;
+  for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const int member : run.setup.mesh.group(rank, axis))
+      least = std::min(least, profile.ranks[at(member)].seconds[phase]);
+    longest = std::max(longest, least);
+  }
+  return longest;
+}
+
+void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  const RunSetup& setup = run.setup;
+  if (setup.mesh.degree(Axis::dp) == 1)
+    return;
+  Finding finding{.cause = Cause::gradient_reduction, .title = {}, .unit = "s a step"};
+  finding.seconds = finding.size = exposed(run, profile, Axis::dp, Phase::data_comm);
+  finding.title = fmt::format("{:.4g} s of a step go into summing gradients over {} replicas, hidden by no work",
+                              finding.seconds, setup.mesh.degree(Axis::dp));
+  std::vector<double> bytes;
+  for (const auto& rank : run.ranks)
+    if (!rank.empty())
+      bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
+  finding.evidence = {fmt::format("a rank sends {:.4g} MB of gradients and weights a step", 1e-6 * median(bytes))};
+  if (run.prediction && !run.prediction->stages.empty()) {
+    double predicted = 0;
+    for (const RunPrediction::Stage& stage : run.prediction->stages)
+      predicted = std::max(predicted, stage.seconds[Phase::data_comm]);
+    finding.evidence.push_back(fmt::format("predicted: {:.4g} s", predicted));
+  }
+  finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one reduction; "
+                                             "other steps, other learning rate)",
+                                             2 * setup.global_batch_size),
+                      .gain_seconds = finding.seconds / 2,
+                      .priced_by = "one reduction for twice the tokens; gain for as many tokens as now"}};
+  if (setup.gradient_reduction == "state" && (setup.compute == "bf16" || setup.compute == "fp16"))
+    finding.changes.push_back({.setting = "precision.gradient_reduction = \"compute\"",
+                               .gain_seconds = finding.seconds / 2,
+                               .priced_by = "half the bytes; at least half of what is exposed"});
+  findings.push_back(std::move(finding));
+}
+
+int node_of(const RecordedRun& run, int rank) {
+  if (run.setup.links.ranks_per_node > 0)
+    return rank / run.setup.links.ranks_per_node;
+  const std::vector<std::size_t>& hosts = run.facts.host_of_rank;
+  return at(rank) < hosts.size() ? static_cast<int>(hosts[at(rank)]) : 0;
+}
+
+bool tensor_crosses_nodes(const RecordedRun& run) {
+  for (int rank = 0; rank < run.setup.world_size(); ++rank)
+    for (const int member : run.setup.mesh.group(rank, Axis::tp))
+      if (node_of(run, member) != node_of(run, rank))
+        return true;
+  return false;
+}
+
+// What the same messages would take inside a node, where [emulate] tells both links: t = K latency + bytes / bandwidth
+// gives the number of messages in a row, K.
+Change inside_nodes(const RecordedRun& run, double seconds) {
+  const EmulatedLinks& links = run.setup.links;
+  const auto transfer = [&](const LinkSpeed& link) {
+    const double bytes = static_cast<double>(run.ranks.front().back().bytes_sent[static_cast<std::size_t>(Axis::tp)]);
+    return link.bytes_per_second > 0 ? bytes * links.message_scale / link.bytes_per_second : 0.0;
+  };
+  Change change{.setting = fmt::format("parallel.tensor such that a group fits into a node, with \"tp\" first in "
+                                       "parallel.order; parallel.pipeline between nodes"),
+                .gain_seconds = seconds,
+                .priced_by = "an upper bound: all of it, as if links inside a node cost nothing"};
+  const double latency = links.between_nodes.latency;
+  if (!links.on() || latency <= 0)
+    return change;
+  const double messages = std::max(0.0, seconds - transfer(links.between_nodes)) / latency;
+  change.gain_seconds = std::max(0.0, seconds - messages * links.within_node.latency - transfer(links.within_node));
+  change.priced_by = "the same messages over the links inside a node";
+  return change;
+}
+
+void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  const int degree = run.setup.mesh.degree(Axis::tp);
+  if (degree == 1)
+    return;
+  const bool crosses = tensor_crosses_nodes(run);
+  Finding finding{
+      .cause = crosses ? Cause::tensor_across_nodes : Cause::tensor_exchange, .title = {}, .unit = "s a step"};
+  finding.seconds = finding.size = exposed(run, profile, Axis::tp, Phase::tensor_comm);
+  finding.title = fmt::format("{:.4g} s of a step go into exchanges of {} tensor ranks{}", finding.seconds, degree,
+                              crosses ? ", which lie on different nodes" : "");
+  finding.evidence = {fmt::format("order of the ranks: {}", to_string(run.setup.mesh.order))};
+  if (crosses)
+    finding.changes = {inside_nodes(run, finding.seconds)};
+  else
+    finding.changes = {{.setting = fmt::format("parallel.tensor = {}, with more stages or replicas", degree / 2)}};
+  findings.push_back(std::move(finding));
+}
+
+void find_optimizer(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  Finding finding{.cause = Cause::optimizer, .title = {}, .unit = "s a step"};
+  for (const RankProfile& rank : profile.ranks)
+    finding.seconds = finding.size = std::max(finding.seconds, rank.seconds[Phase::optimizer]);
+  finding.title = fmt::format("the optimizer takes {:.4g} s of a step", finding.seconds);
+  const int replicas = run.setup.mesh.degree(Axis::dp);
+  if (replicas > 1 && run.setup.zero_stage == 0)
+    finding.changes = {{.setting = "parallel.zero_stage = 1",
+                        .gain_seconds = finding.seconds * (1 - 1.0 / replicas),
+                        .priced_by = "each replica updates its share; gathering the weights is not counted"}};
+  findings.push_back(std::move(finding));
+}
+
+void find_overhead(const StepProfile& profile, std::vector<Finding>& findings) {
+  Finding finding{.cause = Cause::overhead, .title = {}, .unit = "s a step"};
+  std::vector<double> other;
+  for (const RankProfile& rank : profile.ranks)
+    other.push_back(rank.seconds[Phase::other]);
+  finding.seconds = finding.size = median(other);
+  finding.title = fmt::format("{:.4g} s of a step lie outside of all phases", finding.seconds);
+  finding.evidence = {"hosts that are busy with other work, or steps so short that starting work shows"};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+std::vector<Finding> find_limits(const RecordedRun& run, const StepProfile& profile) {
+  std::vector<Finding> findings;
+  const std::vector<double> stages = healthy_stages(run, profile);
+  find_uneven_stages(run, profile, stages, findings);
+  find_bubble(run, profile, stages, findings);
+  find_reduction(run, profile, findings);
+  find_tensor(run, profile, findings);
+  find_optimizer(run, profile, findings);
+  find_overhead(profile, findings);
+  return findings;
+}
+
+}  // namespace espalier

@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/recorded_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "io/metrics.hpp"
+#include "io/run_positions.hpp"
+#include "io/toml_config.hpp"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void refuse(const Path& path, const std::string& what, const std::string& got) {
+  throw Error(ExitCode::data, {.what = what,
+                               .where = path.string(),
+                               .got = got,
+                               .wanted = "a file as this version of `espalier train` writes it (docs/running.md)",
+                               .todo = "is it damaged, or from another version of Espalier?"});
+}
+
+// A number, or one of the strings that stand for what JSON cannot say.
+double number_from(const Json& value) {
+  if (value.is_number())
+    return value.get<double>();
+  const std::string text = value.get<std::string>();
+  if (text == "nan")
+    return std::numeric_limits<double>::quiet_NaN();
+  if (text == "inf" || text == "-inf")
+    return text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+  throw std::invalid_argument(fmt::format("\"{}\" is no number", text));
+}
+
+// The phases that the object names: a prediction has none for checkpoints.
+PhaseSeconds phases_from(const Json& json) {
+  PhaseSeconds seconds;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    if (const auto found = json.find(to_string(static_cast<Phase>(i))); found != json.end())
+      seconds.seconds[i] = number_from(*found);
+  return seconds;
+}
+
+MemoryByCategory memory_from(const Json& json) {
+  MemoryByCategory memory;
+  for (std::size_t i = 0; i < num_categories; ++i)
+    memory.bytes[i] = json.value(to_string(static_cast<Category>(i)), std::size_t{0});
+  return memory;
+}
+
+StepTimes times_from(const Json& line) {
+  StepTimes times;
+  times.step = line.at("step");
+  times.step_seconds = number_from(line.at("step_seconds"));
+  times.seconds = phases_from(line.at("seconds"));
+  for (std::size_t i = 0; i < num_axes; ++i)
+    times.bytes_sent[i] = line.at("bytes_sent").at(to_string(static_cast<Axis>(i)));
+  if (const auto transit = line.find("transit_seconds"); transit != line.end()) {
+    times.activation_transit = transit->value("activations", 0.0);
+    times.gradient_transit = transit->value("gradients", 0.0);
+  }
+  return times;
+}
+
+RecordedStep step_from(const Json& line) {
+  RecordedStep step{.loss = number_from(line.at("loss")),
+                    .learning_rate = number_from(line.at("learning_rate")),
+                    .gradient_norm = number_from(line.at("gradient_norm")),
+                    .loss_scale = number_from(line.at("loss_scale")),
+                    .skipped_steps = line.at("skipped_steps"),
+                    .tokens = line.at("tokens"),
+                    .tokens_per_second = number_from(line.at("tokens_per_second")),
+                    .mfu = number_from(line.at("mfu")),
+                    .times = times_from(line),
+                    .memory_peak = memory_from(line.at("memory_peak_bytes"))};
+  if (const auto found = line.find("validation_loss"); found != line.end())
+    step.validation_loss = number_from(*found);
+  return step;
+}
+
+// Each line of a file through `read`; a line that lacks what it must have is from another version.
+template <class Value>
+std::vector<Value> read_lines(const Path& path, Value (*read)(const Json&)) {
+  std::vector<Value> values;
+  for (const Json& line : read_metrics(path)) {
+    try {
+      values.push_back(read(line));
+    } catch (const std::exception& error) {
+      refuse(path, "a line has not the fields of a step", fmt::format("{} in {:.80}", error.what(), line.dump()));
+    }
+  }
+  return values;
+}
+
+RunRecord record_of(const Path& directory) {
+  const Path path = directory / "run.json";
+  if (!std::filesystem::exists(path))
+    throw Error(ExitCode::usage, {.what = "this is not the directory of a run",
+                                  .where = directory.string(),
+                                  .got = std::filesystem::is_directory(directory) ? "a directory without run.json"
+                                         : std::filesystem::exists(directory)     ? "a file"
+                                                                                  : "no such directory",
+                                  .wanted = "run.directory of a run of `espalier train`",
+                                  .todo = "the last line of its log names it"});
+  try {
+    return run_record_from_json(Json::parse(read_file(path, ExitCode::data)));
+  } catch (const Json::exception& error) {
+    refuse(path, "run.json cannot be read", error.what());
+  }
+}
+
+RunFacts facts_of(const RunRecord& record, const Path& path) {
+  RunFacts facts;
+  try {
+    const nlohmann::json json = record.details.value("facts", nlohmann::json::object());
+    facts.program = json.value("program", facts.program);
+    facts.cpu = json.value("cpu", facts.cpu);
+    facts.hosts = json.value("hosts", facts.hosts);
+    facts.host_of_rank = json.value("host_of_rank", facts.host_of_rank);
+    facts.ranks = json.value("ranks", facts.ranks);
+    facts.threads = json.value("threads", facts.threads);
+    facts.gemm_library = json.value("gemm_library", facts.gemm_library);
+    facts.gemm_flops = json.value("gemm_flops", facts.gemm_flops);
+    facts.first_step = json.value("first_step", facts.first_step);
+  } catch (const nlohmann::json::exception& error) {
+    refuse(path, "the details of run.json cannot be read", error.what());
+  }
+  return facts;
+}
+
+// Rank 0's file first; a gap in the numbers ends them.
+std::vector<Path> rank_files(const Path& directory, const char* extension) {
+  std::vector<Path> files;
+  for (;;) {
+    Path path = directory / fmt::format("rank-{:05}{}", files.size(), extension);
+    if (!std::filesystem::exists(path))
+      return files;
+    files.push_back(std::move(path));
+  }
+}
+
+// With parallel.data left open, the number of ranks that wrote decides.
+MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
+  Index tensor = 1;
+  Index pipeline = 1;
+  Index data = 0;
+  std::string order = "tp,dp,pp";
+  reader.read("parallel", "tensor", tensor, {.min = 1});
+  reader.read("parallel", "pipeline", pipeline, {.min = 1});
+  reader.read("parallel", "data", data, {.min = 0});
+  reader.read("parallel", "order", order);
+  if (tensor > world_size || pipeline > world_size)
+    refuse(path, "the layout needs more ranks than left a record",
+           fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));
+  try {
+    return make_layout(world_size, static_cast<int>(tensor), static_cast<int>(data), static_cast<int>(pipeline),
+                       axis_order_from(order));
+  } catch (const Error& error) {
+    refuse(path, error.report().what, error.report().got);
+  }
+}
+
+GptConfig shape_of(ConfigReader& reader) {
+  GptConfig shape;
+  reader.read("model", "vocab_size", shape.vocab_size);
+  reader.read("model", "max_sequence_length", shape.max_sequence_length);
+  reader.read("model", "num_layers", shape.num_layers);
+  reader.read("model", "hidden_size", shape.hidden_size);
+  reader.read("model", "num_heads", shape.num_heads);
+  reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size);
+  return shape;
+}
+
+void read_emulation(ConfigReader& reader, RunSetup& setup) {
+  double backward_input = 0;
+  double backward_weight = 0;
+  Index ranks_per_node = 0;
+  reader.read_seconds("emulate", "forward", setup.emulated_forward);
+  reader.read_seconds("emulate", "backward_input", backward_input);
+  reader.read_seconds("emulate", "backward_weight", backward_weight);
+  reader.read("emulate", "per_layer", setup.emulated_per_layer);
+  reader.read_seconds("emulate", "latency", setup.links.within_node.latency);
+  reader.read("emulate", "bandwidth", setup.links.within_node.bytes_per_second);
+  reader.read_seconds("emulate", "node_latency", setup.links.between_nodes.latency);
+  reader.read("emulate", "node_bandwidth", setup.links.between_nodes.bytes_per_second);
+  reader.read("emulate", "ranks_per_node", ranks_per_node);
+  reader.read("emulate", "message_scale", setup.links.message_scale);
+  setup.emulated_backward = backward_input + backward_weight;
+  setup.links.ranks_per_node = static_cast<int>(ranks_per_node);
+}
+
+RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
+  ConfigReader reader(config, path.string(), {});
+  RunSetup setup;
+  setup.shape = shape_of(reader);
+  setup.mesh = mesh_of(reader, world_size, path);
+  reader.read("parallel", "schedule", setup.schedule);
+  reader.read("parallel", "virtual_stages", setup.virtual_stages, {.min = 1});
+  reader.read("parallel", "assignment", setup.assignment);
+  reader.read("parallel", "recompute", setup.recompute);
+  reader.read("parallel", "layers_per_stage", setup.layers_per_stage);
+  reader.read("parallel", "zero_stage", setup.zero_stage);
+  reader.read("batch", "global_batch_size", setup.global_batch_size, {.min = 1});
+  reader.read("batch", "micro_batch_size", setup.micro_batch_size, {.min = 1});
+  reader.read("batch", "sequence_length", setup.sequence_length, {.min = 1});
+  reader.read("precision", "compute", setup.compute);
+  reader.read("precision", "gradient_reduction", setup.gradient_reduction);
+  reader.read("precision", "initial_loss_scale", setup.initial_loss_scale);
+  reader.read("precision", "minimum_loss_scale", setup.minimum_loss_scale);
+  reader.read("optimizer", "learning_rate", setup.peak_learning_rate);
+  reader.read("optimizer", "warmup_steps", setup.warmup_steps);
+  reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
+  reader.read("checkpoint", "interval", setup.checkpoint_interval);
+  read_emulation(reader, setup);
+  if (reader.has_problems() || setup.global_batch_size == 0 || setup.micro_batch_size == 0)
+    refuse(path, "config.toml is not one that `espalier train` resolved",
+           reader.has_problems() ? "keys with values of another kind" : "no [batch]");
+  return setup;
+}
+
+std::optional<RunPrediction> prediction_of(const Path& path, std::vector<std::string>& gaps) {
+  if (!std::filesystem::exists(path)) {
+    gaps.emplace_back(
+        "no prediction.json: measured times are compared among ranks and with the simulated schedule only");
+    return std::nullopt;
+  }
+  try {
+    const Json json = Json::parse(read_file(path, ExitCode::data));
+    if (json.at("format") != "espalier-prediction" || json.at("format_version") != 1) {
+      gaps.emplace_back("prediction.json is from another version and was left out");
+      return std::nullopt;
+    }
+    RunPrediction prediction;
+    prediction.step_seconds = number_from(json.at("step_seconds"));
+    prediction.source = json.value("source", "");
+    for (const Json& stage : json.at("stages"))
+      prediction.stages.push_back({.seconds = phases_from(stage.at("seconds")),
+                                   .memory = memory_from(stage.value("memory_bytes", Json::object()))});
+    return prediction;
+  } catch (const std::exception& error) {
+    refuse(path, "prediction.json cannot be read", error.what());
+  }
+}
+
+// Of one rank, metrics.jsonl says all.
+std::vector<std::vector<StepTimes>> ranks_of(const RecordedRun& run) {
+  std::vector<std::vector<StepTimes>> ranks;
+  if (run.setup.world_size() > 1) {
+    for (const Path& path : rank_files(run.directory / "ranks", ".jsonl"))
+      if (static_cast<int>(ranks.size()) < run.setup.world_size())
+        ranks.push_back(read_lines(path, times_from));
+    return ranks;
+  }
+  ranks.emplace_back();
+  for (const RecordedStep& step : run.steps)
+    ranks.back().push_back(step.times);
+  return ranks;
+}
+
+// Those of the last start: an earlier one may have had more.
+int world_size_of(const RecordedRun& run) {
+  if (run.facts.ranks > 0)
+    return run.facts.ranks;
+  return std::max(1, static_cast<int>(rank_files(run.directory / "ranks", ".jsonl").size()));
+}
+
+}  // namespace
+
+std::string RunFacts::host_of(std::size_t rank) const {
+  return rank < host_of_rank.size() && host_of_rank[rank] < hosts.size() ? hosts[host_of_rank[rank]] : "unknown host";
+}
+
+Index RunSetup::num_microbatches() const {
+  return std::max<Index>(1, global_batch_size / (micro_batch_size * mesh.degree(Axis::dp)));
+}
+
+std::vector<Index> RunSetup::layers_of_stages() const {
+  const auto num_stages = static_cast<std::size_t>(stages());
+  if (num_stages == 1)
+    return {shape.num_layers};
+  if (layers_per_stage.empty() || layers_per_stage.size() % num_stages != 0)
+    return {};
+  std::vector<Index> layers(num_stages);
+  for (std::size_t part = 0; part < layers_per_stage.size(); ++part)
+    layers[part % num_stages] += layers_per_stage[part];
+  return layers;
+}
+
+RecordedRun read_recorded_run(const Path& directory) {
+  RecordedRun run;
+  run.directory = directory;
+  run.record = record_of(directory);
+  run.facts = facts_of(run.record, directory / "run.json");
+  run.alive = is_alive_here(run.record);
+  run.config = read_file(directory / "config.toml", ExitCode::data);
+  run.setup = setup_of(run.config, directory / "config.toml", world_size_of(run));
+  if (std::filesystem::exists(directory / "metrics.jsonl"))
+    run.steps = read_lines(directory / "metrics.jsonl", step_from);
+  else
+    run.gaps.emplace_back("no metrics.jsonl: the run ended before its first step");
+  run.ranks = ranks_of(run);
+  if (static_cast<int>(run.ranks.size()) < run.setup.world_size())
+    run.gaps.push_back(fmt::format("{} of {} ranks left no times (ranks/)",
+                                   run.setup.world_size() - static_cast<int>(run.ranks.size()),
+                                   run.setup.world_size()));
+  run.prediction = prediction_of(directory / "prediction.json", run.gaps);
+  run.positions = run_positions(directory);
+  run.traces = rank_files(directory / "trace", ".json");
+  return run;
+}
+
+}  // namespace espalier

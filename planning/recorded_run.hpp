@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/memory_ledger.hpp"
+#include "core/phases.hpp"
+#include "io/run_directory.hpp"
+#include "models/gpt_config.hpp"
+#include "parallel/emulated_links.hpp"
+#include "parallel/position.hpp"
+#include "parallel/process_mesh.hpp"
+
+// What a run left in its directory, read back: the input of `diagnose` and of the report.
+
+namespace espalier {
+
+/// Where the time of one step of one rank went.
+struct StepTimes {
+  Index step = 0;
+  double step_seconds = 0;
+  PhaseSeconds seconds = {};
+  std::array<std::uint64_t, num_axes> bytes_sent{};
+  /// Mean seconds that a message between stages was on its way, of those that the rank already waited for when they
+  /// were sent; 0: there was none.
+  double activation_transit = 0;
+  double gradient_transit = 0;
+};
+
+/// A line of metrics.jsonl.
+struct RecordedStep {
+  double loss = 0;  ///< nats a token
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  double loss_scale = 1;
+  Index skipped_steps = 0;  ///< so far
+  Index tokens = 0;         ///< so far
+  double tokens_per_second = 0;
+  double mfu = 0;
+  std::optional<double> validation_loss = {};
+  StepTimes times = {};  ///< of rank 0
+  MemoryByCategory memory_peak = {};
+};
+
+/// The keys of config.toml that say how the work was cut and paced.
+struct RunSetup {
+  GptConfig shape;
+  MeshLayout mesh;
+  std::string schedule = "1f1b";
+  Index virtual_stages = 1;
+  std::string assignment = "consecutive";
+  std::string recompute = "none";
+  std::vector<Index> layers_per_stage;  ///< chunk by chunk in forward order; empty: one stage, or not known
+  Index zero_stage = 0;
+  Index global_batch_size = 0;  ///< sequences
+  Index micro_batch_size = 0;
+  Index sequence_length = 0;
+  std::string compute = "fp32";
+  std::string gradient_reduction = "state";
+  double peak_learning_rate = 0;
+  Index warmup_steps = 0;
+  double clip_grad_norm = 0;
+  Index checkpoint_interval = 0;
+  double initial_loss_scale = 65536;
+  double minimum_loss_scale = 1;
+
+  /// [emulate]: times of operations that are imitated, 0 where they are not, and the links.
+  double emulated_forward = 0;
+  double emulated_backward = 0;
+  bool emulated_per_layer = false;
+  EmulatedLinks links;
+
+  int world_size() const { return mesh.size(); }
+  int stages() const { return mesh.degree(Axis::pp); }
+  Index num_microbatches() const;  ///< of a replica in a step
+  Index tokens_per_step() const { return global_batch_size * sequence_length; }
+  /// Layers of each stage, all its chunks together; empty where not known.
+  std::vector<Index> layers_of_stages() const;
+};
+
+/// What the last start ran on, as training/run_facts noted it; empty and 0 where an older version did not.
+struct RunFacts {
+  std::string program;
+  std::string cpu;
+  std::vector<std::string> hosts;
+  std::vector<std::size_t> host_of_rank;
+  int ranks = 0;
+  int threads = 0;  ///< of a rank
+  std::string gemm_library;
+  double gemm_flops = 0;  ///< per second, all ranks together
+  Index first_step = 1;
+
+  std::string host_of(std::size_t rank) const;  ///< "unknown host" where not noted
+};
+
+/// prediction.json: what `train` expected before it measured.
+struct RunPrediction {
+  struct Stage {
+    PhaseSeconds seconds = {};
+    MemoryByCategory memory = {};
+  };
+  double step_seconds = 0;
+  std::string source;
+  std::vector<Stage> stages;
+};
+
+/// A run directory as plain data.
+struct RecordedRun {
+  Path directory;
+  RunRecord record;  ///< run.json
+  RunFacts facts;
+  bool alive = false;  ///< its process still runs, on this host
+  std::string config;  ///< the text of config.toml
+  RunSetup setup;
+  std::vector<RecordedStep> steps;            ///< by step; empty where the run ended before its first
+  std::vector<std::vector<StepTimes>> ranks;  ///< [rank][step]; of one rank: from metrics.jsonl
+  std::optional<RunPrediction> prediction;
+  std::vector<Position> positions;  ///< of the ranks that did not sign off
+  std::vector<Path> traces;         ///< trace/rank-*.json, by rank
+  std::vector<std::string> gaps;    ///< what is missing or was left out, a sentence each
+};
+
+/// Reads a run directory. A torn last line is passed over, as whoever follows a living run sees one.
+/// @throws Error: usage if this is no run directory; data if a file in it is damaged or of another version.
+RecordedRun read_recorded_run(const Path& directory);
+
+}  // namespace espalier

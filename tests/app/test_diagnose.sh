@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# `espalier diagnose` on real runs with a fault planted into each: test_diagnose.sh ESPALIER MPIEXEC RANKS [PREFLAGS...]
+# On 2 ranks the faulty operations are real ones where they can be; on 4 all are imitated.
+espalier=$1 mpiexec=$2 ranks=$3; shift 3
+preflags=("$@")
+source "$(dirname "$0")/tiny_run.sh"
+
+# run NAME KEY=VALUE...: trains eight steps in the directory NAME.
+run() {
+  local name=$1; shift
+  exits 0 "$mpiexec" -n "$ranks" "${preflags[@]}" "$espalier" train tiny.toml "run.directory=$name" run.steps=8 \
+    model.num_layers=8 batch.micro_batch_size=1 emulate.latency=1e-6 "$@"
+}
+# finds RUN CAUSE SIZE [FIELD]: names this cause first, with its size within 20 %.
+finds() {
+  exits 0 "$espalier" diagnose "$1" --json
+  python3 - "$2" "$3" "${4:-size}" <<'PY' || fail "$1: not $2 of size $3 first"
+import json, sys
+cause, size, field = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+first = json.load(open("out.txt"))["findings"][0]
+got = first[field] - (1 if first["unit"].startswith("times") and field == "size" else 0)
+print(f"{first['title']}: {field} {got:.4g}, planted {size:.4g}")
+sys.exit(not (first["cause"] == cause and abs(got - size) <= 0.2 * size))
+PY
+}
+# pipeline MICROBATCHES KEY=VALUE...: stages of imitated operations.
+operations=(emulate.forward=0.01 emulate.backward_input=0.01 emulate.backward_weight=0.01)
+staged=("parallel.pipeline=$ranks" emulate.per_layer=true emulate.forward=0.003 emulate.backward_input=0.003
+        emulate.backward_weight=0.003)
+last=$((ranks - 1))
+
+run slow_rank "parallel.data=$ranks" "${operations[@]}" "emulate.slow_rank=$last" emulate.slow_factor=1.5
+finds slow_rank slow_rank 0.5
+run slow_stage "${staged[@]}" emulate.slow_rank=1 emulate.slow_factor=1.6
+finds slow_stage slow_rank 0.6
+run slow_link "${staged[@]}" 'emulate.delayed_link=[0,1]' emulate.delay=0.06
+finds slow_link slow_link 0.06
+run stalled_loader "parallel.data=$ranks" "${operations[@]}" emulate.data=0.1
+finds stalled_loader data_stall 0.1
+if ((ranks == 2)); then
+  run uneven "${staged[@]}" 'parallel.layers_per_stage=[6,2]'
+  finds uneven uneven_stages 0.5
+  says "parallel.layers_per_stage = [4, 4]"
+  run bubble "${staged[@]}" batch.global_batch_size=2
+  finds bubble bubble 0.333
+  # A rank that really computes: its own work takes twice as long.
+  run really_slow parallel.data=2 model.hidden_size=128 model.max_sequence_length=64 emulate.slow_rank=1 emulate.slow_factor=2
+  finds really_slow slow_rank 1
+else
+  run uneven "${staged[@]}" 'parallel.layers_per_stage=[4,2,1,1]'
+  finds uneven uneven_stages 1
+  says "parallel.layers_per_stage = [2, 2, 2, 2]"
+  run bubble "${staged[@]}" batch.global_batch_size=4
+  finds bubble bubble 0.4286
+fi
+
+# A slow run beside a good one, as people read it.
+run good "parallel.data=$ranks" "${operations[@]}"
+expect 0 '"explained_by": "slow_rank"' "$espalier" diagnose slow_rank --against good --json
+expect 0 "against good" "$espalier" diagnose slow_rank --against good
+says "emulate.slow_factor: 1.5 (was 1)" "where the time goes" " % longer than the others"
+(($(awk '{ if (length($0) > most) most = length($0) } END { print most }' out.txt) <= 120)) || fail "a line is too long"
+
+if ((ranks == 2)); then
+  # Bad input.
+  expect 2 "this is not the directory of a run" "$espalier" diagnose .
+  expect 2 "no such directory" "$espalier" diagnose no_such_run
+  expect 2 "--against" "$espalier" diagnose --help --against
+  cp -r good torn; printf '{"step":9,"lo' >>torn/metrics.jsonl
+  expect 0 "a step takes" "$espalier" diagnose torn
+  cp -r good foreign; echo '{"step":9}' >>foreign/metrics.jsonl
+  expect 3 "a line has not the fields of a step" "$espalier" diagnose foreign
+  cp -r good damaged; echo '{' >damaged/run.json
+  expect 3 "run.json cannot be read" "$espalier" diagnose damaged
+
+  # A rank that is killed: who, where, who waited.
+  "$mpiexec" -n 2 "${preflags[@]}" "$espalier" train tiny.toml run.directory=killed run.steps=1000 parallel.pipeline=2 \
+    emulate.forward=0.05 emulate.latency=1e-6 >killed.txt 2>&1 &
+  launcher=$!
+  wait_for killed/metrics.jsonl
+  victim=$(python3 -c 'import json; print(json.load(open("killed/run.json"))["pid"])')
+  kill -9 "$victim"
+  wait "$launcher"
+  expect 0 "why it ended" "$espalier" diagnose killed
+  says "rank 0"
+fi
+summary

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "planning/diagnose.hpp"
+#include "planning/price_layout.hpp"
+#include "tests/planning/simulated_run.hpp"
+
+using namespace espalier;
+using espalier::test::SimulatedRun;
+
+namespace {
+
+bool names(const Diagnosis& diagnosis, Cause cause) {
+  return std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
+                     [&](const Finding& finding) { return finding.cause == cause; });
+}
+
+TEST(CompareRuns, SlowRankExplainsTheDifference) {
+  const SimulatedRun before(1, 2, 4, 8, {2, 2, 2, 2});
+  SimulatedRun after(1, 2, 4, 8, {2, 2, 2, 2}, {.slow_rank = 5, .slow_factor = 1.5});
+  after.run.facts.cpu = "another one";
+  const Diagnosis diagnosis = diagnose(after.run, &before.run);
+  ASSERT_TRUE(diagnosis.comparison);
+  EXPECT_EQ(diagnosis.comparison->explained_by, Cause::slow_rank);
+  EXPECT_NEAR(diagnosis.comparison->after / diagnosis.comparison->before, before.step_seconds / after.step_seconds,
+              1e-6);
+  ASSERT_EQ(diagnosis.comparison->differences.size(), 1u);
+  EXPECT_EQ(diagnosis.comparison->differences.front().what, "cpu");
+}
+
+TEST(CompareRuns, SameRunHasNothingToExplain) {
+  const SimulatedRun run(1, 2, 4, 8, {2, 2, 2, 2});
+  const Diagnosis diagnosis = diagnose(run.run, &run.run);
+  ASSERT_TRUE(diagnosis.comparison);
+  EXPECT_TRUE(diagnosis.comparison->explanation.empty());
+  EXPECT_TRUE(diagnosis.comparison->differences.empty());
+}
+
+// 30 billion parameters as the planner prices them: what a run of this layout would leave.
+RecordedRun priced_run(const PlanProblem& problem, const PlanLayout& layout, double learning_rate) {
+  const LayoutPrice price = price_layout(problem, layout);
+  RecordedRun run;
+  run.directory = fmt::format("30b-on-{}", layout.num_devices());
+  run.record.state = "completed";
+  RunSetup& setup = run.setup;
+  setup.mesh = make_layout(layout.num_devices(), layout.tensor, layout.data, layout.pipeline);
+  setup.micro_batch_size = layout.micro_batch;
+  setup.global_batch_size = layout.global_batch;
+  setup.sequence_length = problem.sequence_length;
+  setup.shape.num_layers = problem.model.num_layers;
+  setup.layers_per_stage.assign(static_cast<std::size_t>(layout.pipeline), problem.model.num_layers / layout.pipeline);
+  setup.compute = "bf16";
+  setup.clip_grad_norm = 1;
+  setup.peak_learning_rate = learning_rate;
+  setup.warmup_steps = 500;
+  StepTimes times{.step_seconds = price.step_seconds, .seconds = {}};
+  times.seconds[Phase::forward] = price[PlanPhase::forward];
+  times.seconds[Phase::backward] = price[PlanPhase::backward] + price[PlanPhase::recompute];
+  for (const auto& [phase, planned] : {std::pair{Phase::bubble, PlanPhase::bubble},
+                                       {Phase::tensor_comm, PlanPhase::tensor_comm},
+                                       {Phase::pipeline_comm, PlanPhase::pipeline_comm},
+                                       {Phase::data_comm, PlanPhase::data_comm},
+                                       {Phase::optimizer, PlanPhase::optimizer},
+                                       {Phase::other, PlanPhase::other}})
+    times.seconds[phase] = price[planned];
+  run.ranks.resize(static_cast<std::size_t>(layout.num_devices()));
+  for (Index step = 1; step <= 200; ++step) {
+    times.step = step;
+    for (auto& rank : run.ranks)
+      rank.push_back(times);
+    RecordedStep line;
+    line.loss = 6 - 0.01 * static_cast<double>(step);
+    line.gradient_norm = 1;
+    line.learning_rate = learning_rate;
+    line.times = times;
+    run.steps.push_back(line);
+  }
+  return run;
+}
+
+// Scenario (d): 30 B on 64 GPUs. The one replica on 32 of them was doubled, and so were its micro-batches; now a rank
+// trains fewer tokens per second, and the loss spikes. Gradients that cross a plain network, and a batch four times as
+// large at the same learning rate, are why.
+TEST(CompareRuns, ReplicasAndMicrobatchesDoubled) {
+  PlanProblem problem;
+  problem.model = model_preset("gpt-30b");
+  problem.cluster = cluster_preset("a100-80:8");
+  problem.cluster.network.bandwidth = problem.cluster.network.alone = 3e9;
+  problem.sequence_length = 2048;
+  PlanLayout layout;
+  layout.tensor = 8;
+  layout.pipeline = 4;
+  layout.global_batch = 16;
+  layout.recompute = Recompute::full;
+  layout.sequence_parallel = true;
+  const RecordedRun before = priced_run(problem, layout, 1.5e-4);
+  layout.data = 2;
+  layout.global_batch = 64;
+  RecordedRun after = priced_run(problem, layout, 1.5e-4);
+  for (const std::size_t step : {80u, 140u, 141u})
+    after.steps[step].loss += 2;
+  const Diagnosis diagnosis = diagnose(after, &before);
+  ASSERT_TRUE(diagnosis.comparison);
+  EXPECT_LT(diagnosis.comparison->after, 0.97 * diagnosis.comparison->before);
+  EXPECT_EQ(diagnosis.comparison->explained_by, Cause::gradient_reduction) << diagnosis_text(after, diagnosis);
+  const auto stability = std::find_if(diagnosis.findings.begin(), diagnosis.findings.end(), [](const Finding& finding) {
+    return concern_of(finding.cause) == Concern::stability;
+  });
+  ASSERT_NE(stability, diagnosis.findings.end());
+  EXPECT_EQ(stability->cause, Cause::effective_batch);
+  EXPECT_EQ(stability->size, 4);
+  EXPECT_EQ(stability->changes.front().setting.find("optimizer.learning_rate = 0.0003,"), 0u)
+      << stability->changes.front().setting;
+  EXPECT_TRUE(names(diagnosis, Cause::gradient_reduction));
+  EXPECT_TRUE(names(diagnosis, Cause::loss_spike));
+}
+
+// A batch that stays is no cause, whatever spikes.
+TEST(CompareRuns, SameBatchIsNoCause) {
+  const SimulatedRun before(1, 2, 1, 8, {2});
+  SimulatedRun after(1, 2, 1, 8, {2});
+  after.run.steps[15].loss += 5;
+  const Diagnosis diagnosis = diagnose(after.run, &before.run);
+  EXPECT_FALSE(names(diagnosis, Cause::effective_batch));
+  EXPECT_TRUE(names(diagnosis, Cause::loss_spike));
+}
+
+}  // namespace

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Every cause is planted into a simulated run, and must be named first, with its size.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "planning/diagnose.hpp"
+#include "tests/planning/simulated_run.hpp"
+
+using namespace espalier;
+using espalier::test::SimulatedFaults;
+using espalier::test::SimulatedRun;
+
+namespace {
+
+const Finding& first(const Diagnosis& diagnosis) {
+  static const Finding none{.cause = Cause::died, .title = "none"};
+  return diagnosis.findings.empty() ? none : diagnosis.findings.front();
+}
+
+const Finding* find(const Diagnosis& diagnosis, Cause cause) {
+  for (const Finding& finding : diagnosis.findings)
+    if (finding.cause == cause)
+      return &finding;
+  return nullptr;
+}
+
+void expect_within_20_percent(double got, double wanted) { EXPECT_NEAR(got, wanted, 0.2 * std::abs(wanted)); }
+
+constexpr double layer_seconds = 3 * SimulatedRun::layer_forward;  // forward and backward of a micro-batch
+
+TEST(Diagnose, HealthyRunHasNoFault) {
+  const SimulatedRun simulated(2, 2, 4, 32, {2, 2, 2, 2});
+  for (const Finding& finding : diagnose(simulated.run).findings) {
+    EXPECT_FALSE(finding.is_fault) << finding.title;
+    EXPECT_EQ(finding.cause, Cause::bubble) << finding.title;
+  }
+}
+
+TEST(Diagnose, SlowRank) {
+  for (const auto& [tensor, data, pipeline] :
+       {std::tuple{1, 1, 2}, {1, 2, 1}, {2, 1, 1}, {1, 1, 4}, {2, 2, 4}, {1, 8, 8}})
+    for (const double factor : {1.2, 2.0}) {
+      SCOPED_TRACE(fmt::format("tensor {}, data {}, pipeline {}, {} times", tensor, data, pipeline, factor));
+      const std::vector<Index> layers(static_cast<std::size_t>(pipeline), 2);
+      const int slow = tensor * data * pipeline - 1;
+      const SimulatedRun simulated(tensor, data, pipeline, 4, layers, {.slow_rank = slow, .slow_factor = factor});
+      const SimulatedRun healthy(tensor, data, pipeline, 4, layers);
+      const Diagnosis diagnosis = diagnose(simulated.run);
+      const Finding& finding = first(diagnosis);
+      ASSERT_EQ(finding.cause, Cause::slow_rank) << finding.title;
+      EXPECT_EQ(finding.ranks, std::vector<int>{slow});
+      expect_within_20_percent(finding.size - 1, factor - 1);
+      expect_within_20_percent(finding.seconds, simulated.step_seconds - healthy.step_seconds);
+      ASSERT_FALSE(finding.changes.empty());
+      expect_within_20_percent(finding.changes.front().gain_seconds, simulated.step_seconds - healthy.step_seconds);
+    }
+}
+
+TEST(Diagnose, SlowRankOfThreeStagesWithUnevenLayers) {
+  const SimulatedRun simulated(1, 1, 3, 6, {3, 3, 2}, {.slow_rank = 2, .slow_factor = 1.6});
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  ASSERT_EQ(first(diagnosis).cause, Cause::slow_rank) << first(diagnosis).title;
+  expect_within_20_percent(first(diagnosis).size - 1, 0.6);
+}
+
+TEST(Diagnose, SlowLink) {
+  for (const int stages : {2, 4}) {
+    SCOPED_TRACE(stages);
+    const std::vector<Index> layers(static_cast<std::size_t>(stages), 2);
+    const SimulatedRun simulated(1, 1, stages, 8, layers, {.late_stage = 0, .delay = 0.1});
+    const SimulatedRun healthy(1, 1, stages, 8, layers);
+    const Diagnosis diagnosis = diagnose(simulated.run);
+    const Finding& finding = first(diagnosis);
+    ASSERT_EQ(finding.cause, Cause::slow_link) << finding.title;
+    EXPECT_EQ(finding.ranks, (std::vector<int>{0, 1}));
+    expect_within_20_percent(finding.size, 0.1);
+    expect_within_20_percent(finding.seconds, simulated.step_seconds - healthy.step_seconds);
+  }
+}
+
+TEST(Diagnose, UnevenStages) {
+  const SimulatedRun simulated(1, 1, 4, 8, {5, 3, 2, 2});
+  const SimulatedRun even(1, 1, 4, 8, {3, 3, 3, 3});
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  const Finding& finding = first(diagnosis);
+  ASSERT_EQ(finding.cause, Cause::uneven_stages) << finding.title;
+  expect_within_20_percent(finding.size - 1, 5.0 / 3 - 1);
+  ASSERT_FALSE(finding.changes.empty());
+  EXPECT_EQ(finding.changes.front().setting, "parallel.layers_per_stage = [3, 3, 3, 3]");
+  expect_within_20_percent(finding.changes.front().gain_seconds, simulated.step_seconds - even.step_seconds);
+}
+
+TEST(Diagnose, TooFewMicrobatches) {
+  for (const auto& [stages, microbatches] : {std::pair{2, 1}, {4, 2}, {4, 4}, {8, 8}}) {
+    SCOPED_TRACE(fmt::format("{} stages, {} micro-batches", stages, microbatches));
+    const SimulatedRun simulated(1, 1, stages, microbatches, std::vector<Index>(static_cast<std::size_t>(stages), 2));
+    const Diagnosis diagnosis = diagnose(simulated.run);
+    const Finding& finding = first(diagnosis);
+    ASSERT_EQ(finding.cause, Cause::bubble) << finding.title;
+    expect_within_20_percent(finding.size, (stages - 1.0) / (microbatches + stages - 1.0));
+    expect_within_20_percent(finding.seconds, (stages - 1) * 2 * layer_seconds);
+    EXPECT_TRUE(std::any_of(finding.changes.begin(), finding.changes.end(), [](const Change& change) {
+      return change.setting.starts_with("batch.micro_batch_size = 1");
+    }));
+  }
+}
+
+// (p - 1) t / 2 of the bubble's (p - 1) t are left when micro-batches are half as long and twice as many.
+TEST(Diagnose, GainOfSmallerMicrobatchesIsHalfTheBubble) {
+  const SimulatedRun simulated(1, 1, 4, 4, {2, 2, 2, 2});
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  const Finding* const bubble = find(diagnosis, Cause::bubble);
+  ASSERT_NE(bubble, nullptr);
+  const auto smaller = std::find_if(bubble->changes.begin(), bubble->changes.end(), [](const Change& change) {
+    return change.setting == "batch.micro_batch_size = 1";
+  });
+  ASSERT_NE(smaller, bubble->changes.end());
+  EXPECT_NEAR(smaller->gain_seconds, bubble->seconds / 2, 1e-9);
+}
+
+TEST(Diagnose, ExposedReduction) {
+  const SimulatedRun simulated(1, 4, 2, 8, {2, 2}, {.reduction = 0.3});
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  ASSERT_EQ(first(diagnosis).cause, Cause::gradient_reduction) << first(diagnosis).title;
+  expect_within_20_percent(first(diagnosis).seconds, 0.3);
+}
+
+TEST(Diagnose, TensorAcrossNodes) {
+  SimulatedRun simulated(4, 1, 2, 8, {2, 2}, {.tensor = 0.4});
+  EmulatedLinks& links = simulated.run.setup.links;
+  links.ranks_per_node = 2;
+  links.within_node.latency = 1e-4;
+  links.between_nodes.latency = 1e-3;
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  const Finding& finding = first(diagnosis);
+  ASSERT_EQ(finding.cause, Cause::tensor_across_nodes) << finding.title;
+  expect_within_20_percent(finding.seconds, 0.4);
+  ASSERT_FALSE(finding.changes.empty());
+  EXPECT_NEAR(finding.changes.front().gain_seconds, 0.9 * 0.4, 1e-3);  // 400 latencies, a tenth as long
+  links.ranks_per_node = 4;
+  const Diagnosis inside = diagnose(simulated.run);
+  EXPECT_EQ(first(inside).cause, Cause::tensor_exchange);
+}
+
+TEST(Diagnose, StalledLoader) {
+  const SimulatedRun simulated(1, 2, 2, 8, {2, 2}, {.stall = 0.25});
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  ASSERT_EQ(first(diagnosis).cause, Cause::data_stall) << first(diagnosis).title;
+  expect_within_20_percent(first(diagnosis).seconds, 0.25);
+}
+
+TEST(Diagnose, SavesThatStall) {
+  const SimulatedRun simulated(1, 2, 1, 4, {4}, {.save = 1.0});
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  ASSERT_EQ(first(diagnosis).cause, Cause::checkpoint_stall) << first(diagnosis).title;
+  expect_within_20_percent(first(diagnosis).seconds, 0.5);
+  EXPECT_EQ(first(diagnosis).changes.front().setting, "checkpoint.interval = 8");
+}
+
+TEST(Diagnose, SlowerThanPredicted) {
+  SimulatedRun simulated(1, 2, 1, 4, {4});
+  RunPrediction::Stage stage;
+  stage.seconds[Phase::forward] = 4 * 4 * SimulatedRun::layer_forward / 2;
+  stage.seconds[Phase::backward] = 2 * stage.seconds[Phase::forward];
+  simulated.run.prediction = {.step_seconds = stage.seconds.total(), .source = "a test", .stages = {stage}};
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  ASSERT_EQ(first(diagnosis).cause, Cause::slow_compute) << first(diagnosis).title;
+  expect_within_20_percent(first(diagnosis).size, 2);
+  expect_within_20_percent(first(diagnosis).seconds, simulated.step_seconds / 2);
+}
+
+TEST(Diagnose, TextIsWithin120ColumnsAndNamesTheFirstFinding) {
+  const SimulatedRun simulated(1, 2, 4, 4, {2, 2, 2, 2}, {.slow_rank = 3, .slow_factor = 1.5});
+  const Diagnosis diagnosis = diagnose(simulated.run, &simulated.run);
+  const std::string text = diagnosis_text(simulated.run, diagnosis);
+  EXPECT_NE(text.find("rank 3 (unknown host) computes 50 % longer"), std::string::npos) << text;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    EXPECT_LE(end - begin, 120u) << text.substr(begin, end - begin);
+  const auto json = nlohmann::json::parse(diagnosis_json(simulated.run, diagnosis));
+  EXPECT_EQ(json["findings"][0]["cause"], "slow_rank");
+  EXPECT_EQ(json["step"]["ranks"].size(), 8u);
+}
+
+}  // namespace

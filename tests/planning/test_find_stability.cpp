@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "planning/find_end.hpp"
+#include "planning/find_stability.hpp"
+#include "tests/planning/simulated_run.hpp"
+
+using namespace espalier;
+using espalier::test::SimulatedRun;
+
+namespace {
+
+RecordedRun calm_run(Index num_steps) {
+  RecordedRun run = SimulatedRun(1, 1, 1, 4, {2}).run;
+  const RecordedStep line = run.steps.back();
+  run.steps.clear();
+  for (Index i = 1; i <= num_steps; ++i) {
+    RecordedStep step = line;
+    step.times.step = i;
+    step.loss = 4 - 0.01 * static_cast<double>(i) + 0.03 * std::sin(7.0 * static_cast<double>(i));
+    step.gradient_norm = 1 + 0.2 * std::cos(3.0 * static_cast<double>(i));
+    run.steps.push_back(step);
+  }
+  return run;
+}
+
+TEST(FindStability, CalmRunHasNone) { EXPECT_TRUE(find_instability(calm_run(200)).empty()); }
+
+TEST(FindStability, SpikesAreCountedOnceEach) {
+  RecordedRun run = calm_run(200);
+  for (const std::size_t i : {60u, 61u, 62u, 150u})
+    run.steps[i].loss += 1.5;
+  run.steps[60].gradient_norm = 25;
+  const std::vector<Finding> findings = find_instability(run);
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].cause, Cause::loss_spike);
+  EXPECT_NE(findings[0].title.find("2 spikes"), std::string::npos) << findings[0].title;
+  EXPECT_NE(findings[0].evidence.front().find("at steps 61, 151"), std::string::npos) << findings[0].evidence.front();
+  EXPECT_EQ(findings[1].cause, Cause::gradient_spike);
+  EXPECT_NEAR(findings[1].size, 25, 5);
+}
+
+TEST(FindStability, LossThatIsNoNumber) {
+  RecordedRun run = calm_run(50);
+  run.steps.back().loss = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Finding> findings = find_instability(run);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings.front().cause, Cause::not_finite);
+}
+
+TEST(FindStability, LossScaleThatCollapses) {
+  RecordedRun run = calm_run(100);
+  run.setup.compute = "fp16";
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    run.steps[i].loss_scale = i < 50 ? 65536 : std::max(1.0, 65536 / std::pow(2, static_cast<double>(i) - 49));
+    run.steps[i].skipped_steps = i < 50 ? 0 : static_cast<Index>(i) - 49;
+  }
+  const std::vector<Finding> findings = find_instability(run);
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].cause, Cause::loss_scale_collapse);
+  EXPECT_EQ(findings[0].size, 65536);
+  EXPECT_EQ(findings[1].cause, Cause::skipped_steps);
+  EXPECT_NEAR(findings[1].share, 0.5, 0.02);
+}
+
+RecordedRun dead_run() {
+  RecordedRun run = calm_run(7);
+  run.record.state = "running";
+  run.record.pid = 4711;
+  run.record.host = "node07";
+  for (int rank = 0; rank < 3; ++rank) {
+    PositionWriter writer;
+    writer.set_rank(rank, 3);
+    writer.set_step(8);
+    writer.set_operation(4, "F2", 0, 2);
+    if (rank != 1) {
+      const int peer = 1;
+      writer.enter_wait("receive of activations", "pp", 12, std::span<const int>(&peer, 1));
+    }
+    run.positions.push_back(writer.current());
+  }
+  return run;
+}
+
+TEST(FindEnd, NamesTheRankThatOthersWaitedFor) {
+  const RecordedRun run = dead_run();
+  const std::vector<Finding> findings = find_end(run);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings.front().cause, Cause::died);
+  EXPECT_NE(findings.front().title.find("node07"), std::string::npos) << findings.front().title;
+  EXPECT_NE(findings.front().title.find("likely culprit: rank 1"), std::string::npos) << findings.front().title;
+  EXPECT_NE(findings.front().evidence.front().find("7"), std::string::npos);
+}
+
+TEST(FindEnd, FailedRunTellsItsCauseAndCompletedOnesHaveNone) {
+  RecordedRun run = calm_run(7);
+  EXPECT_TRUE(find_end(run).empty());
+  run.record.state = "preempted";
+  EXPECT_TRUE(find_end(run).empty());
+  run.record.state = "failed";
+  run.record.cause = "the training diverged\n  where: step 8";
+  const std::vector<Finding> findings = find_end(run);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings.front().cause, Cause::failed);
+  EXPECT_EQ(findings.front().title.find("the run failed: the training diverged"), 0u) << findings.front().title;
+}
+
+}  // namespace

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "planning/recorded_run.hpp"
+#include "tests/io/support.hpp"
+
+using namespace espalier;
+using espalier::test::TemporaryDirectory;
+
+namespace {
+
+// A run of two ranks, three steps far, as train writes it.
+class RecordedRunTest : public testing::Test {
+ protected:
+  RecordedRunTest() {
+    RunRecord record;
+    record.state = "completed";
+    record.details = {{"facts", {{"ranks", 2}, {"first_step", 1}, {"hosts", {"a", "b"}}, {"host_of_rank", {1, 0}}}}};
+    write("run.json", to_json(record).dump());
+    write("config.toml",
+          "[model]\nnum_layers = 4\n[parallel]\npipeline = 2\nlayers_per_stage = [3, 1]\n"
+          "[batch]\nglobal_batch_size = 8\nmicro_batch_size = 2\nsequence_length = 16\n[emulate]\nforward = 0.5\n");
+    for (int step = 1; step <= 3; ++step) {
+      append("metrics.jsonl",
+             fmt::format(R"({{"step":{},"loss":{},"learning_rate":0.001,"gradient_norm":"inf","loss_scale":1,)"
+                         R"("skipped_steps":0,"tokens":{},"tokens_per_second":100,"step_seconds":0.5,)"
+                         R"("seconds":{{"forward":0.1,"backward":0.2}},"bytes_sent":{{"tp":0,"dp":1,"pp":2}},)"
+                         R"("memory_peak_bytes":{{"weights":7}},"mfu":0.4}})",
+                         step, 5 - step, 128 * step));
+      for (const char* const rank : {"ranks/rank-00000.jsonl", "ranks/rank-00001.jsonl"})
+        append(rank, fmt::format(R"({{"step":{},"step_seconds":0.5,"seconds":{{"forward":0.1}},)"
+                                 R"("bytes_sent":{{"tp":0,"dp":1,"pp":2}},"transit_seconds":{{"activations":0.25}}}})",
+                                 step));
+    }
+  }
+
+  void write(const std::string& name, const std::string& text) { std::ofstream(path(name)) << text << '\n'; }
+  void append(const std::string& name, const std::string& text) {
+    std::ofstream(path(name), std::ios::app) << text << '\n';
+  }
+  std::filesystem::path path(const std::string& name) {
+    std::filesystem::create_directories((directory_ / name).parent_path());
+    return directory_ / name;
+  }
+  RecordedRun read() { return read_recorded_run(directory_.path()); }
+  ErrorReport refusal(ExitCode code) {
+    try {
+      read();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      return error.report();
+    }
+    ADD_FAILURE() << "it was read";
+    return {};
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
+  const RecordedRun run = read();
+  EXPECT_EQ(run.record.state, "completed");
+  EXPECT_EQ(run.setup.world_size(), 2);
+  EXPECT_EQ(run.facts.host_of(0), "b");
+  EXPECT_EQ(run.facts.host_of(7), "unknown host");
+  EXPECT_EQ(run.setup.num_microbatches(), 4);
+  EXPECT_EQ(run.setup.layers_of_stages(), (std::vector<Index>{3, 1}));
+  EXPECT_EQ(run.setup.emulated_forward, 0.5);
+  ASSERT_EQ(run.steps.size(), 3u);
+  EXPECT_EQ(run.steps[2].loss, 2);
+  EXPECT_TRUE(std::isinf(run.steps[2].gradient_norm));
+  EXPECT_EQ(run.steps[2].times.seconds[Phase::backward], 0.2);
+  EXPECT_EQ(run.steps[2].memory_peak[Category::weights], 7u);
+  ASSERT_EQ(run.ranks.size(), 2u);
+  EXPECT_EQ(run.ranks[1][2].activation_transit, 0.25);
+  EXPECT_EQ(run.ranks[1][2].bytes_sent[2], 2u);
+  EXPECT_FALSE(run.prediction);
+  EXPECT_FALSE(run.alive);
+}
+
+TEST_F(RecordedRunTest, TornLastLineIsPassedOver) {
+  std::ofstream(path("metrics.jsonl"), std::ios::app) << R"({"step":4,"loss)";
+  EXPECT_EQ(read().steps.size(), 3u);
+}
+
+TEST_F(RecordedRunTest, PredictionIsReadAndOneOfAnotherVersionLeftOut) {
+  write("prediction.json",
+        R"({"format":"espalier-prediction","format_version":1,"step_seconds":0.4,"source":"calibration",)"
+        R"("stages":[{"stage":0,"seconds":{"forward":0.1},"memory_bytes":{"weights":5}},{"stage":1,"seconds":{}}]})");
+  const RecordedRun run = read();
+  ASSERT_TRUE(run.prediction);
+  EXPECT_EQ(run.prediction->source, "calibration");
+  ASSERT_EQ(run.prediction->stages.size(), 2u);
+  EXPECT_EQ(run.prediction->stages[0].seconds[Phase::forward], 0.1);
+  EXPECT_EQ(run.prediction->stages[0].memory[Category::weights], 5u);
+  write("prediction.json", R"({"format":"espalier-prediction","format_version":2})");
+  EXPECT_FALSE(read().prediction);
+  EXPECT_NE(read().gaps.front().find("another version"), std::string::npos);
+  write("prediction.json", "{");
+  EXPECT_NE(refusal(ExitCode::data).where.find("prediction.json"), std::string::npos);
+}
+
+TEST_F(RecordedRunTest, RunThatEndedBeforeItsFirstStepIsRead) {
+  std::filesystem::remove(path("metrics.jsonl"));
+  std::filesystem::remove_all(path("ranks/x").parent_path());
+  const RecordedRun run = read();
+  EXPECT_TRUE(run.steps.empty());
+  EXPECT_GE(run.gaps.size(), 2u);
+}
+
+TEST_F(RecordedRunTest, NoRunDirectory) {
+  std::filesystem::remove(path("run.json"));
+  EXPECT_EQ(refusal(ExitCode::usage).got, "a directory without run.json");
+  try {
+    read_recorded_run(directory_ / "absent");
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.report().got, "no such directory");
+  }
+}
+
+TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
+  append("metrics.jsonl", R"({"step":4,"loss":1})");
+  EXPECT_NE(refusal(ExitCode::data).where.find("metrics.jsonl"), std::string::npos);
+  write("config.toml", "[batch]\nglobal_batch_size = \"many\"\n");
+  EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
+  write("config.toml", "[parallel]\npipeline = 3\n[batch]\nglobal_batch_size = 8\nmicro_batch_size = 1\n");
+  EXPECT_NE(refusal(ExitCode::data).what.find("more ranks"), std::string::npos);
+  std::filesystem::remove(path("config.toml"));
+  EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
+  write("run.json", R"({"state":"completed","cause":"","host":"","pid":1,"process_start":1,"boot":"","started":"",)"
+                    R"("ended":"","starts":1,"details":{"facts":{"ranks":"two"}}})");
+  EXPECT_NE(refusal(ExitCode::data).what.find("details"), std::string::npos);
+  write("run.json", R"({"state": "completed"})");
+  EXPECT_NE(refusal(ExitCode::data).where.find("run.json"), std::string::npos);
+}
+
+}  // namespace

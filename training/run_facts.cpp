@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/run_facts.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/ops/matmul.hpp"
+#include "io/machine.hpp"
+#include "parallel/collectives.hpp"
+
+namespace espalier {
+
+nlohmann::json run_facts(const Communicator& world, const std::string& program, double gemm_flops, Index first_step) {
+  using Name = std::array<char, 64>;
+  Name mine{};
+  host_name().copy(mine.data(), mine.size() - 1);
+  std::vector<char> names(mine.size() * static_cast<std::size_t>(world.size()));
+  all_gather(world, std::span<char>(names), std::span<const char>(mine));
+
+  std::vector<std::string> hosts;
+  std::vector<std::size_t> host_of_rank;
+  for (std::size_t begin = 0; begin < names.size(); begin += mine.size()) {
+    const std::string name(names.data() + begin);
+    const auto found = std::find(hosts.begin(), hosts.end(), name);
+    host_of_rank.push_back(static_cast<std::size_t>(found - hosts.begin()));
+    if (found == hosts.end())
+      hosts.push_back(name);
+  }
+  return {{"program", program},
+          {"cpu", cpu_model()},
+          {"hosts", hosts},
+          {"host_of_rank", host_of_rank},
+          {"ranks", world.size()},
+          {"threads", ExecSpace().concurrency()},
+          {"gemm_library", to_string(matmul_library())},
+          {"gemm_flops", gemm_flops},
+          {"first_step", first_step}};
+}
+
+}  // namespace espalier

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "parallel/communicator.hpp"
+
+namespace espalier {
+
+/// What a start ran on, for run.json: `diagnose` compares it between runs. {"program", "cpu", "hosts": [names],
+/// "host_of_rank": [index], "ranks", "threads" (of a rank), "gemm_library", "gemm_flops" (per second, all ranks
+/// together), "first_step" (that this start took)}. Collective.
+nlohmann::json run_facts(const Communicator& world, const std::string& program, double gemm_flops, Index first_step);
+
+}  // namespace espalier
