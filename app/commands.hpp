@@ -23,6 +23,7 @@ struct Chosen {
 // Each adds its options to the command line and fills `chosen` when it is the one called.
 void add_train(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
+void add_report(CLI::App& app, Chosen& chosen);
 void add_verify(CLI::App& app, Chosen& chosen);
 void add_generate(CLI::App& app, Chosen& chosen);
 void add_data(CLI::App& app, Chosen& chosen);
