@@ -24,6 +24,7 @@ struct Chosen {
 void add_train(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
 void add_diagnose(CLI::App& app, Chosen& chosen);
+void add_report(CLI::App& app, Chosen& chosen);
 void add_verify(CLI::App& app, Chosen& chosen);
 void add_generate(CLI::App& app, Chosen& chosen);
 void add_data(CLI::App& app, Chosen& chosen);

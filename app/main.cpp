@@ -100,6 +100,7 @@ int command(int argc, char** argv) {
   add_train(app, chosen);
   add_plan(app, chosen);
   add_diagnose(app, chosen);
+  add_report(app, chosen);
   add_verify(app, chosen);
   add_generate(app, chosen);
   add_data(app, chosen);

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/phases.hpp"
 
 namespace espalier {
 namespace {
@@ -73,6 +76,32 @@ std::string metadata(const char* what, int process, int thread, const std::strin
                      thread, key, value);
 }
 
+// The literal that a category was written from.
+const char* phase_word(const std::string& category) {
+  for (std::size_t i = 0; i < num_phases; ++i)
+    if (const char* const word = to_string(static_cast<Phase>(i)); category == word)
+      return word;
+  return nullptr;
+}
+
+std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
+  if (json.value("ph", "") != "X")
+    return std::nullopt;
+  const char* const category = phase_word(json.at("cat"));
+  if (category == nullptr)
+    return std::nullopt;
+  const nlohmann::json& args = json.at("args");
+  const double begin = json.at("ts").get<double>() * 1e-6;
+  return TimelineEvent{.name = json.at("name"),
+                       .category = category,
+                       .chunk = args.at("chunk"),
+                       .microbatch = args.at("microbatch"),
+                       .begin = begin,
+                       .end = begin + json.at("dur").get<double>() * 1e-6,
+                       .track = json.at("tid").get<int>() % 1000 / lanes_per_track,
+                       .step = args.at("step")};
+}
+
 }  // namespace
 
 std::string trace_process_name(int rank, int stage, int replica, int tensor) {
@@ -127,6 +156,28 @@ std::vector<int> merge_traces(const Path& directory, int num_ranks) {
   }
   write_file_atomically(directory / "trace.json", header + text + footer);
   return missing;
+}
+
+std::vector<TimelineEvent> read_trace(const Path& path) {
+  std::vector<TimelineEvent> events;
+  const MappedFile file(path, ExitCode::data);
+  std::string_view text = file.text();
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.ends_with(','))
+      line.remove_suffix(1);
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object())
+      continue;
+    try {
+      if (const auto event = event_from(json))
+        events.push_back(*event);
+    } catch (const nlohmann::json::exception&) {
+      // a line of another program
+    }
+  }
+  return events;
 }
 
 }  // namespace espalier

@@ -13,6 +13,7 @@
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
+#include "planning/report.hpp"
 #include "training/check_token_files.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/predict_memory.hpp"
@@ -259,12 +260,18 @@ class Loop {
       files_.directory->update(comparison.details);
   }
 
+  void sign_off(TrainOutcome outcome) {
+    files_.directory->finish(outcome == TrainOutcome::completed ? "completed" : "preempted",
+                             outcome == TrainOutcome::completed ? "" : cause_);
+    if (const std::string problem = write_report_at_end(run_path()); !problem.empty())
+      note(problem);
+  }
+
   TrainOutcome finish(TrainOutcome outcome) {
     compare_with_prediction();
     barrier(mesh_.world());  // signed off only when every rank has come to the end
     if (is_root_)
-      files_.directory->finish(outcome == TrainOutcome::completed ? "completed" : "preempted",
-                               outcome == TrainOutcome::completed ? "" : cause_);
+      sign_off(outcome);
     return outcome;
   }
 

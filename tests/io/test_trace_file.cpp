@@ -96,6 +96,36 @@ TEST(TraceFile, ranks_are_joined_and_missing_ones_named) {
   EXPECT_TRUE(json::parse(read_bytes(directory / "trace.json")).is_object());
 }
 
+TEST(TraceFile, what_was_written_is_read_back) {
+  const TemporaryDirectory directory;
+  const std::vector<TimelineEvent> events = {
+      {.name = "F0 \"x\"", .category = "forward", .chunk = 1, .microbatch = 3, .begin = 1.5, .end = 1.75, .step = 7},
+      {.name = "dp", .category = "data_comm", .begin = 1.6, .end = 2.5, .track = communication_track, .step = 7},
+      {.name = "dp too", .category = "data_comm", .begin = 1.7, .end = 2.6, .track = communication_track, .step = 8}};
+  write_trace(directory.path(), 3, "rank 3", events);
+  const Path path = directory / "rank-00003.json";
+  const std::vector<TimelineEvent> read = read_trace(path);
+  ASSERT_EQ(read.size(), events.size());
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(read[i].name, events[i].name);
+    EXPECT_STREQ(read[i].category, events[i].category);
+    EXPECT_EQ(read[i].chunk, events[i].chunk);
+    EXPECT_EQ(read[i].microbatch, events[i].microbatch);
+    EXPECT_NEAR(read[i].begin, events[i].begin, 1e-9);
+    EXPECT_NEAR(read[i].end, events[i].end, 1e-9);
+    EXPECT_EQ(read[i].track, events[i].track);
+    EXPECT_EQ(read[i].step, events[i].step);
+  }
+  // Torn in the last line: the others stay. Of another program: nothing is ours.
+  const std::string bytes = read_bytes(path);
+  write_bytes(path, bytes.substr(0, bytes.size() - 30));
+  EXPECT_EQ(read_trace(path).size(), 2u);
+  write_bytes(path,
+              "{\"traceEvents\": [\n{\"ph\": \"X\", \"cat\": \"gc\"},\n{\"ph\": \"X\", \"cat\": \"forward\"}\n]}");
+  EXPECT_TRUE(read_trace(path).empty());
+  expect_error(ExitCode::data, {"no-such"}, [&] { read_trace(directory / "no-such"); });
+}
+
 TEST(TraceFile, nothing_at_all_is_still_json) {
   const TemporaryDirectory directory;
   EXPECT_EQ(merge_traces(directory.path(), 1), (std::vector<int>{0}));

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/report.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "app/commands.hpp"
+
+namespace espalier {
+namespace {
+
+struct Options {
+  std::string run;
+  std::string output;
+};
+
+int report(const Options& options) {
+  const Path output = options.output.empty() ? Path(options.run) / "report.html" : Path(options.output);
+  write_report(options.run, output);
+  fmt::print("wrote {}\n", output.string());
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("report", "Draw a run: one HTML file with its curves, times, memory and timeline");
+  command->add_option("run", options->run, "directory of a run, living or ended")->required();
+  command->add_option("--output", options->output, "file to write; default: RUN/report.html");
+  command->footer(
+      "  espalier report runs/quickstart\n"
+      "  espalier report runs/quickstart --output quickstart.html");
+  command->callback([options, &chosen] { chosen.action = [options](Runtime*) { return report(*options); }; });
+}
+
+}  // namespace espalier

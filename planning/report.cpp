@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/report.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "io/units.hpp"
+#include "planning/chart_scale.hpp"
+#include "planning/report_cards.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::uintmax_t most_bytes_at_end = 256u << 20;
+
+std::string name_of(const RecordedRun& run) {
+  std::error_code error;
+  const Path absolute = std::filesystem::absolute(run.directory, error);
+  const Path normal = (error ? run.directory : absolute).lexically_normal();
+  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
+}
+
+std::string subtitle_of(const RecordedRun& run) {
+  if (run.steps.empty())
+    return "no step was recorded";
+  return fmt::format("{}, {} tokens", counted(static_cast<Index>(run.steps.size()), "step"),
+                     count_text(static_cast<double>(run.steps.back().tokens)));
+}
+
+// What run.json says is what counts, but a process that is gone says nothing any more.
+std::string cause_of(const RecordedRun& run) {
+  if (run.record.state != "running" || run.alive)
+    return run.record.cause;
+  return fmt::format(
+      "run.json says running, but process {} is not on this machine: on {}, or killed before it could sign off. "
+      "`espalier diagnose` says where its ranks were.",
+      run.record.pid, run.record.host);
+}
+
+void add(std::vector<ReportCard>& cards, std::optional<ReportCard> card) {
+  if (card)
+    cards.push_back(std::move(*card));
+}
+
+std::uintmax_t bytes_of_records(const Path& run) {
+  std::error_code error;
+  std::uintmax_t bytes = std::filesystem::file_size(run / "metrics.jsonl", error);
+  if (error)
+    bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(run / "ranks", error))
+    if (const std::uintmax_t more = entry.file_size(error); !error)
+      bytes += more;
+  return bytes;
+}
+
+}  // namespace
+
+std::string report_html(const RecordedRun& run) {
+  ReportPage page{.title = name_of(run),
+                  .subtitle = subtitle_of(run),
+                  .state = run.record.state,
+                  .cause = cause_of(run),
+                  .tiles = report_tiles(run),
+                  .facts = report_facts(run),
+                  .cards = curve_cards(run),
+                  .gaps = run.gaps,
+                  .footer = fmt::format("Drawn {:%Y-%m-%d %H:%M} UTC from {}", fmt::gmtime(std::time(nullptr)),
+                                        run.directory.string())};
+  add(page.cards, phases_card(run));
+  add(page.cards, ranks_card(run));
+  add(page.cards, memory_card(run));
+  try {
+    add(page.cards, timeline_card(run));
+  } catch (const Error& error) {
+    page.gaps.push_back(fmt::format("the timeline: {}", error.report().what));
+  }
+  if (run.traces.empty())
+    page.gaps.emplace_back("no trace/: the timeline of a step is drawn for runs with run.trace_steps=1");
+  if (run.steps.size() == 1)
+    page.gaps.emplace_back("only one step was recorded: a curve is a point");
+  page.footer =
+      fmt::format("Drawn {:%Y-%m-%d %H:%M} UTC from {}", fmt::gmtime(std::time(nullptr)), run.directory.string());
+  return to_html(page);
+}
+
+void write_report(const Path& run, const Path& output) {
+  write_file_atomically(output, report_html(read_recorded_run(run)));
+}
+
+std::string write_report_at_end(const Path& run) noexcept {
+  try {
+    if (const std::uintmax_t bytes = bytes_of_records(run); bytes > most_bytes_at_end)
+      return fmt::format("the records of this run are {}: `espalier report {}` draws them", bytes_text(bytes),
+                         run.string());
+    write_report(run, run / "report.html");
+    return {};
+  } catch (const std::exception& error) {
+    return fmt::format("report.html could not be written: {}", error.what());
+  }
+}
+
+}  // namespace espalier

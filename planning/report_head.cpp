@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/units.hpp"
+#include "models/cost.hpp"
+#include "planning/chart_scale.hpp"
+#include "planning/report_cards.hpp"
+
+namespace espalier {
+namespace {
+
+// The middle one; what is not finite stands at the end.
+std::optional<double> median(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.empty())
+    return std::nullopt;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::optional<double> typical(const RecordedRun& run, double (*value)(const RecordedStep&)) {
+  std::vector<double> values;
+  for (std::size_t i = first_typical_step(run.steps.size()); i < run.steps.size(); ++i)
+    values.push_back(value(run.steps[i]));
+  return median(values);
+}
+
+// The lowest, and its step.
+std::optional<ReportTile> validation_tile(const RecordedRun& run) {
+  const RecordedStep* last = nullptr;
+  const RecordedStep* best = nullptr;
+  for (const RecordedStep& step : run.steps)
+    if (step.validation_loss) {
+      last = &step;
+      if (best == nullptr || *step.validation_loss < *best->validation_loss)
+        best = &step;
+    }
+  if (last == nullptr)
+    return std::nullopt;
+  return ReportTile{.name = "Validation loss",
+                    .value = number_text(*last->validation_loss),
+                    .detail = best == last ? "the lowest so far"
+                                           : fmt::format("lowest {} at step {}", number_text(*best->validation_loss),
+                                                         best->times.step)};
+}
+
+std::optional<ReportTile> memory_tile(const RecordedRun& run) {
+  const nlohmann::json memory = run.record.details.value("memory", nlohmann::json::object());
+  const double peak = memory.value("peak_bytes", 0.0);
+  const double predicted = memory.value("predicted_bytes", 0.0);
+  if (peak > 0)
+    return ReportTile{.name = "Memory of the fullest rank",
+                      .value = size_text(peak),
+                      .detail = predicted > 0 ? fmt::format("predicted {} ({})", size_text(predicted),
+                                                            difference_text(peak, predicted))
+                                              : ""};
+  const auto measured = static_cast<double>(run.steps.back().memory_peak.total());
+  if (measured == 0)
+    return std::nullopt;
+  return ReportTile{.name = "Memory of rank 0", .value = size_text(measured), .detail = "at its peak"};
+}
+
+// "schedule", "step_seconds": as a reader would write it.
+std::string spaced(std::string key) {
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
+std::string layout_text(const RunSetup& setup) {
+  std::string text = setup.mesh.text();
+  if (setup.stages() > 1)
+    text += fmt::format(", {}", setup.schedule);
+  if (setup.virtual_stages > 1)
+    text += fmt::format(" x {} chunks", setup.virtual_stages);
+  if (setup.zero_stage > 0 && setup.mesh.degree(Axis::dp) > 1)
+    text += fmt::format(", ZeRO-{}", setup.zero_stage);
+  if (setup.recompute != "none")
+    text += fmt::format(", recompute {}", setup.recompute);
+  return text;
+}
+
+// What the trainer noted about itself and its machine, whatever it is: short values only.
+void add_noted_facts(const nlohmann::json& details, std::vector<ReportFact>& facts) {
+  constexpr std::size_t longest = 200;
+  const nlohmann::json noted = details.value("facts", nlohmann::json::object());
+  for (const auto& [key, value] : noted.items()) {
+    if (value.is_structured() || value.is_null())
+      continue;
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (!text.empty() && text.size() <= longest)
+      facts.push_back({spaced(key), text});
+  }
+}
+
+}  // namespace
+
+std::size_t first_typical_step(std::size_t count) { return count <= 1 ? 0 : std::max<std::size_t>(1, count / 10); }
+
+std::optional<double> typical_step_seconds(const RecordedRun& run) {
+  return typical(run, [](const RecordedStep& step) { return step.times.step_seconds; });
+}
+
+std::string difference_text(double measured, double predicted) {
+  return fmt::format("{:+.1f} %", 100 * (measured / predicted - 1));
+}
+
+std::vector<ReportTile> report_tiles(const RecordedRun& run) {
+  std::vector<ReportTile> tiles;
+  if (run.steps.empty())
+    return tiles;
+  const RecordedStep& first = run.steps.front();
+  const RecordedStep& last = run.steps.back();
+  tiles.push_back({.name = "Loss",
+                   .value = number_text(last.loss),
+                   .detail = fmt::format("step {}, from {}", last.times.step, number_text(first.loss))});
+  if (const auto tile = validation_tile(run))
+    tiles.push_back(*tile);
+  if (const auto seconds = typical_step_seconds(run)) {
+    const double predicted = run.prediction ? run.prediction->step_seconds : 0;
+    tiles.push_back({.name = "Step time",
+                     .value = seconds_text(*seconds),
+                     .detail = predicted > 0 ? fmt::format("predicted {} ({})", seconds_text(predicted),
+                                                           difference_text(*seconds, predicted))
+                                             : "median"});
+  }
+  if (const auto rate = typical(run, [](const RecordedStep& step) { return step.tokens_per_second; }))
+    tiles.push_back({.name = "Tokens per second", .value = count_text(*rate), .detail = "all ranks, median"});
+  if (const auto mfu = typical(run, [](const RecordedStep& step) { return step.mfu; }))
+    tiles.push_back(
+        {.name = "MFU", .value = fmt::format("{:.1f} %", 100 * *mfu), .detail = "of the measured GEMM rate"});
+  if (const auto tile = memory_tile(run))
+    tiles.push_back(*tile);
+  return tiles;
+}
+
+std::vector<ReportFact> report_facts(const RecordedRun& run) {
+  const RunSetup& setup = run.setup;
+  std::vector<ReportFact> facts = {
+      {"model", fmt::format("{} parameters: {}, hidden {}, {}, vocabulary {}",
+                            count_text(static_cast<double>(num_parameters(setup.shape))),
+                            counted(setup.shape.num_layers, "layer"), setup.shape.hidden_size,
+                            counted(setup.shape.num_heads, "head"), setup.shape.vocab_size)},
+      {"layout", layout_text(setup)},
+      {"batch", fmt::format("{} of {}, {} of {} a replica", counted(setup.global_batch_size, "sequence"),
+                            counted(setup.sequence_length, "token"), counted(setup.num_microbatches(), "micro-batch"),
+                            setup.micro_batch_size)},
+      {"precision", setup.compute}};
+  if (setup.emulated_forward > 0 || setup.links.within_node.latency > 0 || setup.links.within_node.bytes_per_second > 0)
+    facts.push_back({"emulated", "operations or links are slowed down to given times ([emulate])"});
+  if (!run.steps.empty()) {
+    const RecordedStep& last = run.steps.back();
+    facts.push_back({"steps", fmt::format("{} to {}, {} tokens", run.steps.front().times.step, last.times.step,
+                                          count_text(static_cast<double>(last.tokens)))});
+    if (last.skipped_steps > 0)
+      facts.push_back({"skipped steps", fmt::format("{}, for an overflow", last.skipped_steps)});
+  }
+  facts.push_back({"started", fmt::format("{}{}", run.record.started,
+                                          run.record.starts > 1 ? fmt::format(", start {}", run.record.starts) : "")});
+  if (!run.record.ended.empty())
+    facts.push_back({"ended", run.record.ended});
+  facts.push_back({"host", run.record.host});
+  if (run.prediction && !run.prediction->source.empty())
+    facts.push_back({"prediction", run.prediction->source});
+  add_noted_facts(run.record.details, facts);
+  return facts;
+}
+
+}  // namespace espalier
