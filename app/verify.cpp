@@ -77,7 +77,7 @@ int verify_command(const Options& options, Runtime& runtime) {
   for (const char* const key :
        {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=0", "parallel.zero_stage=0",
         "parallel.sequence_parallel=false", "parallel.virtual_stages=1", "parallel.layers_per_stage=[]",
-        "parallel.assignment=consecutive", "parallel.schedule=1f1b"})
+        "parallel.assignment=consecutive", "parallel.schedule=1f1b", "stability.on_spike=continue"})
     overrides.emplace_back(key);
   if (!options.precision.empty())
     overrides.push_back("precision.compute=" + options.precision);

@@ -14,9 +14,11 @@
 #include "parallel/collectives.hpp"
 #include "training/check_token_files.hpp"
 #include "training/gemm_rate.hpp"
+#include "training/incidents.hpp"
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
 #include "training/resume.hpp"
+#include "training/rollback.hpp"
 #include "training/same_start.hpp"
 #include "training/training_state.hpp"
 
@@ -59,7 +61,14 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
                                  {"seconds", by_name(report.seconds.seconds, +phase)},
                                  {"bytes_sent", by_name(report.bytes_sent, +axis)},
                                  {"memory_peak_bytes", by_name(MemoryLedger::instance().peak().bytes, +category)},
-                                 {"mfu", progress.mfu}};
+                                 {"mfu", progress.mfu},
+                                 {"passed_over_samples", report.passed_over}};
+  if (const auto& scores = report.judgement.scores) {
+    line["loss_score"] = scores->loss;
+    line["gradient_norm_score"] = scores->gradient_norm;
+  }
+  if (report.judgement.anomaly != Anomaly::none)
+    line["anomaly"] = to_string(report.judgement.anomaly);
   if (progress.validation_loss)
     line["validation_loss"] = *progress.validation_loss;
   return line;
@@ -81,7 +90,8 @@ class Loop {
         layout_(layout),
         mesh_(mesh),
         events_(events),
-        is_root_(mesh.world().rank() == 0) {}
+        is_root_(mesh.world().rank() == 0),
+        rollbacks_(config.stability.max_rollbacks) {}
 
   TrainOutcome run(const std::function<bool()>& stop_requested) {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
@@ -119,6 +129,9 @@ class Loop {
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
     RankRecords records(config_, mesh_, last_step);
+    trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, report); });
+    if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
+      save(trainer);  // there is none of this run yet that it could go back to
     const TrainOutcome outcome = finish(steps(trainer, records, stop_requested));
     records.sign_off();
     return outcome;
@@ -167,9 +180,8 @@ class Loop {
       remove_positions(files_.directory->state());
       if (mesh_.world().size() > 1)
         make_directories(run_path() / "ranks");
-      if (resumed_step > 0)
-        for (const Path& path : set_aside_checkpoints_after(files_.directory->checkpoints(), resumed_step))
-          note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
+      for (const Path& path : set_aside_checkpoints_after(files_.directory->checkpoints(), resumed_step))
+        note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
     });
   }
 
@@ -194,6 +206,10 @@ class Loop {
       StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
+      if (report.rollback) {
+        go_back(trainer, records, report);
+        continue;
+      }
       report.seconds[Phase::checkpoint] = std::exchange(last_save_seconds_, 0.0);  // that of the step before
       const bool last = report.step == total;
       TrainProgress progress = progress_of(report, total);
@@ -214,6 +230,28 @@ class Loop {
         return TrainOutcome::stopped;
     }
     return TrainOutcome::completed;
+  }
+
+  // A spike that cannot be kept is no reason to end the run.
+  void record_anomaly(const Trainer<T>& trainer, const StepReport& report) {
+    const Incident incident = incident_of(report, config_, layout_.text());
+    note(to_text(incident));
+    try {
+      if (const Path folder = store_incident(incident, trainer, config_, mesh_); !folder.empty())
+        note(fmt::format("kept as {}: espalier train --replay {}", folder.string(), folder.string()));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::write)
+        throw;
+      note(fmt::format("the incident could not be kept: {}", error.what()));
+    }
+  }
+
+  void go_back(Trainer<T>& trainer, RankRecords& records, const StepReport& report) {
+    const Index step =
+        rollbacks_.go_back(report, config_, mesh_, trainer, [&](const std::string& text) { note(text); });
+    if (is_root_)
+      files_.metrics.emplace(files_.directory->metrics(), step);
+    records.go_back_to(step);
   }
 
   TrainProgress progress_of(const StepReport& report, Index total) const {
@@ -238,6 +276,7 @@ class Loop {
                                           run_path().lexically_normal().filename(), ownership);
     if (is_root_)
       prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last, trainer.steps_done());
+    rollbacks_.checkpoint_saved();
     last_save_seconds_ = seconds_since(start);
     note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }
@@ -285,6 +324,7 @@ class Loop {
   bool is_root_;
   bool signed_on_ = false;
   RunFiles files_;
+  Rollbacks rollbacks_;
   double gemm_rate_ = 0;
   double last_save_seconds_ = 0;
   std::string cause_ = "another rank was asked to stop";
