@@ -17,9 +17,11 @@
 #include "training/incidents.hpp"
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
+#include "training/restarts.hpp"
 #include "training/resume.hpp"
 #include "training/rollback.hpp"
 #include "training/same_start.hpp"
+#include "training/stragglers.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
@@ -132,7 +134,8 @@ class Loop {
     trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, report); });
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
       save(trainer);  // there is none of this run yet that it could go back to
-    const TrainOutcome outcome = finish(steps(trainer, records, stop_requested));
+    StragglerWatch stragglers(config_.stability, mesh_);
+    const TrainOutcome outcome = finish(steps(trainer, records, stragglers, stop_requested));
     records.sign_off();
     return outcome;
   }
@@ -176,7 +179,13 @@ class Loop {
     attempt_together(mesh_.world(), ExitCode::write, [&] {
       if (!is_root_)
         return;
+      const Restarts restarts =
+          options_.retry ? Restarts{resumed_step} : count_restarts(files_.directory->previous(), resumed_step);
+      require_progress(restarts, run_path(), files_.directory->previous());
       files_.directory->sign_on(to_toml(config_));
+      nlohmann::json details = to_json(restarts);
+      details["stragglers"] = nlohmann::json::array();
+      files_.directory->update(details);
       remove_positions(files_.directory->state());
       if (mesh_.world().size() > 1)
         make_directories(run_path() / "ranks");
@@ -197,7 +206,8 @@ class Loop {
     return true;
   }
 
-  TrainOutcome steps(Trainer<T>& trainer, RankRecords& records, const std::function<bool()>& stop_requested) {
+  TrainOutcome steps(Trainer<T>& trainer, RankRecords& records, StragglerWatch& stragglers,
+                     const std::function<bool()>& stop_requested) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     const auto first_step = Clock::now();
@@ -220,6 +230,7 @@ class Loop {
       progress.seconds_left = pace * static_cast<double>(total - report.step);
       progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));
       records.after_step(report);
+      tell_stragglers(stragglers, report);
       if (is_root_)
         files_.metrics->append(metrics_line(report, progress));
       if (is_root_ && events_.step)
@@ -244,6 +255,14 @@ class Loop {
         throw;
       note(fmt::format("the incident could not be kept: {}", error.what()));
     }
+  }
+
+  void tell_stragglers(StragglerWatch& stragglers, const StepReport& report) {
+    const std::vector<std::string> lines = stragglers.after_step(report);
+    for (const std::string& line : lines)
+      note(line);
+    if (!lines.empty())
+      files_.directory->update(stragglers.named());
   }
 
   void go_back(Trainer<T>& trainer, RankRecords& records, const StepReport& report) {
