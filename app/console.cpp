@@ -51,8 +51,10 @@ std::string quantity_text(double value) {
 }
 
 std::string step_line(const StepReport& report, const TrainProgress& progress) {
-  const std::string update = report.skipped ? fmt::format("skipped: overflow, loss scale {}", report.loss_scale)
-                                            : fmt::format("lr {:.1e}", report.learning_rate);
+  const std::string reason = report.judgement.anomaly == Anomaly::none
+                                 ? fmt::format("overflow, loss scale {}", report.loss_scale)
+                                 : to_string(report.judgement.anomaly);
+  const std::string update = report.skipped ? "skipped: " + reason : fmt::format("lr {:.1e}", report.learning_rate);
   std::string line =
       fmt::format("step {:>6}/{} | loss {:.4f} | norm {:.3g} | {} | {} | {} tok/s | mfu {:.0f}% | left {}", report.step,
                   progress.total_steps, report.loss, report.gradient_norm, update, duration_text(report.step_seconds),

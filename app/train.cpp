@@ -11,6 +11,7 @@
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "app/dry_run.hpp"
+#include "app/replay.hpp"
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
 #include "parallel/launch_environment.hpp"
@@ -30,6 +31,7 @@ struct Options {
   bool dry_run = false;
   bool events = false;
   bool keys = false;
+  std::string replay;
   int ranks = launched_rank().size;  ///< of a dry run
 };
 
@@ -119,6 +121,10 @@ void add_train(CLI::App& app, Chosen& chosen) {
       ->add_option("--stop-after", options->train.stop_after,
                    "save and stop after so many steps of this start (exit 75)")
       ->check(at_least(0));
+  command->add_flag("--retry", options->train.retry, "start although several starts have come no further (exit 93)");
+  command->add_option(
+      "--replay", options->replay,
+      "compute the step of RUN/incidents/... again, on one rank, sample by sample; the config is in there");
   command->add_flag("--keys", options->keys, "print every key of a config with its default and meaning");
   command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
   command->add_flag("--events", options->events, "with --dry-run: the order of all operations of a step");
@@ -128,7 +134,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
       ->check(between(1, 1 << 16));
   command->footer(
       "  espalier train examples/quickstart.toml\n"
-      "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500");
+      "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500\n"
+      "  espalier train --replay run/incidents/step-00000123-sample-00000984");
   command->callback([options, &chosen] {
     if (options->events && !options->dry_run)
       throw CLI::ValidationError("--events", "belongs to --dry-run, which trains nothing");
@@ -138,6 +145,12 @@ void add_train(CLI::App& app, Chosen& chosen) {
       if (options->keys) {
         fmt::print("{}", to_toml(RunConfig{}));
         return 0;
+      }
+      if (!options->replay.empty()) {
+        std::vector<std::string> overrides = options->overrides;
+        if (!options->config.empty())  // the first argument; no file is wanted
+          overrides.insert(overrides.begin(), options->config);
+        return replay_command(options->replay, overrides, *runtime);
       }
       if (options->config.empty())
         throw Error(ExitCode::usage,

@@ -74,11 +74,9 @@ int verify_command(const Options& options, Runtime& runtime) {
                                   .todo = "mpiexec -n 4 espalier verify " + options.config});
   std::vector<std::string> overrides = options.overrides;
   // The layouts are this command's to choose; the first is plain data parallelism or any other that fits the batch.
-  for (const char* const key :
-       {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=0", "parallel.zero_stage=0",
-        "parallel.sequence_parallel=false", "parallel.virtual_stages=1", "parallel.layers_per_stage=[]",
-        "parallel.assignment=consecutive", "parallel.schedule=1f1b"})
-    overrides.emplace_back(key);
+  const std::vector<std::string> one_rank = one_rank_overrides();
+  overrides.insert(overrides.end(), one_rank.begin(), one_rank.end());
+  overrides.emplace_back("stability.on_spike=continue");  // a step is compared, whatever it looks like
   if (!options.precision.empty())
     overrides.push_back("precision.compute=" + options.precision);
   RunConfig config = read_run_config(options.config, overrides, 1);

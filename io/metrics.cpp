@@ -6,22 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
+
+#include "io/json_numbers.hpp"
 
 namespace espalier {
 namespace {
 
 using nlohmann::ordered_json;
-
-void name_non_finite(ordered_json& value) {
-  if (value.is_structured()) {
-    for (auto& item : value)
-      name_non_finite(item);
-  } else if (value.is_number_float() && !std::isfinite(value.get<double>())) {
-    const double number = value.get<double>();
-    value = std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
-  }
-}
 
 // Calls visit(line text, parsed object) for each line that ends and parses.
 template <class Visit>

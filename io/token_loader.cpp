@@ -44,13 +44,17 @@ Index SampleIndex::num_tokens() const {
   return total;
 }
 
-void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets) const {
+SampleIndex::Place SampleIndex::place(Index sample) const {
   ESPALIER_ASSERT(sample >= 0 && sample < num_samples(),
                   fmt::format("there is no sample {} of {}", sample, num_samples()));
   const auto found = std::upper_bound(last_sample_.begin(), last_sample_.end(), sample);
-  const TokenFile& file = files_[static_cast<std::size_t>(found - last_sample_.begin())];
   const Index first_sample = found == last_sample_.begin() ? 0 : *(found - 1);
-  const Index first_token = (sample - first_sample) * sequence_length_;
+  return {&files_[static_cast<std::size_t>(found - last_sample_.begin())], (sample - first_sample) * sequence_length_};
+}
+
+void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets) const {
+  const auto [from, first_token] = place(sample);
+  const TokenFile& file = *from;
   const auto size = static_cast<std::size_t>(sequence_length_);
   file.read(first_token, {inputs, size});
   file.read(first_token + 1, {targets, size});
@@ -85,6 +89,11 @@ Index TokenLoader::num_microbatches() const {
 
 Index TokenLoader::valid_tokens() const { return options_.global_batch_size * options_.sequence_length; }
 
+SampleIndex::Place TokenLoader::place(Index global_sample) const {
+  const Index n = num_samples();
+  return samples_.place(permuted_index(options_.seed, global_sample / n, global_sample % n, n));
+}
+
 Batch TokenLoader::batch(Index position, Index microbatch) const {
   const Index local = options_.global_batch_size / options_.size;
   Batch batch = make_batch(options_, position + options_.rank * local + microbatch * options_.micro_batch_size);
@@ -98,7 +107,23 @@ Batch TokenLoader::batch(Index position, Index microbatch) const {
   return batch;
 }
 
+void TokenLoader::set_passed_over(std::vector<IndexRange> samples) {
+  passed_over_ = std::move(samples);
+  std::sort(passed_over_.begin(), passed_over_.end(),
+            [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
+}
+
+Index TokenLoader::num_passed_over() const {
+  Index count = 0;
+  for (const IndexRange& samples : passed_over_)
+    count += std::max<Index>(0, std::min(samples.end, position_) - samples.begin);
+  return count;
+}
+
 std::vector<Batch> TokenLoader::next_step() {
+  for (const IndexRange& samples : passed_over_)
+    if (samples.begin <= position_ && position_ < samples.end)
+      position_ = samples.end;
   std::vector<Batch> batches;
   for (Index microbatch = 0; microbatch < num_microbatches(); ++microbatch)
     batches.push_back(batch(position_, microbatch));

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/parameter.hpp"
 #include "io/token_file.hpp"
 
 namespace espalier {
@@ -39,6 +40,13 @@ class SampleIndex {
   /// Writes T inputs and T targets.
   void read(Index sample, TokenId* inputs, TokenId* targets) const;
 
+  /// Where a sample's first token stands.
+  struct Place {
+    const TokenFile* file = nullptr;
+    Index first_token = 0;
+  };
+  Place place(Index sample) const;
+
  private:
   std::vector<TokenFile> files_;
   std::vector<Index> last_sample_;  // of each file, exclusive: a running sum
@@ -58,20 +66,31 @@ class TokenLoader {
   Index num_microbatches() const;
   Index valid_tokens() const;  ///< targets of a global step that count: all of them
 
+  /// Where the tokens of a global sample come from.
+  SampleIndex::Place place(Index global_sample) const;
+
   /// Micro-batch `microbatch` of this replica, of the step whose first global sample is `position`.
   Batch batch(Index position, Index microbatch) const;
 
-  /// All micro-batches of the step at position(), which then moves on by one global batch.
+  /// All micro-batches of the step at position(), or at the next one that is not passed over; position() then is behind
+  /// them.
   std::vector<Batch> next_step();
 
-  /// Samples consumed so far: all that a checkpoint keeps of the loader.
+  /// Samples consumed or passed over so far.
   Index position() const { return position_; }
   void seek(Index position) { position_ = position; }
+
+  /// Global samples that next_step() leaves out, whole steps each; the order of all others stays what it is. With
+  /// position() all that a checkpoint keeps of the loader.
+  const std::vector<IndexRange>& passed_over() const { return passed_over_; }
+  void set_passed_over(std::vector<IndexRange> samples);
+  Index num_passed_over() const;  ///< samples before position()
 
  private:
   LoaderOptions options_;
   SampleIndex samples_;
   Index position_ = 0;
+  std::vector<IndexRange> passed_over_;  // by their begin
 };
 
 /// Validation batches: the first `max_samples` windows in file order (0: all of them), the same ones for any

@@ -9,6 +9,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/median.hpp"
+
 namespace espalier {
 namespace {
 
@@ -16,12 +18,6 @@ constexpr double gib = 1 << 30;
 
 bool has_time(const PricedCase& each) { return each.published.timed && each.predicted_seconds; }
 bool has_memory(const PricedCase& each) { return each.published.measured_bytes > 0 && each.predicted_bytes; }
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 std::string shortened(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : fmt::format("{}..", text.substr(0, width - 2));

@@ -34,6 +34,19 @@ std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config,
   return all;
 }
 
+std::vector<std::string> one_rank_overrides() {
+  return {"parallel.tensor=1",
+          "parallel.pipeline=1",
+          "parallel.data=0",
+          "parallel.zero_stage=0",
+          "parallel.virtual_stages=1",
+          "parallel.sequence_parallel=false",
+          "parallel.layers_per_stage=[]",
+          "parallel.schedule=1f1b",
+          "parallel.assignment=consecutive",
+          "parallel.recompute_per_stage=[]"};
+}
+
 RunConfig shrunk(const RunConfig& config) {
   RunConfig small = config;
   GptConfig& shape = small.model.shape;

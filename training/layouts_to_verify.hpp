@@ -13,6 +13,9 @@ namespace espalier {
 /// and without sequence parallelism and virtual stages. Pure.
 std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size);
 
+/// Overrides that lay any config out on one rank; with more, plain data parallelism.
+std::vector<std::string> one_rank_overrides();
+
 /// A like model that is cheap to run: fewer and narrower layers, shorter sequences; the vocabulary stays that of the
 /// data.
 RunConfig shrunk(const RunConfig& config);

@@ -49,8 +49,8 @@ class OperationPace {
   Clock::time_point resumed_ = start_;
 };
 
-/// Seconds that an operation of a chunk of `layers`, which is this part of the model in forward order, is to last; 0: as
-/// long as it does.
+/// Seconds that an operation of a chunk of `layers`, which is this part of the model in forward order, is to last; 0:
+/// as long as it does.
 inline double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind, Index layers, int part) {
   const std::vector<Index>& percent = emulate.part_percent;
   const double share = percent.empty() ? 1 : static_cast<double>(percent.at(static_cast<std::size_t>(part))) / 100;

@@ -33,12 +33,18 @@ RankRecords::RankRecords(const RunConfig& config, const ProcessMesh& mesh, Index
       mesh_(mesh),
       position_(Path(config.run.directory) / "state", mesh.world().rank(), sizeof(Position)) {
   mesh_.world().keep_position_in(&position_.as<Position>());
-  if (mesh.world().size() > 1)
-    metrics_.emplace(Path(config.run.directory) / "ranks" / fmt::format("rank-{:05}.jsonl", mesh.world().rank()),
-                     last_step);
+  open_metrics(last_step);
 }
 
 RankRecords::~RankRecords() { mesh_.world().keep_position_in(nullptr); }
+
+void RankRecords::open_metrics(Index last_step) {
+  if (mesh_.world().size() > 1)
+    metrics_.emplace(Path(config_.run.directory) / "ranks" / fmt::format("rank-{:05}.jsonl", mesh_.world().rank()),
+                     last_step);
+}
+
+void RankRecords::go_back_to(Index step) { open_metrics(step); }
 
 bool RankRecords::traces(Index step) const {
   return step >= config_.run.trace_first_step && step < config_.run.trace_first_step + config_.run.trace_steps;

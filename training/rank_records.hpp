@@ -26,10 +26,14 @@ class RankRecords {
   /// Collective when the traced steps end.
   void after_step(const StepReport& report);
 
+  /// The steps after `step` are taken again.
+  void go_back_to(Index step);
+
   /// This rank has come to the end: its position tells nothing any more.
   void sign_off();
 
  private:
+  void open_metrics(Index last_step);
   void write_traces();
   bool traces(Index step) const;
 

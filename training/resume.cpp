@@ -75,21 +75,6 @@ std::vector<Path> found_by_root(const Communicator& world, const std::function<s
   return paths;
 }
 
-// Bits depend on the library, so a resumed run keeps the one it started with where the config leaves the choice.
-void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& config, const Note& note) {
-  const std::string stored = checkpoint.state().value("matmul", "");
-  if (config.run.matmul != "auto" || stored.empty() || stored == to_string(matmul_library()))
-    return;
-  try {
-    set_matmul_library(parse_matmul_library(stored));
-  } catch (const Error&) {
-    note(
-        fmt::format("the checkpoint was trained with the GEMM library {}, which is absent here: results may differ in "
-                    "rounding",
-                    stored));
-  }
-}
-
 // All ranks load, or all throw the reason of the first that could not.
 template <class T>
 Index load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
@@ -131,6 +116,20 @@ Index load_newest(const std::vector<Path>& paths, const RunConfig& config, const
 }
 
 }  // namespace
+
+void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& config, const Note& note) {
+  const std::string stored = checkpoint.state().value("matmul", "");
+  if (config.run.matmul != "auto" || stored.empty() || stored == to_string(matmul_library()))
+    return;
+  try {
+    set_matmul_library(parse_matmul_library(stored));
+  } catch (const Error&) {
+    note(
+        fmt::format("the checkpoint was trained with the GEMM library {}, which is absent here: results may differ in "
+                    "rounding",
+                    stored));
+  }
+}
 
 template <class T>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,

@@ -131,6 +131,23 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("interval", c.checkpoint.interval, not_negative, "steps between saves; 0: only at the end");
   v.integer("keep_last", c.checkpoint.keep_last, {2, positive.max}, "complete checkpoints to keep, the newest ones");
 
+  v.section("stability", "What is done about steps and ranks that stand out (docs/stability.md).");
+  v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
+           "continue: only record it; skip: no update; rollback: to the last checkpoint, past the step's samples");
+  v.integer("spike_window", c.stability.spike_window, {0, 1 << 20},
+            "steps that loss and gradient norm are compared with; 0: only what is not finite stands out");
+  v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true},
+         "robust z-score above which a step is a spike");
+  v.integer("max_skips", c.stability.max_skips, not_negative, "steps skipped in a row; one more ends the run (5)");
+  v.integer("max_rollbacks", c.stability.max_rollbacks, not_negative,
+            "rollbacks without a new checkpoint in between; one more ends the run (5)");
+  v.integer("keep_incidents", c.stability.keep_incidents, not_negative,
+            "spikes whose weights are kept under incidents/, to replay them");
+  v.integer("straggler_window", c.stability.straggler_window, not_negative,
+            "steps over which the ranks' work is compared; 0: it is not");
+  v.real("straggler_threshold", c.stability.straggler_threshold, {0, 1e6, true},
+         "a rank that works so much longer than its peers, twice in a row, is named");
+
   v.section("run", "");
   v.text("directory", c.run.directory, "where everything of this run lies");
   v.integer("steps", c.run.steps, not_negative, "optimizer steps; 0: by tokens");

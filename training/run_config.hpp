@@ -71,6 +71,17 @@ struct RunConfig {
     Index keep_last = 2;
   } checkpoint;
 
+  struct Stability {
+    std::string on_spike = "continue";
+    Index spike_window = 128;  ///< steps; 0: spikes are not looked for
+    double spike_threshold = 8;
+    Index max_skips = 10;
+    Index max_rollbacks = 3;
+    Index keep_incidents = 4;
+    Index straggler_window = 20;       ///< steps; 0: stragglers are not looked for
+    double straggler_threshold = 0.2;  ///< share by which a rank is slower than its peers
+  } stability;
+
   struct Run {
     std::string directory = "runs/default";
     Index steps = 0;

@@ -16,12 +16,16 @@
 #include "planning/report.hpp"
 #include "training/check_token_files.hpp"
 #include "training/gemm_rate.hpp"
+#include "training/incidents.hpp"
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
+#include "training/restarts.hpp"
 #include "training/resume.hpp"
+#include "training/rollback.hpp"
 #include "training/run_facts.hpp"
 #include "training/run_prediction.hpp"
 #include "training/same_start.hpp"
+#include "training/stragglers.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
@@ -63,7 +67,14 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
                                  {"seconds", by_name(report.seconds.seconds, +phase)},
                                  {"bytes_sent", by_name(report.bytes_sent, +axis)},
                                  {"memory_peak_bytes", by_name(MemoryLedger::instance().peak().bytes, +category)},
-                                 {"mfu", progress.mfu}};
+                                 {"mfu", progress.mfu},
+                                 {"passed_over_samples", report.passed_over}};
+  if (const auto& scores = report.judgement.scores) {
+    line["loss_score"] = scores->loss;
+    line["gradient_norm_score"] = scores->gradient_norm;
+  }
+  if (report.judgement.anomaly != Anomaly::none)
+    line["anomaly"] = to_string(report.judgement.anomaly);
   if (progress.validation_loss)
     line["validation_loss"] = *progress.validation_loss;
   return line;
@@ -85,7 +96,8 @@ class Loop {
         layout_(layout),
         mesh_(mesh),
         events_(events),
-        is_root_(mesh.world().rank() == 0) {}
+        is_root_(mesh.world().rank() == 0),
+        rollbacks_(config.stability.max_rollbacks) {}
 
   TrainOutcome run(const std::function<bool()>& stop_requested) {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
@@ -127,7 +139,11 @@ class Loop {
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
     RankRecords records(config_, mesh_, last_step);
-    const TrainOutcome outcome = finish(steps(trainer, records, stop_requested));
+    trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, report); });
+    if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
+      save(trainer);  // there is none of this run yet that it could go back to
+    StragglerWatch stragglers(config_.stability, mesh_);
+    const TrainOutcome outcome = finish(steps(trainer, records, stragglers, stop_requested));
     records.sign_off();
     return outcome;
   }
@@ -171,14 +187,19 @@ class Loop {
     attempt_together(mesh_.world(), ExitCode::write, [&] {
       if (!is_root_)
         return;
+      const Restarts restarts =
+          options_.retry ? Restarts{resumed_step} : count_restarts(files_.directory->previous(), resumed_step);
+      require_progress(restarts, run_path(), files_.directory->previous());
       files_.directory->sign_on(to_toml(config_));
       write_file_atomically(run_path() / "prediction.json", prediction_->json());
+      nlohmann::json details = to_json(restarts);
+      details["stragglers"] = nlohmann::json::array();
+      files_.directory->update(details);
       remove_positions(files_.directory->state());
       if (mesh_.world().size() > 1)
         make_directories(run_path() / "ranks");
-      if (resumed_step > 0)
-        for (const Path& path : set_aside_checkpoints_after(files_.directory->checkpoints(), resumed_step))
-          note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
+      for (const Path& path : set_aside_checkpoints_after(files_.directory->checkpoints(), resumed_step))
+        note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
     });
   }
 
@@ -194,7 +215,8 @@ class Loop {
     return true;
   }
 
-  TrainOutcome steps(Trainer<T>& trainer, RankRecords& records, const std::function<bool()>& stop_requested) {
+  TrainOutcome steps(Trainer<T>& trainer, RankRecords& records, StragglerWatch& stragglers,
+                     const std::function<bool()>& stop_requested) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     const auto first_step = Clock::now();
@@ -203,6 +225,10 @@ class Loop {
       StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
+      if (report.rollback) {
+        go_back(trainer, records, report);
+        continue;
+      }
       report.seconds[Phase::checkpoint] = std::exchange(last_save_seconds_, 0.0);  // that of the step before
       const bool last = report.step == total;
       TrainProgress progress = progress_of(report, total);
@@ -214,6 +240,7 @@ class Loop {
       progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));
       records.after_step(report);
       prediction_->add(report);
+      tell_stragglers(stragglers, report);
       if (is_root_)
         files_.metrics->append(metrics_line(report, progress));
       if (is_root_ && events_.step)
@@ -224,6 +251,36 @@ class Loop {
         return TrainOutcome::stopped;
     }
     return TrainOutcome::completed;
+  }
+
+  // A spike that cannot be kept is no reason to end the run.
+  void record_anomaly(const Trainer<T>& trainer, const StepReport& report) {
+    const Incident incident = incident_of(report, config_, layout_.text());
+    note(to_text(incident));
+    try {
+      if (const Path folder = store_incident(incident, trainer, config_, mesh_); !folder.empty())
+        note(fmt::format("kept as {}: espalier train --replay {}", folder.string(), folder.string()));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::write)
+        throw;
+      note(fmt::format("the incident could not be kept: {}", error.what()));
+    }
+  }
+
+  void tell_stragglers(StragglerWatch& stragglers, const StepReport& report) {
+    const std::vector<std::string> lines = stragglers.after_step(report);
+    for (const std::string& line : lines)
+      note(line);
+    if (!lines.empty())
+      files_.directory->update(stragglers.named());
+  }
+
+  void go_back(Trainer<T>& trainer, RankRecords& records, const StepReport& report) {
+    const Index step =
+        rollbacks_.go_back(report, config_, mesh_, trainer, [&](const std::string& text) { note(text); });
+    if (is_root_)
+      files_.metrics.emplace(files_.directory->metrics(), step);
+    records.go_back_to(step);
   }
 
   TrainProgress progress_of(const StepReport& report, Index total) const {
@@ -248,6 +305,7 @@ class Loop {
                                           run_path().lexically_normal().filename(), ownership);
     if (is_root_)
       prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last, trainer.steps_done());
+    rollbacks_.checkpoint_saved();
     last_save_seconds_ = seconds_since(start);
     note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }
@@ -283,6 +341,7 @@ class Loop {
   bool is_root_;
   bool signed_on_ = false;
   RunFiles files_;
+  Rollbacks rollbacks_;
   double gemm_rate_ = 0;
   std::optional<RunPrediction> prediction_;
   double last_save_seconds_ = 0;

@@ -129,7 +129,8 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
       squared_norm_(norm_ranges(counted_owned_)),
       global_sum_(ledger_label(Category::workspace, "squared_norm"), 1),
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
-      clip_(ledger_label(Category::workspace, "clip")) {
+      clip_(ledger_label(Category::workspace, "clip")),
+      spike_guard_(config.stability) {
   if (!config.data.validation.empty())
     validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
                         config.run.eval_samples);
@@ -208,25 +209,27 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
     report.gradient_norm = std::sqrt(shared[2]) / report.loss_scale;
   }
   report.step = steps_done_ + 1;
+  report.samples = {loader_.position() - config_.batch.global_batch_size, loader_.position()};
   return report;
 }
 
 template <class T>
-void Trainer<T>::refuse_non_finite(const StepReport& report) const {
-  if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm))
-    return;
+void Trainer<T>::give_up(const StepReport& report) const {
+  const bool skips = config_.stability.on_spike == "skip";
   throw Error(ExitCode::numerical,
-              {.what = "the training diverged",
-               .where = fmt::format("step {}, global samples {} to {}", report.step,
-                                    loader_.position() - config_.batch.global_batch_size, loader_.position() - 1),
+              {.what = skips ? fmt::format("the training diverged: more than {} steps in a row were to be skipped",
+                                           config_.stability.max_skips)
+                             : "the training diverged",
+               .where = fmt::format("step {}, global samples {} to {}", report.step, report.samples.begin,
+                                    report.samples.end - 1),
                .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
-               .wanted = "finite numbers",
+               .wanted = skips ? "numbers like those of the steps before" : "finite numbers",
                .todo = "lower optimizer.learning_rate, lengthen optimizer.warmup_steps, or resume from an older "
                        "checkpoint; the weights were not changed by this step"});
 }
 
 template <class T>
-void Trainer<T>::skip(const StepReport& report) {
+void Trainer<T>::skip_overflow(const StepReport& report) {
   if (loss_scaler_.skipped_step())
     return;
   throw Error(ExitCode::numerical,
@@ -242,26 +245,38 @@ void Trainer<T>::skip(const StepReport& report) {
 template <class T>
 void Trainer<T>::update(StepReport& report) {
   // A loss that is not finite has overflowed forward, without the scale: no other scale would help.
-  report.skipped = loss_scaler_.is_active() && std::isfinite(report.loss) && !std::isfinite(report.gradient_norm);
+  const bool overflow = loss_scaler_.is_active() && std::isfinite(report.loss) && !std::isfinite(report.gradient_norm);
   report.learning_rate = learning_rate_.at(steps_done_);
-  if (report.skipped)
-    skip(report);
+  if (overflow)
+    skip_overflow(report);
   else
+    report.judgement = spike_guard_.judge(report.loss, report.gradient_norm);
+  if (report.judgement.anomaly != Anomaly::none && anomaly_observer_)
+    anomaly_observer_(report);
+  const StepFate fate = report.judgement.fate;
+  if (fate == StepFate::give_up)
+    give_up(report);
+  report.rollback = fate == StepFate::rollback;
+  if (report.rollback)
+    return;
+  report.skipped = overflow || fate == StepFate::skip;
+  if (!report.skipped)
     apply(report);
-  report.skipped_steps = loss_scaler_.skipped();
+  report.skipped_steps = loss_scaler_.skipped() + spike_guard_.skipped();
   const std::array<std::uint64_t, num_axes> before = report.bytes_sent;
   report.bytes_sent = bytes_so_far();
   for (std::size_t axis = 0; axis < num_axes; ++axis)
     report.bytes_sent[axis] -= before[axis];
   report.step = ++steps_done_;
-  report.tokens = loader_.position() * config_.batch.sequence_length;
+  report.tokens = tokens();
+  report.passed_over = loader_.num_passed_over();
   last_loss_ = report.loss;
 }
 
 template <class T>
 void Trainer<T>::apply(StepReport& report) {
-  refuse_non_finite(report);
-  const Index updates = steps_done_ - loss_scaler_.skipped() + 1;  // what Adam's moments have seen
+  const Index updates =
+      steps_done_ - loss_scaler_.skipped() - spike_guard_.skipped() + 1;  // what Adam's moments have seen
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
     OperationPace pace(config_.emulate.optimizer, 1);
@@ -278,6 +293,11 @@ void Trainer<T>::apply(StepReport& report) {
     reducer_.wait_gather();
   }
   loss_scaler_.good_step();
+}
+
+template <class T>
+Index Trainer<T>::tokens() const {
+  return (loader_.position() - loader_.num_passed_over()) * config_.batch.sequence_length;
 }
 
 template <class T>

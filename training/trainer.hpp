@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "training/loss_scaler.hpp"
 #include "training/run_config.hpp"
 #include "training/run_layout.hpp"
+#include "training/spike_guard.hpp"
 
 namespace espalier {
 
@@ -21,11 +23,15 @@ struct StepReport {
   double loss = 0;
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
-  Index tokens = 0;         ///< seen so far
+  IndexRange samples;       ///< global samples of the step
+  Index tokens = 0;         ///< trained on so far
+  Index passed_over = 0;    ///< samples, since the start of the run
   bool stop = false;        ///< some rank asked to stop
   double loss_scale = 1;    ///< that the gradients were computed with
-  bool skipped = false;     ///< they overflowed, and nothing was updated
+  Judgement judgement;      ///< how loss and norm compare with those of the steps before
+  bool skipped = false;     ///< nothing was updated: a spike, or gradients that overflowed under the loss scale
   Index skipped_steps = 0;  ///< since the start of the run
+  bool rollback = false;    ///< nothing was updated, and the step does not count: the run is to go back
   double step_seconds = 0;
   PhaseSeconds seconds;
   std::array<std::uint64_t, num_axes> bytes_sent{};  ///< by axis; dp with all its groups
@@ -42,15 +48,20 @@ class Trainer {
   Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh);
 
   /// One step: the gradients, then the update. `stop_requested` of any rank comes back as report.stop on all of them.
-  /// Under loss scaling a step whose gradients are not finite is skipped on all ranks, data included.
-  /// @throws Error (numerical) for a loss or gradient that is not finite, before the weights change; under loss scaling
-  /// when a lower scale does not help.
+  /// Under loss scaling a step whose gradients are not finite is skipped on all ranks, data included. What becomes of
+  /// spikes, and of other losses and gradients that are not finite, is the policy's (stability.on_spike).
+  /// @throws Error (numerical) for a loss or gradient that is not finite where the policy is to continue, before the
+  /// weights change; where a lower loss scale does not help; and where too many steps in a row are skipped.
   StepReport step(bool stop_requested = false);
 
   /// The first half: data, forward and backward of all micro-batches, reduction, global norm.
   StepReport compute_gradients(bool stop_requested = false);
-  /// The second half: clipping, update, gathering of weights.
+  /// The second half: judging the step, then clipping, update, gathering of weights.
   void update(StepReport& report);
+
+  /// Called on every rank before the update of a step that is a spike or not finite, whatever comes of it: the weights
+  /// are those that the step was computed with.
+  void observe_anomalies(std::function<void(const StepReport&)> observer) { anomaly_observer_ = std::move(observer); }
 
   /// Mean loss over the validation files, the same on every rank.
   double evaluate();
@@ -63,6 +74,7 @@ class Trainer {
   const Gpt<T>& model() const { return model_; }
   Index steps_done() const { return steps_done_; }
   Index data_position() const { return loader_.position(); }
+  Index tokens() const;  ///< trained on so far
   double last_loss() const { return last_loss_; }
   const std::string& tokenizer() const { return tokenizer_; }  ///< that made the token files; empty: unknown
 
@@ -74,14 +86,21 @@ class Trainer {
   /// After the weights and moments have been loaded: goes on after `steps_done` at sample `data_position`.
   void restore(Index steps_done, Index data_position, double last_loss);
 
+  /// Samples that this run never trains on: see TokenLoader.
+  const std::vector<IndexRange>& passed_over() const { return loader_.passed_over(); }
+  void set_passed_over(std::vector<IndexRange> samples) { loader_.set_passed_over(std::move(samples)); }
+  SampleIndex::Place place(Index global_sample) const { return loader_.place(global_sample); }
+
+  SpikeGuard& spike_guard() { return spike_guard_; }
+  const SpikeGuard& spike_guard() const { return spike_guard_; }
   LossScaler& loss_scaler() { return loss_scaler_; }
   const LossScaler& loss_scaler() const { return loss_scaler_; }
 
  private:
   StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
-  void refuse_non_finite(const StepReport& report) const;
-  void skip(const StepReport& report);
+  [[noreturn]] void give_up(const StepReport& report) const;
+  void skip_overflow(const StepReport& report);
   void apply(StepReport& report);
 
   ExecSpace exec_;
@@ -106,6 +125,8 @@ class Trainer {
   double last_loss_ = 0;
   LossScaler loss_scaler_;
   MessageTransit transit_;
+  SpikeGuard spike_guard_;
+  std::function<void(const StepReport&)> anomaly_observer_;
 };
 
 }  // namespace espalier

@@ -67,16 +67,21 @@ void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T
 
 template <class T>
 nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
+  nlohmann::json passed_over = nlohmann::json::array();
+  for (const IndexRange& samples : trainer.passed_over())
+    passed_over.push_back({samples.begin, samples.end});
   return {{"step", trainer.steps_done()},
           {"data_position", trainer.data_position()},
-          {"tokens", trainer.data_position() * config.batch.sequence_length},
+          {"tokens", trainer.tokens()},
+          {"passed_over", passed_over},
           {"loss", trainer.last_loss()},
           {"tokenizer", trainer.tokenizer()},
           {"seed", config.run.seed},
           {"config", to_toml(config)},
           {"matmul", to_string(matmul_library())},
           {"kokkos", KOKKOS_VERSION},
-          {"loss_scale", trainer.loss_scaler().state()}};
+          {"loss_scale", trainer.loss_scaler().state()},
+          {"spike_guard", trainer.spike_guard().state()}};
 }
 
 // Host copies of the arrays of which this rank writes something, alive while their blocks are.
@@ -99,6 +104,25 @@ struct BlocksToWrite {
   }
 };
 
+template <class T>
+BlocksToWrite<State<T>> weights_to_write(const Trainer<T>& trainer, const StateOwnership& ownership) {
+  BlocksToWrite<State<T>> ours;
+  ours.add(trainer.parameters().parameters(), masters_of(trainer.parameters(), trainer.optimizer()),
+           has_masters<T> ? ownership.moments : ownership.weights);
+  return ours;
+}
+
+template <class T>
+Path save_blocks(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                 const std::string& run_name, const BlocksToWrite<State<T>>& ours) {
+  CheckpointInfo info;
+  info.run = run_name;
+  info.step = trainer.steps_done();
+  info.layout = {{"text", mesh.layout().text()}, {"world", mesh.world().size()}};
+  info.state = state_of(trainer, config);
+  return save_sharded(directory, info, ours.blocks, ours.tensors, mesh.world());
+}
+
 }  // namespace
 
 template <class T>
@@ -109,18 +133,16 @@ StateOwnership ownership_of_one(const ParameterStore<T>& parameters, bool is_wri
 template <class T>
 Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
                          const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership) {
-  const std::vector<Parameter>& parameters = trainer.parameters().parameters();
-  BlocksToWrite<State<T>> ours;
-  ours.add(parameters, masters_of(trainer.parameters(), trainer.optimizer()),
-           has_masters<T> ? ownership.moments : ownership.weights);
+  BlocksToWrite<State<T>> ours = weights_to_write(trainer, ownership);
   for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
-    ours.add(parameters, moments, ownership.moments);
-  CheckpointInfo info;
-  info.run = run_name;
-  info.step = trainer.steps_done();
-  info.layout = {{"text", mesh.layout().text()}, {"world", mesh.world().size()}};
-  info.state = state_of(trainer, config);
-  return save_sharded(directory, info, ours.blocks, ours.tensors, mesh.world());
+    ours.add(trainer.parameters().parameters(), moments, ownership.moments);
+  return save_blocks(directory, trainer, config, mesh, run_name, ours);
+}
+
+template <class T>
+Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                  const std::string& run_name, const StateOwnership& ownership) {
+  return save_blocks(directory, trainer, config, mesh, run_name, weights_to_write(trainer, ownership));
 }
 
 template <class T>
@@ -182,6 +204,12 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
                     state.at("loss").get<double>());
     if (trainer.loss_scaler().is_active())
       trainer.loss_scaler().restore(state.at("loss_scale"));
+    if (state.contains("spike_guard"))  // older programs wrote neither
+      trainer.spike_guard().restore(state.at("spike_guard"));
+    std::vector<IndexRange> passed_over;
+    for (const nlohmann::json& samples : state.value("passed_over", nlohmann::json::array()))
+      passed_over.push_back({samples.at(0).get<Index>(), samples.at(1).get<Index>()});
+    trainer.set_passed_over(std::move(passed_over));
   } catch (const nlohmann::json::exception& error) {
     throw Error(ExitCode::checkpoint, {.what = "the checkpoint's state is incomplete",
                                        .where = checkpoint.path().string(),
@@ -195,6 +223,8 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
   template StateOwnership ownership_of_one<T>(const ParameterStore<T>&, bool);                                       \
   template Path save_training_state<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,         \
                                        const std::string&, const StateOwnership&);                                   \
+  template Path save_weights<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,                \
+                                const std::string&, const StateOwnership&);                                          \
   template std::vector<std::string> model_tensors<T>(const Communicator&, const ParameterStore<T>&);                 \
   template void load_training_state<T>(const CheckpointReader&, Trainer<T>&, const std::vector<std::string>&);       \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&, const std::vector<std::string>&); \

@@ -25,6 +25,11 @@ template <class T>
 Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
                          const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership);
 
+/// The same without moments: a checkpoint that load_weights() reads, and that no run can go on from.
+template <class T>
+Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                  const std::string& run_name, const StateOwnership& ownership);
+
 /// The names of the parameters of all ranks, sorted, each once: what a checkpoint of the whole model must hold.
 /// Collective.
 template <class T>

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/incidents.hpp"
+
+#include <fmt/format.h>
+
+#include "io/json_numbers.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/collectives.hpp"
+#include "training/training_state.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* file_name = "incident.json";
+
+// Whether rank 0 finds that the folder is still to be written; on all ranks.
+bool is_wanted(const Path& folder, Index keep, const Communicator& world) {
+  std::int32_t wanted = 0;
+  attempt_together(world, ExitCode::write, [&] {
+    if (world.rank() != 0 || keep == 0)
+      return;
+    make_directories(folder.parent_path());
+    Index others = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.parent_path()))
+      others += entry.path() == folder ? 0 : 1;
+    wanted = others < keep && !std::filesystem::exists(folder / file_name) ? 1 : 0;
+  });
+  broadcast(world, std::span<std::int32_t>(&wanted, 1), 0);
+  return wanted != 0;
+}
+
+nlohmann::ordered_json to_json(const Incident& incident) {
+  nlohmann::ordered_json json = {
+      {"format", "espalier-incident"},          {"format_version", 1},       {"step", incident.step},
+      {"anomaly", to_string(incident.anomaly)}, {"policy", incident.policy}, {"loss", incident.loss},
+      {"gradient_norm", incident.gradient_norm}};
+  if (incident.scores) {
+    json["loss_score"] = incident.scores->loss;
+    json["gradient_norm_score"] = incident.scores->gradient_norm;
+  }
+  json["threshold"] = incident.threshold;
+  json["first_sample"] = incident.samples.begin;
+  json["last_sample"] = incident.samples.end - 1;
+  json["loss_scale"] = incident.loss_scale;
+  json["layout"] = incident.layout;
+  name_non_finite(json);
+  return json;
+}
+
+Incident from_json(const nlohmann::ordered_json& json) {
+  Incident incident;
+  incident.step = json.at("step").get<Index>();
+  incident.anomaly = json.at("anomaly") == to_string(Anomaly::spike) ? Anomaly::spike : Anomaly::non_finite;
+  incident.policy = json.at("policy").get<std::string>();
+  incident.loss = number_from(json.at("loss"));
+  incident.gradient_norm = number_from(json.at("gradient_norm"));
+  if (json.contains("loss_score"))
+    incident.scores = {number_from(json.at("loss_score")), number_from(json.at("gradient_norm_score"))};
+  incident.threshold = json.at("threshold").get<double>();
+  incident.samples = {json.at("first_sample").get<Index>(), json.at("last_sample").get<Index>() + 1};
+  incident.loss_scale = json.at("loss_scale").get<double>();
+  incident.layout = json.at("layout").get<std::string>();
+  return incident;
+}
+
+std::string consequence(const Incident& incident) {
+  if (incident.policy == "skip")
+    return "no update";
+  if (incident.policy == "rollback")
+    return "no update, back to the last checkpoint";
+  return incident.anomaly == Anomaly::spike ? "the run goes on" : "the run ends";
+}
+
+}  // namespace
+
+Incident incident_of(const StepReport& report, const RunConfig& config, const std::string& layout) {
+  return {.step = report.step,
+          .anomaly = report.judgement.anomaly,
+          .policy = config.stability.on_spike,
+          .loss = report.loss,
+          .gradient_norm = report.gradient_norm,
+          .scores = report.judgement.scores,
+          .threshold = config.stability.spike_threshold,
+          .samples = report.samples,
+          .loss_scale = report.loss_scale,
+          .layout = layout};
+}
+
+std::string to_text(const Incident& incident) {
+  const auto score = [&](double SpikeScores::*which) {
+    return incident.scores ? fmt::format(" (score {:.1f})", (*incident.scores).*which) : std::string();
+  };
+  return fmt::format("step {} {}: loss {:.4f}{}, gradient norm {:.3g}{}, global samples {} to {}: {}", incident.step,
+                     incident.anomaly == Anomaly::spike ? "is a spike" : "is not finite", incident.loss,
+                     score(&SpikeScores::loss), incident.gradient_norm, score(&SpikeScores::gradient_norm),
+                     incident.samples.begin, incident.samples.end - 1, consequence(incident));
+}
+
+Path incident_path(const Path& run_directory, const Incident& incident) {
+  return run_directory / "incidents" / fmt::format("step-{:08}-sample-{:08}", incident.step, incident.samples.begin);
+}
+
+template <class T>
+Path store_incident(const Incident& incident, const Trainer<T>& trainer, const RunConfig& config,
+                    const ProcessMesh& mesh) {
+  const Path run = config.run.directory;
+  Path folder = incident_path(run, incident);
+  if (!is_wanted(folder, config.stability.keep_incidents, mesh.world()))
+    return {};
+  const StateOwnership ownership{.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
+  save_weights(folder / "checkpoints", trainer, config, mesh, run.lexically_normal().filename(), ownership);
+  attempt_together(mesh.world(), ExitCode::write, [&] {
+    if (mesh.world().rank() == 0)
+      write_file_atomically(folder / file_name, to_json(incident).dump(1) + "\n");
+  });
+  return folder;
+}
+
+Incident read_incident(const Path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path / file_name, ignored))
+    throw Error(ExitCode::usage, {.what = "this is no incident",
+                                  .where = path.string(),
+                                  .got = fmt::format("a path without {}", file_name),
+                                  .wanted = "a folder RUN/incidents/step-XXXXXXXX-sample-XXXXXXXX",
+                                  .todo = "look into the run's incidents/"});
+  try {
+    return from_json(nlohmann::ordered_json::parse(read_file(path / file_name, ExitCode::data)));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ExitCode::data, {.what = "an incident's description is damaged",
+                                 .where = (path / file_name).string(),
+                                 .got = error.what(),
+                                 .wanted = "what `espalier train` has written",
+                                 .todo = "replay another incident of the run"});
+  }
+}
+
+#define ESPALIER_INSTANTIATE(T) \
+  template Path store_incident<T>(const Incident&, const Trainer<T>&, const RunConfig&, const ProcessMesh&);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "core/types.hpp"
+#include "io/run_directory.hpp"
+
+namespace espalier {
+
+/// How often a run has been started again without coming further, for run.json: a job that requeues itself must not do
+/// so for ever.
+struct Restarts {
+  Index from_step = 0;  ///< that this start goes on after
+  Index fruitless =
+      0;  ///< starts in a row, this one not counted, that went on after it, failed and left no newer checkpoint
+
+  static constexpr Index most_fruitless = 4;  ///< a first start and three restarts
+
+  bool operator==(const Restarts&) const = default;
+};
+
+/// Of a start that goes on after `from_step` where the start before left `previous`.
+Restarts count_restarts(const std::optional<RunRecord>& previous, Index from_step);
+
+/// For the details of run.json.
+nlohmann::json to_json(const Restarts& restarts);
+
+/// @throws Error (no_progress) when there were too many.
+void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous);
+
+}  // namespace espalier

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/spike_guard.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/median.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double least_loss_spread = 0.01;     // of the loss, and at least as many nats
+constexpr double least_log_norm_spread = 0.1;  // a tenth more or less
+constexpr double mad_to_deviation = 1.4826;    // of a normal distribution: 1 / (sqrt(2) erfinv(1/2))
+
+template <class LeastSpread>
+double robust_score(double value, const std::deque<double>& window, const LeastSpread& least_spread) {
+  std::vector<double> values(window.begin(), window.end());
+  const double center = median_of(values);
+  for (double& v : values)
+    v = std::abs(v - center);
+  return (value - center) / std::max(mad_to_deviation * median_of(std::move(values)), least_spread(center));
+}
+
+// A norm of zero has a logarithm, too: far below any other.
+double log_norm(double norm) { return std::log(std::max(norm, std::numeric_limits<double>::min())); }
+
+}  // namespace
+
+const char* to_string(Anomaly anomaly) {
+  switch (anomaly) {
+    case Anomaly::spike: return "spike";
+    case Anomaly::non_finite: return "non_finite";
+    case Anomaly::none: break;
+  }
+  return "none";
+}
+
+std::optional<SpikeScores> SpikeGuard::scores(double loss, double gradient_norm) const {
+  const bool is_off = config_.spike_window == 0;
+  if (is_off || losses_.empty() || 2 * static_cast<Index>(losses_.size()) < config_.spike_window)
+    return std::nullopt;
+  return SpikeScores{
+      robust_score(loss, losses_, [](double median) { return least_loss_spread * std::max(1.0, std::abs(median)); }),
+      robust_score(log_norm(gradient_norm), log_norms_, [](double) { return least_log_norm_spread; })};
+}
+
+void SpikeGuard::remember(double loss, double gradient_norm) {
+  if (config_.spike_window == 0)
+    return;
+  losses_.push_back(loss);
+  log_norms_.push_back(log_norm(gradient_norm));
+  while (static_cast<Index>(losses_.size()) > config_.spike_window) {
+    losses_.pop_front();
+    log_norms_.pop_front();
+  }
+}
+
+Judgement SpikeGuard::judge(double loss, double gradient_norm) {
+  Judgement judgement;
+  if (!std::isfinite(loss) || !std::isfinite(gradient_norm)) {
+    judgement.anomaly = Anomaly::non_finite;
+  } else {
+    judgement.scores = scores(loss, gradient_norm);
+    if (judgement.scores && std::max(judgement.scores->loss, judgement.scores->gradient_norm) > config_.spike_threshold)
+      judgement.anomaly = Anomaly::spike;
+  }
+  if (judgement.anomaly != Anomaly::none && config_.on_spike != "continue")
+    judgement.fate = config_.on_spike == "skip" ? StepFate::skip : StepFate::rollback;
+  else if (judgement.anomaly == Anomaly::non_finite)
+    judgement.fate = StepFate::give_up;
+  if (judgement.fate == StepFate::skip) {
+    ++skipped_;
+    if (++skipped_in_a_row_ > config_.max_skips)
+      judgement.fate = StepFate::give_up;
+  }
+  if (judgement.fate == StepFate::update) {
+    skipped_in_a_row_ = 0;
+    remember(loss, gradient_norm);
+  }
+  return judgement;
+}
+
+nlohmann::json SpikeGuard::state() const {
+  return {
+      {"losses", losses_}, {"log_norms", log_norms_}, {"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}};
+}
+
+void SpikeGuard::restore(const nlohmann::json& state) {
+  state.at("losses").get_to(losses_);
+  state.at("log_norms").get_to(log_norms_);
+  state.at("skipped").get_to(skipped_);
+  state.at("skipped_in_a_row").get_to(skipped_in_a_row_);
+}
+
+}  // namespace espalier
