@@ -42,20 +42,20 @@ wide=(model.vocab_size=8192 model.max_sequence_length=256 model.num_layers=4 mod
 grep -m 1 "model name" /proc/cpuinfo | cut -d : -f 2- || true
 printf '%5s  %-44s%10s%10s%11s\n' ranks run predicted measured error
 for ranks in 1 2; do
-  measure "$ranks" "8 x 512, 8 x 2 x 512 tokens" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=2
-  measure "$ranks" "the same, micro-batches of 1" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=1
-  measure "$ranks" "the same, recompute full" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=2 parallel.recompute=full
+  measure "$ranks" "8 x 512, 4 x 2 x 512 tokens" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=2
+  measure "$ranks" "the same, micro-batches of 1" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=1
+  measure "$ranks" "the same, recompute full" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.recompute=full
   measure "$ranks" "4 x 1024, 4 x 2 x 256 tokens" "${wide[@]}" batch.global_batch_size=8 batch.micro_batch_size=2
 done
 measure 1 "gpt2-124m, 4 x 256 tokens" model.preset=gpt2-124m batch.global_batch_size=4 batch.micro_batch_size=4 batch.sequence_length=256
-measure 2 "8 x 512, ZeRO-1" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=2 parallel.zero_stage=1
-measure 2 "8 x 512, tensor 2" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=2 parallel.tensor=2
-measure 2 "8 x 512, tensor 2, sequence parallel" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=2 parallel.tensor=2 \
+measure 2 "8 x 512, ZeRO-1" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.zero_stage=1
+measure 2 "8 x 512, tensor 2" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.tensor=2
+measure 2 "8 x 512, tensor 2, sequence parallel" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.tensor=2 \
   parallel.sequence_parallel=true
 measure 2 "4 x 1024, tensor 2" "${wide[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.tensor=2
-measure 2 "8 x 512, pipeline 2" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=2 parallel.pipeline=2
+measure 2 "8 x 512, pipeline 2" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.pipeline=2
 measure 2 "4 x 1024, pipeline 2, gpipe" "${wide[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.pipeline=2 parallel.schedule=gpipe
-measure 2 "8 x 512, pipeline 2, zero_bubble" "${small[@]}" batch.global_batch_size=16 batch.micro_batch_size=2 parallel.pipeline=2 \
+measure 2 "8 x 512, pipeline 2, zero_bubble" "${small[@]}" batch.global_batch_size=8 batch.micro_batch_size=2 parallel.pipeline=2 \
   parallel.schedule=zero_bubble
 awk '{ error = $(NF - 1); sub(/^[+-]/, "", error); print error }' errors | sort -n |
   awk '{ value[NR] = $1 } END { printf "%d runs: median %.1f %%, worst %.1f %%\n", NR, value[int((NR + 1) / 2)], value[NR] }'
