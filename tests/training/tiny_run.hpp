@@ -42,8 +42,10 @@ class SharedFolder {
   std::filesystem::path path_;
 };
 
-/// A token file with something to learn: each token mostly follows from the one before.
-inline std::string write_tokens(const std::filesystem::path& path, Index count, Index vocab_size) {
+/// A token file with something to learn: each token mostly follows from the one before. What lies in one of the
+/// `poisoned` ranges is one token over and over, which no model that has learned expects.
+inline std::string write_tokens(const std::filesystem::path& path, Index count, Index vocab_size,
+                                const std::vector<IndexRange>& poisoned = {}) {
   if (world().rank() == 0) {
     const RandomStream random(7, "tiny_run");
     std::vector<TokenId> tokens(static_cast<std::size_t>(count));
@@ -52,6 +54,8 @@ inline std::string write_tokens(const std::filesystem::path& path, Index count, 
       const auto noise = static_cast<TokenId>(random.bits(i) % 4);
       last = tokens[i] = static_cast<TokenId>((last * 5 + 3 + noise) % vocab_size);
     }
+    for (const IndexRange& range : poisoned)
+      std::fill(tokens.begin() + range.begin, tokens.begin() + range.end, TokenId{17});
     TokenFileWriter writer(path, "byte", vocab_size);
     writer.append(tokens);
     writer.finish();
