@@ -116,7 +116,7 @@ std::string horizontal_axis(const std::vector<double>& ticks, const ChartScale& 
   std::string text = "<line class=\"axis\" x2=\"100%\" y1=\"100%\" y2=\"100%\"/>";
   for (const double tick : ticks)
     text += fmt::format(
-        "<line class=\"tick\" x1=\"{0}\" x2=\"{0}\" y1=\"100%\" y2=\"100%\"/><text class=\"x\" x=\"{0}\" y=\"100%\" "
+        "<text class=\"x\" x=\"{0}\" y=\"100%\" "
         "dy=\"20\">{1}</text>\n",
         percent(scale(tick)), number_text(tick / unit.factor, 6));
   return text + fmt::format("<text class=\"name\" x=\"100%\" y=\"100%\" dy=\"36\">{}</text>\n", html_escaped(name));

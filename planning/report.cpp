@@ -69,9 +69,9 @@ std::string report_html(const RecordedRun& run) {
                   .gaps = run.gaps,
                   .footer = fmt::format("Drawn {:%Y-%m-%d %H:%M} UTC from {}", fmt::gmtime(std::time(nullptr)),
                                         run.directory.string())};
+  add(page.cards, memory_card(run));
   add(page.cards, phases_card(run));
   add(page.cards, ranks_card(run));
-  add(page.cards, memory_card(run));
   try {
     add(page.cards, timeline_card(run));
   } catch (const Error& error) {

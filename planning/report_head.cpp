@@ -147,7 +147,9 @@ std::vector<ReportFact> report_facts(const RecordedRun& run) {
                             counted(setup.shape.num_heads, "head"), setup.shape.vocab_size)},
       {"layout", layout_text(setup)},
       {"batch", fmt::format("{} of {}, {} of {} a replica", counted(setup.global_batch_size, "sequence"),
-                            counted(setup.sequence_length, "token"), counted(setup.num_microbatches(), "micro-batch"),
+                            counted(setup.sequence_length, "token"),
+                            setup.num_microbatches() == 1 ? "1 micro-batch"
+                                                          : fmt::format("{} micro-batches", setup.num_microbatches()),
                             setup.micro_batch_size)},
       {"precision", setup.compute}};
   if (setup.emulated_forward > 0 || setup.links.within_node.latency > 0 || setup.links.within_node.bytes_per_second > 0)

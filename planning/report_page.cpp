@@ -54,7 +54,8 @@ std::string views_html(const ReportCard& card) {
                            card.id, id, buttons.empty() ? " checked" : "", html_escaped(view.name));
     plots += fmt::format("<div class=\"view\">{}</div>\n", view.plot);
   }
-  return fmt::format("<div class=\"views\">\n{}{}</div>\n", buttons, plots);
+  return fmt::format("<div class=\"views\" role=\"group\" aria-label=\"{}: how it is drawn\">\n{}{}</div>\n",
+                     html_escaped(card.title), buttons, plots);
 }
 
 std::string card_html(const ReportCard& card) {

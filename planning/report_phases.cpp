@@ -54,11 +54,15 @@ std::vector<double> in_order(const PhaseSeconds& seconds, const std::vector<Phas
   return values;
 }
 
-// Without phases that take no time anywhere.
+// Less than this share of a step nobody could see.
+constexpr double visible_share = 2e-3;
+
+// Those that can be seen somewhere.
 std::vector<Phase> phases_in(const std::vector<PhaseSeconds>& all) {
   std::vector<Phase> phases = phases_of_a_step();
   std::erase_if(phases, [&](Phase phase) {
-    return std::none_of(all.begin(), all.end(), [&](const PhaseSeconds& seconds) { return seconds[phase] > 0; });
+    return std::none_of(all.begin(), all.end(),
+                        [&](const PhaseSeconds& seconds) { return seconds[phase] > visible_share * seconds.total(); });
   });
   return phases;
 }

@@ -11,8 +11,9 @@ const char* const report_style = R"css(
   color-scheme: light dark;
   --ground: #f4f5f7; --paper: #ffffff; --ink: #1d2430; --muted: #59636f; --grid: #e8eaee; --rule: #c5cad2; --edge: #e1e4e9;
   --good: #18794e; --warn: #8a5a00; --bad: #c22f2f; --calm: #2563ab;
-  --blue: #3b7dd8; --deep-blue: #1f4f96; --orange: #ee9336; --deep-orange: #b96a17; --green: #4aa564; --red: #d1495b;
+  --blue: #2f6fc9; --deep-blue: #1c4788; --orange: #ee9336; --deep-orange: #a35a0d; --green: #4aa564; --red: #d1495b;
   --pink: #d884b5; --wine: #8d3b72; --purple: #7a62c9; --teal: #2a9d98; --olive: #a59a2f; --grey: #98a1ad; --pale: #dde1e7;
+  --on-blue: #ffffff; --on-orange: #1d2430;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -20,6 +21,7 @@ const char* const report_style = R"css(
     --good: #4cc38a; --warn: #f0b44c; --bad: #ff7b7b; --calm: #78b0ff;
     --blue: #5b9bf0; --deep-blue: #35649f; --orange: #f2a654; --deep-orange: #b57a35; --green: #5fbd7a; --red: #e86a7a;
     --pink: #e3a0c8; --wine: #b0619a; --purple: #9a85e0; --teal: #45b8b2; --olive: #c2b750; --grey: #77818e; --pale: #343b46;
+    --on-blue: #0e1116; --on-orange: #0e1116;
   }
 }
 * { box-sizing: border-box; }
@@ -51,7 +53,7 @@ ul, dl { margin: 0; padding: 0; list-style: none; }
 .tiles small { color: var(--muted); font-size: .8rem; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: .15rem 2rem; margin-bottom: 1.25rem; }
 .facts div { display: flex; gap: 1rem; padding: .3rem 0; border-bottom: 1px solid var(--edge); font-size: .875rem; }
-.facts dt { flex: 0 0 7.5rem; color: var(--muted); }
+.facts dt { flex: 0 0 5.5rem; color: var(--muted); }
 .facts dd { margin: 0; min-width: 0; }
 main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem; }
 .card { position: relative; min-width: 0; padding: 1rem 1.1rem; }
@@ -70,10 +72,11 @@ footer { margin-top: 1.5rem; }
 .plot .y { text-anchor: end; }
 .plot .x, .number { text-anchor: middle; }
 .plot .name { text-anchor: end; }
-.plot .number { fill: #fff; font-size: 11px; pointer-events: none; }
+.plot .number { fill: var(--on-orange); font-size: 11px; pointer-events: none; }
+.plot .number.forward { fill: var(--on-blue); }
+.plot .number.odd { fill: #ffffff; }
 .grid { stroke: var(--grid); }
 .axis { stroke: var(--rule); }
-.tick { stroke: var(--rule); stroke-width: 1; transform: translateY(0); }
 .line { fill: none; stroke: var(--c); stroke-width: 1.6; stroke-linejoin: round; stroke-linecap: round; vector-effect: non-scaling-stroke; }
 .area { fill: var(--c); }
 .plot circle, .plot rect { fill: var(--c); }
@@ -102,7 +105,7 @@ footer { margin-top: 1.5rem; }
 .bubble { --c: var(--pale); }
 .tensor_comm, .communication { --c: var(--red); } .pipeline_comm { --c: var(--pink); } .data_comm { --c: var(--wine); }
 .optimizer, .norm { --c: var(--purple); } .data, .workspace, .throughput { --c: var(--teal); } .checkpoint { --c: var(--olive); }
-.other { --c: var(--grey); }
+.other { --c: var(--grey); } .libraries { --c: var(--pale); }
 @media (max-width: 44rem) { .wide { display: none; } .card { padding: .85rem .75rem; } .plot { padding-right: .75rem; } }
 @media print { body { background: none; } .card { break-inside: avoid; } }
 )css";

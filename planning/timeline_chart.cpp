@@ -129,7 +129,7 @@ std::string block_svg(const Block& block, const Window& window, const RowShape& 
   const bool is_work =
       block.kind.starts_with("forward") || block.kind.starts_with("backward") || block.kind == "weight";
   if (is_work && width >= 0.004 + 0.007 * digits)
-    text += fmt::format("<text class=\"number{}\" x=\"{}\" y=\"{}\">{}</text>\n",
+    text += fmt::format("<text class=\"number {}{}\" x=\"{}\" y=\"{}\">{}</text>\n", block.kind,
                         width >= 0.015 + 0.025 * digits ? "" : " wide",
                         impl::percent(window.share((block.begin + block.end) / 2)), shape.operations / 2 + 4, number);
   return text;

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# report.html of a run and `espalier report`: test_report.sh ESPALIER MPIEXEC NUMPROC_FLAG RANKS [PREFLAGS...]
+espalier=$1 launcher=("${@:2}")
+source "$(dirname "$(realpath "$0")")/tiny_run.sh"
+
+# has PAGE TEXT...: the page holds each of them.
+has() {
+  local page=$1 text; shift
+  for text in "$@"; do grep -qF -- "$text" "$page" || fail "$page has no \"$text\"" /dev/null; done
+}
+
+# Two ranks with a trace: train draws the page at its end, with every card.
+expect 0 "completed" "${launcher[@]}" "$espalier" train tiny.toml run.trace_steps=1 run.eval_interval=3 'data.validation=["train.bin"]'
+cards=(loss learning-rate gradient-norm throughput memory phases ranks timeline)
+for card in "${cards[@]}"; do has run/report.html "id=\"$card\""; done
+has run/report.html "<h1>run" "completed" "tensor 1 x data 2 x pipeline 1" "step 6, from" "Validation loss" "rank 1, forward"
+
+# By hand, also into another file; a run that stopped, and one with a name that is markup.
+rm run/report.html
+expect 0 "wrote run/report.html" "$espalier" report run
+expect 0 "wrote other.html" "$espalier" report run --output other.html
+diff <(grep -v 'Drawn ' run/report.html) <(grep -v 'Drawn ' other.html) >/dev/null || fail "the two pages differ"
+expect 75 "stopped" "$espalier" train tiny.toml 'run.directory=a <b>' --stop-after 1
+has "a <b>/report.html" "preempted" "stopped after 1 steps" "a &lt;b&gt;" "only one step was recorded"
+
+# What cannot be written is a note; the run is as good as without.
+mkdir -p blocked/report.html
+expect 0 "report.html could not be written" "$espalier" train tiny.toml run.directory=blocked
+state_is blocked completed
+
+# Bad input.
+mkdir empty
+expect 2 "not the directory of a run" "$espalier" report empty
+expect 2 "no such directory" "$espalier" report no-such-run
+expect 2 "run is required" "$espalier" report
+expect 8 "" "$espalier" report run --output /proc/report.html
+cp -r run torn && echo '{"state": ' >torn/run.json
+expect 3 "run.json cannot be read" "$espalier" report torn
+cp -r run other-version && echo '{"step": 7}' >>other-version/metrics.jsonl
+expect 3 "not the fields of a step" "$espalier" report other-version
+summary
