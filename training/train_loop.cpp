@@ -18,12 +18,12 @@
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
 #include "training/predict_memory.hpp"
+#include "training/prediction_check.hpp"
 #include "training/rank_records.hpp"
 #include "training/restarts.hpp"
 #include "training/resume.hpp"
 #include "training/rollback.hpp"
 #include "training/run_facts.hpp"
-#include "training/run_prediction.hpp"
 #include "training/same_start.hpp"
 #include "training/stragglers.hpp"
 #include "training/training_state.hpp"
@@ -311,7 +311,7 @@ class Loop {
   }
 
   void compare_with_prediction() {
-    const RunPrediction::Comparison comparison = prediction_->compare();
+    const PredictionCheck::Comparison comparison = prediction_->compare();
     for (const std::string& text : comparison.notes)
       note(text);
     if (is_root_)
@@ -343,7 +343,7 @@ class Loop {
   RunFiles files_;
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;
-  std::optional<RunPrediction> prediction_;
+  std::optional<PredictionCheck> prediction_;
   double last_save_seconds_ = 0;
   std::string cause_ = "another rank was asked to stop";
   Clock::time_point start_ = Clock::now();

@@ -14,9 +14,9 @@ namespace espalier {
 struct TrainOptions {
   std::string resume = "auto";  ///< auto: from the newest complete checkpoint, if any; never; or a checkpoint or run
   std::string init_from;        ///< a checkpoint or run whose weights the run starts from
+  Index stop_after = 0;         ///< steps of this start, then save and stop; 0: none
+  bool retry = false;           ///< start although several starts have come no further
   std::string program = "unknown";  ///< name and version, for run.json
-  Index stop_after = 0;             ///< steps of this start, then save and stop; 0: none
-  bool retry = false;               ///< start although several starts have come no further
 };
 
 /// What the console wants to know besides the step itself.

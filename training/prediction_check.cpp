@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "training/run_prediction.hpp"
+#include "training/prediction_check.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,18 +48,18 @@ double percent_over(double measured, double predicted) { return 100 * (measured 
 }  // namespace
 
 // What each rank tells rank 0.
-struct RunPrediction::Measured {
+struct PredictionCheck::Measured {
   MemoryByCategory peak;
   double library_bytes = 0;
   PhaseSeconds seconds;  // means of the steps
   double step_seconds = 0;
 };
 
-RunPrediction::RunPrediction(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh,
-                             double gemm_rate)
+PredictionCheck::PredictionCheck(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh,
+                                 double gemm_rate)
     : mesh_(mesh), memory_(predict_memory(config, layout)), time_(time_of(config, layout, gemm_rate)) {}
 
-std::string RunPrediction::json() const {
+std::string PredictionCheck::json() const {
   nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};
   if (time_) {
     json["step_seconds"] = time_->step_seconds;
@@ -76,7 +76,7 @@ std::string RunPrediction::json() const {
   return json.dump(2) + "\n";
 }
 
-void RunPrediction::add(const StepReport& report) {
+void PredictionCheck::add(const StepReport& report) {
   if (++reports_ == 1)
     return;
   ++steps_;
@@ -86,11 +86,11 @@ void RunPrediction::add(const StepReport& report) {
       sum_.seconds[i] += report.seconds.seconds[i];
 }
 
-std::size_t RunPrediction::stage_of(int rank) const {
+std::size_t PredictionCheck::stage_of(int rank) const {
   return static_cast<std::size_t>(mesh_.layout().coordinates(rank)[Axis::pp]);
 }
 
-RunPrediction::Comparison RunPrediction::compare() const {
+PredictionCheck::Comparison PredictionCheck::compare() const {
   constexpr std::size_t width = num_categories + num_phases + 2;
   const MemoryLedger& ledger = MemoryLedger::instance();
   const MemoryByCategory peak = ledger.peak();
@@ -125,7 +125,7 @@ RunPrediction::Comparison RunPrediction::compare() const {
   return comparison;
 }
 
-void RunPrediction::compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const {
+void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const {
   const auto fullest = std::ranges::max_element(ranks, {}, [](const Measured& rank) { return rank.peak.total(); });
   const auto predicted =
       std::ranges::max_element(memory_, {}, [](const MemoryByCategory& stage) { return stage.total(); });
@@ -149,7 +149,7 @@ void RunPrediction::compare_memory(const std::vector<Measured>& ranks, Compariso
 }
 
 // The mean over the ranks of a stage; the stage that works longest is told.
-void RunPrediction::compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const {
+void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Comparison& comparison) const {
   if (steps_ == 0)
     return;
   std::vector<PhaseSeconds> stages(memory_.size());

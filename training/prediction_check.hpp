@@ -13,10 +13,10 @@
 namespace espalier {
 
 /// What a run was predicted to need, and beside it what it took.
-class RunPrediction {
+class PredictionCheck {
  public:
   /// @param gemm_rate FLOP/s of all ranks together, for a run without run.cluster
-  RunPrediction(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh, double gemm_rate);
+  PredictionCheck(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh, double gemm_rate);
 
   /// prediction.json of a run directory (docs/running.md). The same on all ranks.
   std::string json() const;
