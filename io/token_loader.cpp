@@ -88,14 +88,30 @@ Index TokenLoader::valid_tokens() const { return options_.global_batch_size * op
 Batch TokenLoader::batch(Index position, Index microbatch) const {
   const Index local = options_.global_batch_size / options_.size;
   Batch batch = make_batch(options_, position + options_.rank * local + microbatch * options_.micro_batch_size);
-  const Index n = num_samples();
-  for (Index row = 0; row < options_.micro_batch_size; ++row) {
-    const Index global = batch.first_sample + row;
-    const Index offset = row * options_.sequence_length;
-    samples_.read(permuted_index(options_.seed, global / n, global % n, n), batch.inputs.data() + offset,
-                  batch.targets.data() + offset);
-  }
+  for (Index row = 0; row < options_.micro_batch_size; ++row)
+    read_row(batch, row);
   return batch;
+}
+
+void TokenLoader::read_row(Batch& batch, Index row) const {
+  const Index n = num_samples();
+  const Index global = batch.first_sample + row;
+  const Index offset = row * options_.sequence_length;
+  samples_.read(permuted_index(options_.seed, global / n, global % n, n), batch.inputs.data() + offset,
+                batch.targets.data() + offset);
+}
+
+std::vector<Batch> TokenLoader::preview(Index num_samples) const {
+  const Index together = options_.micro_batch_size * options_.size;
+  const Index end = position_ + num_samples;
+  std::vector<Batch> batches;
+  for (Index first = position_ + options_.rank * options_.micro_batch_size;
+       static_cast<Index>(batches.size()) < (num_samples + together - 1) / together; first += together) {
+    Batch& batch = batches.emplace_back(make_batch(options_, first));
+    for (Index row = 0; row < options_.micro_batch_size && first + row < end; ++row)
+      read_row(batch, row);
+  }
+  return batches;
 }
 
 std::vector<Batch> TokenLoader::next_step() {

@@ -64,11 +64,17 @@ class TokenLoader {
   /// All micro-batches of the step at position(), which then moves on by one global batch.
   std::vector<Batch> next_step();
 
+  /// The first `num_samples` of the step at position(), dealt out over the replicas in as few micro-batches as hold
+  /// them, equally many on each: rows beyond have targets -1. Moves nothing.
+  std::vector<Batch> preview(Index num_samples) const;
+
   /// Samples consumed so far: all that a checkpoint keeps of the loader.
   Index position() const { return position_; }
   void seek(Index position) { position_ = position; }
 
  private:
+  void read_row(Batch& batch, Index row) const;
+
   LoaderOptions options_;
   SampleIndex samples_;
   Index position_ = 0;

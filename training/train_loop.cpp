@@ -13,12 +13,12 @@
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "training/check_token_files.hpp"
+#include "training/checkpoint_saver.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/rank_records.hpp"
 #include "training/resume.hpp"
 #include "training/same_start.hpp"
-#include "training/training_state.hpp"
 
 namespace espalier {
 namespace {
@@ -94,14 +94,18 @@ class Loop {
     MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
     MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
+    CheckpointSaver<T> saver(config_, run_path() / "checkpoints", mesh_, trainer,
+                             [&](const std::string& text) { note(text); });
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
                                                [&](const std::string& text) { note(text); });
     note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
                      matmul_libraries().size(), gemm_rate_ * 1e-9,
                      mesh_.world().size() > 1 ? " on all ranks together" : ""));
     try {
-      return train_in_directory(trainer, resumed_step, stop_requested);
+      return train_in_directory(trainer, saver, resumed_step, stop_requested);
     } catch (const Error& error) {
+      if (error.code() == ExitCode::numerical)
+        publish_if_possible(saver);
       throw with_positions(error);
     } catch (const std::exception& error) {
       if (signed_on_)
@@ -111,7 +115,7 @@ class Loop {
   }
 
  private:
-  TrainOutcome train_in_directory(Trainer<T>& trainer, Index resumed_step,
+  TrainOutcome train_in_directory(Trainer<T>& trainer, CheckpointSaver<T>& saver, Index resumed_step,
                                   const std::function<bool()>& stop_requested) {
     sign_on(resumed_step);
     signed_on_ = true;
@@ -119,9 +123,18 @@ class Loop {
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
     RankRecords records(config_, mesh_, last_step);
-    const TrainOutcome outcome = finish(steps(trainer, records, stop_requested));
+    const TrainOutcome outcome = finish(steps(trainer, saver, records, stop_requested));
     records.sign_off();
     return outcome;
+  }
+
+  // All ranks have ended in the same step, so the save behind them can still be agreed upon. What ended them stays the
+  // cause, whatever becomes of it.
+  static void publish_if_possible(CheckpointSaver<T>& saver) {
+    try {
+      saver.drain();
+    } catch (const std::exception&) {  // told by the next start: its save was not finished
+    }
   }
 
   Path run_path() const { return config_.run.directory; }
@@ -185,7 +198,8 @@ class Loop {
     return true;
   }
 
-  TrainOutcome steps(Trainer<T>& trainer, RankRecords& records, const std::function<bool()>& stop_requested) {
+  TrainOutcome steps(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records,
+                     const std::function<bool()>& stop_requested) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     const auto first_step = Clock::now();
@@ -194,7 +208,7 @@ class Loop {
       StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
-      report.seconds[Phase::checkpoint] = std::exchange(last_save_seconds_, 0.0);  // that of the step before
+      report.seconds[Phase::checkpoint] = saver.take_seconds();  // after the step before
       const bool last = report.step == total;
       TrainProgress progress = progress_of(report, total);
       if (trainer.has_validation() &&
@@ -209,7 +223,11 @@ class Loop {
       if (is_root_ && events_.step)
         events_.step(report, progress);
       if (last || report.stop || (config_.checkpoint.interval > 0 && report.step % config_.checkpoint.interval == 0))
-        save(trainer);
+        saver.save();
+      else
+        saver.poll();
+      if (last || report.stop)
+        saver.drain();
       if (report.stop && !last)
         return TrainOutcome::stopped;
     }
@@ -228,18 +246,6 @@ class Loop {
   Index steps_to_save(Index step, Index total) const {
     const Index interval = config_.checkpoint.interval;
     return interval > 0 ? std::min(interval - step % interval, total - step) : total - step;
-  }
-
-  void save(const Trainer<T>& trainer) {
-    const auto start = Clock::now();
-    mesh_.world().position().set_operation(-1, "save", -1, -1);
-    const StateOwnership ownership{.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
-    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_,
-                                          run_path().lexically_normal().filename(), ownership);
-    if (is_root_)
-      prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last, trainer.steps_done());
-    last_save_seconds_ = seconds_since(start);
-    note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }
 
   // The peak of each rank, without the scratch of libraries (it only grows), and its prediction.
@@ -286,7 +292,6 @@ class Loop {
   bool signed_on_ = false;
   RunFiles files_;
   double gemm_rate_ = 0;
-  double last_save_seconds_ = 0;
   std::string cause_ = "another rank was asked to stop";
   Clock::time_point start_ = Clock::now();
 };

@@ -8,7 +8,7 @@
 
 #include "core/ops/matmul.hpp"
 #include "parallel/texts.hpp"
-#include "training/flat_blocks.hpp"
+#include "training/next_loss.hpp"
 #include "training/sharded_save.hpp"
 
 namespace espalier {
@@ -66,38 +66,21 @@ void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T
 }
 
 template <class T>
-nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
-  return {{"step", trainer.steps_done()},
-          {"data_position", trainer.data_position()},
-          {"tokens", trainer.data_position() * config.batch.sequence_length},
-          {"loss", trainer.last_loss()},
-          {"tokenizer", trainer.tokenizer()},
-          {"seed", config.run.seed},
-          {"config", to_toml(config)},
-          {"matmul", to_string(matmul_library())},
-          {"kokkos", KOKKOS_VERSION},
-          {"loss_scale", trainer.loss_scaler().state()}};
+nlohmann::json state_of(Trainer<T>& trainer, const RunConfig& config) {
+  nlohmann::json state = {{"step", trainer.steps_done()},
+                          {"data_position", trainer.data_position()},
+                          {"tokens", trainer.data_position() * config.batch.sequence_length},
+                          {"loss", trainer.last_loss()},
+                          {"tokenizer", trainer.tokenizer()},
+                          {"seed", config.run.seed},
+                          {"config", to_toml(config)},
+                          {"matmul", to_string(matmul_library())},
+                          {"kokkos", KOKKOS_VERSION},
+                          {"loss_scale", trainer.loss_scaler().state()}};
+  if (config.checkpoint.check_loss)
+    store_next_loss(state, trainer);
+  return state;
 }
-
-// Host copies of the arrays of which this rank writes something, alive while their blocks are.
-template <class S>
-struct BlocksToWrite {
-  std::vector<TensorBlock> blocks;
-  std::vector<std::string> tensors;  // that this rank knows of
-  std::vector<HostTensor<S, 1>> mirrors;
-
-  void add(const std::vector<Parameter>& parameters, const FlatArray<S>& array,
-           const std::vector<IndexRange>& counted) {
-    for (const Parameter& parameter : parameters)
-      tensors.push_back(stored_name(array.group, parameter));
-    if (counted.empty())
-      return;
-    const auto host = mirrors.emplace_back(Kokkos::create_mirror_view(array.data));
-    Kokkos::deep_copy(host, array.data);
-    const std::vector<TensorBlock> more = blocks_to_write(parameters, array, host.data(), counted);
-    blocks.insert(blocks.end(), more.begin(), more.end());
-  }
-};
 
 }  // namespace
 
@@ -107,20 +90,37 @@ StateOwnership ownership_of_one(const ParameterStore<T>& parameters, bool is_wri
 }
 
 template <class T>
-Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
-                         const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership) {
-  const std::vector<Parameter>& parameters = trainer.parameters().parameters();
-  BlocksToWrite<State<T>> ours;
-  ours.add(parameters, masters_of(trainer.parameters(), trainer.optimizer()),
-           has_masters<T> ? ownership.moments : ownership.weights);
+StateOwnership ownership_of(const Trainer<T>& trainer) {
+  return {.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
+}
+
+template <class T>
+std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, const StateOwnership& ownership) {
+  std::vector<CountedArray<State<T>>> arrays;
+  arrays.push_back(
+      {masters_of(trainer.parameters(), trainer.optimizer()), has_masters<T> ? ownership.moments : ownership.weights});
   for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
-    ours.add(parameters, moments, ownership.moments);
+    arrays.push_back({moments, ownership.moments});
+  return arrays;
+}
+
+template <class T>
+CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                               const std::string& run_name) {
   CheckpointInfo info;
   info.run = run_name;
   info.step = trainer.steps_done();
   info.layout = {{"text", mesh.layout().text()}, {"world", mesh.world().size()}};
   info.state = state_of(trainer, config);
-  return save_sharded(directory, info, ours.blocks, ours.tensors, mesh.world());
+  return info;
+}
+
+template <class T>
+Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                         const std::string& run_name, const StateOwnership& ownership) {
+  const auto ours = view_state(trainer.parameters().parameters(), counted_arrays(trainer, ownership));
+  return save_sharded(directory, checkpoint_info(trainer, config, mesh, run_name), ours.blocks, ours.tensors,
+                      mesh.world(), config.checkpoint.ranks_per_file);
 }
 
 template <class T>
@@ -193,7 +193,10 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
 
 #define ESPALIER_INSTANTIATE(T)                                                                                      \
   template StateOwnership ownership_of_one<T>(const ParameterStore<T>&, bool);                                       \
-  template Path save_training_state<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,         \
+  template StateOwnership ownership_of<T>(const Trainer<T>&);                                                        \
+  template std::vector<CountedArray<State<T>>> counted_arrays<T>(const Trainer<T>&, const StateOwnership&);          \
+  template CheckpointInfo checkpoint_info<T>(Trainer<T>&, const RunConfig&, const ProcessMesh&, const std::string&); \
+  template Path save_training_state<T>(const Path&, Trainer<T>&, const RunConfig&, const ProcessMesh&,               \
                                        const std::string&, const StateOwnership&);                                   \
   template std::vector<std::string> model_tensors<T>(const Communicator&, const ParameterStore<T>&);                 \
   template void load_training_state<T>(const CheckpointReader&, Trainer<T>&, const std::vector<std::string>&);       \
