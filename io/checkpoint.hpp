@@ -4,11 +4,14 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "io/checkpoint_manifest.hpp"
+#include "io/shard_place.hpp"
 
 namespace espalier {
 
@@ -35,11 +38,17 @@ Path checkpoint_path(const Path& directory, Index step);
 /// when there is no room for `bytes`, what all writers together are going to write.
 Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0);
 
-/// Writes rank-WRITER.h5 into the partial directory, closed and on disk. @throws Error (write) with the file removed.
-ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks);
+/// What a writer is going to write where, without the places in the file and the checksums.
+std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks);
+
+/// Writes the blocks into their file in the partial directory, closed and on disk. Calls no MPI: any thread may.
+/// @throws Error (write) with the file removed, also when it was asked to stop between two blocks.
+ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<const TensorBlock> blocks,
+                        const std::stop_token& stop = {});
 
 /// Proves that each element has one writer, writes the manifest and publishes. Returns the checkpoint's path.
-Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards);
+Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
+                        const std::optional<StoredFile>& index = {});
 
 /// Removes the partial directory of a save that failed somewhere.
 void abandon_checkpoint(const Path& directory, Index step) noexcept;
@@ -119,9 +128,15 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 /// newest complete one. @throws Error (checkpoint) that names what is there and is not complete.
 Path resolve_checkpoint(const Path& given);
 
-/// Removes the oldest complete checkpoints beyond `keep_last` (at least 1), never an incomplete one. Those of steps
-/// after `newest`, the one just saved, neither count nor go: they are not of this run's past.
-void prune_checkpoints(const Path& directory, Index keep_last, Index newest = std::numeric_limits<Index>::max());
+/// Which complete checkpoints stay.
+struct KeptCheckpoints {
+  Index last = 2;   ///< so many of the newest, at least 1
+  Index every = 0;  ///< and all whose step is a multiple of it; 0: none
+};
+
+/// Removes the complete checkpoints that need not be kept, never an incomplete one. Those of steps after `newest`, the
+/// one just saved, neither count nor go: they are not of this run's past.
+void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest = std::numeric_limits<Index>::max());
 
 /// Renames all checkpoints of later steps to step-XXXXXXXX.abandoned, which is never taken for a checkpoint: a run that
 /// resumes from an older one must not find them when it starts again. Nothing is deleted. @returns their new paths.

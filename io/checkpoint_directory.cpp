@@ -101,12 +101,14 @@ Path resolve_checkpoint(const Path& given) {
                                      .todo = "give the directory of a run that has saved one"});
 }
 
-void prune_checkpoints(const Path& directory, Index keep_last, Index newest) {
-  ESPALIER_ASSERT(keep_last >= 1, "the newest checkpoint is always kept, got keep_last " + std::to_string(keep_last));
+void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest) {
+  ESPALIER_ASSERT(kept.last >= 1, "the newest checkpoint is always kept, got " + std::to_string(kept.last));
   Index complete = 0;
-  for (const CheckpointEntry& entry : find_checkpoints(directory))
-    if (entry.complete && entry.step <= newest && ++complete > keep_last)
+  for (const CheckpointEntry& entry : find_checkpoints(directory)) {
+    const bool for_ever = kept.every > 0 && entry.step % kept.every == 0;
+    if (entry.complete && entry.step <= newest && ++complete > kept.last && !for_ever)
       remove_directory(entry.path);
+  }
 }
 
 std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step) {

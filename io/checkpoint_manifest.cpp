@@ -134,6 +134,9 @@ std::string to_text(const Manifest& manifest) {
   for (const StoredFile& file : manifest.files)
     files.push_back(file_to_json(file));
   root["files"] = files;
+  if (manifest.index)
+    root["index"] = {
+        {"name", manifest.index->name}, {"bytes", manifest.index->bytes}, {"xxh3_128", manifest.index->xxh3_128}};
   json blocks = json::array();
   for (const StoredBlock& block : manifest.blocks)
     blocks.push_back(block_to_json(block));
@@ -173,6 +176,8 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
       manifest.files.push_back(file_from_json(file));
     for (const json& block : root.at("blocks"))
       manifest.blocks.push_back(block_from_json(block));
+    if (const auto index = root.find("index"); index != root.end())
+      manifest.index = {index->at("name"), index->at("bytes"), index->at("xxh3_128")};
   } catch (const json::exception& error) {
     refuse(path, "a checkpoint manifest cannot be understood", error.what(), "the keys of docs/checkpoint_format.md");
   } catch (const std::invalid_argument& error) {
@@ -183,6 +188,8 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
     if (!is_shard_name(file.name) || file.bytes < 0 || !file_bytes.emplace(file.name, file.bytes).second)
       refuse(path, "a checkpoint manifest names an impossible file", '"' + file.name + '"',
              "rank-00000.h5 and so on, in the directory itself, each once");
+  if (manifest.index && manifest.index->name != index_name)
+    refuse(path, "a checkpoint manifest names an impossible file", '"' + manifest.index->name + '"', index_name);
   std::set<std::pair<std::string, std::string>> datasets;
   for (const StoredBlock& block : manifest.blocks) {
     const auto file = file_bytes.find(block.file);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,11 @@ struct StoredBlock {
 struct StoredFile {
   std::string name;
   Index bytes = 0;
-  std::string xxh3_128;  ///< of every byte that is in no dataset: HDF5's metadata and padding
+  std::string xxh3_128 = {};  ///< of every byte that is in no dataset: HDF5's metadata and padding
 };
 
-/// What one writer has written: rank 0 collects these (as JSON text) and publishes them together.
+/// What one writer has written: rank 0 collects these (as JSON text) and publishes them together. Of several writers
+/// of one file the last has the file's size and checksum.
 struct ShardRecord {
   StoredFile file;
   std::vector<StoredBlock> blocks;
@@ -49,9 +51,11 @@ struct Manifest {
   CheckpointInfo info;
   std::vector<StoredFile> files;
   std::vector<StoredBlock> blocks;
+  std::optional<StoredFile> index = std::nullopt;  ///< index.h5, with the XXH3-128 of all its bytes
 };
 
 inline constexpr int checkpoint_format_version = 1;
+inline constexpr const char* index_name = "index.h5";
 
 nlohmann::json to_json(const ShardRecord& record);
 ShardRecord shard_record_from_json(const nlohmann::json& item);

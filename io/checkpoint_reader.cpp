@@ -205,6 +205,16 @@ Index CheckpointReader::verify() const {
     data_->cache.resize(static_cast<std::size_t>(block.place.bytes));
     data_->read_block(block, data_->cache.data());
   }
+  if (const auto& index = data_->manifest.index) {
+    const Path path = data_->path / index->name;
+    check_regular(path);
+    const MappedFile file(path, ExitCode::checkpoint);
+    const std::string found = xxh3_128(file.data(), file.size());
+    if (found != index->xxh3_128)
+      refuse(path, "the index of a checkpoint is damaged", "XXH3-128 " + found, index->xxh3_128,
+             "Espalier itself never reads it; do not trust what other tools show");
+    bytes += index->bytes;
+  }
   return bytes;
 }
 

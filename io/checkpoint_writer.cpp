@@ -6,6 +6,7 @@
 
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint.hpp"
+#include "io/checkpoint_index.hpp"
 #include "io/hash.hpp"
 #include "io/metadata_hash.hpp"
 #include "io/units.hpp"
@@ -47,25 +48,43 @@ Path begin_checkpoint(const Path& directory, Index step, Index bytes) {
   return partial;
 }
 
-ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorBlock> blocks) {
-  ShardRecord record;
-  record.file.name = fmt::format("rank-{:05}.h5", writer);
-  const Path path = partial / record.file.name;
+std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks) {
+  std::vector<StoredBlock> plan;
+  for (const TensorBlock& block : blocks) {
+    // Blocks of one tensor share its group; the number tells them apart within a file.
+    const Index number = place.first_block + static_cast<Index>(plan.size());
+    plan.push_back({block.name,
+                    block.type,
+                    block.global_shape,
+                    block.start,
+                    block.count,
+                    place.file,
+                    fmt::format("{}/block-{}", block.name, number),
+                    {},
+                    {}});
+  }
+  return plan;
+}
+
+ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<const TensorBlock> blocks,
+                        const std::stop_token& stop) {
+  ShardRecord record{{.name = place.file}, plan_shard(place, blocks)};
+  const Path path = partial / place.file;
   try {
-    Hdf5Writer file(path);
-    for (const TensorBlock& block : blocks) {
-      // Blocks of one tensor share its group; the number tells them apart within a file.
-      const std::string dataset = fmt::format("{}/block-{}", block.name, record.blocks.size());
-      const DatasetPlace place = file.write(dataset, block.type, block.count, block.data);
-      record.blocks.push_back({block.name, block.type, block.global_shape, block.start, block.count, record.file.name,
-                               dataset, place, xxh3_128(block.data, static_cast<std::size_t>(place.bytes))});
+    Hdf5Writer file(path, place.turn == 0 ? Hdf5Writer::Open::create : Hdf5Writer::Open::append);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (stop.stop_requested())
+        throw Error(ExitCode::write, {.what = "a save was given up", .where = path.string()});
+      StoredBlock& stored = record.blocks[i];
+      stored.place = file.write(stored.dataset, stored.type, stored.count, blocks[i].data);
+      stored.xxh3_128 = xxh3_128(blocks[i].data, static_cast<std::size_t>(stored.place.bytes));
     }
+    const std::vector<DatasetPlace> places = place.completes ? file.places() : std::vector<DatasetPlace>();
     file.close();
-    record.file.bytes = static_cast<Index>(std::filesystem::file_size(path));
-    std::vector<DatasetPlace> places;
-    for (const StoredBlock& block : record.blocks)
-      places.push_back(block.place);
-    record.file.xxh3_128 = metadata_hash(path, places, ExitCode::write);
+    if (place.completes) {
+      record.file.bytes = static_cast<Index>(std::filesystem::file_size(path));
+      record.file.xxh3_128 = metadata_hash(path, places, ExitCode::write);
+    }
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
@@ -74,12 +93,14 @@ ShardRecord write_shard(const Path& partial, int writer, std::span<const TensorB
   return record;
 }
 
-Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards) {
+Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
+                        const std::optional<StoredFile>& index) {
   Path path = checkpoint_path(directory, info.step);
   const Path partial = Path(path) += partial_suffix;
-  Manifest manifest{info, {}, {}};
+  Manifest manifest{info, {}, {}, index};
   for (const ShardRecord& shard : shards) {
-    manifest.files.push_back(shard.file);
+    if (!shard.file.xxh3_128.empty())  // of whoever completed the file
+      manifest.files.push_back(shard.file);
     manifest.blocks.insert(manifest.blocks.end(), shard.blocks.begin(), shard.blocks.end());
   }
   const std::string text = to_text(manifest);
@@ -102,8 +123,8 @@ Path save_checkpoint(const Path& directory, const CheckpointInfo& info, std::spa
     for (const TensorBlock& block : blocks)
       bytes += num_elements(block.count) * static_cast<Index>(size_of(block.type));
     const Path partial = begin_checkpoint(directory, info.step, bytes);
-    const ShardRecord shard = write_shard(partial, 0, blocks);
-    return publish_checkpoint(directory, info, {&shard, 1});
+    const ShardRecord shard = write_shard(partial, own_file(0), blocks);
+    return publish_checkpoint(directory, info, {&shard, 1}, write_index(partial, info, shard.blocks));
   } catch (...) {
     abandon_checkpoint(directory, info.step);
     throw;

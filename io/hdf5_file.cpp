@@ -4,102 +4,44 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <hdf5.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <utility>
+#include "io/hdf5_support.hpp"
 
 namespace espalier {
 namespace {
 
-static_assert(sizeof(hid_t) == sizeof(std::int64_t));
-
-// An HDF5 identifier that is closed by the right function. What must be checked is closed by close().
-template <herr_t (*close_function)(hid_t)>
-class Handle {
- public:
-  explicit Handle(hid_t id) : id_(id) {}
-  Handle(const Handle&) = delete;
-  ~Handle() {
-    if (id_ >= 0)
-      close_function(id_);
-  }
-  operator hid_t() const { return id_; }
-  bool close() { return close_function(std::exchange(id_, -1)) >= 0; }
-
- private:
-  hid_t id_;
-};
-using Dataset = Handle<H5Dclose>;
-using Dataspace = Handle<H5Sclose>;
-using Datatype = Handle<H5Tclose>;
-using PropertyList = Handle<H5Pclose>;
-
-// Once, before any other call. Without H5dont_atexit a close that failed (disk full) ends in a crash at exit.
-// HDF5's own file locks fail on parallel file systems and guard nothing here: files appear by rename.
-void initialize_hdf5() {
-  [[maybe_unused]] static const bool done = [] {
-    ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
-    H5dont_atexit();
-    H5open();
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // the library prints nothing
-    H5PLset_loading_state(0);                     // and loads no code that a file asks for
-    return true;
-  }();
-}
-
-// The innermost message of HDF5's error stack: where a system call failed, it names errno.
-std::string hdf5_message() {
-  std::string message = "HDF5 gives no reason";
-  H5Ewalk2(
-      H5E_DEFAULT, H5E_WALK_UPWARD,
-      [](unsigned position, const H5E_error2_t* error, void* client) -> herr_t {
-        if (position == 0 && error->desc != nullptr)
-          *static_cast<std::string*>(client) = error->desc;
-        return 0;
-      },
-      &message);
-  return message;
-}
-
-hid_t stored_type(ScalarType type) {
-  switch (type) {
-    case ScalarType::fp32: return H5T_IEEE_F32LE;
-    case ScalarType::fp64: return H5T_IEEE_F64LE;
-    case ScalarType::bf16:
-    case ScalarType::fp16: return H5T_STD_U16LE;  // their bits: HDF5 knows no bfloat16, nor fp16 before version 1.14.4
-  }
-  return -1;
-}
-
-hid_t file_access() {
-  const hid_t list = H5Pcreate(H5P_FILE_ACCESS);
-  H5Pset_libver_bounds(list, H5F_LIBVER_V110, H5F_LIBVER_V110);
-  H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-  H5Pset_alignment(list, 65536, 4096);  // large datasets start on a page
-  return list;
-}
-
-std::vector<hsize_t> to_extents(const std::vector<Index>& shape) { return {shape.begin(), shape.end()}; }
+using namespace hdf5;
 
 std::string to_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
+DatasetPlace place_of(hid_t dataset) {
+  return {static_cast<Index>(H5Dget_offset(dataset)), static_cast<Index>(H5Dget_storage_size(dataset))};
+}
+
 }  // namespace
 
-Hdf5Writer::Hdf5Writer(const Path& path) : path_(path) {
-  initialize_hdf5();
+Hdf5Writer::Hdf5Writer(const Path& path, Open open) : path_(path) {
+  const auto turn = enter();
+  std::error_code error;
+  if (open == Open::append && !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)))
+    throw Error(ExitCode::write, {.what = "a checkpoint file to append to is not a plain file",
+                                  .where = path.string(),
+                                  .got = "a link, a directory or nothing",
+                                  .wanted = "the file that the writer before has closed",
+                                  .todo = "let nobody else write in the run's directory"});
   const PropertyList access(file_access());
-  const PropertyList creation(H5Pcreate(H5P_FILE_CREATE));
-  H5Pset_obj_track_times(creation, false);  // the same content gives the same bytes
-  file_ = H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, access);
+  const PropertyList creation(file_creation());
+  file_ = open == Open::create ? H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, access)
+                               : H5Fopen(path.c_str(), H5F_ACC_RDWR, access);
   if (file_ < 0)
-    fail("cannot create a checkpoint file");
+    hdf5::throw_write_error(
+        open == Open::create ? "cannot create a checkpoint file" : "cannot append to a checkpoint file", path);
 }
 
 Hdf5Writer::~Hdf5Writer() {
   if (file_ < 0)
     return;
+  const auto turn = enter();
   H5Fclose(file_);
   // Not closed by close(): the file is of no use. HDF5 may keep it open after a failed write, so give its
   // space back.
@@ -108,25 +50,14 @@ Hdf5Writer::~Hdf5Writer() {
   std::filesystem::remove(path_, ignored);
 }
 
-void Hdf5Writer::fail(const std::string& what) const {
-  const std::string message = hdf5_message();
-  const std::string reason = message.find("errno = ") == std::string::npos ? message : [&] {
-    return system_message(std::atoi(message.c_str() + message.find("errno = ") + 8));
-  }();
-  throw Error(ExitCode::write, {.what = what,
-                                .where = path_.string(),
-                                .got = reason,
-                                .todo = "free some space there or choose another directory"});
-}
-
 DatasetPlace Hdf5Writer::write(const std::string& name, ScalarType type, const std::vector<Index>& shape,
                                const void* data) {
+  const auto turn = enter();
   ESPALIER_ASSERT(file_ >= 0, "the file is closed");
   const auto extents = to_extents(shape);
   const Dataspace space(extents.empty() ? H5Screate(H5S_SCALAR)
                                         : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
-  const PropertyList links(H5Pcreate(H5P_LINK_CREATE));
-  H5Pset_create_intermediate_group(links, 1);
+  const PropertyList links(link_creation());
   const PropertyList creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_layout(creation, H5D_CONTIGUOUS);
   H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
@@ -134,30 +65,48 @@ DatasetPlace Hdf5Writer::write(const std::string& name, ScalarType type, const s
   H5Pset_obj_track_times(creation, false);
   Dataset dataset(H5Dcreate2(file_, name.c_str(), stored_type(type), space, links, creation, H5P_DEFAULT));
   if (dataset < 0 || H5Dwrite(dataset, stored_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    fail("cannot write a checkpoint file: dataset " + name);
-  const DatasetPlace place{static_cast<Index>(H5Dget_offset(dataset)),
-                           static_cast<Index>(H5Dget_storage_size(dataset))};
+    hdf5::throw_write_error("cannot write a checkpoint file: dataset " + name, path_);
+  const DatasetPlace place = place_of(dataset);
   if (!dataset.close())
-    fail("cannot write a checkpoint file: dataset " + name);
+    hdf5::throw_write_error("cannot write a checkpoint file: dataset " + name, path_);
   return place;
 }
 
+std::vector<DatasetPlace> Hdf5Writer::places() const {
+  const auto turn = enter();
+  std::vector<DatasetPlace> places;
+  // Over the links: the signature of H5Ovisit differs between versions of HDF5.
+  const auto visit = [](hid_t file, const char* name, const H5L_info_t*, void* client) -> herr_t {
+    const Object object(H5Oopen(file, name, H5P_DEFAULT));
+    if (object >= 0 && H5Iget_type(object) == H5I_DATASET)
+      static_cast<std::vector<DatasetPlace>*>(client)->push_back(place_of(object));
+    return object < 0 ? -1 : 0;
+  };
+  if (H5Lvisit(file_, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &places) < 0)
+    hdf5::throw_write_error("cannot read a checkpoint file that is being written", path_);
+  return places;
+}
+
 void Hdf5Writer::close() {
-  if (H5Fclose(file_) < 0)
-    fail("cannot close a checkpoint file");
+  {
+    const auto turn = enter();
+    if (H5Fclose(file_) < 0)
+      hdf5::throw_write_error("cannot close a checkpoint file", path_);
+  }
   file_ = -1;
   sync_file(path_);
 }
 
 Hdf5Reader::Hdf5Reader(const Path& path) : path_(path) {
-  initialize_hdf5();
+  const auto turn = enter();
   const PropertyList access(file_access());
   file_ = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
   if (file_ < 0)
-    refuse("", "a checkpoint file cannot be opened", hdf5_message(), "an HDF5 file");
+    refuse("", "a checkpoint file cannot be opened", hdf5::message(), "an HDF5 file");
 }
 
 Hdf5Reader::~Hdf5Reader() {
+  const auto turn = enter();
   if (file_ >= 0)
     H5Fclose(file_);
 }
@@ -173,12 +122,13 @@ void Hdf5Reader::refuse(const std::string& dataset, std::string what, std::strin
 
 void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vector<Index>& shape, DatasetPlace place,
                       void* destination) const {
+  const auto turn = enter();
   // Soft and external links could lead to another file.
   for (std::size_t end = name.find('/');; end = name.find('/', end + 1)) {
     H5L_info_t link = {};
     const std::string prefix = name.substr(0, end);
     if (H5Lget_info(file_, prefix.c_str(), &link, H5P_DEFAULT) < 0)
-      refuse(name, "a dataset is missing", hdf5_message(), "the dataset that the manifest names");
+      refuse(name, "a dataset is missing", hdf5::message(), "the dataset that the manifest names");
     if (link.type != H5L_TYPE_HARD)
       refuse(name, "a dataset is reached through a link", "a soft or external link at " + prefix, "hard links only");
     if (end == std::string::npos)
@@ -186,7 +136,7 @@ void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vecto
   }
   const Dataset dataset(H5Dopen2(file_, name.c_str(), H5P_DEFAULT));
   if (dataset < 0)
-    refuse(name, "a dataset cannot be opened", hdf5_message(), "a readable dataset");
+    refuse(name, "a dataset cannot be opened", hdf5::message(), "a readable dataset");
 
   const PropertyList creation(H5Dget_create_plist(dataset));
   if (creation < 0 || H5Pget_layout(creation) != H5D_CONTIGUOUS)
@@ -208,13 +158,12 @@ void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vecto
   if (rank < 0 || is_null || extents != to_extents(shape))
     refuse(name, "a dataset has another shape", to_text(std::vector<Index>(extents.begin(), extents.end())),
            to_text(shape));
-  const DatasetPlace found{static_cast<Index>(H5Dget_offset(dataset)),
-                           static_cast<Index>(H5Dget_storage_size(dataset))};
+  const DatasetPlace found = place_of(dataset);
   if (found.offset != place.offset || found.bytes != place.bytes)
     refuse(name, "a dataset lies elsewhere in its file", fmt::format("{} bytes at {}", found.bytes, found.offset),
            fmt::format("{} bytes at {}", place.bytes, place.offset));
   if (H5Dread(dataset, stored_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, destination) < 0)
-    refuse(name, "a dataset cannot be read", hdf5_message(), "readable data");
+    refuse(name, "a dataset cannot be read", hdf5::message(), "readable data");
 }
 
 std::string hdf5_version() {

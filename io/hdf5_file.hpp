@@ -17,24 +17,28 @@ struct DatasetPlace {
 };
 
 /// A new HDF5 file of plain contiguous datasets, written by HDF5's serial driver with checksummed metadata
-/// (format V110). HDF5 is not thread-safe where sites build it: all objects of these two classes belong to
-/// one thread.
+/// (format V110). Any thread may use these two classes: HDF5 is not thread-safe where sites build it, so one call waits
+/// for the other.
 class Hdf5Writer {
  public:
-  /// @throws Error (write) if the file exists or cannot be made. Never follows a symbolic link.
-  explicit Hdf5Writer(const Path& path);
+  enum class Open { create, append };
+
+  /// @throws Error (write) if a file to create exists or cannot be made. A symbolic link is never
+  /// followed.
+  explicit Hdf5Writer(const Path& path, Open open = Open::create);
   Hdf5Writer(const Hdf5Writer&) = delete;
   ~Hdf5Writer();
 
   /// Writes a dataset of that shape; groups in its name ("a/b") are made on the way.
   DatasetPlace write(const std::string& name, ScalarType type, const std::vector<Index>& shape, const void* data);
 
+  /// Of all datasets in the file.
+  std::vector<DatasetPlace> places() const;
+
   /// Closes and makes the file durable: HDF5 itself never calls fsync.
   void close();
 
  private:
-  [[noreturn]] void fail(const std::string& what) const;
-
   Path path_;
   std::int64_t file_ = -1;
 };

@@ -97,13 +97,8 @@ SampleIndex::Place TokenLoader::place(Index global_sample) const {
 Batch TokenLoader::batch(Index position, Index microbatch) const {
   const Index local = options_.global_batch_size / options_.size;
   Batch batch = make_batch(options_, position + options_.rank * local + microbatch * options_.micro_batch_size);
-  const Index n = num_samples();
-  for (Index row = 0; row < options_.micro_batch_size; ++row) {
-    const Index global = batch.first_sample + row;
-    const Index offset = row * options_.sequence_length;
-    samples_.read(permuted_index(options_.seed, global / n, global % n, n), batch.inputs.data() + offset,
-                  batch.targets.data() + offset);
-  }
+  for (Index row = 0; row < options_.micro_batch_size; ++row)
+    read_row(batch, row);
   return batch;
 }
 
@@ -120,10 +115,38 @@ Index TokenLoader::num_passed_over() const {
   return count;
 }
 
-std::vector<Batch> TokenLoader::next_step() {
+void TokenLoader::read_row(Batch& batch, Index row) const {
+  const Index n = num_samples();
+  const Index global = batch.first_sample + row;
+  const Index offset = row * options_.sequence_length;
+  samples_.read(permuted_index(options_.seed, global / n, global % n, n), batch.inputs.data() + offset,
+                batch.targets.data() + offset);
+}
+
+std::vector<Batch> TokenLoader::preview(Index num_samples) const {
+  const Index together = options_.micro_batch_size * options_.size;
+  const Index begin = next_position();
+  const Index end = begin + num_samples;
+  std::vector<Batch> batches;
+  for (Index first = begin + options_.rank * options_.micro_batch_size;
+       static_cast<Index>(batches.size()) < (num_samples + together - 1) / together; first += together) {
+    Batch& batch = batches.emplace_back(make_batch(options_, first));
+    for (Index row = 0; row < options_.micro_batch_size && first + row < end; ++row)
+      read_row(batch, row);
+  }
+  return batches;
+}
+
+Index TokenLoader::next_position() const {
+  Index position = position_;
   for (const IndexRange& samples : passed_over_)
-    if (samples.begin <= position_ && position_ < samples.end)
-      position_ = samples.end;
+    if (samples.begin <= position && position < samples.end)
+      position = samples.end;
+  return position;
+}
+
+std::vector<Batch> TokenLoader::next_step() {
+  position_ = next_position();
   std::vector<Batch> batches;
   for (Index microbatch = 0; microbatch < num_microbatches(); ++microbatch)
     batches.push_back(batch(position_, microbatch));

@@ -76,6 +76,10 @@ class TokenLoader {
   /// them.
   std::vector<Batch> next_step();
 
+  /// The first `num_samples` of the next step, dealt out over the replicas in as few micro-batches as hold
+  /// them, equally many on each: rows beyond have targets -1. Moves nothing.
+  std::vector<Batch> preview(Index num_samples) const;
+
   /// Samples consumed or passed over so far.
   Index position() const { return position_; }
   void seek(Index position) { position_ = position; }
@@ -87,6 +91,9 @@ class TokenLoader {
   Index num_passed_over() const;  ///< samples before position()
 
  private:
+  Index next_position() const;  ///< position(), or behind the samples passed over that it lies in
+  void read_row(Batch& batch, Index row) const;
+
   LoaderOptions options_;
   SampleIndex samples_;
   Index position_ = 0;

@@ -46,20 +46,20 @@ std::string stored_name(const std::string& group, const Parameter& parameter) {
 }
 
 template <class S>
-std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const FlatArray<S>& array,
-                                         const S* host, const std::vector<IndexRange>& counted) {
-  check_size(array);
+std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const std::string& group,
+                                         const S* host, const std::vector<IndexRange>& held,
+                                         const std::vector<IndexRange>& counted) {
   std::vector<TensorBlock> blocks;
   for (const Parameter& parameter : parameters)
     for (const IndexRange& run : counted) {
-      const Index visited = for_each_box(parameter, array.held, run, [&](const ShardBox& box, Index position) {
-        blocks.push_back({stored_name(array.group, parameter), scalar_type_of<S>(), parameter.spec.shape, box.start,
+      const Index visited = for_each_box(parameter, held, run, [&](const ShardBox& box, Index position) {
+        blocks.push_back({stored_name(group, parameter), scalar_type_of<S>(), parameter.spec.shape, box.start,
                           box.count, host + position});
       });
       const IndexRange whole{parameter.offset, parameter.offset + parameter.size};
       ESPALIER_ASSERT(visited == intersection(whole, run).size(),
                       fmt::format("espalier::blocks_to_write: elements of {} are counted here but not held",
-                                  stored_name(array.group, parameter)));
+                                  stored_name(group, parameter)));
     }
   return blocks;
 }
@@ -81,9 +81,10 @@ void read_flat_array(const CheckpointReader& checkpoint, const std::vector<Param
   Kokkos::deep_copy(array.data, host);
 }
 
-#define ESPALIER_INSTANTIATE(S)                                                                                      \
-  template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const FlatArray<S>&, const S*, \
-                                                       const std::vector<IndexRange>&);                              \
+#define ESPALIER_INSTANTIATE(S)                                                                                     \
+  template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const std::string&, const S*, \
+                                                       const std::vector<IndexRange>&,                              \
+                                                       const std::vector<IndexRange>&);                             \
   template void read_flat_array<S>(const CheckpointReader&, const std::vector<Parameter>&, const FlatArray<S>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -23,11 +23,13 @@ struct FlatArray {
 /// "exp_avg/h.3.mlp.up.weight"
 std::string stored_name(const std::string& group, const Parameter& parameter);
 
-/// The boxes of logical tensors that `counted`, runs of the flat arrays within held, covers: what this rank writes.
-/// They point into `host`, a copy of array.data. Padding between parameters is in no box.
+/// The boxes of logical tensors that `counted`, runs of the flat arrays within `held`, covers: what this rank writes.
+/// They point into `host`, where the elements of the held runs lie one after another. Padding between parameters is in
+/// no box.
 template <class S>
-std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const FlatArray<S>& array,
-                                         const S* host, const std::vector<IndexRange>& counted);
+std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameters, const std::string& group,
+                                         const S* host, const std::vector<IndexRange>& held,
+                                         const std::vector<IndexRange>& counted);
 
 /// Fills all that the array holds, whatever layout wrote the checkpoint. @throws Error (checkpoint).
 template <class S>

@@ -16,17 +16,13 @@
 #include "parallel/collectives.hpp"
 #include "parallel/host_ranks.hpp"
 #include "parallel/reduction_plan.hpp"
+#include "training/counted_ranges.hpp"
 #include "training/forward_backward.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
-
-Index total(const std::vector<IndexRange>& ranges) {
-  return std::accumulate(ranges.begin(), ranges.end(), Index{0},
-                         [](Index sum, const IndexRange& range) { return sum + range.size(); });
-}
 
 std::string biggest(const MemoryByCategory& memory) {
   std::vector<std::size_t> order(num_categories);
@@ -116,7 +112,28 @@ std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
   return text;
 }
 
-// Moments and buffers of the replica that has most of them: slices end where rows do, so replicas differ.
+// What a save behind the training keeps on a rank: the weights (or masters) and moments that it writes.
+template <class T>
+std::uint64_t checkpoint_copy(const RunConfig& config, const RunLayout& layout, int rank,
+                              const ParameterStore<T>& parameters) {
+  if (!config.checkpoint.async)
+    return 0;
+  const bool is_shared = layout.zero_stage > 0;
+  const std::vector<IndexRange> all = {{0, parameters.flat_size()}};
+  const auto owned = [&] {
+    return plan_reduction(parameters.segments(), parameters.parameters(), layout.mesh.reduction_places(rank),
+                          reducer_options(config, layout), sizeof(State<T>))
+        .owned;
+  };
+  const auto counted = [&](const std::vector<IndexRange>& ranges, bool by_slice) {
+    return total_size(counted_ranges(parameters.parameters(), ranges, layout.mesh, rank, by_slice));
+  };
+  const Index moments = counted(is_shared ? owned() : all, is_shared);
+  const Index weights = has_masters<T> ? moments : counted(all, false);
+  return static_cast<std::uint64_t>(weights + 2 * moments) * sizeof(State<T>);
+}
+
+// Moments, buffers and copies of the replica that has most of them: slices end where rows do, so replicas differ.
 template <class T>
 void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const RunLayout& layout, PerAxis place,
                        const ParameterStore<T>& parameters) {
@@ -134,7 +151,7 @@ void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const 
       sum += bucket.slice(places[bucket.group].rank).size();
     return sum;
   };
-  const Index alone = total(plan.owned) - own_slices(places_of(0));  // reduced with nobody
+  const Index alone = total_size(plan.owned) - own_slices(places_of(0));  // reduced with nobody
   const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
   std::uint64_t most = 0;
   for (int replica = 0; replica < layout.mesh.degree(Axis::dp); ++replica) {
@@ -142,9 +159,11 @@ void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const 
     const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(places)) : flat;
     const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
     const std::uint64_t communication = reduction_memory(plan, places, options, sizeof(State<T>));
-    if (optimizer + communication < most)
+    const std::uint64_t copy = checkpoint_copy(config, layout, layout.mesh.rank_at(place), parameters);
+    if (optimizer + communication + copy < most)
       continue;
-    most = optimizer + communication;
+    most = optimizer + communication + copy;
+    memory.bytes[static_cast<std::size_t>(Category::other)] = static_cast<std::size_t>(copy);
     memory.bytes[static_cast<std::size_t>(Category::optimizer)] = static_cast<std::size_t>(optimizer);
     memory.bytes[static_cast<std::size_t>(Category::communication)] = static_cast<std::size_t>(communication);
   }

@@ -7,6 +7,7 @@
 #include "core/ops/matmul.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
+#include "training/next_loss.hpp"
 #include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
@@ -75,10 +76,15 @@ std::vector<Path> found_by_root(const Communicator& world, const std::function<s
   return paths;
 }
 
+struct Loaded {
+  Path path;
+  nlohmann::json state;
+};
+
 // All ranks load, or all throw the reason of the first that could not.
 template <class T>
-Index load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
-           const std::vector<std::string>& tensors, const Note& note) {
+Loaded load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
+            const std::vector<std::string>& tensors, const Note& note) {
   std::optional<CheckpointReader> checkpoint;
   std::vector<ConfigDifference> differences;
   attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
@@ -91,13 +97,13 @@ Index load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, T
     note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
                    checkpoint->info().layout.value("text", "an unknown layout"), mesh.layout().text()));
-  return trainer.steps_done();
+  return {path, checkpoint->state()};
 }
 
 // The newest of the run's checkpoints whose data are sound.
 template <class T>
-Index load_newest(const std::vector<Path>& paths, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
-                  const std::vector<std::string>& tensors, const Note& note) {
+Loaded load_newest(const std::vector<Path>& paths, const RunConfig& config, const ProcessMesh& mesh,
+                   Trainer<T>& trainer, const std::vector<std::string>& tensors, const Note& note) {
   for (const Path& path : paths) {
     try {
       return load(path, config, mesh, trainer, tensors, note);
@@ -113,6 +119,14 @@ Index load_newest(const std::vector<Path>& paths, const RunConfig& config, const
                .got = fmt::format("{} damaged or foreign checkpoints (named above)", paths.size()),
                .wanted = "a complete checkpoint of this model",
                .todo = "restore one from a backup, or start over in another run.directory"});
+}
+
+// A checkpoint whose bytes are right and whose loss is not would not get better with another one: no passing over.
+template <class T>
+Index checked(const Loaded& loaded, const RunConfig& config, Trainer<T>& trainer, const Note& note) {
+  if (config.checkpoint.check_loss)
+    check_next_loss(loaded.state, loaded.path.string(), trainer, note);
+  return trainer.steps_done();
 }
 
 }  // namespace
@@ -142,7 +156,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
   if (names_a_checkpoint(options.resume)) {
     const auto named = found_by_root(mesh.world(), [&] { return std::vector{named_checkpoint(options.resume)}; });
-    return load(named.front(), config, mesh, trainer, tensors, note);
+    return checked(load(named.front(), config, mesh, trainer, tensors, note), config, trainer, note);
   }
   const std::vector<Path> own =
       found_by_root(mesh.world(), [&] { return usable_checkpoints(checkpoints, options.resume != "never", note); });
@@ -150,7 +164,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
     if (!options.init_from.empty())
       note(fmt::format("--init-from {} was for the first start: the run goes on from its own checkpoint",
                        options.init_from));
-    return load_newest(own, config, mesh, trainer, tensors, note);
+    return checked(load_newest(own, config, mesh, trainer, tensors, note), config, trainer, note);
   }
   if (!options.init_from.empty()) {
     const auto donor = found_by_root(mesh.world(), [&] { return std::vector{resolve_checkpoint(options.init_from)}; });

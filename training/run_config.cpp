@@ -130,6 +130,13 @@ void visit_keys(Config& c, Visitor&& v) {
   v.section("checkpoint", "");
   v.integer("interval", c.checkpoint.interval, not_negative, "steps between saves; 0: only at the end");
   v.integer("keep_last", c.checkpoint.keep_last, {2, positive.max}, "complete checkpoints to keep, the newest ones");
+  v.integer("keep_every", c.checkpoint.keep_every, not_negative,
+            "steps; checkpoints of their multiples are kept for ever; 0: none");
+  v.boolean("async", c.checkpoint.async,
+            "copy the state in memory and write it behind the next steps; costs that memory");
+  v.boolean("check_loss", c.checkpoint.check_loss,
+            "store the loss of the next samples (one forward pass a save) and compare it on a resume");
+  v.integer("ranks_per_file", c.checkpoint.ranks_per_file, degree, "neighbours that write one file, in turns");
 
   v.section("stability", "What is done about steps and ranks that stand out (docs/stability.md).");
   v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},

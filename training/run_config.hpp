@@ -69,6 +69,10 @@ struct RunConfig {
   struct Checkpoint {
     Index interval = 0;  ///< steps; 0: only at the end
     Index keep_last = 2;
+    Index keep_every = 0;  ///< steps; 0: none
+    bool async = false;
+    bool check_loss = true;
+    Index ranks_per_file = 1;
   } checkpoint;
 
   struct Stability {

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/sharded_save.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "io/atomic_directory.hpp"
+#include "io/checkpoint_index.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
@@ -14,15 +16,13 @@ namespace {
 
 using nlohmann::json;
 
-// What a rank is about to write, without places and checksums, and the tensors that it knows of.
-std::string plan_text(std::span<const TensorBlock> blocks, const std::vector<std::string>& tensors) {
-  ShardRecord plan;
-  for (const TensorBlock& block : blocks)
-    plan.blocks.push_back({block.name, block.type, block.global_shape, block.start, block.count, "", "", {}, ""});
+// What a rank is about to write, and the tensors that it knows of.
+std::string plan_text(const ShardRecord& plan, const std::vector<std::string>& tensors) {
   return json{{"record", to_json(plan)}, {"tensors", tensors}}.dump();
 }
 
-void check_plans(const std::vector<std::string>& texts, const Path& path) {
+// The blocks of all ranks, proven to be every element once.
+std::vector<StoredBlock> checked_plan(const std::vector<std::string>& texts, const Path& path) {
   std::vector<StoredBlock> blocks;
   std::set<std::string> known;
   for (const std::string& text : texts) {
@@ -33,7 +33,7 @@ void check_plans(const std::vector<std::string>& texts, const Path& path) {
   }
   for (const StoredBlock& block : blocks)
     known.erase(block.name);
-  const std::string where = "espalier::save_sharded: ";
+  const std::string where = "espalier::ShardedSave: ";
   if (!known.empty())
     throw std::logic_error(where + "no rank writes the tensor " + *known.begin());
   try {
@@ -41,6 +41,7 @@ void check_plans(const std::vector<std::string>& texts, const Path& path) {
   } catch (const Error& error) {
     throw std::logic_error(where + error.report().what + ": " + error.report().got);
   }
+  return blocks;
 }
 
 Index bytes_of(std::span<const TensorBlock> blocks) {
@@ -52,43 +53,64 @@ Index bytes_of(std::span<const TensorBlock> blocks) {
 
 }  // namespace
 
-Path save_sharded(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks,
-                  const std::vector<std::string>& tensors, const Communicator& world) {
-  const bool is_root = world.rank() == 0;
-  Path path = checkpoint_path(directory, info.step);
-  const auto together = [&](const auto& attempt) { attempt_together(world, ExitCode::write, attempt); };
+ShardedSave::ShardedSave(const Path& directory, CheckpointInfo info, std::vector<TensorBlock> blocks,
+                         const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file)
+    : directory_(directory),
+      info_(std::move(info)),
+      blocks_(std::move(blocks)),
+      world_(&world),
+      is_root_(world.rank() == 0) {
+  const auto own_blocks = static_cast<Index>(blocks_.size());
+  std::vector<Index> num_blocks(static_cast<std::size_t>(world.size()));
+  all_gather(world, std::span<Index>(num_blocks), std::span<const Index>(&own_blocks, 1));
+  place_ = shard_place(num_blocks, world.rank(), ranks_per_file);
+  num_turns_ = std::max(1, espalier::num_turns(num_blocks, ranks_per_file));  // rank 0 has the index to write
+  record_ = {{.name = place_.file}, plan_shard(place_, blocks_)};
 
-  const Index total_bytes = all_reduce(world, bytes_of(blocks));
-  const std::vector<std::string> plans = gather_texts(world, plan_text(blocks, tensors));
-  const Path partial = Path(path) += partial_suffix;
-  together([&] {
-    if (!is_root)
+  const Index total_bytes = all_reduce(world, bytes_of(blocks_));
+  const std::vector<std::string> plans = gather_texts(world, plan_text(record_, tensors));
+  attempt_together(world, ExitCode::write, [&] {
+    if (!is_root_)
       return;
-    check_plans(plans, path);
-    begin_checkpoint(directory, info.step, total_bytes);
+    plan_ = checked_plan(plans, checkpoint_path(directory_, info_.step));
+    begin_checkpoint(directory_, info_.step, total_bytes);
   });
-  try {
-    std::string record;
-    together([&] {
-      if (!blocks.empty())
-        record = to_json(write_shard(partial, world.rank(), blocks)).dump();
-    });
-    const std::vector<std::string> records = gather_texts(world, record);
-    together([&] {
-      if (!is_root)
-        return;
-      std::vector<ShardRecord> shards;
-      for (const std::string& text : records)
-        if (!text.empty())
-          shards.push_back(shard_record_from_json(json::parse(text)));
-      publish_checkpoint(directory, info, shards);
-    });
-  } catch (...) {
-    if (is_root)
-      abandon_checkpoint(directory, info.step);
-    throw;
-  }
-  return path;
+}
+
+ShardedSave::~ShardedSave() {
+  if (is_root_ && !published_)
+    abandon_checkpoint(directory_, info_.step);
+}
+
+void ShardedSave::write(int turn, const std::stop_token& stop) {
+  const Path partial = checkpoint_path(directory_, info_.step) += partial_suffix;
+  if (!blocks_.empty() && place_.turn == turn)
+    record_ = write_shard(partial, place_, blocks_, stop);
+  if (is_root_ && turn == 0)
+    index_ = write_index(partial, info_, plan_);
+}
+
+Path ShardedSave::publish() {
+  const std::vector<std::string> records = gather_texts(*world_, blocks_.empty() ? "" : to_json(record_).dump());
+  attempt_together(*world_, ExitCode::write, [&] {
+    if (!is_root_)
+      return;
+    std::vector<ShardRecord> shards;
+    for (const std::string& text : records)
+      if (!text.empty())
+        shards.push_back(shard_record_from_json(json::parse(text)));
+    publish_checkpoint(directory_, info_, shards, index_);
+  });
+  published_ = true;
+  return checkpoint_path(directory_, info_.step);
+}
+
+Path save_sharded(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks,
+                  const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file) {
+  ShardedSave save(directory, info, {blocks.begin(), blocks.end()}, tensors, world, ranks_per_file);
+  for (int turn = 0; turn < save.num_turns(); ++turn)
+    attempt_together(world, ExitCode::write, [&] { save.write(turn); });
+  return save.publish();
 }
 
 }  // namespace espalier

@@ -15,6 +15,7 @@
 #include "parallel/collectives.hpp"
 #include "planning/report.hpp"
 #include "training/check_token_files.hpp"
+#include "training/checkpoint_saver.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
 #include "training/predict_memory.hpp"
@@ -111,14 +112,18 @@ class Loop {
     prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
     MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
+    CheckpointSaver<T> saver(config_, run_path() / "checkpoints", mesh_, trainer,
+                             [&](const std::string& text) { note(text); });
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
                                                [&](const std::string& text) { note(text); });
     note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
                      matmul_libraries().size(), gemm_rate_ * 1e-9,
                      mesh_.world().size() > 1 ? " on all ranks together" : ""));
     try {
-      return train_in_directory(trainer, resumed_step, stop_requested);
+      return train_in_directory(trainer, saver, resumed_step, stop_requested);
     } catch (const Error& error) {
+      if (error.code() == ExitCode::numerical)
+        publish_if_possible(saver);
       throw with_positions(error);
     } catch (const std::exception& error) {
       if (signed_on_)
@@ -128,7 +133,7 @@ class Loop {
   }
 
  private:
-  TrainOutcome train_in_directory(Trainer<T>& trainer, Index resumed_step,
+  TrainOutcome train_in_directory(Trainer<T>& trainer, CheckpointSaver<T>& saver, Index resumed_step,
                                   const std::function<bool()>& stop_requested) {
     sign_on(resumed_step);
     signed_on_ = true;
@@ -139,13 +144,22 @@ class Loop {
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), last_step);
     RankRecords records(config_, mesh_, last_step);
-    trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, report); });
+    trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, saver, report); });
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
-      save(trainer);  // there is none of this run yet that it could go back to
+      save(saver);  // there is none of this run yet that it could go back to
     StragglerWatch stragglers(config_.stability, mesh_);
-    const TrainOutcome outcome = finish(steps(trainer, records, stragglers, stop_requested));
+    const TrainOutcome outcome = finish(steps(trainer, saver, records, stragglers, stop_requested));
     records.sign_off();
     return outcome;
+  }
+
+  // All ranks have ended in the same step, so the save behind them can still be agreed upon. What ended them stays the
+  // cause, whatever becomes of it.
+  static void publish_if_possible(CheckpointSaver<T>& saver) {
+    try {
+      saver.drain();
+    } catch (const std::exception&) {  // told by the next start: its save was not finished
+    }
   }
 
   Path run_path() const { return config_.run.directory; }
@@ -215,7 +229,7 @@ class Loop {
     return true;
   }
 
-  TrainOutcome steps(Trainer<T>& trainer, RankRecords& records, StragglerWatch& stragglers,
+  TrainOutcome steps(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, StragglerWatch& stragglers,
                      const std::function<bool()>& stop_requested) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
@@ -226,10 +240,10 @@ class Loop {
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
       if (report.rollback) {
-        go_back(trainer, records, report);
+        go_back(trainer, saver, records, report);
         continue;
       }
-      report.seconds[Phase::checkpoint] = std::exchange(last_save_seconds_, 0.0);  // that of the step before
+      report.seconds[Phase::checkpoint] = saver.take_seconds();  // after the step before
       const bool last = report.step == total;
       TrainProgress progress = progress_of(report, total);
       if (trainer.has_validation() &&
@@ -246,7 +260,11 @@ class Loop {
       if (is_root_ && events_.step)
         events_.step(report, progress);
       if (last || report.stop || (config_.checkpoint.interval > 0 && report.step % config_.checkpoint.interval == 0))
-        save(trainer);
+        save(saver);
+      else
+        saver.poll();
+      if (last || report.stop)
+        saver.drain();
       if (report.stop && !last)
         return TrainOutcome::stopped;
     }
@@ -254,9 +272,10 @@ class Loop {
   }
 
   // A spike that cannot be kept is no reason to end the run.
-  void record_anomaly(const Trainer<T>& trainer, const StepReport& report) {
+  void record_anomaly(const Trainer<T>& trainer, CheckpointSaver<T>& saver, const StepReport& report) {
     const Incident incident = incident_of(report, config_, layout_.text());
     note(to_text(incident));
+    saver.drain();  // one save at a time
     try {
       if (const Path folder = store_incident(incident, trainer, config_, mesh_); !folder.empty())
         note(fmt::format("kept as {}: espalier train --replay {}", folder.string(), folder.string()));
@@ -275,7 +294,8 @@ class Loop {
       files_.directory->update(stragglers.named());
   }
 
-  void go_back(Trainer<T>& trainer, RankRecords& records, const StepReport& report) {
+  void go_back(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, const StepReport& report) {
+    saver.drain();  // it may be the checkpoint to go back to
     const Index step =
         rollbacks_.go_back(report, config_, mesh_, trainer, [&](const std::string& text) { note(text); });
     if (is_root_)
@@ -297,17 +317,9 @@ class Loop {
     return interval > 0 ? std::min(interval - step % interval, total - step) : total - step;
   }
 
-  void save(const Trainer<T>& trainer) {
-    const auto start = Clock::now();
-    mesh_.world().position().set_operation(-1, "save", -1, -1);
-    const StateOwnership ownership{.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
-    const Path path = save_training_state(run_path() / "checkpoints", trainer, config_, mesh_,
-                                          run_path().lexically_normal().filename(), ownership);
-    if (is_root_)
-      prune_checkpoints(run_path() / "checkpoints", config_.checkpoint.keep_last, trainer.steps_done());
+  void save(CheckpointSaver<T>& saver) {
+    saver.save();
     rollbacks_.checkpoint_saved();
-    last_save_seconds_ = seconds_since(start);
-    note(fmt::format("saved {} in {:.1f} s", path.string(), last_save_seconds_));
   }
 
   void compare_with_prediction() {
@@ -344,7 +356,6 @@ class Loop {
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;
   std::optional<PredictionCheck> prediction_;
-  double last_save_seconds_ = 0;
   std::string cause_ = "another rank was asked to stop";
   Clock::time_point start_ = Clock::now();
 };

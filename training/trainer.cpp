@@ -8,6 +8,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/collectives.hpp"
+#include "training/counted_ranges.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
@@ -50,33 +51,6 @@ GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh&
   parameters.allocate();
   return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
                                    parameters.parameters(), options);
-}
-
-// Whether this rank stands for all that hold the parameter, or (`by_slice`) for all that hold the same slice of it.
-bool counts(const ParameterSpec& spec, const PerAxis& place, const PerGroup<GroupPlace>& places, bool by_slice) {
-  const bool first_of_group = places[spec.group].rank == 0;
-  const bool summed_over_tensor = spec.group == ReductionGroup::replicas_and_tensor;
-  const bool first_copy = spec.shard.parts > 1 || summed_over_tensor || place[Axis::tp] == 0;
-  return first_copy && (by_slice || first_of_group);
-}
-
-// The parts of `ranges` in parameters that this rank counts, parameter by parameter.
-template <class T>
-std::vector<IndexRange> counted(const ParameterStore<T>& parameters, const std::vector<IndexRange>& ranges,
-                                const ProcessMesh& mesh, bool by_slice) {
-  const auto places = mesh.layout().reduction_places(mesh.world().rank());
-  std::vector<IndexRange> result;
-  for (const Parameter& parameter : parameters.parameters()) {
-    if (!counts(parameter.spec, mesh.coordinates(), places, by_slice))
-      continue;
-    for (const IndexRange& range : ranges) {
-      const IndexRange common{std::max(range.begin, parameter.offset),
-                              std::min(range.end, parameter.offset + parameter.size)};
-      if (common.begin < common.end)
-        result.push_back(common);
-    }
-  }
-  return result;
 }
 
 std::vector<SquaredNorm::Range> norm_ranges(const std::vector<IndexRange>& ranges) {
@@ -124,8 +98,10 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
       schedule_(proven_schedules(layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
       reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
-      counted_weights_(counted(parameters_, {{0, parameters_.flat_size()}}, mesh, false)),
-      counted_owned_(counted(parameters_, reducer_.owned(), mesh, layout.zero_stage > 0)),
+      counted_weights_(counted_ranges(parameters_.parameters(), {{0, parameters_.flat_size()}}, mesh.layout(),
+                                      mesh.world().rank(), false)),
+      counted_owned_(counted_ranges(parameters_.parameters(), reducer_.owned(), mesh.layout(), mesh.world().rank(),
+                                    layout.zero_stage > 0)),
       squared_norm_(norm_ranges(counted_owned_)),
       global_sum_(ledger_label(Category::workspace, "squared_norm"), 1),
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
@@ -301,16 +277,26 @@ Index Trainer<T>::tokens() const {
 }
 
 template <class T>
+double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
+  Kokkos::deep_copy(exec_, model_.loss(), 0.0);
+  PhaseSeconds seconds;
+  forward_only(context(), batches, 1.0 / static_cast<double>(valid_tokens), seconds);
+  const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
+  return all_reduce(mesh_->world(), has_loss ? to_host(exec_, model_.loss()) : 0.0);
+}
+
+template <class T>
 double Trainer<T>::evaluate() {
   ESPALIER_ASSERT(validation_, "the config names no validation files");
-  Kokkos::deep_copy(exec_, model_.loss(), 0.0);
   std::vector<Batch> batches;
   for (Index i = 0; i < validation_->num_batches(); ++i)
     batches.push_back(validation_->batch(i));
-  PhaseSeconds seconds;
-  forward_only(context(), batches, 1.0 / static_cast<double>(validation_->valid_tokens()), seconds);
-  const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
-  return all_reduce(mesh_->world(), has_loss ? to_host(exec_, model_.loss()) : 0.0);
+  return mean_loss(batches, validation_->valid_tokens());
+}
+
+template <class T>
+double Trainer<T>::next_loss(Index num_samples) {
+  return mean_loss(loader_.preview(num_samples), num_samples * config_.batch.sequence_length);
 }
 
 template <class T>

@@ -67,6 +67,12 @@ class Trainer {
   double evaluate();
   bool has_validation() const { return validation_.has_value(); }
 
+  /// Mean loss over the first samples of the next step, forward only: the same number on any layout, up to rounding,
+  /// so that a checkpoint can tell whether it was resumed rightly. Costs one forward pass for each micro-batch that the
+  /// samples fill; next_samples() are one on each replica.
+  double next_loss(Index num_samples);
+  Index next_samples() const { return config_.batch.micro_batch_size * mesh_->dp().size(); }
+
   const ParameterStore<T>& parameters() const { return parameters_; }
   const AdamW<T>& optimizer() const { return optimizer_; }
   const PipelineSchedule& schedule() const { return schedule_; }
@@ -97,6 +103,7 @@ class Trainer {
   const LossScaler& loss_scaler() const { return loss_scaler_; }
 
  private:
+  double mean_loss(const std::vector<Batch>& batches, Index valid_tokens);
   StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   [[noreturn]] void give_up(const StepReport& report) const;

@@ -8,7 +8,7 @@
 
 #include "core/ops/matmul.hpp"
 #include "parallel/texts.hpp"
-#include "training/flat_blocks.hpp"
+#include "training/next_loss.hpp"
 #include "training/sharded_save.hpp"
 
 namespace espalier {
@@ -84,43 +84,22 @@ nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
           {"spike_guard", trainer.spike_guard().state()}};
 }
 
-// Host copies of the arrays of which this rank writes something, alive while their blocks are.
-template <class S>
-struct BlocksToWrite {
-  std::vector<TensorBlock> blocks;
-  std::vector<std::string> tensors;  // that this rank knows of
-  std::vector<HostTensor<S, 1>> mirrors;
-
-  void add(const std::vector<Parameter>& parameters, const FlatArray<S>& array,
-           const std::vector<IndexRange>& counted) {
-    for (const Parameter& parameter : parameters)
-      tensors.push_back(stored_name(array.group, parameter));
-    if (counted.empty())
-      return;
-    const auto host = mirrors.emplace_back(Kokkos::create_mirror_view(array.data));
-    Kokkos::deep_copy(host, array.data);
-    const std::vector<TensorBlock> more = blocks_to_write(parameters, array, host.data(), counted);
-    blocks.insert(blocks.end(), more.begin(), more.end());
-  }
-};
-
+// Without what a forward pass would tell.
 template <class T>
-BlocksToWrite<State<T>> weights_to_write(const Trainer<T>& trainer, const StateOwnership& ownership) {
-  BlocksToWrite<State<T>> ours;
-  ours.add(trainer.parameters().parameters(), masters_of(trainer.parameters(), trainer.optimizer()),
-           has_masters<T> ? ownership.moments : ownership.weights);
-  return ours;
-}
-
-template <class T>
-Path save_blocks(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                 const std::string& run_name, const BlocksToWrite<State<T>>& ours) {
+CheckpointInfo info_of(const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                       const std::string& run_name) {
   CheckpointInfo info;
   info.run = run_name;
   info.step = trainer.steps_done();
   info.layout = {{"text", mesh.layout().text()}, {"world", mesh.world().size()}};
   info.state = state_of(trainer, config);
-  return save_sharded(directory, info, ours.blocks, ours.tensors, mesh.world());
+  return info;
+}
+
+template <class T>
+CountedArray<State<T>> counted_weights(const Trainer<T>& trainer, const StateOwnership& ownership) {
+  return {masters_of(trainer.parameters(), trainer.optimizer()),
+          has_masters<T> ? ownership.moments : ownership.weights};
 }
 
 }  // namespace
@@ -131,18 +110,41 @@ StateOwnership ownership_of_one(const ParameterStore<T>& parameters, bool is_wri
 }
 
 template <class T>
-Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
-                         const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership) {
-  BlocksToWrite<State<T>> ours = weights_to_write(trainer, ownership);
+StateOwnership ownership_of(const Trainer<T>& trainer) {
+  return {.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
+}
+
+template <class T>
+std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, const StateOwnership& ownership) {
+  std::vector<CountedArray<State<T>>> arrays{counted_weights(trainer, ownership)};
   for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
-    ours.add(trainer.parameters().parameters(), moments, ownership.moments);
-  return save_blocks(directory, trainer, config, mesh, run_name, ours);
+    arrays.push_back({moments, ownership.moments});
+  return arrays;
+}
+
+template <class T>
+CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                               const std::string& run_name) {
+  CheckpointInfo info = info_of(trainer, config, mesh, run_name);
+  if (config.checkpoint.check_loss)
+    store_next_loss(info.state, trainer);
+  return info;
+}
+
+template <class T>
+Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                         const std::string& run_name, const StateOwnership& ownership) {
+  const auto ours = view_state(trainer.parameters().parameters(), counted_arrays(trainer, ownership));
+  return save_sharded(directory, checkpoint_info(trainer, config, mesh, run_name), ours.blocks, ours.tensors,
+                      mesh.world(), config.checkpoint.ranks_per_file);
 }
 
 template <class T>
 Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                   const std::string& run_name, const StateOwnership& ownership) {
-  return save_blocks(directory, trainer, config, mesh, run_name, weights_to_write(trainer, ownership));
+  const auto ours = view_state<State<T>>(trainer.parameters().parameters(), {counted_weights(trainer, ownership)});
+  return save_sharded(directory, info_of(trainer, config, mesh, run_name), ours.blocks, ours.tensors, mesh.world(),
+                      config.checkpoint.ranks_per_file);
 }
 
 template <class T>
@@ -221,7 +223,10 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
 
 #define ESPALIER_INSTANTIATE(T)                                                                                      \
   template StateOwnership ownership_of_one<T>(const ParameterStore<T>&, bool);                                       \
-  template Path save_training_state<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,         \
+  template StateOwnership ownership_of<T>(const Trainer<T>&);                                                        \
+  template std::vector<CountedArray<State<T>>> counted_arrays<T>(const Trainer<T>&, const StateOwnership&);          \
+  template CheckpointInfo checkpoint_info<T>(Trainer<T>&, const RunConfig&, const ProcessMesh&, const std::string&); \
+  template Path save_training_state<T>(const Path&, Trainer<T>&, const RunConfig&, const ProcessMesh&,               \
                                        const std::string&, const StateOwnership&);                                   \
   template Path save_weights<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,                \
                                 const std::string&, const StateOwnership&);                                          \

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "io/checkpoint.hpp"
+#include "training/state_to_write.hpp"
 #include "training/trainer.hpp"
 
 namespace espalier {
@@ -19,11 +20,24 @@ struct StateOwnership {
 template <class T>
 StateOwnership ownership_of_one(const ParameterStore<T>& parameters, bool is_writer);
 
+/// Ownership in a trainer: what the rank counts.
+template <class T>
+StateOwnership ownership_of(const Trainer<T>& trainer);
+
+/// Masters (or weights, where there are none) and both moments.
+template <class T>
+std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, const StateOwnership& ownership);
+
+/// All other state. Collective over the mesh.
+template <class T>
+CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                               const std::string& run_name);
+
 /// Writes weights, both moments and all other state under `directory`/step-XXXXXXXX, each rank its own part.
 /// Collective over the mesh. @returns the checkpoint's path. @throws Error on all ranks when any failed.
 template <class T>
-Path save_training_state(const Path& directory, const Trainer<T>& trainer, const RunConfig& config,
-                         const ProcessMesh& mesh, const std::string& run_name, const StateOwnership& ownership);
+Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+                         const std::string& run_name, const StateOwnership& ownership);
 
 /// The same without moments: a checkpoint that load_weights() reads, and that no run can go on from.
 template <class T>

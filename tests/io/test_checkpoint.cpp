@@ -17,7 +17,7 @@ TEST(Checkpoint, goes_round) {
   const Path path = save(directory / "checkpoints", 100, model);
   EXPECT_EQ(path, directory / "checkpoints/step-00000100");
   EXPECT_EQ(names_in(directory / "checkpoints"), (std::vector<std::string>{"step-00000100"}));
-  EXPECT_EQ(names_in(path), (std::vector<std::string>{"manifest.json", "rank-00000.h5"}));
+  EXPECT_EQ(names_in(path), (std::vector<std::string>{"index.h5", "manifest.json", "rank-00000.h5"}));
   EXPECT_TRUE(loads(path, model));
   const CheckpointReader reader(path);
   EXPECT_EQ(reader.info().step, 100);
@@ -61,7 +61,8 @@ TEST(Checkpoint, any_box_is_assembled_from_any_cut) {
     }
     for (std::size_t i = 0; i < data.size(); ++i)
       blocks.push_back({"w", ScalarType::fp32, shape, cuts[writer][i].start, cuts[writer][i].count, data[i].data()});
-    const auto text = to_json(write_shard(partial, static_cast<int>(writer), blocks)).dump();  // as it travels
+    const auto text =
+        to_json(write_shard(partial, own_file(static_cast<int>(writer)), blocks)).dump();  // as it travels
     shards.push_back(shard_record_from_json(nlohmann::json::parse(text)));
   }
   const CheckpointReader reader(publish_checkpoint(directory / "c", info, shards));
@@ -162,11 +163,11 @@ TEST(Checkpoint, the_newest_comes_first_and_old_ones_go) {
   EXPECT_NE(found[3].reason.find("rank-00000.h5, got 100 bytes"), std::string::npos) << found[3].reason;
   EXPECT_EQ(found[4].step, 100);
   EXPECT_TRUE(found[4].complete);
-  prune_checkpoints(directory / "c", 2);
+  prune_checkpoints(directory / "c", {.last = 2});
   found = find_checkpoints(directory / "c");
   ASSERT_EQ(found.size(), 5u);
   EXPECT_EQ(found[4].step, 100);  // counts complete ones only
-  prune_checkpoints(directory / "c", 1);
+  prune_checkpoints(directory / "c", {.last = 1});
   save(directory / "c", 600);  // removes the unfinished save
   EXPECT_EQ(names_in(directory / "c"),
             (std::vector<std::string>{"other", "step-00000300", "step-00000400", "step-00000600", "step-1234567890"}));
@@ -184,9 +185,19 @@ TEST(Checkpoint, pruning_counts_up_to_the_step_just_saved) {
   const TemporaryDirectory directory;
   for (const Index step : {10, 20, 30, 90, 100})
     save(directory / "c", step);
-  prune_checkpoints(directory / "c", 2, 30);  // 90 and 100 are of another timeline
+  prune_checkpoints(directory / "c", {.last = 2}, 30);  // 90 and 100 are of another timeline
   EXPECT_EQ(names_in(directory / "c"),
             (std::vector<std::string>{"step-00000020", "step-00000030", "step-00000090", "step-00000100"}));
+}
+
+TEST(Checkpoint, multiples_are_kept_for_ever_beside_the_newest) {
+  const TemporaryDirectory directory;
+  for (const Index step : {10, 15, 20, 25, 30, 35, 40})
+    save(directory / "c", step);
+  std::filesystem::remove(directory / "c/step-00000035/manifest.json");  // counts for nothing
+  prune_checkpoints(directory / "c", {.last = 2, .every = 20});
+  EXPECT_EQ(names_in(directory / "c"),
+            (std::vector<std::string>{"step-00000020", "step-00000030", "step-00000035", "step-00000040"}));
 }
 
 TEST(Checkpoint, a_newer_timeline_is_set_aside_and_never_found_again) {
@@ -197,7 +208,7 @@ TEST(Checkpoint, a_newer_timeline_is_set_aside_and_never_found_again) {
   EXPECT_EQ(set_aside_checkpoints_after(directory / "c", 2).size(), 2u);
   EXPECT_EQ(find_checkpoints(directory / "c").at(0).step, 2);
   save(directory / "c", 3);
-  prune_checkpoints(directory / "c", 1);
+  prune_checkpoints(directory / "c", {.last = 1});
   EXPECT_EQ(set_aside_checkpoints_after(directory / "c", 2).at(0).filename(), "step-00000003.abandoned-2");
   EXPECT_TRUE(set_aside_checkpoints_after(directory / "c", 2).empty());
   EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"step-00000003.abandoned", "step-00000003.abandoned-2",

@@ -111,7 +111,7 @@ TEST(CheckpointFaults, unwritable_and_planted_places) {
   expect_error(ExitCode::write, {"file"}, [&] { save(directory / "file", 1); });
   const Path partial = begin_checkpoint(directory / "c", 1);
   std::filesystem::create_symlink(directory / "victim", partial / "rank-00000.h5");
-  expect_error(ExitCode::write, {"rank-00000.h5"}, [&] { write_shard(partial, 0, Model().blocks()); });
+  expect_error(ExitCode::write, {"rank-00000.h5"}, [&] { write_shard(partial, own_file(0), Model().blocks()); });
   std::filesystem::create_directory(directory / "d");
   std::filesystem::create_directory_symlink(directory / "d", directory / "c/step-00000002.partial");
   write_bytes(directory / "d/keep", "me");
@@ -133,7 +133,7 @@ TEST(CheckpointFaults, a_save_killed_at_any_moment_loses_no_checkpoint) {
     if (child == 0) {
       for (Index step = newest + 1;; ++step) {
         save(checkpoints, step);
-        prune_checkpoints(checkpoints, 2);
+        prune_checkpoints(checkpoints, {.last = 2});
       }
     }
     ::usleep(std::uniform_int_distribution<useconds_t>(500, 15000)(random));
@@ -152,7 +152,7 @@ TEST(CheckpointFaults, a_save_killed_at_any_moment_loses_no_checkpoint) {
     newest = found;
   }
   save(checkpoints, newest + 1);
-  prune_checkpoints(checkpoints, 2);
+  prune_checkpoints(checkpoints, {.last = 2});
   EXPECT_EQ(names_in(checkpoints).size(), 2u);  // no rubbish
   RecordProperty("kills", kills);
 }

@@ -134,6 +134,52 @@ TEST_F(CheckpointHostile, virtual_chunked_and_filtered_datasets) {
     });
     expect_refused({"dataset w", "not contiguous"});
   }
+  make_file([&](hid_t file) {  // a filter of a plug-in: its code would have to be loaded
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 1, &extent);
+    H5Pset_filter(creation, 32004, H5Z_FLAG_OPTIONAL, 0, nullptr);
+    write_dataset(file, "w", H5T_IEEE_F32LE, creation, {extent});
+    H5Pclose(creation);
+  });
+  expect_refused({"dataset w", "not contiguous"});
+  make_file([&](hid_t file) {  // data inside the object header
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(creation, H5D_COMPACT);
+    write_dataset(file, "w", H5T_IEEE_F32LE, creation, {extent});
+    H5Pclose(creation);
+  });
+  expect_refused({"dataset w", "not contiguous"});
+}
+
+// A group that contains itself by hard links is a strange way to a dataset of the same file, and no way out of it.
+TEST_F(CheckpointHostile, groups_that_contain_themselves_lead_nowhere_else) {
+  make_file([&](hid_t file) {
+    write_dataset(file, "w", H5T_IEEE_F32LE, H5P_DEFAULT, {extent});
+    H5Lcreate_hard(file, "/", file, "loop", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  Manifest through_loop = manifest();
+  through_loop.blocks[0].dataset = "loop/loop/loop/w";
+  write_bytes(path_ / "manifest.json", to_text(through_loop));
+  std::vector<float> found(24, 7);
+  CheckpointReader(path_).read("w", {24}, ScalarType::fp32, found.data());
+  EXPECT_EQ(found, std::vector<float>(24, 0));
+  through_loop.blocks[0].dataset = "loop/loop";
+  expect_refused(through_loop, {"dataset loop/loop", "cannot be opened"});
+}
+
+// What lies beside the files of the manifest is never opened, the index for people included.
+TEST_F(CheckpointHostile, an_index_that_leads_elsewhere) {
+  make_file([&](hid_t file) { write_dataset(file, "w", H5T_IEEE_F32LE, H5P_DEFAULT, {extent}); });
+  Manifest with_index = manifest();
+  with_index.index = {"../secret", 96, std::string(32, '0')};
+  expect_refused(with_index, {"impossible file", "../secret"});
+  with_index.index->name = "index.h5";
+  std::filesystem::create_symlink(directory_ / "secret", path_ / "index.h5");
+  write_bytes(path_ / "manifest.json", to_text(with_index));
+  std::vector<float> found(24, 7);
+  CheckpointReader(path_).read("w", {24}, ScalarType::fp32, found.data());
+  EXPECT_EQ(found, std::vector<float>(24, 0));
+  expect_error(ExitCode::checkpoint, {"index.h5", "not a plain file"}, [&] { CheckpointReader(path_).verify(); });
 }
 
 TEST_F(CheckpointHostile, other_types_shapes_and_places) {

@@ -34,7 +34,7 @@ Path write(const Path& directory, const VirtualLayout& layout) {
     const VirtualRank<T> rank(layout, r);
     rank.fill(false);
     if (const auto blocks = rank.blocks(); !blocks.empty())
-      shards.push_back(write_shard(partial, r, blocks));
+      shards.push_back(write_shard(partial, own_file(r), blocks));
   }
   CheckpointInfo info;
   info.step = 1;
@@ -86,9 +86,9 @@ TEST(FlatBlocks, ACutThroughQkvIsSeveralBoxes) {
 TEST(FlatBlocks, WhatIsCountedMustBeHeld) {
   const VirtualRank<float> rank({1, 2, 1, true}, 0);
   const FlatArray<float>& moments = rank.arrays()[0];
-  EXPECT_THROW(
-      blocks_to_write(rank.store().parameters(), moments, moments.data.data(), {{0, rank.store().flat_size()}}),
-      std::logic_error);
+  EXPECT_THROW(blocks_to_write(rank.store().parameters(), moments.group, moments.data.data(), moments.held,
+                               {{0, rank.store().flat_size()}}),
+               std::logic_error);
 }
 
 }  // namespace

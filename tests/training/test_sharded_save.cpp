@@ -104,7 +104,7 @@ TEST(ShardedSave, WhatAKilledSaveLeftIsNoCheckpointAndGoesWithTheNext) {
   const VirtualRank<float> rank({world().size(), 1, 1, false}, world().rank());
   rank.fill(false);
   if (world().rank() == 0) {  // as if the others had been killed before their files
-    write_shard(begin_checkpoint(folder / "c", 1), 0, rank.blocks());
+    write_shard(begin_checkpoint(folder / "c", 1), own_file(0), rank.blocks());
     EXPECT_FALSE(find_checkpoints(folder / "c").at(0).complete);
   }
   barrier(world());

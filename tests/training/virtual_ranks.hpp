@@ -75,7 +75,7 @@ class VirtualRank {
     std::vector<TensorBlock> blocks;
     const StateOwnership ours = ownership();
     for (const FlatArray<T>& array : arrays_)
-      for (const TensorBlock& block : blocks_to_write(store_.parameters(), array, array.data.data(),
+      for (const TensorBlock& block : blocks_to_write(store_.parameters(), array.group, array.data.data(), array.held,
                                                       array.group == "weights" ? ours.weights : ours.moments))
         blocks.push_back(block);
     return blocks;

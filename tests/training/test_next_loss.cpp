@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// A resume is checked by the loss that was stored at the save: a wrong one is refused.
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "io/checkpoint.hpp"
+#include "tests/training/run_starts.hpp"
+#include "training/layouts_to_verify.hpp"
+#include "training/next_loss.hpp"
+
+namespace espalier::test {
+namespace {
+
+TEST(NextLoss, IsTheSameOnEveryLayout) {
+  const SharedFolder folder("next_loss_layouts");
+  const RunConfig base = tiny_config(folder, 1, {"batch.micro_batch_size=2", "model.num_layers=4"});
+  // Also such as fill no micro-batch of any layout.
+  const std::vector<Index> samples = {1, 5, 8};
+  const auto losses_of = [&](const RunConfig& config, const Communicator& communicator) {
+    TrainerOn<double> on(config, communicator);
+    std::vector<double> losses;
+    for (const Index count : samples)
+      losses.push_back(on.trainer.next_loss(count));
+    return losses;
+  };
+  const std::vector<double> wanted = losses_of(base, world().split(world().rank(), 0, "alone"));
+  for (const std::vector<std::string>& overrides : layouts_to_verify(base, world().size()))
+    EXPECT_LT(largest_relative_error(losses_of(laid_out(base, overrides), world()), wanted), 1e-13)
+        << fmt::format("{}", fmt::join(overrides, " "));
+}
+
+// Of the whole batch it is the loss that the next step reports; asking changes nothing.
+TEST(NextLoss, OfTheWholeBatchIsTheLossOfTheNextStep) {
+  const SharedFolder folder("next_loss_step");
+  const RunConfig config = tiny_config(folder, world().size());
+  TrainerOn<double> asked(config, world());
+  TrainerOn<double> other(config, world());
+  for (int step = 0; step < 3; ++step) {
+    const double next = asked.trainer.next_loss(config.batch.global_batch_size);
+    const StepReport report = asked.trainer.step();
+    EXPECT_NEAR(next, report.loss, 1e-13);
+    EXPECT_EQ(report.loss, other.trainer.step().loss);
+  }
+}
+
+// Writes the run's newest checkpoint again, with right checksums, after `change` of its tensors and state.
+using Tensors = std::map<std::string, std::vector<float>>;
+void rewrite(const Path& run, const std::function<void(Tensors&, nlohmann::json&)>& change) {
+  on_root([&] {
+    const Path path = find_checkpoints(run / "checkpoints").at(0).path;
+    Tensors tensors;
+    CheckpointInfo info;
+    std::vector<TensorInfo> list;
+    {
+      const CheckpointReader reader(path);
+      info = reader.info();
+      list = reader.tensors();
+      for (const TensorInfo& tensor : list) {
+        std::vector<float>& values = tensors[tensor.name];
+        values.resize(static_cast<std::size_t>(num_elements(tensor.global_shape)));
+        reader.read(tensor.name, tensor.global_shape, ScalarType::fp32, values.data());
+      }
+    }
+    change(tensors, info.state);
+    std::vector<TensorBlock> blocks;
+    for (const TensorInfo& tensor : list)
+      blocks.push_back(whole_tensor(tensor.name, ScalarType::fp32, tensor.global_shape, tensors[tensor.name].data()));
+    save_checkpoint(run / "checkpoints", info, blocks);
+  });
+}
+
+class NextLossOfARun : public ::testing::Test {
+ protected:
+  NextLossOfARun() : config_(config_in(folder_, "run")) { start_run(config_, stop_after(4)); }
+  void change(const std::function<void(Tensors&, nlohmann::json&)>& change) { rewrite(folder_ / "run", change); }
+  void expect_refused() {
+    expect_refusal(ExitCode::checkpoint, {"another loss", "within 1e-05 of it", "checkpoint.check_loss=false"},
+                   [&] { start_run(config_, {}); });
+  }
+
+  const SharedFolder folder_{"next_loss_run"};
+  RunConfig config_;
+};
+
+TEST_F(NextLossOfARun, ARightResumeSaysSo) {
+  change([](Tensors&, nlohmann::json&) {});
+  EXPECT_TRUE(start_run(config_, {}).says("have the loss that was stored"));
+}
+
+TEST_F(NextLossOfARun, WrongWeightsAreRefusedThoughAllChecksumsAreRight) {
+  change([](Tensors& tensors, nlohmann::json&) {
+    for (float& value : tensors.at("weights/final_norm.weight"))
+      value *= 1.1F;
+  });
+  expect_refused();
+}
+
+TEST_F(NextLossOfARun, SwappedLayersAreRefused) {
+  change([](Tensors& tensors, nlohmann::json&) {
+    std::swap(tensors.at("weights/h.0.attention.qkv.weight"), tensors.at("weights/h.1.attention.qkv.weight"));
+  });
+  expect_refused();
+}
+
+TEST_F(NextLossOfARun, AnotherPlaceInTheDataIsRefused) {
+  change([](Tensors&, nlohmann::json& state) { state["data_position"] = state["data_position"].get<Index>() + 8; });
+  expect_refused();
+}
+
+TEST_F(NextLossOfARun, ALossThatIsNoneIsRefused) {
+  change([](Tensors&, nlohmann::json& state) { state["next_loss"]["samples"] = 0; });
+  expect_refusal(ExitCode::checkpoint, {"next_loss cannot be understood"}, [&] { start_run(config_, {}); });
+  change([](Tensors&, nlohmann::json& state) { state["next_loss"] = "low"; });
+  expect_refusal(ExitCode::checkpoint, {"next_loss cannot be understood"}, [&] { start_run(config_, {}); });
+}
+
+TEST_F(NextLossOfARun, ItCanBeSwitchedOff) {
+  change([](Tensors&, nlohmann::json& state) { state["next_loss"]["loss"] = 99; });
+  config_.checkpoint.check_loss = false;
+  EXPECT_FALSE(start_run(config_, stop_after(1)).says("have the loss that was stored") && world().rank() == 0);
+  config_.checkpoint.check_loss = true;
+  EXPECT_TRUE(start_run(config_, {}).says("holds no loss to check the resume by"));
+}
+
+}  // namespace
+}  // namespace espalier::test

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/checkpoint_saver.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "io/background_task.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/collectives.hpp"
+#include "training/sharded_save.hpp"
+
+namespace espalier {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Adds the time of its scope.
+class AddSeconds {
+ public:
+  explicit AddSeconds(double& seconds) : seconds_(seconds) {}
+  ~AddSeconds() { seconds_ += seconds_since(start_); }
+  AddSeconds(const AddSeconds&) = delete;
+
+ private:
+  double& seconds_;
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+template <class T>
+struct CheckpointSaver<T>::Behind {
+  ShardedSave save;
+  Index step = 0;
+  double copy_seconds = 0;
+  double held_up = 0;  // seconds, before the first turn
+  Clock::time_point start = Clock::now();
+  int turn = 0;
+  std::optional<BackgroundTask> task = {};  // of this turn; last: it uses the save
+
+  void start_turn() {
+    task.emplace([this](const std::stop_token& stop) { save.write(turn, stop); });
+  }
+};
+
+template <class T>
+CheckpointSaver<T>::CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh,
+                                    Trainer<T>& trainer, Note note)
+    : config_(config), checkpoints_(checkpoints), mesh_(mesh), trainer_(trainer), note_(std::move(note)) {
+  if (config.checkpoint.async)
+    copy_.emplace(trainer.parameters().parameters(), counted_arrays(trainer, ownership_of(trainer)));
+}
+
+template <class T>
+CheckpointSaver<T>::~CheckpointSaver() = default;
+
+template <class T>
+void CheckpointSaver<T>::save() {
+  wait_for_the_one_before();
+  const auto start = Clock::now();
+  const AddSeconds held_up(seconds_);
+  mesh_.world().position().set_operation(-1, "save", -1, -1);
+  const std::string run_name = Path(config_.run.directory).lexically_normal().filename();
+  if (!copy_) {
+    const Path path = save_training_state(checkpoints_, trainer_, config_, mesh_, run_name, ownership_of(trainer_));
+    prune(trainer_.steps_done());
+    note_(fmt::format("saved {} in {:.1f} s", path.string(), seconds_since(start)));
+    return;
+  }
+  copy_->take(ExecSpace());
+  const double copy_seconds = seconds_since(start);
+  behind_.reset(
+      new Behind{.save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, run_name), copy_->state().blocks,
+                          copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file},
+                 .step = trainer_.steps_done(),
+                 .copy_seconds = copy_seconds,
+                 .held_up = seconds_since(start),
+                 .start = start});
+  behind_->start_turn();
+}
+
+template <class T>
+void CheckpointSaver<T>::wait_for_the_one_before() {
+  if (!behind_)
+    return;
+  const Index before = behind_->step;
+  const auto start = Clock::now();
+  drain();
+  note_(
+      fmt::format("the save of step {} waited {:.1f} s for that of step {} (wait {} of this start): a longer "
+                  "checkpoint.interval, or a faster disk, spares that",
+                  trainer_.steps_done(), seconds_since(start), before, ++waits_));
+}
+
+template <class T>
+void CheckpointSaver<T>::poll() {
+  if (!behind_)
+    return;
+  const AddSeconds held_up(seconds_);
+  const Index writing = behind_->task->is_done() ? 0 : 1;
+  if (all_reduce(mesh_.world(), writing, ReduceOp::max) == 0)
+    end_turn();
+}
+
+template <class T>
+void CheckpointSaver<T>::drain() {
+  const AddSeconds held_up(seconds_);
+  if (behind_)
+    mesh_.world().position().set_operation(-1, "save", -1, -1);
+  while (behind_)
+    end_turn();
+}
+
+template <class T>
+void CheckpointSaver<T>::end_turn() {
+  const auto start = Clock::now();
+  std::unique_ptr<Behind> ended = std::move(behind_);  // gone, when a rank has failed
+  attempt_together(mesh_.world(), ExitCode::write, [&] { ended->task->get(); });
+  if (++ended->turn < ended->save.num_turns()) {
+    ended->start_turn();
+    behind_ = std::move(ended);
+    return;
+  }
+  const Path path = ended->save.publish();
+  prune(ended->step);
+  note_(fmt::format("saved {} in {:.1f} s behind the training, which stood still for {:.2f} s ({:.2f} s to copy)",
+                    path.string(), seconds_since(ended->start), ended->held_up + seconds_since(start),
+                    ended->copy_seconds));
+}
+
+template <class T>
+void CheckpointSaver<T>::prune(Index newest) {
+  attempt_together(mesh_.world(), ExitCode::write, [&] {
+    if (mesh_.world().rank() == 0)
+      prune_checkpoints(checkpoints_, {config_.checkpoint.keep_last, config_.checkpoint.keep_every}, newest);
+  });
+}
+
+#define ESPALIER_INSTANTIATE(T) template class CheckpointSaver<T>;
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

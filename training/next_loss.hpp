@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "training/trainer.hpp"
+
+namespace espalier {
+
+/// Stores the loss of the first samples after this step in a checkpoint's state. Collective; one forward pass.
+template <class T>
+void store_next_loss(nlohmann::json& state, Trainer<T>& trainer);
+
+/// Computes the stored loss again in a trainer that has just been resumed: a wrong resume cannot be silent. Collective;
+/// as many forward passes as the stored samples fill. `note` is told both numbers, or that none is stored.
+/// @throws Error (checkpoint) with both where they differ by more than the precision explains.
+template <class T>
+void check_next_loss(const nlohmann::json& state, const std::string& checkpoint, Trainer<T>& trainer,
+                     const std::function<void(const std::string&)>& note);
+
+/// How far the two may be apart, relatively: another layout or library rounds otherwise.
+double next_loss_tolerance(ScalarType compute);
+
+}  // namespace espalier
