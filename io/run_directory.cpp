@@ -117,6 +117,10 @@ bool is_alive_here(const RunRecord& record) {
 
 void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
   try {
+    // Ranks that fail together must not write the same temporary file: who finds another at it leaves it to him.
+    const FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (turn.is_open() && ::flock(turn.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      return;
     std::optional<RunRecord> record = read_run_record(directory);
     if (!record || record->state != "running")
       return;

@@ -200,7 +200,7 @@ void find_checkpoint_stall(const RecordedRun& run, const StepProfile& profile, s
 }
 
 void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  if (!run.prediction || run.prediction->stages.size() != profile.stage_work.size())
+  if (!run.prediction || !run.prediction->has_times() || run.prediction->stages.size() != profile.stage_work.size())
     return;
   std::vector<double> excess;
   std::vector<double> ratios;
@@ -213,7 +213,7 @@ void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::
     excess.push_back(rank.compute() - seconds);
   }
   const double typical = median(ratios);
-  if (typical < 1 + slower_than_predicted)
+  if (typical < 1 + std::max(slower_than_predicted, run.prediction->error_share))
     return;
   Finding finding{.cause = Cause::slow_compute, .title = {}, .size = typical, .unit = "times as long"};
   finding.seconds = median(excess);

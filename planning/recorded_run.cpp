@@ -235,10 +235,11 @@ std::optional<RunPrediction> prediction_of(const Path& path, std::vector<std::st
       return std::nullopt;
     }
     RunPrediction prediction;
-    prediction.step_seconds = number_from(json.at("step_seconds"));
+    prediction.step_seconds = json.value("step_seconds", 0.0);
+    prediction.error_share = json.value("error_share", 0.0);
     prediction.source = json.value("source", "");
     for (const Json& stage : json.at("stages"))
-      prediction.stages.push_back({.seconds = phases_from(stage.at("seconds")),
+      prediction.stages.push_back({.seconds = phases_from(stage.value("seconds", Json::object())),
                                    .memory = memory_from(stage.value("memory_bytes", Json::object()))});
     return prediction;
   } catch (const std::exception& error) {

@@ -103,9 +103,11 @@ struct RunPrediction {
     PhaseSeconds seconds = {};
     MemoryByCategory memory = {};
   };
-  double step_seconds = 0;
+  double step_seconds = 0;  ///< 0: of memory alone (fp64, say, has no price)
+  double error_share = 0;   ///< of the times, as far as they are known
   std::string source;
   std::vector<Stage> stages;
+  bool has_times() const { return step_seconds > 0; }
 };
 
 /// A run directory as plain data.

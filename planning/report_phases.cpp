@@ -97,9 +97,11 @@ std::vector<std::size_t> ranks_to_show(const std::vector<PhaseSeconds>& ranks) {
   return chosen;
 }
 
+bool has_times(const RecordedRun& run) { return run.prediction && run.prediction->has_times(); }
+
 std::vector<BarRow> predicted_rows(const RecordedRun& run, const std::vector<Phase>& phases) {
   std::vector<BarRow> rows;
-  if (!run.prediction)
+  if (!has_times(run))
     return rows;
   const std::vector<RunPrediction::Stage>& stages = run.prediction->stages;
   for (std::size_t stage = 0; stage < std::min(stages.size(), most_rows); ++stage)
@@ -162,13 +164,13 @@ std::optional<ReportCard> ranks_card(const RecordedRun& run) {
   if (run.steps.empty() || ranks.empty())
     return std::nullopt;
   std::vector<PhaseSeconds> all = ranks;
-  if (run.prediction)
+  if (has_times(run))
     for (const RunPrediction::Stage& stage : run.prediction->stages)
       all.push_back(stage.seconds);
   const std::vector<Phase> phases = phases_in(all);
   BarChart chart{
       .label = fmt::format("Mean time of a step by phase, of {}{}", counted(static_cast<Index>(ranks.size()), "rank"),
-                           run.prediction ? ", and predicted" : ""),
+                           has_times(run) ? ", and predicted" : ""),
       .rows = predicted_rows(run, phases)};
   const std::vector<std::size_t> shown = ranks_to_show(ranks);
   for (const std::size_t rank : shown)
@@ -181,8 +183,8 @@ std::optional<ReportCard> ranks_card(const RecordedRun& run) {
       .id = "ranks",
       .title = "Time of a typical step",
       .subtitle = fmt::format("{}, mean without the first tenth of the steps{}", chart.unit.name,
-                              run.prediction ? ", and as predicted (pale)" : ""),
-      .left = run.prediction ? "7.4rem" : "4.4rem",
+                              has_times(run) ? ", and as predicted (pale)" : ""),
+      .left = has_times(run) ? "7.4rem" : "4.4rem",
       .note = shown.size() < ranks.size()
                   ? fmt::format("{} of {} ranks: those with most work of their own.", shown.size(), ranks.size())
                   : ""};

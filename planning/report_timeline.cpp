@@ -121,8 +121,8 @@ std::optional<ReportCard> timeline_card(const RecordedRun& run) {
   if (rows.size() < run.traces.size())
     card.note = fmt::format("{} of {} ranks{}.", rows.size(), run.traces.size(),
                             run.traces.size() > most_rows ? ": one of each stage" : "");
-  const TimelineChart chart{.label = fmt::format("What each of {} ranks did in step {}{}", rows.size(), *step, idle),
-                            .rows = std::move(rows)};
+  const std::string label = fmt::format("What each of {} ranks did in step {}{}", rows.size(), *step, idle);
+  const TimelineChart chart{.label = label, .rows = std::move(rows)};
   card.views = {{"linear", draw(chart)}};
   return card;
 }

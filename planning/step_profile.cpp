@@ -99,7 +99,7 @@ void add_stage_work(StepProfile& profile, const RecordedRun& run) {
       std::copy(layers.begin(), layers.end(), profile.stage_work.begin());
     return;
   }
-  if (run.prediction && run.prediction->stages.size() == num_stages) {
+  if (run.prediction && run.prediction->has_times() && run.prediction->stages.size() == num_stages) {
     profile.work_source = "prediction.json";
     for (std::size_t stage = 0; stage < num_stages; ++stage) {
       const PhaseSeconds& seconds = run.prediction->stages[stage].seconds;

@@ -246,7 +246,8 @@ void Trainer<T>::update(StepReport& report) {
   report.step = ++steps_done_;
   report.tokens = tokens();
   report.passed_over = loader_.num_passed_over();
-  last_loss_ = report.loss;
+  if (std::isfinite(report.loss))  // a skipped one need not be, and a checkpoint keeps numbers only
+    last_loss_ = report.loss;
 }
 
 template <class T>

@@ -80,8 +80,8 @@ class Trainer {
   const Gpt<T>& model() const { return model_; }
   Index steps_done() const { return steps_done_; }
   Index data_position() const { return loader_.position(); }
-  Index tokens() const;  ///< trained on so far
-  double last_loss() const { return last_loss_; }
+  Index tokens() const;                                        ///< trained on so far
+  double last_loss() const { return last_loss_; }              ///< of the last step that had a finite one
   const std::string& tokenizer() const { return tokenizer_; }  ///< that made the token files; empty: unknown
 
   /// The flat ranges in which this rank stands for all that hold the same: every element of the model is in those of

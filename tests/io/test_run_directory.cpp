@@ -4,7 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <latch>
 #include <map>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "io/run_directory.hpp"
 #include "tests/io/support.hpp"
@@ -187,4 +191,23 @@ TEST(RunDirectory, a_place_without_permission_is_a_write_error) {
                                std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   expect_error(ExitCode::write, {"Permission denied"}, [&] { RunDirectory(directory / "b"); });
   std::filesystem::permissions(directory.path(), std::filesystem::perms::owner_all);
+}
+
+TEST(RunDirectory, of_ranks_that_fail_together_one_signs_off) {
+  const TemporaryDirectory directory;
+  for (int round = 0; round < 40; ++round) {
+    const Path path = directory / std::to_string(round);
+    const SignedOn run(path);
+    std::latch together(6);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 6; ++rank)
+      ranks.emplace_back([&, rank] {
+        together.arrive_and_wait();
+        sign_off_failed(path, "rank " + std::to_string(rank));
+      });
+    for (std::thread& rank : ranks)
+      rank.join();
+    ASSERT_EQ(read_run_record(path)->state, "failed") << "round " << round;
+    ASSERT_TRUE(read_run_record(path)->cause.starts_with("rank "));
+  }
 }

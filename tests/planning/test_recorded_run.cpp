@@ -98,6 +98,11 @@ TEST_F(RecordedRunTest, PredictionIsReadAndOneOfAnotherVersionLeftOut) {
   ASSERT_EQ(run.prediction->stages.size(), 2u);
   EXPECT_EQ(run.prediction->stages[0].seconds[Phase::forward], 0.1);
   EXPECT_EQ(run.prediction->stages[0].memory[Category::weights], 5u);
+  EXPECT_TRUE(run.prediction->has_times());
+  write("prediction.json",
+        R"({"format":"espalier-prediction","format_version":1,"stages":[{"stage":0,"memory_bytes":{"weights":7}}]})");
+  EXPECT_FALSE(read().prediction->has_times()) << "of memory alone";
+  EXPECT_EQ(read().prediction->stages[0].memory[Category::weights], 7u);
   write("prediction.json", R"({"format":"espalier-prediction","format_version":2})");
   EXPECT_FALSE(read().prediction);
   EXPECT_NE(read().gaps.front().find("another version"), std::string::npos);

@@ -95,6 +95,7 @@ TEST(Spikes, WhatIsNotFiniteIsSkippedToo) {
   EXPECT_EQ(skipped.judgement.anomaly, Anomaly::non_finite);
   EXPECT_EQ(seen, 2);
   EXPECT_EQ(trainer.steps_done(), 2) << "its data are used up";
+  EXPECT_TRUE(std::isfinite(trainer.last_loss())) << "a checkpoint of now could not be read back";
   set(good);
   EXPECT_FALSE(trainer.step().skipped);
   set(std::vector<float>(good.size(), 1e38F));
