@@ -13,19 +13,21 @@ run() {
   exits 0 "$mpiexec" -n "$ranks" "${preflags[@]}" "$espalier" train tiny.toml "run.directory=$name" run.steps=8 \
     model.num_layers=8 batch.micro_batch_size=1 emulate.latency=1e-6 "$@"
 }
-# finds RUN CAUSE SIZE [FIELD]: names this cause first, with its size within 20 %.
-finds() {
+# names RUN CAUSE SIZE: this cause first, with its size within 20 %; of a ratio what it is above 1.
+names() {
   exits 0 "$espalier" diagnose "$1" --json
-  python3 - "$2" "$3" "${4:-size}" <<'PY' || fail "$1: not $2 of size $3 first"
+  python3 - "$2" "$3" <<'PY'
 import json, sys
-cause, size, field = sys.argv[1], float(sys.argv[2]), sys.argv[3]
-first = json.load(open("out.txt"))["findings"][0]
-got = first[field] - (1 if first["unit"].startswith("times") and field == "size" else 0)
-print(f"{first['title']}: {field} {got:.4g}, planted {size:.4g}")
+cause, size = sys.argv[1], float(sys.argv[2])
+first = (json.load(open("out.txt"))["findings"] or [{"cause": "none", "title": "nothing", "size": 0, "unit": ""}])[0]
+got = first["size"] - first["unit"].startswith("times")
+print(f"{first['title']}: size {got:.4g}, planted {size:.4g}")
 sys.exit(not (first["cause"] == cause and abs(got - size) <= 0.2 * size))
 PY
 }
-# pipeline MICROBATCHES KEY=VALUE...: stages of imitated operations.
+finds() { names "$@" || fail "$1: not $2 of size $3 first"; }
+
+# Imitated operations of a whole model, and of stages.
 operations=(emulate.forward=0.01 emulate.backward_input=0.01 emulate.backward_weight=0.01)
 staged=("parallel.pipeline=$ranks" emulate.per_layer=true emulate.forward=0.003 emulate.backward_input=0.003
         emulate.backward_weight=0.003)
@@ -37,6 +39,8 @@ run slow_stage "${staged[@]}" emulate.slow_rank=1 emulate.slow_factor=1.6
 finds slow_stage slow_rank 0.6
 run slow_link "${staged[@]}" 'emulate.delayed_link=[0,1]' emulate.delay=0.06
 finds slow_link slow_link 0.06
+run slow_replica_link "parallel.data=$ranks" "${operations[@]}" 'emulate.delayed_link=[0,1]' emulate.delay=0.06
+finds slow_replica_link slow_link 0.06
 run stalled_loader "parallel.data=$ranks" "${operations[@]}" emulate.data=0.1
 finds stalled_loader data_stall 0.1
 if ((ranks == 2)); then
@@ -45,9 +49,13 @@ if ((ranks == 2)); then
   says "parallel.layers_per_stage = [4, 4]"
   run bubble "${staged[@]}" batch.global_batch_size=2
   finds bubble bubble 0.333
-  # A rank that really computes: its own work takes twice as long.
-  run really_slow parallel.data=2 model.hidden_size=128 model.max_sequence_length=64 emulate.slow_rank=1 emulate.slow_factor=2
-  finds really_slow slow_rank 1
+  # A rank that really computes: its own work takes twice as long. Other programs on the machine may disturb one attempt.
+  for attempt in 1 2 3; do
+    run "really_slow_$attempt" parallel.data=2 model.hidden_size=128 model.max_sequence_length=64 emulate.slow_rank=1 \
+      emulate.slow_factor=2
+    names "really_slow_$attempt" slow_rank 1 && break
+    ((attempt < 3)) || fail "really_slow: not slow_rank of size 1 first"
+  done
 else
   run uneven "${staged[@]}" 'parallel.layers_per_stage=[4,2,1,1]'
   finds uneven uneven_stages 1
