@@ -230,6 +230,10 @@ RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
   read_emulation(reader, setup);
+  const std::vector<std::string> impossible = problems(setup.shape);
+  if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
+    refuse(path, "config.toml describes a model that cannot be built",
+           impossible.empty() ? "more stages than layers" : impossible.front());
   if (reader.has_problems() || setup.global_batch_size == 0 || setup.micro_batch_size == 0)
     refuse(path, "config.toml is not one that `espalier train` resolved",
            reader.has_problems() ? "keys with values of another kind" : "no [batch]");

@@ -141,6 +141,8 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
   write("config.toml", "[parallel]\npipeline = 3\n[batch]\nglobal_batch_size = 8\nmicro_batch_size = 1\n");
   EXPECT_NE(refusal(ExitCode::data).what.find("more ranks"), std::string::npos);
+  write("config.toml", "[model]\nnum_layers = 1\n[parallel]\npipeline = 2\n");
+  EXPECT_NE(refusal(ExitCode::data).got.find("more stages than layers"), std::string::npos);
   std::filesystem::remove(path("config.toml"));
   EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
   write("run.json", R"({"state":"completed","cause":"","host":"","pid":1,"process_start":1,"boot":"","started":"",)"
