@@ -79,6 +79,11 @@ std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
     json["findings"].push_back(finding_json(finding));
   if (diagnosis.profile)
     json["step"] = profile_json(*diagnosis.profile);
+  if (run.prediction) {
+    json["predicted"] = {{"step_seconds", run.prediction->step_seconds}, {"source", run.prediction->source}};
+    for (const RunPrediction::Stage& stage : run.prediction->stages)
+      json["predicted"]["stages"].push_back(phases_json(stage.seconds));
+  }
   if (diagnosis.comparison)
     json["comparison"] = comparison_json(*diagnosis.comparison);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <sstream>
 
 #include "io/units.hpp"
@@ -46,6 +47,72 @@ std::string run_text(const RecordedRun& run) {
   return text;
 }
 
+constexpr double too_short = 5e-4;  // of a step: not worth a line
+
+// Mean of the ranks that are on `stage`; -1: of all.
+double mean_seconds(const StepProfile& profile, Phase phase, int stage = -1) {
+  double sum = 0;
+  int count = 0;
+  for (const RankProfile& rank : profile.ranks)
+    if (stage < 0 || rank.place[Axis::pp] == stage) {
+      sum += rank.seconds[phase];
+      ++count;
+    }
+  return count > 0 ? sum / count : 0;
+}
+
+// Empty without a prediction. All stages have as many ranks.
+std::string predicted_text(const RecordedRun& run, Phase phase, int stage = -1) {
+  if (!run.prediction || run.prediction->stages.empty() || stage >= static_cast<int>(run.prediction->stages.size()))
+    return "";
+  double sum = 0;
+  for (const RunPrediction::Stage& each : run.prediction->stages)
+    sum += each.seconds[phase];
+  return fmt::format("{:.4g}", stage < 0 ? sum / static_cast<double>(run.prediction->stages.size())
+                                         : run.prediction->stages[static_cast<std::size_t>(stage)].seconds[phase]);
+}
+
+std::string phase_table(const RecordedRun& run, const StepProfile& profile) {
+  std::string text = fmt::format("\n  {:<14}{:>11}{:>9}{:>12}{:>11}{:>11}{:>9}\n", "phase", "mean s", "share",
+                                 run.prediction ? "predicted" : "", "least s", "most s", "on rank");
+  for (std::size_t i = 0; i < num_phases; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    const double mean = mean_seconds(profile, phase);
+    if (mean <= too_short * profile.total_seconds())
+      continue;
+    const auto [least, most] = std::minmax_element(
+        profile.ranks.begin(), profile.ranks.end(),
+        [&](const RankProfile& a, const RankProfile& b) { return a.seconds[phase] < b.seconds[phase]; });
+    text += fmt::format("  {:<14}{:>11.4g}{:>7.1f} %{:>12}{:>11.4g}{:>11.4g}{:>9}\n", to_string(phase), mean,
+                        100 * mean / profile.total_seconds(), predicted_text(run, phase), least->seconds[phase],
+                        most->seconds[phase], most - profile.ranks.begin());
+  }
+  return text;
+}
+
+std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
+  constexpr std::array shown = {Phase::forward,       Phase::backward,  Phase::bubble,   Phase::tensor_comm,
+                                Phase::pipeline_comm, Phase::data_comm, Phase::optimizer};
+  std::string text = fmt::format("\n  seconds by stage, mean of its ranks{}\n  {:<7}",
+                                 run.prediction ? "; predicted below" : "", "stage");
+  for (const Phase phase : shown)
+    text += fmt::format("{:>14}", to_string(phase));
+  text += '\n';
+  for (int stage = 0; stage < run.setup.stages(); ++stage) {
+    text += fmt::format("  {:<7}", stage);
+    for (const Phase phase : shown)
+      text += fmt::format("{:>14.4g}", mean_seconds(profile, phase, stage));
+    text += '\n';
+    if (!run.prediction)
+      continue;
+    text += fmt::format("  {:<7}", "");
+    for (const Phase phase : shown)
+      text += fmt::format("{:>14}", predicted_text(run, phase, stage));
+    text += '\n';
+  }
+  return text;
+}
+
 std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
   std::string text = fmt::format(
       "a step takes {:.4g} s{} (steps {} to {})\n", profile.step_seconds,
@@ -54,25 +121,9 @@ std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
   if (run.prediction && run.prediction->step_seconds > 0)
     text += fmt::format("  predicted: {:.4g} s ({:+.0f} %), by {}\n", run.prediction->step_seconds,
                         100 * (profile.step_seconds / run.prediction->step_seconds - 1), run.prediction->source);
-  text += fmt::format("\n  {:<14}{:>12}{:>9}{:>12}{:>12}{:>9}\n", "phase", "mean s", "share", "least s", "most s",
-                      "on rank");
-  for (std::size_t i = 0; i < num_phases; ++i) {
-    const auto phase = static_cast<Phase>(i);
-    double sum = 0;
-    std::size_t most = 0;
-    double least = profile.ranks.front().seconds[phase];
-    for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
-      const double seconds = profile.ranks[rank].seconds[phase];
-      sum += seconds;
-      least = std::min(least, seconds);
-      if (seconds > profile.ranks[most].seconds[phase])
-        most = rank;
-    }
-    const double mean = sum / static_cast<double>(profile.ranks.size());
-    if (mean > 0)
-      text += fmt::format("  {:<14}{:>12.4g}{:>7.1f} %{:>12.4g}{:>12.4g}{:>9}\n", to_string(phase), mean,
-                          100 * mean / profile.total_seconds(), least, profile.ranks[most].seconds[phase], most);
-  }
+  text += phase_table(run, profile);
+  if (run.setup.stages() > 1)
+    text += stage_table(run, profile);
   return text;
 }
 

@@ -5,13 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace espalier {
 namespace {
 
-// Ranks differ by a little on any machine, and FLOPs say only roughly what a stage with the head takes.
-constexpr double slow_among_equals = 0.08;
-constexpr double slow_by_counted_work = 0.3;
+constexpr double slow_among_equals = 0.08;  // ranks differ by a little on any machine
 constexpr double slow_link_ratio = 1.5;
 constexpr double least_extra_transit = 1e-3;  // seconds: below, a late poll of the receiver explains it
 constexpr double slower_than_predicted = 0.25;
@@ -56,8 +55,7 @@ std::vector<double> expected_compute(const StepProfile& profile) {
 // How many times as long as the others it takes, where that is too much to be chance; else 1.
 double slowness(const StepProfile& profile, std::size_t rank, double expected) {
   const double ratio = expected > 0 ? profile.ranks[rank].compute() / expected : 1;
-  const bool equals = has_peers(profile, rank) || profile.work_is_exact;
-  return ratio > 1 + (equals ? slow_among_equals : slow_by_counted_work) ? ratio : 1;
+  return ratio > 1 + (has_peers(profile, rank) ? slow_among_equals : profile.work_tolerance) ? ratio : 1;
 }
 
 // The step with this rank as it is against the step with it as the others are: its replica's pipeline, run twice.
@@ -95,6 +93,19 @@ void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::ve
                         .priced_by = "the schedule, run with this rank as fast as the others"}};
     findings.push_back(std::move(finding));
   }
+}
+
+std::string hosts_text(const RecordedRun& run, int from, int to) {
+  return fmt::format("rank {} is on {}, rank {} on {}", from, run.facts.host_of(at(from)), to,
+                     run.facts.host_of(at(to)));
+}
+
+Change slow_link_change(double gain_seconds, const char* priced_by) {
+  return {.setting =
+              "look at the cable, switch port or adapter between these hosts; parallel.order puts another axis on "
+              "this link",
+          .gain_seconds = gain_seconds,
+          .priced_by = priced_by};
 }
 
 // A way from one stage to the next, or back.
@@ -151,16 +162,37 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
         fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other links between stages",
                     links[i].from, links[i].to, 1e3 * extra);
     finding.ranks = {links[i].from, links[i].to};
+    finding.evidence = {fmt::format("{} are on their way for {:.4g} ms, others for {:.4g} ms",
+                                    links[i].send == OperationKind::send_activations ? "activations" : "gradients",
+                                    1e3 * links[i].transit, 1e3 * typical),
+                        hosts_text(run, links[i].from, links[i].to)};
+    finding.changes = {slow_link_change(finding.seconds, "the schedule, run with this link as fast as the others")};
+    findings.push_back(std::move(finding));
+  }
+}
+
+// Between replicas or tensor ranks: what the start measured. It costs the exposed exchange of the group, but for the
+// share that it would take over the other links.
+void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  for (const RunFacts::SlowLink& link : run.facts.slow_links) {
+    if (link.axis == Axis::pp || std::max(link.from, link.to) >= run.setup.world_size())
+      continue;  // between stages: find_slow_links() sees the messages of the steps themselves
+    const Phase phase = link.axis == Axis::dp ? Phase::data_comm : Phase::tensor_comm;
+    double exposed = std::numeric_limits<double>::infinity();
+    for (const int member : run.setup.mesh.group(link.to, link.axis))
+      exposed = std::min(exposed, profile.ranks[at(member)].seconds[phase]);
+    const double extra = link.seconds - link.typical_seconds;
+    Finding finding{.cause = Cause::slow_link, .title = {}, .size = extra, .unit = "s a message", .is_fault = true};
+    finding.seconds = exposed * extra / link.seconds;
+    finding.title = fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other {}",
+                                link.from, link.to, 1e3 * extra, link.axis == Axis::dp ? "replicas" : "tensor ranks");
+    finding.ranks = {link.from, link.to};
     finding.evidence = {
-        fmt::format("{} are on their way for {:.4g} ms, others for {:.4g} ms",
-                    links[i].send == OperationKind::send_activations ? "activations" : "gradients",
-                    1e3 * links[i].transit, 1e3 * typical),
-        fmt::format("rank {} is on {}, rank {} on {}", links[i].from, run.facts.host_of(at(links[i].from)), links[i].to,
-                    run.facts.host_of(at(links[i].to)))};
-    finding.changes = {{.setting = "look at the cable, switch port or adapter between these hosts; parallel.order puts "
-                                   "another axis on this link",
-                        .gain_seconds = finding.seconds,
-                        .priced_by = "the schedule, run with this link as fast as the others"}};
+        fmt::format("a small message took {:.4g} ms at the start, over other links {:.4g} ms", 1e3 * link.seconds,
+                    1e3 * link.typical_seconds),
+        fmt::format("the least {} of the ranks of this group is {:.4g} s a step", to_string(phase), exposed),
+        hosts_text(run, link.from, link.to)};
+    finding.changes = {slow_link_change(finding.seconds, "the exposed exchange, as long as over the other links")};
     findings.push_back(std::move(finding));
   }
 }
@@ -244,6 +276,7 @@ std::vector<Finding> find_faults(const RecordedRun& run, const StepProfile& prof
   std::vector<Finding> findings;
   find_slow_ranks(run, profile, findings);
   find_slow_links(run, profile, findings);
+  find_links_slow_at_start(run, profile, findings);
   find_data_stall(profile, findings);
   find_checkpoint_stall(run, profile, findings);
   find_slow_compute(run, profile, findings);

@@ -113,6 +113,19 @@ RunRecord record_of(const Path& directory) {
   }
 }
 
+std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links) {
+  std::vector<RunFacts::SlowLink> result;
+  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
+    const auto found = links.find(to_string(axis));
+    if (found == links.end())
+      continue;
+    for (const nlohmann::json& link : found->at("slow"))
+      result.push_back(
+          {axis, link.at("from"), link.at("to"), link.at("seconds"), found->at("typical_seconds").get<double>()});
+  }
+  return result;
+}
+
 RunFacts facts_of(const RunRecord& record, const Path& path) {
   RunFacts facts;
   try {
@@ -126,6 +139,7 @@ RunFacts facts_of(const RunRecord& record, const Path& path) {
     facts.gemm_library = json.value("gemm_library", facts.gemm_library);
     facts.gemm_flops = json.value("gemm_flops", facts.gemm_flops);
     facts.first_step = json.value("first_step", facts.first_step);
+    facts.slow_links = slow_links_of(json.value("links", nlohmann::json::object()));
   } catch (const nlohmann::json::exception& error) {
     refuse(path, "the details of run.json cannot be read", error.what());
   }
@@ -216,6 +230,10 @@ RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
   read_emulation(reader, setup);
+  const std::vector<std::string> impossible = problems(setup.shape);
+  if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
+    refuse(path, "config.toml describes a model that cannot be built",
+           impossible.empty() ? "more stages than layers" : impossible.front());
   if (reader.has_problems() || setup.global_batch_size == 0 || setup.micro_batch_size == 0)
     refuse(path, "config.toml is not one that `espalier train` resolved",
            reader.has_problems() ? "keys with values of another kind" : "no [batch]");

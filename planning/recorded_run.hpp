@@ -94,6 +94,16 @@ struct RunFacts {
   double gemm_flops = 0;  ///< per second, all ranks together
   Index first_step = 1;
 
+  /// A link that a start found slow (training/link_check); of ranks of the world.
+  struct SlowLink {
+    Axis axis = Axis::dp;
+    int from = 0;
+    int to = 0;
+    double seconds = 0;          ///< of a small message
+    double typical_seconds = 0;  ///< over the other links of its axis
+  };
+  std::vector<SlowLink> slow_links;
+
   std::string host_of(std::size_t rank) const;  ///< "unknown host" where not noted
 };
 

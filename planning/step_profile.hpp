@@ -35,7 +35,7 @@ struct StepProfile {
   /// What each stage should have to compute, in any unit, and who says so.
   std::vector<double> stage_work;
   std::string work_source;
-  bool work_is_exact = false;  ///< told or predicted rather than counted in FLOPs
+  double work_tolerance = 0;  ///< share by which ranks of unlike stages may differ from it and mean nothing
 
   double total_seconds() const { return step_seconds + checkpoint_seconds; }
 };

@@ -8,10 +8,12 @@
 #include "core/ops/matmul.hpp"
 #include "io/machine.hpp"
 #include "parallel/collectives.hpp"
+#include "training/link_check.hpp"
 
 namespace espalier {
 
-nlohmann::json run_facts(const Communicator& world, const std::string& program, double gemm_flops, Index first_step) {
+nlohmann::json run_facts(const ProcessMesh& mesh, const std::string& program, double gemm_flops, Index first_step) {
+  const Communicator& world = mesh.world();
   using Name = std::array<char, 64>;
   Name mine{};
   host_name().copy(mine.data(), mine.size() - 1);
@@ -35,7 +37,8 @@ nlohmann::json run_facts(const Communicator& world, const std::string& program, 
           {"threads", ExecSpace().concurrency()},
           {"gemm_library", to_string(matmul_library())},
           {"gemm_flops", gemm_flops},
-          {"first_step", first_step}};
+          {"first_step", first_step},
+          {"links", check_links(mesh)}};
 }
 
 }  // namespace espalier

@@ -138,7 +138,7 @@ class Loop {
     sign_on(resumed_step);
     signed_on_ = true;
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
-    const nlohmann::json facts = run_facts(mesh_.world(), options_.program, gemm_rate_, resumed_step + 1);
+    const nlohmann::json facts = run_facts(mesh_, options_.program, gemm_rate_, resumed_step + 1);
     if (is_root_)
       files_.directory->update({{"facts", facts}});
     if (is_root_)

@@ -39,6 +39,8 @@ run slow_stage "${staged[@]}" emulate.slow_rank=1 emulate.slow_factor=1.6
 finds slow_stage slow_rank 0.6
 run slow_link "${staged[@]}" 'emulate.delayed_link=[0,1]' emulate.delay=0.06
 finds slow_link slow_link 0.06
+run slow_replica_link "parallel.data=$ranks" "${operations[@]}" 'emulate.delayed_link=[0,1]' emulate.delay=0.06
+finds slow_replica_link slow_link 0.06
 run stalled_loader "parallel.data=$ranks" "${operations[@]}" emulate.data=0.1
 finds stalled_loader data_stall 0.1
 if ((ranks == 2)); then

@@ -90,6 +90,26 @@ TEST(EmulatedLinks, SlowLinksBetweenNodesOnly) {
   }
 }
 
+// One way, one pair.
+TEST(EmulatedLinks, ADelayedLink) {
+  if (world().size() == 1)
+    return;  // no peer
+  const Emulate emulate({.within_node = {}, .between_nodes = {}, .delayed = {.from = 0, .to = 1, .seconds = 0.2}});
+  const auto out = make_tensor(std::vector<float>(4, 1.0f));
+  const auto in = make_tensor(std::vector<float>(4));
+  Request receive = irecv(ExecSpace(), world(), in, previous());
+  Request send = isend(ExecSpace(), world(), out, next());
+  receive.wait();
+  const double seconds = world().clock().now() - receive.sent_at();
+  send.wait();
+  if (world().rank() == 1) {
+    EXPECT_GE(seconds, 0.2);
+  } else {
+    EXPECT_LT(seconds, 0.2);
+  }
+  barrier(world());
+}
+
 TEST(EmulatedLinks, CollectivesAndReductionsGiveTheSameBits) {
   const auto segments = segments_of({1000, 3000, 7});
   const auto gradients = make_tensor(contributions<float>(world().rank(), total(segments)));

@@ -80,6 +80,16 @@ TEST(Diagnose, SlowLink) {
   }
 }
 
+TEST(Diagnose, SlowLinkBetweenReplicas) {
+  SimulatedRun simulated(1, 3, 1, 8, {2}, {.reduction = 0.1});
+  simulated.run.facts.slow_links = {{Axis::dp, 2, 1, 0.1, 1e-4}};
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  ASSERT_EQ(first(diagnosis).cause, Cause::slow_link) << first(diagnosis).title;
+  EXPECT_EQ(first(diagnosis).ranks, (std::vector<int>{2, 1}));
+  expect_within_20_percent(first(diagnosis).size, 0.1);
+  expect_within_20_percent(first(diagnosis).seconds, 0.1);
+}
+
 TEST(Diagnose, UnevenStages) {
   const SimulatedRun simulated(1, 1, 4, 8, {5, 3, 2, 2});
   const SimulatedRun even(1, 1, 4, 8, {3, 3, 3, 3});
@@ -169,6 +179,8 @@ TEST(Diagnose, SlowerThanPredicted) {
   ASSERT_EQ(first(diagnosis).cause, Cause::slow_compute) << first(diagnosis).title;
   expect_within_20_percent(first(diagnosis).size, 2);
   expect_within_20_percent(first(diagnosis).seconds, simulated.step_seconds / 2);
+  EXPECT_NE(diagnosis_text(simulated.run, diagnosis).find("predicted: 0.24 s (+100 %), by a test"), std::string::npos)
+      << diagnosis_text(simulated.run, diagnosis);
 }
 
 TEST(Diagnose, TextIsWithin120ColumnsAndNamesTheFirstFinding) {

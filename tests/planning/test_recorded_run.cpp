@@ -20,7 +20,13 @@ class RecordedRunTest : public testing::Test {
   RecordedRunTest() {
     RunRecord record;
     record.state = "completed";
-    record.details = {{"facts", {{"ranks", 2}, {"first_step", 1}, {"hosts", {"a", "b"}}, {"host_of_rank", {1, 0}}}}};
+    const nlohmann::json slow = {{{"from", 0}, {"to", 1}, {"seconds", 0.5}}};
+    record.details = {{"facts",
+                       {{"ranks", 2},
+                        {"first_step", 1},
+                        {"hosts", {"a", "b"}},
+                        {"host_of_rank", {1, 0}},
+                        {"links", {{"pp", {{"typical_seconds", 1e-4}, {"slow", slow}}}}}}}};
     write("run.json", to_json(record).dump());
     write("config.toml",
           "[model]\nnum_layers = 4\n[parallel]\npipeline = 2\nlayers_per_stage = [3, 1]\n"
@@ -68,6 +74,9 @@ TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   EXPECT_EQ(run.setup.world_size(), 2);
   EXPECT_EQ(run.facts.host_of(0), "b");
   EXPECT_EQ(run.facts.host_of(7), "unknown host");
+  ASSERT_EQ(run.facts.slow_links.size(), 1u);
+  EXPECT_EQ(run.facts.slow_links.front().axis, Axis::pp);
+  EXPECT_EQ(run.facts.slow_links.front().seconds, 0.5);
   EXPECT_EQ(run.setup.num_microbatches(), 4);
   EXPECT_EQ(run.setup.layers_of_stages(), (std::vector<Index>{3, 1}));
   EXPECT_EQ(run.setup.emulated_forward, 0.5);
@@ -137,6 +146,8 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
   write("config.toml", "[parallel]\npipeline = 3\n[batch]\nglobal_batch_size = 8\nmicro_batch_size = 1\n");
   EXPECT_NE(refusal(ExitCode::data).what.find("more ranks"), std::string::npos);
+  write("config.toml", "[model]\nnum_layers = 1\n[parallel]\npipeline = 2\n");
+  EXPECT_NE(refusal(ExitCode::data).got.find("more stages than layers"), std::string::npos);
   std::filesystem::remove(path("config.toml"));
   EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
   write("run.json", R"({"state":"completed","cause":"","host":"","pid":1,"process_start":1,"boot":"","started":"",)"

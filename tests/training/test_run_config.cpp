@@ -170,6 +170,14 @@ TEST(RunConfig, LossScalesArePowersOfTwo) {
                   "does nothing: compute is fp32");
 }
 
+TEST(RunConfig, PlantedFaultsNameRanksOfTheWorld) {
+  EXPECT_CONTAINS(error_of(good, {"emulate.slow_rank=2"}, 2), "there is no rank 2 of 2");
+  EXPECT_CONTAINS(error_of(good, {"emulate.delayed_link=[0,2]"}, 2), "[0, 2] are not two ranks of 2");
+  EXPECT_CONTAINS(error_of(good, {"emulate.delayed_link=[1,1]"}, 2), "not two ranks");
+  EXPECT_CONTAINS(error_of(good, {"emulate.delayed_link=[1]"}, 2), "not two ranks");
+  EXPECT_EQ(error_of(good, {"emulate.delayed_link=[1,0]", "emulate.slow_rank=1"}, 2), "");
+}
+
 TEST(RunConfig, NothingToDo) { EXPECT_CONTAINS(error_of(good, {"run.steps=0"}), "neither steps nor tokens"); }
 
 }  // namespace

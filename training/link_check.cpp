@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/link_check.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "parallel/collectives.hpp"
+#include "parallel/point_to_point.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr int num_tries = 3;  // the best counts: ranks may share cores
+constexpr double slow_ratio = 1.5;
+constexpr double least_extra = 1e-3;  // seconds
+
+std::vector<int> distances(int size) {
+  std::vector<int> result;
+  for (int distance = 1; distance < size; distance = size <= 8 ? distance + 1 : 2 * distance)
+    result.push_back(distance);
+  return result;
+}
+
+// Seconds of a message from the rank that lies `distance` before this one.
+double transit_from(const Communicator& group, int distance) {
+  const ExecSpace exec;
+  const Tensor<float, 1> out(ledger_label(Category::communication, "link_check_out"), 1);
+  const Tensor<float, 1> in(ledger_label(Category::communication, "link_check_in"), 1);
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < num_tries; ++i) {
+    barrier(group);
+    Request receive = irecv(exec, group, in, (group.rank() - distance + group.size()) % group.size());
+    Request send = isend(exec, group, out, (group.rank() + distance) % group.size());
+    receive.wait();
+    best = std::min(best, group.clock().now() - receive.sent_at());
+    send.wait();
+  }
+  return best;
+}
+
+// Of two the lower: of two links one may be slow.
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+nlohmann::json check_axis(const ProcessMesh& mesh, Axis axis) {
+  const Communicator& group = mesh.along(axis);
+  const std::vector<int> steps = distances(group.size());
+  std::vector<double> mine;
+  for (const int distance : steps)
+    mine.push_back(transit_from(group, distance));
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(mesh.world().size()));
+  all_gather(mesh.world(), std::span<double>(all), std::span<const double>(mine));
+
+  const double typical = median_of(all);
+  nlohmann::json slow = nlohmann::json::array();
+  for (int rank = 0; rank < mesh.world().size(); ++rank)
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const double seconds = all[static_cast<std::size_t>(rank) * steps.size() + i];
+      if (seconds < slow_ratio * typical || seconds - typical < least_extra)
+        continue;
+      PerAxis sender = mesh.layout().coordinates(rank);
+      sender[axis] = (sender[axis] - steps[i] + group.size()) % group.size();
+      slow.push_back({{"from", mesh.layout().rank_at(sender)}, {"to", rank}, {"seconds", seconds}});
+    }
+  return {{"typical_seconds", typical}, {"slow", slow}};
+}
+
+}  // namespace
+
+nlohmann::json check_links(const ProcessMesh& mesh) {
+  nlohmann::json links = nlohmann::json::object();
+  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
+    if (mesh.along(axis).size() > 1)
+      links[to_string(axis)] = check_axis(mesh, axis);
+  return links;
+}
+
+}  // namespace espalier
