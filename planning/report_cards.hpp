@@ -36,6 +36,12 @@ std::size_t first_typical_step(std::size_t count);
 /// Median step_seconds of those; nothing without steps.
 std::optional<double> typical_step_seconds(const RecordedRun& run);
 
+/// What the trainer noted in the details of run.json under this name; an empty object where it is none.
+nlohmann::json noted(const RecordedRun& run, const char* name);
+
+/// A number of that; 0 where there is none.
+double noted_number(const nlohmann::json& object, const char* name);
+
 /// "+3.2 %"
 std::string difference_text(double measured, double predicted);
 

@@ -50,9 +50,9 @@ std::optional<ReportTile> validation_tile(const RecordedRun& run) {
 }
 
 std::optional<ReportTile> memory_tile(const RecordedRun& run) {
-  const nlohmann::json memory = run.record.details.value("memory", nlohmann::json::object());
-  const double peak = memory.value("peak_bytes", 0.0);
-  const double predicted = memory.value("predicted_bytes", 0.0);
+  const nlohmann::json memory = noted(run, "memory");
+  const double peak = noted_number(memory, "peak_bytes");
+  const double predicted = noted_number(memory, "predicted_bytes");
   if (peak > 0)
     return ReportTile{.name = "Memory of the fullest rank",
                       .value = size_text(peak),
@@ -84,15 +84,20 @@ std::string layout_text(const RunSetup& setup) {
   return text;
 }
 
+std::string noted_text(const nlohmann::json& value) {
+  if (value.is_string())
+    return value.get<std::string>();
+  return value.is_number_float() ? count_text(value.get<double>()) : value.dump();
+}
+
 // What the trainer noted about itself and its machine, whatever it is: short values only.
-void add_noted_facts(const nlohmann::json& details, std::vector<ReportFact>& facts) {
+void add_noted_facts(const RecordedRun& run, std::vector<ReportFact>& facts) {
   constexpr std::size_t longest = 200;
-  const nlohmann::json noted = details.value("facts", nlohmann::json::object());
-  for (const auto& [key, value] : noted.items()) {
+  const nlohmann::json all = noted(run, "facts");
+  for (const auto& [key, value] : all.items()) {
     if (value.is_structured() || value.is_null())
       continue;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (!text.empty() && text.size() <= longest)
+    if (const std::string text = noted_text(value); !text.empty() && text.size() <= longest)
       facts.push_back({spaced(key), text});
   }
 }
@@ -103,6 +108,17 @@ std::size_t first_typical_step(std::size_t count) { return count <= 1 ? 0 : std:
 
 std::optional<double> typical_step_seconds(const RecordedRun& run) {
   return typical(run, [](const RecordedStep& step) { return step.times.step_seconds; });
+}
+
+nlohmann::json noted(const RecordedRun& run, const char* name) {
+  const nlohmann::json& details = run.record.details;
+  const auto found = details.is_object() ? details.find(name) : details.end();
+  return found != details.end() && found->is_object() ? *found : nlohmann::json::object();
+}
+
+double noted_number(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 std::string difference_text(double measured, double predicted) {
@@ -168,7 +184,7 @@ std::vector<ReportFact> report_facts(const RecordedRun& run) {
   facts.push_back({"host", run.record.host});
   if (run.prediction && !run.prediction->source.empty())
     facts.push_back({"prediction", run.prediction->source});
-  add_noted_facts(run.record.details, facts);
+  add_noted_facts(run, facts);
   return facts;
 }
 

@@ -99,15 +99,21 @@ std::vector<std::size_t> ranks_to_show(const std::vector<PhaseSeconds>& ranks) {
 
 bool has_times(const RecordedRun& run) { return run.prediction && run.prediction->has_times(); }
 
-std::vector<BarRow> predicted_rows(const RecordedRun& run, const std::vector<Phase>& phases) {
+// Each stage as predicted, then its ranks.
+std::vector<BarRow> rows_of(const RecordedRun& run, const std::vector<PhaseSeconds>& ranks,
+                            const std::vector<std::size_t>& shown, const std::vector<Phase>& phases) {
   std::vector<BarRow> rows;
-  if (!has_times(run))
-    return rows;
-  const std::vector<RunPrediction::Stage>& stages = run.prediction->stages;
-  for (std::size_t stage = 0; stage < std::min(stages.size(), most_rows); ++stage)
-    rows.push_back({.label = stages.size() == 1 ? "predicted" : fmt::format("stage {} predicted", stage),
-                    .values = in_order(stages[stage].seconds, phases),
-                    .is_predicted = true});
+  const std::size_t num_stages = has_times(run) ? run.prediction->stages.size() : 0;
+  const auto stage_of = [&](std::size_t rank) { return run.setup.mesh.coordinates(static_cast<int>(rank))[Axis::pp]; };
+  for (int stage = 0; stage < run.setup.stages(); ++stage) {
+    if (static_cast<std::size_t>(stage) < num_stages)
+      rows.push_back({.label = num_stages == 1 ? "predicted" : fmt::format("stage {} predicted", stage),
+                      .values = in_order(run.prediction->stages[static_cast<std::size_t>(stage)].seconds, phases),
+                      .is_predicted = true});
+    for (const std::size_t rank : shown)
+      if (stage_of(rank) == stage)
+        rows.push_back({.label = fmt::format("rank {}", rank), .values = in_order(ranks[rank], phases)});
+  }
   return rows;
 }
 
@@ -168,13 +174,11 @@ std::optional<ReportCard> ranks_card(const RecordedRun& run) {
     for (const RunPrediction::Stage& stage : run.prediction->stages)
       all.push_back(stage.seconds);
   const std::vector<Phase> phases = phases_in(all);
+  const std::vector<std::size_t> shown = ranks_to_show(ranks);
   BarChart chart{
       .label = fmt::format("Mean time of a step by phase, of {}{}", counted(static_cast<Index>(ranks.size()), "rank"),
                            has_times(run) ? ", and predicted" : ""),
-      .rows = predicted_rows(run, phases)};
-  const std::vector<std::size_t> shown = ranks_to_show(ranks);
-  for (const std::size_t rank : shown)
-    chart.rows.push_back({.label = fmt::format("rank {}", rank), .values = in_order(ranks[rank], phases)});
+      .rows = rows_of(run, ranks, shown, phases)};
   double longest = 0;
   for (const BarRow& row : chart.rows)
     longest = std::max(longest, std::accumulate(row.values.begin(), row.values.end(), 0.0));

@@ -105,7 +105,7 @@ footer { margin-top: 1.5rem; }
 .bubble { --c: var(--pale); }
 .tensor_comm, .communication { --c: var(--red); } .pipeline_comm { --c: var(--pink); } .data_comm { --c: var(--wine); }
 .optimizer, .norm { --c: var(--purple); } .data, .workspace, .throughput { --c: var(--teal); } .checkpoint { --c: var(--olive); }
-.other { --c: var(--grey); } .libraries { --c: var(--pale); }
+.other { --c: var(--grey); }
 @media (max-width: 44rem) { .wide { display: none; } .card { padding: .85rem .75rem; } .plot { padding-right: .75rem; } }
 @media print { body { background: none; } .card { break-inside: avoid; } }
 )css";

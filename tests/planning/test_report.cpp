@@ -93,6 +93,8 @@ TEST(Report, has_a_card_for_all_that_the_run_holds) {
 
 TEST(Report, compares_with_the_prediction) {
   RecordedRun run = run_of(50, 2);
+  for (RecordedStep& step : run.steps)
+    step.memory_peak.bytes = {10, 20, 30, 0, 17};
   run.prediction.emplace();
   run.prediction->step_seconds = 0.08;
   run.prediction->source = "calibration of node7";
@@ -101,16 +103,18 @@ TEST(Report, compares_with_the_prediction) {
     predicted.seconds = times_of(0, 0.08).seconds;
     predicted.memory.bytes = {10, 20, 20};
   }
-  run.record.details["memory"] = {{"peak_bytes", 6000}, {"predicted_bytes", 5000}, {"library_bytes", 100}};
+  run.record.details["memory"] = {{"peak_bytes", 6000}, {"predicted_bytes", 5000}, {"library_bytes", 7}};
   const std::string html = report_html(run);
   for (const char* const text :
        {"predicted 80 ms (+25.0 %)", "calibration of node7", "stage 1 predicted, backward: 48 ms (60.0 %)",
-        "stage 0 predicted, optimizer: 20 B (40.0 %)", "Fullest rank: 6 kB at its peak, predicted 5 kB (+20.0 %)"})
+        "stage 0 predicted, optimizer: 20 B (40.0 %)", "rank 0, workspace: 10 B (14.3 %)",
+        "Fullest rank: 6 kB at its peak, predicted 5 kB (+20.0 %)"})
     EXPECT_THAT(html, HasSubstr(text));
 }
 
 TEST(Report, a_long_run_of_many_ranks_stays_small) {
   RecordedRun run = run_of(20000, 1);
+  run.setup.mesh = make_layout(200, 1, 200, 1);
   run.ranks.assign(200, {times_of(1, 0.1), times_of(2, 0.1)});
   run.ranks[150] = {times_of(1, 0.1), times_of(2, 0.2)};  // works most
   run.steps[12345].loss = 77;
@@ -187,14 +191,24 @@ TEST(Report, names_from_files_are_text) {
   RecordedRun run = run_of(3, 1);
   run.directory = "/runs/<script>alert(1)</script>";
   run.record.host = "\"><img src=x>";
-  run.record.details["facts"] = {{"<b>", "<i>"}, {"table", {{"x", 1}}}, {"ranks", 4}};
+  run.record.details["facts"] = {{"<b>", "<i>"}, {"table", {{"x", 1}}}, {"ranks", 4}, {"gemm_flops", 2.5e11}};
   run.record.state = "running";
   run.record.pid = 4711;
   const std::string html = report_html(run);
   for (const char* const markup : {"<script>alert", "<img", "<b><", "<i>"})
     EXPECT_THAT(html, Not(HasSubstr(markup)));
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;"));
+  EXPECT_THAT(html, HasSubstr("<dt>gemm flops</dt><dd>250G</dd>"));
   EXPECT_THAT(html, HasSubstr("process 4711 is not on this machine"));
+}
+
+TEST(Report, details_of_another_kind_are_passed_over) {
+  RecordedRun run = run_of(3, 1);
+  for (const char* const details :
+       {"[]", "7", R"({"memory": 3, "facts": "x"})", R"({"memory": {"peak_bytes": "x"}})"}) {
+    run.record.details = nlohmann::json::parse(details);
+    EXPECT_TRUE(has_card(report_html(run), "memory")) << details;
+  }
 }
 
 TEST(Report, at_the_end_of_a_run_fails_nothing) {
