@@ -9,8 +9,10 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
+#include "core/median.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/random.hpp"
+#include "io/json_by_name.hpp"
 #include "io/token_file.hpp"
 #include "models/cost.hpp"
 #include "training/gemm_rate.hpp"
@@ -78,16 +80,9 @@ GemmRate best_gemm_rate() {
 }
 
 nlohmann::ordered_json by_category(const MemoryByCategory& memory) {
-  nlohmann::ordered_json json;
-  for (std::size_t i = 0; i < num_categories; ++i)
-    json[to_string(static_cast<Category>(i))] = memory.bytes[i];
+  nlohmann::ordered_json json = json_by_name<Category>(memory.bytes);
   json["total"] = memory.total();
   return json;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 RunConfig bench_config(const Options& options, int replicas) {
@@ -142,7 +137,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   if (runtime.size() > 1)  // which share the machine
     rate.flops_per_second = measure_gemm_rate<T>(runtime.world(), rate.size);
 
-  const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / median(seconds);
+  const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / median_of(seconds);
   const double flops = tokens_per_second * training_flops_per_token(shape, options.sequence_length);
   nlohmann::ordered_json phase_seconds;
   for (std::size_t p = 0; p < num_phases; ++p)
@@ -157,7 +152,7 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
           {"threads", ExecSpace().concurrency()},
           {"matmul", to_string(matmul_library())},
           {"tokens_per_second", tokens_per_second},
-          {"step_seconds", median(seconds)},
+          {"step_seconds", median_of(seconds)},
           {"flops_per_second", flops},
           {"gemm_flops_per_second", rate.flops_per_second},
           {"gemm_library", rate.library},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace espalier {
@@ -14,6 +15,20 @@ inline double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return values.size() % 2 == 1 ? *middle : (*std::max_element(values.begin(), middle) + *middle) / 2;
+}
+
+/// Where values lie and how far they scatter, as a few wild ones among them hardly change it.
+struct RobustSpread {
+  double median = 0;
+  double deviation = 0;  ///< 1.4826 median absolute deviations: the standard deviation, if they are normal
+};
+
+inline RobustSpread robust_spread(std::vector<double> values) {
+  constexpr double mad_to_deviation = 1.4826;  // 1 / (sqrt(2) erfinv(1/2))
+  const double median = median_of(values);
+  for (double& value : values)
+    value = std::abs(value - median);
+  return {median, mad_to_deviation * median_of(std::move(values))};
 }
 
 }  // namespace espalier

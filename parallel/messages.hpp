@@ -23,6 +23,7 @@ namespace tags {
 inline constexpr int activations = 1;  ///< pipeline, forward
 inline constexpr int gradients = 2;    ///< pipeline, backward
 inline constexpr int data = 3;
+inline constexpr int ready = 4;  ///< the receiver waits
 inline constexpr int all_reduce_scatter = 16384;
 inline constexpr int all_reduce_gather = 16385;
 inline constexpr int all_gather = 16386;

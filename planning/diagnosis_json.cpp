@@ -2,19 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "io/json_by_name.hpp"
 #include "planning/diagnose.hpp"
 
 namespace espalier {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json phases_json(const PhaseSeconds& seconds) {
-  Json json;
-  for (std::size_t i = 0; i < num_phases; ++i)
-    json[to_string(static_cast<Phase>(i))] = seconds.seconds[i];
-  return json;
-}
 
 Json finding_json(const Finding& finding) {
   Json changes = Json::array();
@@ -47,7 +41,7 @@ Json profile_json(const StepProfile& profile) {
          {"stage", each.place[Axis::pp]},
          {"replica", each.place[Axis::dp]},
          {"tensor", each.place[Axis::tp]},
-         {"seconds", phases_json(each.seconds)},
+         {"seconds", json_by_name<Phase>(each.seconds.seconds)},
          {"transit_seconds", {{"activations", each.activation_transit}, {"gradients", each.gradient_transit}}}});
   }
   return {{"first_step", profile.first_step},
@@ -66,7 +60,8 @@ Json comparison_json(const Comparison& comparison) {
           {"explanation", comparison.explanation},
           {"explained_by", comparison.explained_by ? Json(to_string(*comparison.explained_by)) : Json()},
           {"seconds_for_1000_tokens",
-           {{"before", phases_json(comparison.phases_before)}, {"after", phases_json(comparison.phases_after)}}},
+           {{"before", json_by_name<Phase>(comparison.phases_before.seconds)},
+            {"after", json_by_name<Phase>(comparison.phases_after.seconds)}}},
           {"differences", differences}};
 }
 
@@ -82,7 +77,7 @@ std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
   if (run.prediction) {
     json["predicted"] = {{"step_seconds", run.prediction->step_seconds}, {"source", run.prediction->source}};
     for (const RunPrediction::Stage& stage : run.prediction->stages)
-      json["predicted"]["stages"].push_back(phases_json(stage.seconds));
+      json["predicted"]["stages"].push_back(json_by_name<Phase>(stage.seconds.seconds));
   }
   if (diagnosis.comparison)
     json["comparison"] = comparison_json(*diagnosis.comparison);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/median.hpp"
+
 namespace espalier {
 namespace {
 
@@ -45,8 +47,8 @@ std::vector<double> expected_compute(const StepProfile& profile) {
       if (work > 0)
         others.push_back(other.compute() * profile.stage_work[at(stage)] / work);
     }
-    expected.push_back(!peers.empty()    ? median(peers)
-                       : !others.empty() ? median(others)
+    expected.push_back(!peers.empty()    ? median_of(peers)
+                       : !others.empty() ? median_of(others)
                                          : profile.ranks[rank].compute());
   }
   return expected;
@@ -152,7 +154,7 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
     for (std::size_t j = 0; j < links.size(); ++j)
       if (j != i)
         others.push_back(links[j].transit);
-    const double typical = median(others);
+    const double typical = median_of(others);
     const double extra = links[i].transit - typical;
     if (others.empty() || links[i].transit < slow_link_ratio * typical || extra < least_extra_transit)
       continue;
@@ -244,11 +246,11 @@ void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::
     ratios.push_back(rank.compute() / seconds);
     excess.push_back(rank.compute() - seconds);
   }
-  const double typical = median(ratios);
+  const double typical = median_of(ratios);
   if (typical < 1 + std::max(slower_than_predicted, run.prediction->error_share))
     return;
   Finding finding{.cause = Cause::slow_compute, .title = {}, .size = typical, .unit = "times as long"};
-  finding.seconds = median(excess);
+  finding.seconds = median_of(excess);
   finding.title = fmt::format("all ranks compute {:.0f} % longer than predicted", 100 * (typical - 1));
   finding.evidence = {fmt::format("the prediction is by {}", run.prediction->source)};
   finding.changes = {{.setting =

@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/median.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "planning/find_faults.hpp"
@@ -29,7 +30,7 @@ std::vector<double> healthy_stages(const RecordedRun& run, const StepProfile& pr
     std::vector<double> of_stage;
     for (const std::vector<double>& replica : replicas)
       of_stage.push_back(replica[stage]);
-    stages.push_back(median(of_stage));
+    stages.push_back(median_of(of_stage));
   }
   return stages;
 }
@@ -167,7 +168,8 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
                   counted(costs.microbatches, "micro-batch"), stages.size(), run.setup.schedule, 100 * time.idle_share);
   finding.evidence = {
       fmt::format("with these times and equal stages the schedule idles {:.4g} s a step", finding.seconds),
-      fmt::format("measured: stages wait {:.4g} s a step for work of others (median of the ranks)", median(measured))};
+      fmt::format("measured: stages wait {:.4g} s a step for work of others (median of the ranks)",
+                  median_of(measured))};
   finding.changes = ways_to_fill(run, costs);
   findings.push_back(std::move(finding));
 }
@@ -196,7 +198,7 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   for (const auto& rank : run.ranks)
     if (!rank.empty())
       bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
-  finding.evidence = {fmt::format("a rank sends {:.4g} MB of gradients and weights a step", 1e-6 * median(bytes))};
+  finding.evidence = {fmt::format("a rank sends {:.4g} MB of gradients and weights a step", 1e-6 * median_of(bytes))};
   if (run.prediction && !run.prediction->stages.empty()) {
     double predicted = 0;
     for (const RunPrediction::Stage& stage : run.prediction->stages)
@@ -287,7 +289,7 @@ void find_overhead(const StepProfile& profile, std::vector<Finding>& findings) {
   std::vector<double> other;
   for (const RankProfile& rank : profile.ranks)
     other.push_back(rank.seconds[Phase::other]);
-  finding.seconds = finding.size = median(other);
+  finding.seconds = finding.size = median_of(other);
   finding.title = fmt::format("{:.4g} s of a step lie outside of all phases", finding.seconds);
   finding.evidence = {"hosts that are busy with other work, or steps so short that starting work shows"};
   findings.push_back(std::move(finding));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/median.hpp"
 #include "io/units.hpp"
 #include "planning/step_profile.hpp"
 
@@ -94,8 +95,10 @@ void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
   const double share = static_cast<double>(skipped) / static_cast<double>(run.steps.size());
   if (share > skipped_share) {
     Finding finding{.cause = Cause::skipped_steps, .title = {}, .share = share, .size = share, .unit = "of the steps"};
-    finding.title = fmt::format("{} of {} steps were skipped for an overflow", skipped, run.steps.size());
+    finding.title = fmt::format("{} of {} steps were skipped", skipped, run.steps.size());
     finding.risk = std::min(0.9, 0.2 + share);
+    finding.evidence = {
+        "their gradients overflowed fp16, or stability.on_spike let them be skipped (metrics.jsonl: anomaly)"};
     finding.changes = {{.setting = "precision.compute = \"bf16\""},
                        {.setting = "a longer precision.loss_scale_growth_interval"}};
     findings.push_back(std::move(finding));
@@ -113,13 +116,8 @@ std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vecto
     if (before.size() >= least_steps) {
       const std::vector<double> window(
           before.end() - static_cast<std::ptrdiff_t>(std::min(before.size(), window_steps)), before.end());
-      const double middle = median(window);
-      std::vector<double> distances;
-      for (const double value : window)
-        distances.push_back(std::abs(value - middle));
-      constexpr double normal = 1.4826;  // of a normal distribution: standard over median absolute deviation
-      const double spread = std::max(normal * median(distances), least_spread * std::abs(middle));
-      const double z = (values[i] - middle) / spread;
+      const auto [middle, deviation] = robust_spread(window);
+      const double z = (values[i] - middle) / std::max(deviation, least_spread * std::abs(middle));
       if (z > far_away && values[i] > least_rise * middle) {
         const bool goes_on = !spikes.empty() && i > 0 && spikes.back().last_step == steps[i - 1];
         if (!goes_on)

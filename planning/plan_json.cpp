@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "io/json_by_name.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/runnable.hpp"
 
@@ -31,15 +32,10 @@ Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
             {"error_share", price.error_share},    {"tokens_per_second", price.tokens_per_second},
             {"mfu", price.model_flops_share},      {"idle_share", price.idle_share},
             {"memory_bytes", price.memory_bytes},  {"not_runnable", why_not_runnable(problem, price.layout)}};
-  for (std::size_t i = 0; i < num_plan_phases; ++i)
-    json["seconds"][to_string(static_cast<PlanPhase>(i))] = price.seconds[i];
+  json["seconds"] = json_by_name<PlanPhase>(price.seconds);
   json["hidden_data_seconds"] = price.hidden_data_seconds;
-  for (const MemoryByCategory& stage : price.memory) {
-    Json bytes;
-    for (std::size_t c = 0; c < num_categories; ++c)
-      bytes[to_string(static_cast<Category>(c))] = stage.bytes[c];
-    json["memory_by_stage"].push_back(bytes);
-  }
+  for (const MemoryByCategory& stage : price.memory)
+    json["memory_by_stage"].push_back(json_by_name<Category>(stage.bytes));
   return json;
 }
 

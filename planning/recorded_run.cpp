@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "io/json_numbers.hpp"
 #include "io/metrics.hpp"
 #include "io/run_positions.hpp"
 #include "io/toml_config.hpp"
@@ -22,18 +22,6 @@ using Json = nlohmann::ordered_json;
                                .got = got,
                                .wanted = "a file as this version of `espalier train` writes it (docs/running.md)",
                                .todo = "is it damaged, or from another version of Espalier?"});
-}
-
-// A number, or one of the strings that stand for what JSON cannot say.
-double number_from(const Json& value) {
-  if (value.is_number())
-    return value.get<double>();
-  const std::string text = value.get<std::string>();
-  if (text == "nan")
-    return std::numeric_limits<double>::quiet_NaN();
-  if (text == "inf" || text == "-inf")
-    return text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
-  throw std::invalid_argument(fmt::format("\"{}\" is no number", text));
 }
 
 // The phases that the object names: a prediction has none for checkpoints.
@@ -196,7 +184,6 @@ void read_emulation(ConfigReader& reader, RunSetup& setup) {
   reader.read_seconds("emulate", "forward", setup.emulated_forward);
   reader.read_seconds("emulate", "backward_input", backward_input);
   reader.read_seconds("emulate", "backward_weight", backward_weight);
-  reader.read("emulate", "per_layer", setup.emulated_per_layer);
   reader.read_seconds("emulate", "latency", setup.links.within_node.latency);
   reader.read("emulate", "bandwidth", setup.links.within_node.bytes_per_second);
   reader.read_seconds("emulate", "node_latency", setup.links.between_nodes.latency);

@@ -71,7 +71,6 @@ struct RunSetup {
   /// [emulate]: times of operations that are imitated, 0 where they are not, and the links.
   double emulated_forward = 0;
   double emulated_backward = 0;
-  bool emulated_per_layer = false;
   EmulatedLinks links;
 
   int world_size() const { return mesh.size(); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/median.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "planning/chart_scale.hpp"
@@ -13,21 +14,17 @@
 namespace espalier {
 namespace {
 
-// The middle one; what is not finite stands at the end.
-std::optional<double> median(std::vector<double> values) {
+// Of those that are finite, if any are.
+std::optional<double> finite_median(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  if (values.empty())
-    return std::nullopt;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? std::nullopt : std::optional(median_of(std::move(values)));
 }
 
 std::optional<double> typical(const RecordedRun& run, double (*value)(const RecordedStep&)) {
   std::vector<double> values;
   for (std::size_t i = first_typical_step(run.steps.size()); i < run.steps.size(); ++i)
     values.push_back(value(run.steps[i]));
-  return median(values);
+  return finite_median(values);
 }
 
 // The lowest, and its step.
@@ -175,7 +172,7 @@ std::vector<ReportFact> report_facts(const RecordedRun& run) {
     facts.push_back({"steps", fmt::format("{} to {}, {} tokens", run.steps.front().times.step, last.times.step,
                                           count_text(static_cast<double>(last.tokens)))});
     if (last.skipped_steps > 0)
-      facts.push_back({"skipped steps", fmt::format("{}, for an overflow", last.skipped_steps)});
+      facts.push_back({"skipped steps", fmt::format("{}", last.skipped_steps)});
   }
   facts.push_back({"started", fmt::format("{}{}", run.record.started,
                                           run.record.starts > 1 ? fmt::format(", start {}", run.record.starts) : "")});

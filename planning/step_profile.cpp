@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/median.hpp"
 #include "models/cost.hpp"
 
 namespace espalier {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr Index most_steps = 200;
 
-// Imitated operations last as told; FLOPs say only roughly what a stage with the head takes.
+// Imitated operations last as told; a rate of GEMMs or FLOPs say only roughly what a stage with the head takes.
 constexpr double emulated_tolerance = 0.08;
 constexpr double predicted_tolerance = 0.15;
 constexpr double counted_tolerance = 0.3;
@@ -53,7 +54,7 @@ double mean(const std::vector<double>& values) {
 // Of the steps in which there was one.
 double median_of_positive(std::vector<double> values) {
   std::erase_if(values, [](double value) { return value <= 0; });
-  return median(std::move(values));
+  return median_of(std::move(values));
 }
 
 RankProfile profile_rank(const std::vector<StepTimes>& steps, const PerAxis& place) {
@@ -61,7 +62,7 @@ RankProfile profile_rank(const std::vector<StepTimes>& steps, const PerAxis& pla
   for (std::size_t i = 0; i < num_phases; ++i) {
     const auto phase = static_cast<Phase>(i);
     const std::vector<double> seconds = values_of(steps, [&](const StepTimes& step) { return step.seconds[phase]; });
-    rank.seconds[phase] = phase == Phase::data || phase == Phase::checkpoint ? mean(seconds) : median(seconds);
+    rank.seconds[phase] = phase == Phase::data || phase == Phase::checkpoint ? mean(seconds) : median_of(seconds);
   }
   rank.activation_transit =
       median_of_positive(values_of(steps, [](const StepTimes& step) { return step.activation_transit; }));
@@ -89,24 +90,17 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
                          })->first;
 }
 
-// Exact where operations are imitated; else predicted; else counted.
+// Predicted, by the simulator where operations are imitated; counted where a run has no prediction.
 void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   const RunSetup& setup = run.setup;
-  const std::vector<Index> layers = setup.layers_of_stages();
   const auto num_stages = at(setup.stages());
   profile.stage_work.assign(num_stages, 1);
-  profile.work_tolerance = emulated_tolerance;
   if (num_stages == 1)
     return;
-  if (setup.emulated_forward + setup.emulated_backward > 0) {
-    profile.work_source = "[emulate]";
-    if (setup.emulated_per_layer && !layers.empty())
-      std::copy(layers.begin(), layers.end(), profile.stage_work.begin());
-    return;
-  }
   if (run.prediction && run.prediction->has_times() && run.prediction->stages.size() == num_stages) {
+    const bool emulated = setup.emulated_forward + setup.emulated_backward > 0;
     profile.work_source = "prediction.json";
-    profile.work_tolerance = predicted_tolerance;
+    profile.work_tolerance = emulated ? emulated_tolerance : std::max(predicted_tolerance, run.prediction->error_share);
     for (std::size_t stage = 0; stage < num_stages; ++stage) {
       const PhaseSeconds& seconds = run.prediction->stages[stage].seconds;
       profile.stage_work[stage] = seconds[Phase::forward] + seconds[Phase::backward];
@@ -115,6 +109,7 @@ void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   }
   profile.work_source = "counted FLOPs";
   profile.work_tolerance = counted_tolerance;
+  const std::vector<Index> layers = setup.layers_of_stages();
   if (layers.empty())
     return;
   const LayerCosts costs =
@@ -127,17 +122,6 @@ void add_stage_work(StepProfile& profile, const RecordedRun& run) {
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  if (values.empty())
-    return 0;
-  const std::size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
-  if (values.size() % 2 == 1)
-    return values[middle];
-  const double below = *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle));
-  return (below + values[middle]) / 2;
-}
-
 StepProfile profile_steps(const RecordedRun& run) {
   StepProfile profile;
   std::tie(profile.first_step, profile.last_step) = steps_to_look_at(run);
@@ -149,7 +133,7 @@ StepProfile profile_steps(const RecordedRun& run) {
   const std::vector<StepTimes>& root = ranks.front();
   profile.num_steps = static_cast<Index>(root.size());
   const auto without_data = [](const StepTimes& step) { return step.step_seconds - step.seconds[Phase::data]; };
-  profile.step_seconds = median(values_of(root, without_data)) + profile.ranks.front().seconds[Phase::data];
+  profile.step_seconds = median_of(values_of(root, without_data)) + profile.ranks.front().seconds[Phase::data];
   add_stalls(profile, ranks);
   // Each save is noted with the step after it, and one is due with every interval: the last is not seen.
   profile.checkpoint_seconds = profile.ranks.front().seconds[Phase::checkpoint];

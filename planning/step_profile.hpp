@@ -51,7 +51,4 @@ std::vector<std::vector<double>> work_of_replicas(const RecordedRun& run, const 
 /// and backward in the measured proportion. Without messages.
 PipelineCosts pipeline_of(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stage_seconds);
 
-/// Middle value; 0 of none.
-double median(std::vector<double> values);
-
 }  // namespace espalier

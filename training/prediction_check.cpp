@@ -7,27 +7,13 @@
 
 #include <algorithm>
 
+#include "io/json_by_name.hpp"
 #include "io/units.hpp"
 #include "parallel/collectives.hpp"
 #include "training/predict_memory.hpp"
 
 namespace espalier {
 namespace {
-
-template <std::size_t N>
-nlohmann::ordered_json phases_json(const std::array<double, N>& seconds) {
-  nlohmann::ordered_json json;
-  for (std::size_t i = 0; i < N; ++i)
-    json[to_string(static_cast<Phase>(i))] = seconds[i];
-  return json;
-}
-
-nlohmann::ordered_json categories_json(const MemoryByCategory& memory) {
-  nlohmann::ordered_json json;
-  for (std::size_t i = 0; i < num_categories; ++i)
-    json[to_string(static_cast<Category>(i))] = memory.bytes[i];
-  return json;
-}
 
 std::optional<TimePrediction> time_of(const RunConfig& config, const RunLayout& layout, double gemm_rate) {
   if (config.emulate.forward > 0)
@@ -69,8 +55,8 @@ std::string PredictionCheck::json() const {
   for (std::size_t stage = 0; stage < memory_.size(); ++stage) {
     nlohmann::ordered_json one = {{"stage", stage}};
     if (time_)
-      one["seconds"] = phases_json(time_->stages[stage].seconds);
-    one["memory_bytes"] = categories_json(memory_[stage]);
+      one["seconds"] = json_by_name<Phase>(time_->stages[stage].seconds);
+    one["memory_bytes"] = json_by_name<Category>(memory_[stage].bytes);
     json["stages"].push_back(one);
   }
   return json.dump(2) + "\n";
@@ -144,8 +130,8 @@ void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Compari
   comparison.details["memory"] = {{"peak_bytes", static_cast<std::uint64_t>(peak)},
                                   {"predicted_bytes", static_cast<std::uint64_t>(expected)},
                                   {"library_bytes", static_cast<std::uint64_t>(fullest->library_bytes)},
-                                  {"peak_by_category", categories_json(fullest->peak)},
-                                  {"predicted_by_category", categories_json(*predicted)}};
+                                  {"peak_by_category", json_by_name<Category>(fullest->peak.bytes)},
+                                  {"predicted_by_category", json_by_name<Category>(predicted->bytes)}};
 }
 
 // The mean over the ranks of a stage; the stage that works longest is told.
@@ -160,7 +146,7 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   const double step = ranks.front().step_seconds;
   nlohmann::ordered_json measured = nlohmann::ordered_json::array();
   for (const PhaseSeconds& stage : stages)
-    measured.push_back(phases_json(stage.seconds));
+    measured.push_back(json_by_name<Phase>(stage.seconds));
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
   if (!time_)
     return;

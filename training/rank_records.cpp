@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "io/json_by_name.hpp"
 #include "io/run_directory.hpp"
 #include "io/trace_file.hpp"
 #include "parallel/collectives.hpp"
@@ -12,14 +13,10 @@ namespace espalier {
 namespace {
 
 nlohmann::ordered_json rank_line(const StepReport& report) {
-  nlohmann::ordered_json seconds;
-  for (std::size_t i = 0; i < num_phases; ++i)
-    seconds[to_string(static_cast<Phase>(i))] = report.seconds.seconds[i];
-  nlohmann::ordered_json bytes;
-  for (std::size_t i = 0; i < num_axes; ++i)
-    bytes[to_string(static_cast<Axis>(i))] = report.bytes_sent[i];
-  nlohmann::ordered_json line = {
-      {"step", report.step}, {"step_seconds", report.step_seconds}, {"seconds", seconds}, {"bytes_sent", bytes}};
+  nlohmann::ordered_json line = {{"step", report.step},
+                                 {"step_seconds", report.step_seconds},
+                                 {"seconds", json_by_name<Phase>(report.seconds.seconds)},
+                                 {"bytes_sent", json_by_name<Axis>(report.bytes_sent)}};
   if (report.transit.activations.messages + report.transit.gradients.messages > 0)
     line["transit_seconds"] = {{"activations", report.transit.activations.mean()},
                                {"gradients", report.transit.gradients.mean()}};

@@ -3,27 +3,19 @@
 #include "training/run_facts.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "core/ops/matmul.hpp"
 #include "io/machine.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/texts.hpp"
 #include "training/link_check.hpp"
 
 namespace espalier {
 
 nlohmann::json run_facts(const ProcessMesh& mesh, const std::string& program, double gemm_flops, Index first_step) {
   const Communicator& world = mesh.world();
-  using Name = std::array<char, 64>;
-  Name mine{};
-  host_name().copy(mine.data(), mine.size() - 1);
-  std::vector<char> names(mine.size() * static_cast<std::size_t>(world.size()));
-  all_gather(world, std::span<char>(names), std::span<const char>(mine));
-
   std::vector<std::string> hosts;
   std::vector<std::size_t> host_of_rank;
-  for (std::size_t begin = 0; begin < names.size(); begin += mine.size()) {
-    const std::string name(names.data() + begin);
+  for (const std::string& name : gather_texts(world, host_name())) {
     const auto found = std::find(hosts.begin(), hosts.end(), name);
     host_of_rank.push_back(static_cast<std::size_t>(found - hosts.begin()));
     if (found == hosts.end())

@@ -13,15 +13,11 @@ namespace {
 
 constexpr double least_loss_spread = 0.01;     // of the loss, and at least as many nats
 constexpr double least_log_norm_spread = 0.1;  // a tenth more or less
-constexpr double mad_to_deviation = 1.4826;    // of a normal distribution: 1 / (sqrt(2) erfinv(1/2))
 
 template <class LeastSpread>
 double robust_score(double value, const std::deque<double>& window, const LeastSpread& least_spread) {
-  std::vector<double> values(window.begin(), window.end());
-  const double center = median_of(values);
-  for (double& v : values)
-    v = std::abs(v - center);
-  return (value - center) / std::max(mad_to_deviation * median_of(std::move(values)), least_spread(center));
+  const auto [median, deviation] = robust_spread({window.begin(), window.end()});
+  return (value - median) / std::max(deviation, least_spread(median));
 }
 
 // A norm of zero has a logarithm, too: far below any other.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/ops/matmul.hpp"
+#include "io/json_by_name.hpp"
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
 #include "io/run_positions.hpp"
@@ -44,18 +45,7 @@ void choose_matmul_library(const RunConfig& config, const ProcessMesh& mesh) {
   set_matmul_library(static_cast<MatmulLibrary>(library));
 }
 
-template <class Value, std::size_t N>
-nlohmann::ordered_json by_name(const std::array<Value, N>& values, const char* (*name)(std::size_t)) {
-  nlohmann::ordered_json json;
-  for (std::size_t i = 0; i < N; ++i)
-    json[name(i)] = values[i];
-  return json;
-}
-
 nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress) {
-  const auto phase = [](std::size_t i) { return to_string(static_cast<Phase>(i)); };
-  const auto category = [](std::size_t i) { return to_string(static_cast<Category>(i)); };
-  const auto axis = [](std::size_t i) { return to_string(static_cast<Axis>(i)); };
   nlohmann::ordered_json line = {{"step", report.step},
                                  {"loss", report.loss},
                                  {"learning_rate", report.learning_rate},
@@ -65,9 +55,9 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
                                  {"tokens", report.tokens},
                                  {"tokens_per_second", progress.tokens_per_second},
                                  {"step_seconds", report.step_seconds},
-                                 {"seconds", by_name(report.seconds.seconds, +phase)},
-                                 {"bytes_sent", by_name(report.bytes_sent, +axis)},
-                                 {"memory_peak_bytes", by_name(MemoryLedger::instance().peak().bytes, +category)},
+                                 {"seconds", json_by_name<Phase>(report.seconds.seconds)},
+                                 {"bytes_sent", json_by_name<Axis>(report.bytes_sent)},
+                                 {"memory_peak_bytes", json_by_name<Category>(MemoryLedger::instance().peak().bytes)},
                                  {"mfu", progress.mfu},
                                  {"passed_over_samples", report.passed_over}};
   if (const auto& scores = report.judgement.scores) {

@@ -59,7 +59,9 @@ on_small_disk() {
     "$@"; code=$?; cp -a disk left; exit $code' "$@"
 }
 if mkdir -p disk && unshare --user --map-root-user --mount mount -t tmpfs none disk 2>/dev/null; then
-  expect 8 "run.json" on_small_disk 8k "$espalier" train tiny.toml run.directory=disk/run
+  for size in 4k 8k 12k 16k; do  # full before config.toml, run.json or what follows them
+    expect 8 "disk/run/" on_small_disk "$size" "$espalier" train tiny.toml run.directory=disk/run
+  done
   endless=(run.steps=1000000 run.log_interval=1000)
   expect 8 "cannot write the metrics file" on_small_disk 100k "${two_ranks[@]}" "$espalier" train tiny.toml "${endless[@]}" run.directory=disk/run
   expect 8 "no space for a checkpoint" on_small_disk 1m "${two_ranks[@]}" "$espalier" train tiny.toml "${endless[@]}" \

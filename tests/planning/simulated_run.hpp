@@ -43,7 +43,6 @@ class SimulatedRun {
     setup.sequence_length = 128;
     setup.emulated_forward = layer_forward;
     setup.emulated_backward = 2 * layer_forward;
-    setup.emulated_per_layer = true;
     setup.peak_learning_rate = 1e-3;
     setup.warmup_steps = 100;
     setup.clip_grad_norm = 1;
@@ -51,6 +50,7 @@ class SimulatedRun {
     run.directory = "simulated";
     run.record.state = "completed";
     simulate_step(layers);
+    predict_work(layers);
   }
 
   RecordedRun run;
@@ -65,6 +65,19 @@ class SimulatedRun {
     const double slow = rank == faults_.slow_rank ? faults_.slow_factor : 1;
     const double whole = slow * layer_forward * static_cast<double>(layers);
     return kind == OperationKind::forward ? whole : kind == OperationKind::backward ? 2 * whole : 0;
+  }
+
+  // As much work as was planned, in a step of the length that it came to.
+  void predict_work(const std::vector<Index>& layers) {
+    RunPrediction& prediction = run.prediction.emplace();
+    prediction.step_seconds = step_seconds;
+    prediction.source = "a test";
+    for (const Index count : layers) {
+      RunPrediction::Stage& stage = prediction.stages.emplace_back();
+      const auto operations = static_cast<double>(count * run.setup.num_microbatches());
+      stage.seconds[Phase::forward] = layer_forward * operations;
+      stage.seconds[Phase::backward] = 2 * layer_forward * operations;
+    }
   }
 
   // The slowest tensor rank sets the pace of its stage; the others wait in collectives.

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+
+/// {"forward": 0.1, "backward": 0.2, ...}: one value for each name of an enum (phases, categories, axes), by its
+/// to_string().
+template <class Enum, class Value, std::size_t N>
+nlohmann::ordered_json json_by_name(const std::array<Value, N>& values) {
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < N; ++i)
+    json[to_string(static_cast<Enum>(i))] = values[i];
+  return json;
+}
+
+}  // namespace espalier
