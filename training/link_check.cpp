@@ -23,8 +23,8 @@ std::vector<int> distances(int size) {
   return result;
 }
 
-// Seconds of a message from the rank that lies `distance` before this one. It is sent when this rank says that it waits:
-// what comes before the receiver looks says nothing about the link.
+// Seconds of a message from the rank that lies `distance` before this one. It is sent when this rank says that it
+// waits: what comes before the receiver looks says nothing about the link.
 double transit_from(const Communicator& group, int distance) {
   const ExecSpace exec;
   const int before = (group.rank() - distance + group.size()) % group.size();
