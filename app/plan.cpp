@@ -7,6 +7,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/plan_config.hpp"
+#include "app/rehearse.hpp"
 #include "io/file.hpp"
 #include "planning/case_report.hpp"
 #include "planning/memo.hpp"
@@ -36,6 +37,7 @@ struct Options {
   std::string memo;
   std::string config;
   std::string cases;
+  RehearseOptions rehearsal{.directory = {}, .mpiexec = default_mpiexec()};
 };
 
 struct Task {
@@ -123,6 +125,38 @@ void write_outputs(const Options& options, const Task& task, const SearchResult&
   }
 }
 
+// One after another; of several each in a directory of its own.
+int rehearse_all(const Options& options, const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
+  std::vector<RehearsedLayout> rehearsed;
+  for (const LayoutPrice& price : prices) {
+    RehearseOptions each = options.rehearsal;
+    if (prices.size() > 1)
+      each.directory += fmt::format("/{}-ranks-{}", rehearsed.size() + 1, price.layout.num_devices());
+    rehearsed.push_back(rehearse(problem, price, each));
+    if (!options.json)
+      fmt::print("\n{}", rehearsal_text(rehearsed.back(), each));
+  }
+  if (options.json)
+    fmt::print("{}", rehearsals_json(rehearsed));
+  else if (rehearsed.size() > 1)
+    fmt::print("\n{}", rehearsed_scaling_text(problem, rehearsed));
+  return 0;
+}
+
+int plan_scaling(const Options& options, const Task& task) {
+  const PlanProblem& problem = task.problems.front();
+  const std::vector<ScalePoint> points = predict_scaling(problem, task.space, options.scale, options.weak);
+  if (options.rehearsal.directory.empty() || !options.json)
+    fmt::print("{}", options.json ? scaling_json(points) : scaling_text(points));
+  if (options.rehearsal.directory.empty())
+    return 0;
+  std::vector<LayoutPrice> prices;
+  for (const ScalePoint& point : points)
+    if (point.price)
+      prices.push_back(*point.price);
+  return prices.empty() ? 0 : rehearse_all(options, problem, prices);
+}
+
 int plan_search(const Options& options, const Task& task) {
   const PlanProblem& problem = task.problems.front();
   const SearchResult result = search_layouts(problem, task.space);
@@ -133,6 +167,8 @@ int plan_search(const Options& options, const Task& task) {
     goal.least_tokens_per_second = options.least_tokens_per_second;
   require_goal(problem, result, goal);
   write_outputs(options, task, result);
+  if (options.json && !options.rehearsal.directory.empty())
+    return rehearse_all(options, problem, {result.ranking.front()});
   if (options.json) {
     fmt::print("{}", search_json(problem, result));
     return 0;
@@ -152,6 +188,8 @@ int plan_search(const Options& options, const Task& task) {
     fmt::print("  {}: {}\n      {}\n", name, layout.text(), reason);
   }
   fmt::print("{}", rejections_text(result, options.top));
+  if (!options.rehearsal.directory.empty())
+    return rehearse_all(options, problem, {result.ranking.front()});
   return 0;
 }
 
@@ -164,20 +202,22 @@ int plan_layouts(const Options& options, const Task& task) {
     start.precision = task.space.precisions.front();
     layouts.emplace_back("", parse_plan_layout(text, start));
   }
+  std::vector<LayoutPrice> prices;
+  for (const auto& [name, layout] : layouts)
+    if (why_impossible(problem, layout).empty())
+      prices.push_back(price_layout(problem, layout));
+  const bool rehearses = !options.rehearsal.directory.empty() && !prices.empty();
   if (options.json) {
-    std::vector<LayoutPrice> prices;
-    for (const auto& [name, layout] : layouts)
-      if (why_impossible(problem, layout).empty())
-        prices.push_back(price_layout(problem, layout));
+    if (rehearses)
+      return rehearse_all(options, problem, prices);
     fmt::print("{}", prices_json(problem, prices));
     return 0;
   }
   fmt::print("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
              comparison_text(problem, layouts));
-  for (const auto& [name, layout] : layouts)
-    if (why_impossible(problem, layout).empty())
-      fmt::print("\n{}", price_text(problem, price_layout(problem, layout)));
-  return 0;
+  for (const LayoutPrice& price : prices)
+    fmt::print("\n{}", price_text(problem, price));
+  return rehearses ? rehearse_all(options, problem, prices) : 0;
 }
 
 int plan(const Options& options) {
@@ -192,12 +232,8 @@ int plan(const Options& options) {
                options.json ? common_layout_json(task.problems, common) : common_layout_text(task.problems, common));
     return 0;
   }
-  if (!options.scale.empty() && options.memo.empty()) {
-    const std::vector<ScalePoint> points =
-        predict_scaling(task.problems.front(), task.space, options.scale, options.weak);
-    fmt::print("{}", options.json ? scaling_json(points) : scaling_text(points));
-    return 0;
-  }
+  if (!options.scale.empty() && options.memo.empty())
+    return plan_scaling(options, task);
   return plan_search(options, task);
 }
 
@@ -237,6 +273,16 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--config", options->config, "Writes the config that train runs")->type_name("FILE.toml");
   command->add_option("--cases", options->cases, "Predicts every row of a table of published configurations")
       ->type_name("FILE.csv");
+  command
+      ->add_option("--rehearse", options->rehearsal.directory,
+                   "Runs the layout (of --scale, each) on as many ranks, with priced operations and links, in this "
+                   "directory")
+      ->type_name("DIRECTORY")
+      ->expected(0, 1)
+      ->default_str("runs/rehearsal");
+  command->add_option("--rehearse-seconds", options->rehearsal.seconds, "Of the steps of a rehearsal")
+      ->check(real_between(1, 36000));
+  command->add_option("--mpiexec", options->rehearsal.mpiexec, "Starts its ranks")->type_name("COMMAND");
   command->callback([options, &chosen] { chosen = {[options](Runtime*) { return plan(*options); }, false}; });
 }
 

@@ -15,6 +15,7 @@
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
 #include "parallel/launch_environment.hpp"
+#include "training/emulated_network.hpp"
 #include "training/measure_layers.hpp"
 #include "training/same_start.hpp"
 #include "training/train_loop.hpp"
@@ -47,17 +48,6 @@ void catch_stop_requests() {
     std::signal(SIGHUP, SIG_IGN);
 }
 
-EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
-  EmulatedLinks links{.within_node = {emulate.latency, emulate.bandwidth},
-                      .between_nodes = {emulate.node_latency, emulate.node_bandwidth},
-                      .ranks_per_node = static_cast<int>(emulate.ranks_per_node),
-                      .message_scale = emulate.message_scale};
-  if (!emulate.delayed_link.empty())
-    links.delayed = {static_cast<int>(emulate.delayed_link[0]), static_cast<int>(emulate.delayed_link[1]),
-                     emulate.delay};
-  return links;
-}
-
 void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const RunLayout& layout) {
   console.note(runtime.describe());
   console.note(fmt::format("{}: {} parameters, {} tokens a step, {}, {} on {}", config.model_name(),
@@ -82,7 +72,7 @@ int train_command(Options& options, Runtime& runtime) {
   resolve_layers_per_stage(config, world);
   const RunLayout layout = make_run_layout(config, runtime.size());
   const ProcessMesh mesh(world, layout.mesh);
-  world.set_emulated_links(emulated_links(config.emulate));
+  emulate_network(config.emulate, mesh);
   catch_stop_requests();
 
   Console console(config.run.log_interval);

@@ -23,9 +23,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ESPALIER_ENABLE_CUDA AND NOT CMA
   target_compile_options(espalier_arch INTERFACE -fpch-preprocess)  # ccache wants it to cache what uses such a header
 endif()
 
-# espalier_room(core SOURCES a.cpp ... DEPENDS ...): the static library espalier_core, alias espalier::core.
+# Headers that take long to read and that most files of a target need; each file still includes what it uses.
+set(ESPALIER_SLOW_HEADERS <Kokkos_Core.hpp> <fmt/format.h> <fmt/ranges.h> <functional> <map> <string> <vector>)
+
+# espalier_room(core SOURCES a.cpp ... DEPENDS ... PRECOMPILE <header>...): the static library espalier_core, alias espalier::core.
 function(espalier_room NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
   set(target espalier_${NAME})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(espalier::${NAME} ALIAS ${target})
@@ -37,7 +40,7 @@ function(espalier_room NAME)
                                   PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:espalier_warnings>
                                           $<BUILD_INTERFACE:espalier_arch>)
   if(NOT ESPALIER_ENABLE_CUDA)
-    target_precompile_headers(${target} PRIVATE <Kokkos_Core.hpp> <string> <vector>)
+    target_precompile_headers(${target} PRIVATE ${ESPALIER_SLOW_HEADERS} ${ARG_PRECOMPILE})
   endif()
   install(TARGETS ${target} EXPORT EspalierTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

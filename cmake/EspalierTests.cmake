@@ -17,12 +17,13 @@ endfunction()
 
 # espalier_test_program(parallel SOURCES test_a.cpp ... DEPENDS espalier::parallel): the program parallel_tests.
 function(espalier_test_program ROOM)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRECOMPILE" ${ARGN})
   espalier_test_main()
   add_executable(${ROOM}_tests ${ARG_SOURCES})
   target_link_libraries(${ROOM}_tests PRIVATE espalier_test_main ${ARG_DEPENDS} espalier_warnings espalier_arch)
+  target_compile_options(${ROOM}_tests PRIVATE $<$<CONFIG:Release>:-O1>)  # the libraries are what is to be fast
   if(NOT ESPALIER_ENABLE_CUDA)
-    target_precompile_headers(${ROOM}_tests PRIVATE <Kokkos_Core.hpp> <gtest/gtest.h> <string> <vector>)
+    target_precompile_headers(${ROOM}_tests PRIVATE ${ESPALIER_SLOW_HEADERS} <gtest/gtest.h> ${ARG_PRECOMPILE})
   endif()
 endfunction()
 

@@ -31,6 +31,7 @@ struct CommunicatorState {
   std::vector<int> world_ranks;  // by rank
   std::shared_ptr<CommunicationContext> context;
   Traffic traffic;
+  double message_scale = 1;  // on emulated links
   Tensor<unsigned char, 1> scratch;
 
   CommunicatorState() = default;
@@ -71,6 +72,9 @@ class Communicator {
 
   /// From now on messages take the time of these links, and waits sleep between polls. Collective, between messages.
   void set_emulated_links(const EmulatedLinks& links) const;
+
+  /// On emulated links each byte of this communicator counts as `scale`, beside EmulatedLinks::message_scale.
+  void set_message_scale(double scale) const { state_->message_scale = scale; }
 
   /// Before anything is built over this communicator.
   void plant(PlantedFault fault) const { state_->context->planted_fault = fault; }

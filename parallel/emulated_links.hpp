@@ -42,12 +42,12 @@ struct EmulatedLinks {
 class LinkQueue {
  public:
   /// Queues a message at time `now`; returns when it reaches its receiver.
-  double send(const EmulatedLinks& links, bool same_node, std::size_t bytes, double now) {
+  double send(const EmulatedLinks& links, bool same_node, double bytes, double now) {
     const LinkSpeed& link = same_node ? links.within_node : links.between_nodes;
     double& free_at = free_at_[same_node ? 0 : 1];
     free_at = free_at > now ? free_at : now;
     if (link.bytes_per_second > 0)
-      free_at += static_cast<double>(bytes) * links.message_scale / link.bytes_per_second;
+      free_at += bytes * links.message_scale / link.bytes_per_second;
     return free_at + link.latency;
   }
 

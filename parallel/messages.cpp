@@ -47,8 +47,9 @@ void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag, bo
     if (context.links.on()) {
       const int from = world_rank(state_->rank);
       const int to = world_rank(peer);
+      const double scaled_bytes = static_cast<double>(bytes) * state_->message_scale;
       stamp.arrives_at =
-          context.link_queue.send(context.links, context.links.same_node(from, to), bytes, stamp.sent_at) +
+          context.link_queue.send(context.links, context.links.same_node(from, to), scaled_bytes, stamp.sent_at) +
           context.links.delay(from, to);
     }
     post(&stamp, sizeof(Stamp), peer, tag);

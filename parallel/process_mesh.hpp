@@ -40,6 +40,7 @@ struct MeshLayout {
   int degree(Axis axis) const { return degrees[axis]; }
   PerAxis coordinates(int rank) const;
   int rank_at(const PerAxis& coordinates) const;
+  int first_rank_of_stage(int stage) const { return rank_at({.values = {0, 0, stage}}); }
 
   /// The ranks that differ from `rank` along `axis` only, itself included, ordered along the axis.
   std::vector<int> group(int rank, Axis axis) const;

@@ -89,13 +89,18 @@ class Pricer {
       free.message = 0;
       window_without_messages = std::min(pipeline.window, run(free).window);
     }
+    result.message_seconds = costs.message;
     const auto busiest = static_cast<std::size_t>(pipeline.busiest_stage);
     PlanPhases every_stage = data_and_optimizer(result, times[busiest]);
     every_stage[PlanPhase::pipeline_comm] += pipeline.window - window_without_messages;
     every_stage[PlanPhase::other] +=
         cluster().device.step_seconds * (problem_.implementation.compiled ? compiled_share : 1);
-    for (const auto& stage : times)
+    for (const auto& stage : times) {
       result.stages.push_back(stage_phases(stage, every_stage, window_without_messages));
+      std::vector<ChunkPrice>& chunks = result.chunks.emplace_back();
+      for (const ChunkTimes& chunk : stage)
+        chunks.push_back(chunk_price(chunk));
+    }
     result.seconds = result.stages[busiest].seconds;
     for (const double seconds : result.seconds)
       result.step_seconds += seconds;
@@ -179,20 +184,38 @@ class Pricer {
     return phases;
   }
 
-  void account(PlanPhases& result, const ChunkTimes& chunk, double microbatches) const {
-    const auto share = [&](const PassTime& pass, double seconds, PlanPhase phase) {
-      const double on_device = pass.products + pass.elementwise + pass.tensor;
-      const double tensor = on_device > 0 ? seconds * pass.tensor / on_device : 0;
-      result[PlanPhase::tensor_comm] += microbatches * tensor;
-      result[phase] += microbatches * (seconds - tensor);
-    };
+  // Seconds of a chunk that a pass takes, with its collectives and of them.
+  struct PassShare {
+    double seconds = 0;
+    double tensor = 0;
+    double work() const { return seconds - tensor; }
+  };
+  static PassShare share_of(const ChunkTimes& chunk, const PassTime& pass) {
     const double all = chunk.seconds.total() - chunk.exposed_gather;
     const double device_all = chunk.forward.seconds() + chunk.backward.seconds() + chunk.recompute.seconds();
-    const double scale = device_all > 0 ? all / device_all : 0;
-    share(chunk.forward, scale * chunk.forward.seconds(), PlanPhase::forward);
-    share(chunk.backward, scale * chunk.backward.seconds(), PlanPhase::backward);
-    share(chunk.recompute, scale * chunk.recompute.seconds(), PlanPhase::recompute);
+    const double seconds = device_all > 0 ? all / device_all * pass.seconds() : 0;
+    const double on_device = pass.products + pass.elementwise + pass.tensor;
+    return {seconds, on_device > 0 ? seconds * pass.tensor / on_device : 0};
+  }
+
+  void account(PlanPhases& result, const ChunkTimes& chunk, double microbatches) const {
+    for (const auto& [phase, pass] : {std::pair{PlanPhase::forward, &chunk.forward},
+                                      {PlanPhase::backward, &chunk.backward},
+                                      {PlanPhase::recompute, &chunk.recompute}}) {
+      const PassShare share = share_of(chunk, *pass);
+      result[PlanPhase::tensor_comm] += microbatches * share.tensor;
+      result[phase] += microbatches * share.work();
+    }
     result[PlanPhase::data_comm] += microbatches * chunk.exposed_gather;
+  }
+
+  static ChunkPrice chunk_price(const ChunkTimes& chunk) {
+    const double in_forward = share_of(chunk, chunk.forward).tensor;
+    const double in_backward = share_of(chunk, chunk.backward).tensor + share_of(chunk, chunk.recompute).tensor;
+    ChunkSeconds work = chunk.seconds;
+    work.forward -= in_forward;
+    work.backward_input -= in_backward;  // where backward's collectives are
+    return {.work = work, .tensor = in_forward + in_backward};
   }
 
   // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
@@ -225,6 +248,7 @@ class Pricer {
       reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, gradients);
       gather = collective_seconds(cluster(), Collective::all_gather, axis, most * activation_bytes(layout_.precision));
     }
+    price.reduction_seconds = reduce + gather;
     if (!problem_.implementation.overlaps_reduction) {
       result[PlanPhase::data_comm] += reduce + gather;
       return result;

@@ -9,6 +9,7 @@
 #include "core/memory_ledger.hpp"
 #include "planning/cluster.hpp"
 #include "planning/model_shape.hpp"
+#include "planning/pipeline_time.hpp"
 #include "planning/plan_layout.hpp"
 
 namespace espalier {
@@ -33,16 +34,25 @@ struct PlanPhases {
   double& operator[](PlanPhase phase) { return seconds[static_cast<std::size_t>(phase)]; }
 };
 
+/// Seconds that one micro-batch takes on one chunk: what the operations of the lists are made of.
+struct ChunkPrice {
+  ChunkSeconds work;  ///< without collectives; recomputation is in backward_input
+  double tensor = 0;  ///< of collectives on the tensor axis, all passes
+};
+
 /// What one step of a layout costs.
 struct LayoutPrice {
   PlanLayout layout;
   double step_seconds = 0;
-  std::array<double, num_plan_phases> seconds{};  ///< of the busiest stage; they add up to step_seconds
-  std::vector<PlanPhases> stages = {};            ///< of each stage; each adds up to step_seconds
-  double idle_share = 0;                          ///< the bubble, over all stages, as a share of the pipeline's window
-  double hidden_data_seconds = 0;                 ///< of reduction and gathering that other work hides
-  std::vector<MemoryByCategory> memory = {};      ///< of a rank of each stage
-  std::size_t memory_bytes = 0;                   ///< of the stage that has most
+  std::array<double, num_plan_phases> seconds{};     ///< of the busiest stage; they add up to step_seconds
+  std::vector<PlanPhases> stages = {};               ///< of each stage; each adds up to step_seconds
+  std::vector<std::vector<ChunkPrice>> chunks = {};  ///< [stage][chunk]
+  double message_seconds = 0;                        ///< of one message between stages
+  double reduction_seconds = 0;                      ///< of reducing gradients and gathering weights, hidden or not
+  double idle_share = 0;                      ///< the bubble, over all stages, as a share of the pipeline's window
+  double hidden_data_seconds = 0;             ///< of reduction and gathering that other work hides
+  std::vector<MemoryByCategory> memory = {};  ///< of a rank of each stage
+  std::size_t memory_bytes = 0;               ///< of the stage that has most
   int fullest_stage = 0;
   double tokens_per_second = 0;
   double model_flops_share = 0;  ///< MFU: model_flops_per_token over the peak of the layout's precision

@@ -153,7 +153,7 @@ class Executor {
     OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count, part), parts_of(layers, op.kind),
                        slow_factor(c_.emulate, world().rank()));
     compute([&](int) {
-      pace.part_done(c_.model.tensor().seconds() - tensor_before);
+      pace.part_done(c_.model.tensor().seconds() - tensor_before, [&] { progress(); });
       progress();
     });
     compat::fence(c_.exec, "espalier::forward_backward: the phase's time is its own");

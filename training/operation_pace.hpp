@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "parallel/pipeline_schedule.hpp"
@@ -21,20 +23,33 @@ class OperationPace {
       : seconds_(seconds), num_parts_(num_parts), slow_factor_(slow_factor) {}
 
   /// `not_work`: seconds since construction that went into communication, which the imitated machine spends besides.
-  void part_done(double not_work) {
+  /// `meanwhile` is called now and then: on that machine messages move while it works.
+  void part_done(double not_work, const std::function<void()>& meanwhile = {}) {
     if (seconds_ <= 0 && slow_factor_ <= 1)
       return;
     ++parts_done_;
     worked_ += seconds_between(resumed_, Clock::now()) - (not_work - not_work_);
     not_work_ = not_work;
     const double work = seconds_ > 0 ? seconds_ * parts_done_ / num_parts_ : worked_;
-    std::this_thread::sleep_until(start_ + std::chrono::duration_cast<Clock::duration>(
-                                               std::chrono::duration<double>(work * slow_factor_ + not_work)));
+    sleep_until(start_ + duration(work * slow_factor_ + not_work), meanwhile);
     resumed_ = Clock::now();
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+  static Clock::duration duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+  void sleep_until(Clock::time_point end, const std::function<void()>& meanwhile) const {
+    if (meanwhile) {
+      const Clock::duration nap = duration(std::max(2e-3, seconds_ / 32));
+      for (Clock::time_point now = Clock::now(); now + nap < end; now = Clock::now()) {
+        std::this_thread::sleep_until(now + nap);
+        meanwhile();
+      }
+    }
+    std::this_thread::sleep_until(end);
+  }
   static double seconds_between(Clock::time_point begin, Clock::time_point end) {
     return std::chrono::duration<double>(end - begin).count();
   }
@@ -52,7 +67,9 @@ class OperationPace {
 /// Seconds that an operation of a chunk of `layers`, which is this part of the model in forward order, is to last; 0:
 /// as long as it does.
 inline double emulated_seconds(const RunConfig::Emulate& emulate, OperationKind kind, Index layers, int part) {
-  const std::vector<Index>& percent = emulate.part_percent;
+  const std::vector<Index>& percent = kind == OperationKind::forward || emulate.backward_percent.empty()
+                                          ? emulate.part_percent
+                                          : emulate.backward_percent;
   const double share = percent.empty() ? 1 : static_cast<double>(percent.at(static_cast<std::size_t>(part))) / 100;
   const double times = share * (emulate.per_layer ? static_cast<double>(layers) : 1);
   switch (kind) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "parallel/pipeline_simulator.hpp"
+#include "training/emulated_network.hpp"
 #include "training/operation_pace.hpp"
 #include "training/predict_traffic.hpp"
 #include "training/with_compute_type.hpp"
@@ -23,13 +24,6 @@ constexpr std::array<std::pair<PlanPhase, Phase>, num_plan_phases> same_phase{
      {PlanPhase::optimizer, Phase::optimizer},
      {PlanPhase::other, Phase::other}}};
 
-PhaseSeconds train_phases(const PlanPhases& planned) {
-  PhaseSeconds seconds;
-  for (const auto& [from, to] : same_phase)
-    seconds[to] += planned[from];
-  return seconds;
-}
-
 std::array<std::uint64_t, num_axes> traffic_of(const RunConfig& config, const RunLayout& layout, int rank) {
   return with_compute_type(config.precision.compute,
                            [&]<class T>() { return predict_traffic<T>(config, layout, rank); });
@@ -45,9 +39,7 @@ class Emulation {
   Emulation(const RunConfig& config, const RunLayout& layout)
       : config_(config), layout_(layout), schedules_(make_schedules(layout)) {
     for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
-      PerAxis place;
-      place[Axis::pp] = stage;
-      ranks_.push_back(layout.mesh.rank_at(place));
+      ranks_.push_back(layout.mesh.first_rank_of_stage(stage));
       traffic_.push_back(traffic_of(config, layout, ranks_.back()));
     }
   }
@@ -114,7 +106,7 @@ class Emulation {
                         });
     const double latency = inside ? e.latency : e.node_latency;
     const double bandwidth = inside ? e.bandwidth : e.node_bandwidth;
-    return messages * latency + (bandwidth > 0 ? bytes * e.message_scale / bandwidth : 0);
+    return messages * latency + (bandwidth > 0 ? bytes * message_scale(e, axis) / bandwidth : 0);
   }
 
   double bytes_of(std::size_t stage, Axis axis) const {
@@ -158,6 +150,13 @@ class Emulation {
 };
 
 }  // namespace
+
+PhaseSeconds train_phases(const PlanPhases& planned) {
+  PhaseSeconds seconds;
+  for (const auto& [from, to] : same_phase)
+    seconds[to] += planned[from];
+  return seconds;
+}
 
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision) {
   PlanLayout planned;

@@ -32,6 +32,9 @@ TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& l
 /// CPUs usually have, and the error bars are wide.
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
 
+/// The planner's phases in the words of `train`: recomputation is backward.
+PhaseSeconds train_phases(const PlanPhases& planned);
+
 /// The layout in the planner's terms.
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision);
 

@@ -186,7 +186,12 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("ranks_per_node", c.emulate.ranks_per_node, {0, degree.max}, "0: all ranks on one node");
   v.integers("part_percent", c.emulate.part_percent, {1, 100000},
              "of these times, that each part of the model takes, in forward order; []: 100 each");
+  v.integers("backward_percent", c.emulate.backward_percent, {1, 100000},
+             "the same of backward alone; []: as part_percent");
   v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "each byte of a message counts as so many");
+  v.real("tensor_message_scale", c.emulate.tensor_message_scale, {0, 1e18}, "and on the tensor axis times so many");
+  v.real("data_message_scale", c.emulate.data_message_scale, {0, 1e18}, "and in reductions of gradients");
+  v.real("pipeline_message_scale", c.emulate.pipeline_message_scale, {0, 1e18}, "and between stages");
   v.boolean("per_layer", c.emulate.per_layer, "forward and backward are times of one layer, not of a chunk");
   v.seconds("data", c.emulate.data, {0, 1e6}, "of reading the tokens of a step");
   v.integer("slow_rank", c.emulate.slow_rank, {-1, degree.max}, "a fault: this rank computes slower; -1: none");

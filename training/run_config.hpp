@@ -114,9 +114,13 @@ struct RunConfig {
     double node_bandwidth = 0;
     Index ranks_per_node = 0;
     double message_scale = 1;
+    double tensor_message_scale = 1;    ///< on the tensor axis, beside message_scale
+    double data_message_scale = 1;      ///< in the gradients' reductions, beside message_scale
+    double pipeline_message_scale = 1;  ///< between stages, beside message_scale
     std::vector<Index> part_percent;
-    bool per_layer = false;  ///< forward and backward are of one layer, not of a chunk
-    double data = 0;         ///< seconds of reading the tokens of a step
+    std::vector<Index> backward_percent;  ///< the same of backward alone; empty: as part_percent
+    bool per_layer = false;               ///< forward and backward are of one layer, not of a chunk
+    double data = 0;                      ///< seconds of reading the tokens of a step
     // Faults, to see that they are found:
     Index slow_rank = -1;  ///< -1: none
     double slow_factor = 1;

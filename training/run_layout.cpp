@@ -11,6 +11,7 @@
 #include "models/cost.hpp"
 #include "models/head.hpp"
 #include "parallel/schedule_check.hpp"
+#include "training/emulated_network.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
@@ -112,8 +113,8 @@ std::optional<ScalarType> wire_type(const RunConfig::Precision& precision) {
 ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout) {
   ReducerOptions options{.zero_stage = layout.zero_stage, .wire = wire_type(config.precision)};
   for (Index* const bytes : {&options.smallest_bucket_bytes, &options.bucket_bytes})
-    if (config.emulate.message_scale > 1)
-      *bytes = std::max<Index>(1, static_cast<Index>(static_cast<double>(*bytes) / config.emulate.message_scale));
+    if (const double scale = message_scale(config.emulate, Axis::dp); scale > 1)
+      *bytes = std::max<Index>(1, static_cast<Index>(static_cast<double>(*bytes) / scale));
   return options;
 }
 

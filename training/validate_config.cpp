@@ -195,10 +195,14 @@ void check_loss_scale(const LossScaleConfig& c, ConfigReader& reader) {
 
 void check_emulation(const RunConfig& c, ConfigReader& reader) {
   const Index parts = c.parallel.pipeline * c.parallel.virtual_stages;
-  const auto given = static_cast<Index>(c.emulate.part_percent.size());
-  if (given > 0 && given != parts)
-    reader.problem("emulate", "part_percent",
-                   fmt::format("{} numbers for {} parts of the model (pipeline x virtual_stages)", given, parts));
+  const auto check = [&](const char* key, const std::vector<Index>& percent) {
+    const auto given = static_cast<Index>(percent.size());
+    if (given > 0 && given != parts)
+      reader.problem("emulate", key,
+                     fmt::format("{} numbers for {} parts of the model (pipeline x virtual_stages)", given, parts));
+  };
+  check("part_percent", c.emulate.part_percent);
+  check("backward_percent", c.emulate.backward_percent);
 }
 
 void check_planted_faults(const RunConfig::Emulate& emulate, ConfigReader& reader, int world_size) {

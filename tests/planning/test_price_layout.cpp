@@ -5,24 +5,13 @@
 #include <numeric>
 
 #include "planning/price_layout.hpp"
+#include "tests/planning/problems.hpp"
 
 using namespace espalier;
+using espalier::test::layout_of;
+using espalier::test::problem_of;
 
 namespace {
-
-PlanProblem problem_of(const char* model, const char* cluster, Index sequence_length = 2048) {
-  PlanProblem problem;
-  problem.model = model_preset(model);
-  problem.cluster = cluster_preset(cluster);
-  problem.sequence_length = sequence_length;
-  return problem;
-}
-
-PlanLayout layout_of(const char* text, Index batch) {
-  PlanLayout start;
-  start.global_batch = batch;
-  return parse_plan_layout(text, start);
-}
 
 TEST(PriceLayout, phases_add_up_to_the_step) {
   const PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
@@ -39,6 +28,35 @@ TEST(PriceLayout, phases_add_up_to_the_step) {
     EXPECT_LT(price.model_flops_share, 0.75) << text;
     EXPECT_EQ(price.memory.size(), static_cast<std::size_t>(price.layout.pipeline));
   }
+}
+
+TEST(PriceLayout, chunks_and_messages_are_what_the_step_is_made_of) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  const LayoutPrice price = price_layout(problem, layout_of("tensor=2,data=4,pipeline=4,recompute=full", 64));
+  ASSERT_EQ(price.chunks.size(), 4u);
+  for (std::size_t stage = 0; stage < price.chunks.size(); ++stage) {
+    ASSERT_EQ(price.chunks[stage].size(), 1u);
+    const ChunkPrice& chunk = price.chunks[stage].front();
+    const PlanPhases& phases = price.stages[stage];
+    const double work = phases[PlanPhase::forward] + phases[PlanPhase::backward] + phases[PlanPhase::recompute];
+    EXPECT_NEAR(16 * chunk.work.total(), work, 1e-9 * work);
+    EXPECT_NEAR(16 * chunk.work.forward, phases[PlanPhase::forward], 1e-9 * work);
+    EXPECT_NEAR(16 * chunk.tensor, phases[PlanPhase::tensor_comm], 1e-9 * work);
+  }
+  EXPECT_GT(price.message_seconds, 0);
+  EXPECT_GE(price.reduction_seconds, price.hidden_data_seconds);
+}
+
+// Where the cores that compute also move messages, nothing of a reduction is hidden.
+TEST(PriceLayout, cores_that_move_messages_hide_none) {
+  PlanProblem problem = problem_of("gpt2-1558m", "a100-80:1", 1024);
+  const PlanLayout layout = layout_of("data=8", 64);
+  const LayoutPrice beside = price_layout(problem, layout);
+  EXPECT_GT(beside.hidden_data_seconds, 0.5 * beside.reduction_seconds);
+  problem.cluster.device.moves_messages = true;
+  const LayoutPrice after = price_layout(problem, layout);
+  EXPECT_NEAR(after[PlanPhase::data_comm], after.reduction_seconds, 1e-9);
+  EXPECT_NEAR(after.hidden_data_seconds, 0, 1e-9);
 }
 
 TEST(PriceLayout, estimate_and_simulation_agree) {

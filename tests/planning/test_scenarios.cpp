@@ -4,26 +4,15 @@
 
 #include "planning/memo.hpp"
 #include "planning/plan_text.hpp"
+#include "tests/planning/problems.hpp"
 
 // The questions that the planner was asked first: decision and reasons. examples/plan has their commands and memos.
 
 using namespace espalier;
+using espalier::test::layout_of;
+using espalier::test::problem_of;
 
 namespace {
-
-PlanProblem problem_of(const char* model, const char* cluster) {
-  PlanProblem problem;
-  problem.model = model_preset(model);
-  problem.cluster = cluster_preset(cluster);
-  problem.sequence_length = 2048;
-  return problem;
-}
-
-PlanLayout layout_of(const char* text, Index batch) {
-  PlanLayout start;
-  start.global_batch = batch;
-  return parse_plan_layout(text, start);
-}
 
 // 200 billion parameters, devices of 40 GB, two proposals: data parallelism alone, and a hybrid.
 TEST(Scenario, a_200b_needs_a_hybrid) {

@@ -8,18 +8,12 @@
 #include "planning/plan_text.hpp"
 #include "planning/scaling.hpp"
 #include "planning/search.hpp"
+#include "tests/planning/problems.hpp"
 
 using namespace espalier;
+using espalier::test::problem_of;
 
 namespace {
-
-PlanProblem problem_of(const char* model, const char* cluster, Index sequence_length = 2048) {
-  PlanProblem problem;
-  problem.model = model_preset(model);
-  problem.cluster = cluster_preset(cluster);
-  problem.sequence_length = sequence_length;
-  return problem;
-}
 
 TEST(Search, ranks_what_fits_by_time) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");

@@ -54,6 +54,13 @@ TEST(PredictTime, MessagesOfAPipelineAreItsLatency) {
   EXPECT_NEAR(time.stages[0][Phase::pipeline_comm], 2 * 0.004, tiny);
 }
 
+TEST(PredictTime, MessagesOfAPipelineAreItsBytes) {
+  const TimePrediction time =
+      emulated(4, {"parallel.pipeline=2", "parallel.data=2", "parallel.schedule=sequential", "emulate.bandwidth=1e6",
+                   "emulate.pipeline_message_scale=3", "emulate.data_message_scale=1e-6", "batch.global_batch_size=2"});
+  EXPECT_NEAR(time.stages[0][Phase::pipeline_comm], 2 * 3 * 16 * 32 * 4 / 1e6, tiny);  // (T, C) fp32, there and back
+}
+
 TEST(PredictTime, AReductionIsHiddenAsFarAsBackwardReaches) {
   const std::vector<std::string> slow{"parallel.data=2", "emulate.bandwidth=1e6"};
   const RunConfig config = config_for(2, slow);

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planning/price_layout.hpp"
+#include "training/rehearsal.hpp"
+
+namespace espalier {
+
+/// Of `espalier plan --rehearse`.
+struct RehearseOptions {
+  std::string directory;  ///< empty: nothing is rehearsed
+  std::string mpiexec;    ///< command and options
+  double seconds = 60;    ///< of the steps of one rehearsal
+};
+
+/// The launcher of the MPI that this program was built with.
+std::string default_mpiexec();
+
+struct RehearsedLayout {
+  LayoutPrice price;
+  Rehearsal rehearsal;
+  RehearsedStep step;
+};
+
+/// Runs `train` on as many ranks as the layout has, in `directory` (config, tokens, log and the run itself stay there;
+/// those of an earlier rehearsal are removed), and reads what it measured.
+/// @throws Error (usage) for a layout of more than 64 ranks or one that train cannot run, and where the directory is
+/// somebody else's; with the exit code of the run when that fails.
+RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options);
+
+/// Rehearsed beside predicted, by phase.
+std::string rehearsal_text(const RehearsedLayout& layout, const RehearseOptions& options);
+
+/// Of several, the efficiency as well: tokens per second and device against the first.
+std::string rehearsed_scaling_text(const PlanProblem& problem, const std::vector<RehearsedLayout>& layouts);
+
+std::string rehearsals_json(const std::vector<RehearsedLayout>& layouts);
+
+}  // namespace espalier

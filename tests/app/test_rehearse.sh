@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# `espalier plan --rehearse`: the plan, executed: test_rehearse.sh ESPALIER MPIEXEC...
+espalier=$1; shift
+mpiexec="$*"
+source "$(dirname "$(realpath "$0")")/checks.sh"
+plan=("$espalier" plan --model gpt-22b --cluster a100-80 --mpiexec "$mpiexec")
+
+# off_by_less PERCENT: the rehearsed step of the last output lies so near to the predicted one.
+off_by_less() {
+  local percent; percent=$(sed -nE 's/^  step .* ([+-][0-9.]+) %$/\1/p' out.txt | tr -d '+-')
+  awk -v got="${percent:-1e9}" -v most="$1" 'BEGIN { exit !(got < most) }' || fail "the rehearsed step is off by ${percent:-?} %"
+}
+
+# A pipeline, a lattice of all three axes, one layout of a search: rehearsed beside predicted.
+expect 0 "rehearsed on 4 ranks" "${plan[@]}" --batch 16 --layout pipeline=4 --rehearse pipeline --rehearse-seconds 8
+says "forward" "bubble" "its run: pipeline/run"
+off_by_less 15
+expect 0 '"completed"' cat pipeline/run/run.json
+expect 0 "rehearsed on 8 ranks" "${plan[@]}" --batch 16 --layout tensor=2,data=2,pipeline=2 --rehearse lattice --rehearse-seconds 12
+says "tensor_comm"
+off_by_less 20
+expect 0 "against pipeline/run" "$espalier" diagnose lattice/run --against pipeline/run
+
+# The scaling curve, once more in the same directory, for programs.
+expect 0 "efficiency" "${plan[@]}" --batch 16 --fix recompute=full --runnable --scale 2,4 --rehearse scale --rehearse-seconds 4
+[[ -d scale/1-ranks-2/run && -d scale/2-ranks-4/run ]] || fail "the runs of the curve are not kept"
+expect 0 '"rehearsed_step_seconds"' "${plan[@]}" --batch 16 --layout pipeline=2 --json --rehearse pipeline --rehearse-seconds 2
+
+# Refused.
+expect 2 "ZeRO-3" "${plan[@]}" --batch 16 --layout data=8,zero=3 --rehearse refused
+expect 2 "64 at most" "$espalier" plan --model gpt-22b --cluster a100-80:16 --batch 128 --layout data=128 --rehearse refused
+expect 2 "holds something else" "${plan[@]}" --batch 16 --layout pipeline=2 --rehearse .
+[[ ! -e refused ]] || fail "a refused rehearsal made a directory"
+expect 2 "the rehearsal failed" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse none \
+  --mpiexec no_such_mpiexec
+says "no_such_mpiexec"
+summary

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "planning/price_layout.hpp"
+
+namespace espalier::test {
+
+/// A preset model on a preset machine.
+inline PlanProblem problem_of(const char* model, const char* cluster, Index sequence_length = 2048) {
+  PlanProblem problem;
+  problem.model = model_preset(model);
+  problem.cluster = cluster_preset(cluster);
+  problem.sequence_length = sequence_length;
+  return problem;
+}
+
+/// "tensor=8,pipeline=4" on a batch of so many sequences.
+inline PlanLayout layout_of(const char* text, Index batch) {
+  PlanLayout start;
+  start.global_batch = batch;
+  return parse_plan_layout(text, start);
+}
+
+}  // namespace espalier::test

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "io/token_file.hpp"
+#include "tests/io/support.hpp"
+#include "tests/planning/problems.hpp"
+#include "training/predict_time.hpp"
+#include "training/rehearsal.hpp"
+
+namespace espalier::test {
+namespace {
+
+PlanProblem problem_on(const char* cluster) {
+  PlanProblem problem = problem_of("gpt-22b", cluster);
+  problem.implementation = espalier_implementation();
+  return problem;
+}
+
+// What the emulation's own simulator makes of the config is what the planner asked for, in seconds of the cluster.
+struct Both {
+  TimePrediction emulated;
+  LayoutPrice price;
+  double time_scale = 1;
+  PhaseSeconds of(std::size_t stage) const {
+    PhaseSeconds seconds = emulated.stages[stage];
+    for (double& each : seconds.seconds)
+      each /= time_scale;
+    return seconds;
+  }
+};
+
+Both rehearse(const char* layout, Index global_batch, int cores = 64) {
+  const PlanProblem problem = problem_on("a100-80:2");
+  Both both{.emulated = {}, .price = price_layout(problem, layout_of(layout, global_batch))};
+  const Rehearsal rehearsal = make_rehearsal(problem, both.price, "tokens.bin", "run", 60, cores);
+  both.time_scale = rehearsal.time_scale;
+  both.emulated = predict_emulated_time(rehearsal.config, make_run_layout(rehearsal.config, rehearsal.num_ranks));
+  return both;
+}
+
+TEST(Rehearsal, WorkOfEveryStageIsAsPriced) {
+  for (const char* layout : {"pipeline=4", "pipeline=4,virtual_stages=2", "pipeline=4,schedule=zero_bubble",
+                             "pipeline=4,recompute=full", "tensor=2,data=2,pipeline=2"}) {
+    SCOPED_TRACE(layout);
+    const Both both = rehearse(layout, 16);
+    for (std::size_t stage = 0; stage < both.price.stages.size(); ++stage) {
+      const PhaseSeconds emulated = both.of(stage);
+      const PhaseSeconds planned = train_phases(both.price.stages[stage]);
+      EXPECT_NEAR(emulated[Phase::forward], planned[Phase::forward], 2e-3 * planned[Phase::forward]);
+      EXPECT_NEAR(emulated[Phase::backward], planned[Phase::backward], 2e-3 * planned[Phase::backward]);
+      EXPECT_NEAR(emulated[Phase::optimizer], planned[Phase::optimizer] + planned[Phase::other], 1e-9);
+    }
+    EXPECT_NEAR(both.emulated.step_seconds / both.time_scale, both.price.step_seconds, 0.03 * both.price.step_seconds);
+  }
+}
+
+TEST(Rehearsal, MessagesOfEveryAxisTakeThePricedTime) {
+  const Both pipeline = rehearse("pipeline=4,schedule=sequential", 4);
+  EXPECT_NEAR(pipeline.of(0)[Phase::pipeline_comm], train_phases(pipeline.price.stages[0])[Phase::pipeline_comm],
+              0.02 * pipeline.price.step_seconds);
+  EXPECT_GT(pipeline.of(0)[Phase::pipeline_comm], 0);
+
+  const Both tensor = rehearse("tensor=8", 4);
+  const double priced = train_phases(tensor.price.stages[0])[Phase::tensor_comm];
+  EXPECT_GT(priced, 0.01 * tensor.price.step_seconds);
+  EXPECT_NEAR(tensor.of(0)[Phase::tensor_comm], priced, 0.03 * priced);
+
+  const Both data = rehearse("data=16", 16);
+  EXPECT_GT(data.price.reduction_seconds, 0);
+  EXPECT_NEAR(data.emulated.step_seconds / data.time_scale, data.price.step_seconds, 0.1 * data.price.step_seconds);
+}
+
+TEST(Rehearsal, FewCoresGetFewerBlocks) {
+  const PlanProblem problem = problem_on("a100-80:8");
+  const LayoutPrice price = price_layout(problem, layout_of("tensor=8,data=2,pipeline=4", 128));
+  const Rehearsal on_many = make_rehearsal(problem, price, "tokens.bin", "run", 600, 256);
+  const Rehearsal on_few = make_rehearsal(problem, price, "tokens.bin", "run", 60, 2);
+  EXPECT_EQ(on_many.num_blocks, problem.model.num_layers);
+  EXPECT_LT(on_few.num_blocks, problem.model.num_layers);
+  EXPECT_GE(on_few.num_blocks, 4);
+  EXPECT_NEAR(on_few.time_scale * price.step_seconds, 15, 1e-9);
+  EXPECT_EQ(on_few.config.parallel.layers_per_stage.size(), 4u);
+}
+
+TEST(Rehearsal, SaysWhatCannotBeRun) {
+  EXPECT_EQ(why_not_rehearsable(layout_of("data=2,tensor=2", 4)), "");
+  EXPECT_NE(why_not_rehearsable(layout_of("data=2,zero=3", 4)).find("ZeRO-3"), std::string::npos);
+  EXPECT_NE(why_not_rehearsable(layout_of("context=2", 4)).find("context"), std::string::npos);
+}
+
+TEST(Rehearsal, ReadsWhatTheRunMeasured) {
+  const PlanProblem problem = problem_on("a100-80:1");
+  const LayoutPrice price = price_layout(problem, layout_of("pipeline=2", 4));
+  const Rehearsal rehearsal = make_rehearsal(problem, price, "tokens.bin", "run", 60, 64);
+  const double scale = rehearsal.time_scale;
+  const nlohmann::json details = {{"time",
+                                   {{"step_seconds", 1.1 * scale * price.step_seconds},
+                                    {"steps", 3},
+                                    {"stages", {{{"forward", 2 * scale}}, {{"forward", 2 * scale}}}}}}};
+  const RehearsedStep step = rehearsed_step(rehearsal, price, details);
+  EXPECT_NEAR(step.error_share(), 0.1, 1e-9);
+  EXPECT_EQ(step.num_steps, 3);
+  EXPECT_NEAR(step.rehearsed[Phase::forward], 2, 1e-9);
+  EXPECT_GT(step.predicted[Phase::forward], 0);
+  EXPECT_THROW(rehearsed_step(rehearsal, price, nlohmann::json::object()), Error);
+}
+
+TEST(Rehearsal, ItsTokensAreOfItsVocabulary) {
+  const PlanProblem problem = problem_on("a100-80:1");
+  const LayoutPrice price = price_layout(problem, layout_of("data=8", 8));
+  const TemporaryDirectory directory;
+  const Rehearsal rehearsal = make_rehearsal(problem, price, "tokens.bin", "run", 60, 64);
+  write_rehearsal_tokens(rehearsal, directory / "tokens.bin");
+  const TokenFile tokens(directory / "tokens.bin");
+  tokens.check_vocabulary(rehearsal.config.model.shape.vocab_size);
+  EXPECT_GE(tokens.num_tokens(), rehearsal.config.total_steps() * rehearsal.config.tokens_per_step());
+}
+
+}  // namespace
+}  // namespace espalier::test

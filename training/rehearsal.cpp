@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/rehearsal.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "io/token_file.hpp"
+#include "parallel/schedule_run.hpp"
+#include "planning/layout_memory.hpp"
+#include "training/predict_time.hpp"
+#include "training/predict_traffic.hpp"
+#include "training/with_compute_type.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr Index num_steps = 4;              // the first is not counted
+constexpr double seconds_a_block = 1.5e-3;  // of a core, for one micro-batch through one tiny block and back
+constexpr double share_of_cores = 0.2;      // that the tiny model may need: else ranks wait for cores
+constexpr double unit_bandwidth = 1e9;      // bytes per second; message scales make of it what is priced
+constexpr double percent_of_longest = 1e4;  // so that shorter parts are told to a ten-thousandth
+
+double real(Index value) { return static_cast<double>(value); }
+
+// Blocks of each part, as many as the cores bear, in the planned proportion.
+std::vector<Index> tiny_blocks(const std::vector<Index>& planned, const PlanLayout& layout, double seconds, int cores) {
+  const double passes = real(std::accumulate(planned.begin(), planned.end(), Index{0})) *
+                        real(layout.num_microbatches()) * layout.data * layout.tensor;
+  const double bearable = share_of_cores * cores * seconds / (seconds_a_block * real(num_steps));
+  std::vector<Index> blocks;
+  for (const Index count : planned)
+    blocks.push_back(count == 0 ? 0 : std::max<Index>(1, std::llround(std::min(1.0, bearable / passes) * real(count))));
+  return blocks;
+}
+
+Index rounded_up(double value, Index multiple) {
+  return multiple * std::max<Index>(1, static_cast<Index>(std::ceil(value / real(multiple))));
+}
+
+// The shape of the planned model in small: the tables of embedding and head weigh as much beside the blocks.
+std::vector<std::string> tiny_model(const PlanProblem& problem, const PlanLayout& layout, Index num_blocks) {
+  const Index heads = layout.tensor;
+  const Index hidden = heads * std::max<Index>(4, 16 / heads);
+  const double smaller =
+      real(hidden) / real(problem.model.hidden_size) * real(num_blocks) / real(problem.model.num_layers);
+  const Index sequence = rounded_up(8, layout.tensor);
+  return {fmt::format("model.vocab_size={}", rounded_up(smaller * real(problem.model.vocab_size), 4 * heads)),
+          fmt::format("model.max_sequence_length={}", sequence),
+          fmt::format("model.num_layers={}", num_blocks),
+          fmt::format("model.hidden_size={}", hidden),
+          fmt::format("model.num_heads={}", heads),
+          fmt::format("model.ffn_hidden_size={}", 4 * hidden),
+          fmt::format("batch.sequence_length={}", sequence)};
+}
+
+RunConfig tiny_config(const PlanProblem& problem, const PlanLayout& layout, const std::vector<Index>& blocks,
+                      const std::string& token_file, const std::string& directory) {
+  const Index num_blocks = std::accumulate(blocks.begin(), blocks.end(), Index{0});
+  std::vector<std::string> keys = tiny_model(problem, layout, num_blocks);
+  keys.insert(keys.end(),
+              {fmt::format("data.train=[\"{}\"]", token_file),
+               fmt::format("batch.global_batch_size={}", layout.num_microbatches() * layout.data),
+               "batch.micro_batch_size=1", fmt::format("parallel.tensor={}", layout.tensor),
+               fmt::format("parallel.pipeline={}", layout.pipeline), fmt::format("parallel.data={}", layout.data),
+               fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
+               fmt::format("parallel.schedule={}", to_string(layout.schedule)),
+               fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
+               fmt::format("parallel.recompute={}", to_string(layout.recompute)),
+               fmt::format("parallel.zero_stage={}", layout.zero_stage),
+               fmt::format("parallel.order={}", layout.data_inside_pipeline ? "tp,dp,pp" : "tp,pp,dp"),
+               fmt::format("precision.compute={}", layout.precision == Precision::fp32 ? "fp32" : "bf16"),
+               "stability.straggler_window=0", fmt::format("run.directory={}", directory),
+               fmt::format("run.steps={}", num_steps), "run.matmul=tiled"});
+  if (layout.pipeline > 1)
+    keys.push_back(fmt::format("parallel.layers_per_stage=[{}]", fmt::join(blocks, ", ")));
+  return parse_run_config("", "rehearsal", keys, layout.num_devices());
+}
+
+// Seconds of passes and percentages of them, by part of the model in its order.
+void emulate_work(RunConfig::Emulate& emulate, const LayoutPrice& price, double time_scale) {
+  ChunkSeconds longest;
+  const auto backward = [](const ChunkSeconds& work) { return work.backward_input + work.backward_weight; };
+  for (const auto& stage : price.chunks)
+    for (const ChunkPrice& chunk : stage) {
+      longest.forward = std::max(longest.forward, chunk.work.forward);
+      if (backward(chunk.work) > backward(longest)) {
+        longest.backward_input = chunk.work.backward_input;
+        longest.backward_weight = chunk.work.backward_weight;
+      }
+    }
+  const double scale = 100 / percent_of_longest * time_scale;
+  emulate.forward = scale * longest.forward;
+  emulate.backward_input = scale * longest.backward_input;
+  emulate.backward_weight = scale * longest.backward_weight;
+  emulate.optimizer = time_scale * (price[PlanPhase::optimizer] + price[PlanPhase::other]);
+  const auto percent = [](double seconds, double most) {
+    return std::max<Index>(1, std::llround(percent_of_longest * seconds / most));
+  };
+  for (int chunk = 0; chunk < price.layout.virtual_stages; ++chunk)
+    for (const auto& stage : price.chunks) {
+      const ChunkSeconds& work = stage[static_cast<std::size_t>(chunk)].work;
+      emulate.part_percent.push_back(percent(work.forward, longest.forward));
+      emulate.backward_percent.push_back(percent(backward(work), backward(longest)));
+    }
+}
+
+// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A tensor group
+// is a node of its own: its messages and the others' do not queue behind each other.
+void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_scale) {
+  RunConfig::Emulate& emulate = config.emulate;
+  const RunLayout layout = make_run_layout(config, price.layout.num_devices());
+  const std::vector<PipelineSchedule> lists = make_schedules(layout);
+  double seconds_a_tensor_byte = 0;
+  double message_bytes = 0;
+  double reduced_bytes = 0;
+  for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
+    const auto traffic = with_compute_type(config.precision.compute, [&]<class T>() {
+      return predict_traffic<T>(config, layout, layout.mesh.first_rank_of_stage(stage));
+    });
+    const auto bytes = [&](Axis axis) { return static_cast<double>(traffic[static_cast<std::size_t>(axis)]); };
+    double tensor = 0;
+    for (const ChunkPrice& chunk : price.chunks[static_cast<std::size_t>(stage)])
+      tensor += real(price.layout.num_microbatches()) * chunk.tensor;
+    if (bytes(Axis::tp) > 0)
+      seconds_a_tensor_byte = std::max(seconds_a_tensor_byte, tensor / bytes(Axis::tp));
+    const auto& list = lists[static_cast<std::size_t>(stage)];
+    const auto sends = std::ranges::count_if(list, [](const Operation& o) { return is_send(o.kind); });
+    if (sends > 0)
+      message_bytes = std::max(message_bytes, bytes(Axis::pp) / static_cast<double>(sends));
+    reduced_bytes = std::max(reduced_bytes, bytes(Axis::dp));
+  }
+  emulate.ranks_per_node = price.layout.tensor;
+  emulate.bandwidth = emulate.node_bandwidth = unit_bandwidth;
+  emulate.tensor_message_scale = std::max(1e-3, time_scale * seconds_a_tensor_byte * unit_bandwidth);
+  if (message_bytes > 0)
+    emulate.pipeline_message_scale =
+        std::max(1e-3, time_scale * price.message_seconds * unit_bandwidth / message_bytes);
+  if (price.reduction_seconds > 0 && reduced_bytes > 0)
+    emulate.data_message_scale = time_scale * price.reduction_seconds * unit_bandwidth / reduced_bytes;
+}
+
+}  // namespace
+
+std::string why_not_rehearsable(const PlanLayout& layout) {
+  std::vector<std::string> lacks;
+  if (layout.context > 1)
+    lacks.emplace_back("train has no context parallelism yet");
+  if (layout.zero_stage > 1)
+    lacks.push_back(fmt::format("train has no ZeRO-{} yet", layout.zero_stage));
+  if (layout.schedule == PlanSchedule::zero_bubble_2p || layout.schedule == PlanSchedule::zero_bubble_v)
+    lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
+  return fmt::format("{}", fmt::join(lacks, "; "));
+}
+
+Rehearsal make_rehearsal(const PlanProblem& problem, const LayoutPrice& price, const std::string& token_file,
+                         const std::string& directory, double seconds, int cores) {
+  const PlanLayout& layout = price.layout;
+  Rehearsal rehearsal{.num_ranks = layout.num_devices(),
+                      .time_scale = seconds / real(num_steps) / price.step_seconds,
+                      .planned_blocks = problem.model.num_layers};
+  const std::vector<Index> blocks = tiny_blocks(blocks_per_part(problem.model, layout), layout, seconds, cores);
+  rehearsal.config = tiny_config(problem, layout, blocks, token_file, directory);
+  rehearsal.num_blocks = rehearsal.config.model.shape.num_layers;
+  emulate_work(rehearsal.config.emulate, price, rehearsal.time_scale);
+  emulate_messages(rehearsal.config, price, rehearsal.time_scale);
+  return rehearsal;
+}
+
+void write_rehearsal_tokens(const Rehearsal& rehearsal, const Path& token_file) {
+  const Index vocabulary = rehearsal.config.model.shape.vocab_size;
+  std::vector<TokenId> tokens(static_cast<std::size_t>((num_steps + 1) * rehearsal.config.tokens_per_step() + 1));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<TokenId>(i % static_cast<std::size_t>(vocabulary));
+  TokenFileWriter writer(token_file, "rehearsal", vocabulary);
+  writer.append(tokens);
+  writer.finish();
+}
+
+RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const LayoutPrice& price, const nlohmann::json& details) {
+  RehearsedStep step{.predicted_seconds = price.step_seconds};
+  try {
+    const nlohmann::json& time = details.at("time");
+    step.rehearsed_seconds = time.at("step_seconds").get<double>() / rehearsal.time_scale;
+    step.num_steps = time.at("steps").get<Index>();
+    double busiest = 0;
+    for (std::size_t stage = 0; stage < price.stages.size(); ++stage) {
+      PhaseSeconds planned = train_phases(price.stages[stage]);
+      planned[Phase::optimizer] += planned[Phase::other];
+      planned[Phase::other] = 0;
+      const double work = planned[Phase::forward] + planned[Phase::backward] + planned[Phase::tensor_comm];
+      if (work <= busiest)
+        continue;
+      busiest = work;
+      step.stage = static_cast<int>(stage);
+      step.predicted = planned;
+      for (std::size_t i = 0; i < num_phases; ++i)
+        step.rehearsed.seconds[i] =
+            time.at("stages").at(stage).value(to_string(static_cast<Phase>(i)), 0.0) / rehearsal.time_scale;
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ExitCode::data, {.what = "the rehearsal left no times", .where = "run.json", .got = error.what()});
+  }
+  return step;
+}
+
+}  // namespace espalier
