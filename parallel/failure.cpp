@@ -28,11 +28,16 @@ constexpr auto cause_window = 250ms;     // for a lower rank with a cause of its
 constexpr auto consequence_window = 2s;  // for the rank that knows the cause
 constexpr auto joint_window = 1s;        // for all ranks to have failed alike
 
-[[noreturn]] void leave(const Communicator& failures, ExitCode code) {
+[[noreturn]] void leave(ExitCode code) {
+  std::fflush(nullptr);
+  std::_Exit(static_cast<int>(code));
+}
+
+[[noreturn]] void end_job(const Communicator& failures, ExitCode code) {
   std::fflush(nullptr);
   if (failures.size() > 1)  // alone there is nobody to end, and MPI would only add a line of its own
     MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
-  std::_Exit(static_cast<int>(code));
+  leave(code);
 }
 
 /// MPI_Abort makes the launcher close the pipes with what it has not read yet; hydra was seen to lose the whole block
@@ -163,17 +168,17 @@ void fail_job(const Communicator& failures, ExitCode code, const std::string& te
   if (notices.another_speaks()) {  // that rank prints and ends the job; if not, we end it
     notices.listen(consequence_window + 1s, [&] { return notices.may_leave(); });
     if (notices.may_leave())
-      std::_Exit(static_cast<int>(code));
+      leave(code);
   }
   print(failures, code, text);
-  if (leaves_together) {
+  if (leaves_together && knows_cause) {  // else somebody is late or gone, and there is nothing to wait for
     notices.listen(joint_window, [&] { return notices.all_alike(); });
     if (notices.all_alike()) {
       notices.let_all_leave();
-      std::_Exit(static_cast<int>(code));
+      leave(code);
     }
   }
-  leave(failures, code);
+  end_job(failures, code);
 }
 
 }  // namespace espalier

@@ -107,15 +107,19 @@ left=$(LEAVING=$espalier ESPALIER=$PWD/second_may_leave train left "${endless[@]
 cancelled=$(train cancelled "${endless[@]}")
 for run in killed stopped left cancelled; do wait_for "$run/metrics.jsonl"; done
 for ((i = 0; i < 100; i++)); do compgen -G 'killed/checkpoints/step-*/manifest.json' >/dev/null && break; sleep 0.1; done
+faults=$(date +%s)
 kill -KILL "$(ranks killed | sort -n | tail -n 1)"
 kill -STOP "$(ranks stopped | sort -n | tail -n 1)"
 touch leave
 scancel "$cancelled"
 
 # Slurm kills all ranks when one calls MPI_Abort, and srun gives 137, whatever the code, which is in the log.
-ends "$killed" 10 FAILED 137
-ends "$left" 10 FAILED 137
-ends "$stopped" 10 FAILED 137
+ends "$killed" 30 FAILED 137
+ends "$left" 30 FAILED 137
+ends "$stopped" 30 FAILED 137
+took() { echo $(($(date -d "$(job_says "$1" EndTime)" +%s) - faults)); }
+took="after the loss of a rank: killed $(took "$killed") s, exit(0) $(took "$left") s, stopped $(took "$stopped") s (deadline 5 s)"
+for job in "$killed" "$left" "$stopped"; do (($(took "$job") <= 15)) || fail "too late $took"; done
 for run in killed left stopped; do nobody_left "$run"; done
 for job in "$killed" "$left" "$stopped"; do not_requeued "$job"; done
 grep -q '"state": "completed"' killed/run.json && fail "run.json says completed" killed/run.json
@@ -156,5 +160,6 @@ starts=$(grep -oP '"starts": \K\d+' warned/run.json)
 [[ $starts == $(($(job_says "$warned" Restarts) + 1)) ]] || fail "run.json counts $starts starts" warned/run.json
 same_losses warned
 nobody_left warned
+echo "$took"
 echo "a job of $steps steps: $starts starts, requeued by itself $(job_says "$warned" Restarts) times, all losses those of one start"
 summary
