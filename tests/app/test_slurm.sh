@@ -105,13 +105,15 @@ killed=$(train killed "${endless[@]}" checkpoint.interval=2)
 stopped=$(train stopped "${endless[@]}" run.communication_timeout=5)
 left=$(LEAVING=$espalier ESPALIER=$PWD/second_may_leave train left "${endless[@]}")
 cancelled=$(train cancelled "${endless[@]}")
-for run in killed stopped left cancelled; do wait_for "$run/metrics.jsonl"; done
+moved=$(train moved "${endless[@]}")
+for run in killed stopped left cancelled moved; do wait_for "$run/metrics.jsonl"; done
 for ((i = 0; i < 100; i++)); do compgen -G 'killed/checkpoints/step-*/manifest.json' >/dev/null && break; sleep 0.1; done
 faults=$(date +%s)
 kill -KILL "$(ranks killed | sort -n | tail -n 1)"
 kill -STOP "$(ranks stopped | sort -n | tail -n 1)"
 touch leave
 scancel "$cancelled"
+scontrol requeue "$moved"
 
 # Slurm kills all ranks when one calls MPI_Abort, and srun gives 137, whatever the code, which is in the log.
 ends "$killed" 30 FAILED 137
@@ -136,6 +138,13 @@ not_requeued "$cancelled"
 nobody_left cancelled
 state_is cancelled preempted
 checkpoint_of_last_step cancelled
+
+# ---- Requeued from outside, as by a preemption: saved, and requeued once, by Slurm ----
+for ((i = 0; i < 300; i++)); do grep -q "resumed from moved/checkpoints" moved.log && break; sleep 0.1; done
+log_says moved "start 2 of job $moved" "stopped after a saved checkpoint" "resumed from moved/checkpoints/step-"
+scancel "$moved"
+ends "$moved" 10 CANCELLED 75
+[[ $(job_says "$moved" Restarts) == 1 ]] || fail "job $moved was requeued $(job_says "$moved" Restarts) times" moved.log
 
 # ---- Errors that all ranks find keep their code: a wrong config, a loss that diverges, a job that comes no further ----
 wrong=$(train wrong modle.num_layers=3)
