@@ -78,8 +78,8 @@ bool launcher_has_other_cores() {
   std::string pid = status_line("self", "PPid");
   for (int depth = 0; depth < 8 && !pid.empty() && pid != "0"; ++depth) {
     const std::string name = status_line(pid, "Name");
-    for (const char* launcher :
-         {"hydra_pmi_proxy", "pmi_proxy", "mpiexec", "mpirun", "orted", "prted", "orterun", "prterun", "palsd"})
+    for (const char* launcher : {"hydra_pmi_proxy", "pmi_proxy", "mpiexec", "mpirun", "orted", "prted", "orterun",
+                                 "prterun", "palsd", "slurmstepd"})
       if (name.starts_with(launcher))
         return status_line(pid, "Cpus_allowed_list") != own;
     pid = status_line(pid, "PPid");
@@ -154,22 +154,27 @@ std::string core_list_text(const std::vector<int>& cores) {
   return text;
 }
 
+bool started_by_srun(const Environment& environment) {
+  const auto launcher = std::find_if(local_variables.begin(), local_variables.end(), [&](const auto& names) {
+    return is_set(environment, names.first) && is_set(environment, names.second);
+  });
+  return launcher != local_variables.end() && std::string_view(launcher->first).starts_with("SLURM");
+}
+
 LaunchFacts read_launch_facts(const Environment& environment) {
   LaunchFacts facts;
-  bool slurm = false;
   for (const auto& [size, place] : local_variables)
     if (is_set(environment, size) && is_set(environment, place)) {
       facts.local_ranks = std::max(1, leading_number(environment(size), 1));
       facts.local_rank = leading_number(environment(place), 0) % facts.local_ranks;
-      slurm = std::string_view(size).starts_with("SLURM");
       break;
     }
   facts.cores = cores_of_this_thread();
+  // Slurm says what it was asked for; without a plugin that binds, nothing comes of it.
   const char* const slurm_binding = environment("SLURM_CPU_BIND_TYPE");
-  facts.bound_by_launcher =
-      facts.local_ranks == 1 || (slurm ? slurm_binding != nullptr && std::string_view(slurm_binding) != "none" &&
-                                             std::string_view(slurm_binding) != "none,"
-                                       : launcher_has_other_cores());
+  const bool unbound_by_slurm =
+      started_by_srun(environment) && (slurm_binding == nullptr || std::string_view(slurm_binding).starts_with("none"));
+  facts.bound_by_launcher = facts.local_ranks == 1 || (!unbound_by_slurm && launcher_has_other_cores());
   return facts;
 }
 

@@ -39,6 +39,9 @@ struct LaunchedRank {
 };
 LaunchedRank launched_rank(const Environment& environment = process_environment);
 
+/// By srun itself, not by an mpiexec below it.
+bool started_by_srun(const Environment& environment = process_environment);
+
 /// A program started by the launcher of another MPI library is not one job of several ranks, but several jobs of one.
 /// @throws Error (usage) when the launcher says that there are several and MPI that there is one.
 void require_own_launcher(const LaunchedRank& launched, int world_size, const std::string& mpi_library);

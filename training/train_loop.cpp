@@ -14,6 +14,7 @@
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/failure.hpp"
 #include "planning/report.hpp"
 #include "training/check_token_files.hpp"
 #include "training/checkpoint_saver.hpp"
@@ -127,6 +128,7 @@ class Loop {
                                   const std::function<bool()>& stop_requested) {
     sign_on(resumed_step);
     signed_on_ = true;
+    const AtEarlyExit sign_off([path = run_path()](const std::string& report) { sign_off_failed(path, report); });
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
     const nlohmann::json facts = run_facts(mesh_, options_.program, gemm_rate_, resumed_step + 1);
     if (is_root_)

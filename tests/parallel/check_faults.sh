@@ -30,7 +30,7 @@ check none 0 0 10 "^$ranks rank"
 check all_throw 2 1 5 "^espalier: error on rank 0 of $ranks, "
 check one_throws 3 1 5 "^espalier: error on rank $last of $ranks, "
 check one_defect 1 1 5 "vector::at"
-check one_exits 6 1 5 "rank $last left before the end of the job"
+check one_exits 6 1 5 "^signed off: rank $last left before the end of the job"
 check all_exit 6 1 5 "rank 0 left before the end of the job"
 if ((ranks > 1)); then
   check two_throw 3 1 5 "^espalier: error on rank 1 of $ranks, "

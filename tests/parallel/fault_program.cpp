@@ -9,6 +9,7 @@
 #include <string>
 
 #include "parallel/collectives.hpp"
+#include "parallel/failure.hpp"
 #include "parallel/runtime.hpp"
 
 using espalier::Error;
@@ -32,6 +33,8 @@ int main(int argc, char** argv) {
       throw std::out_of_range("vector::at");
     if (fault == "one_killed" && guilty)
       abort();
+    const espalier::AtEarlyExit sign_off(
+        [](const std::string& report) { std::cerr << "signed off: " << report << '\n'; });
     if (fault == "one_exits" && guilty)
       std::exit(0);
     if (fault == "all_exit")

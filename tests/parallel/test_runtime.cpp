@@ -98,6 +98,11 @@ TEST(Launch, LaunchersAreKnownByTheirVariables) {
   EXPECT_EQ(read_launch_facts(environment(srun)).local_ranks, 8);
   EXPECT_EQ(read_launch_facts(environment(srun)).local_rank, 5);
   EXPECT_FALSE(read_launch_facts(environment(srun)).bound_by_launcher);
+  EXPECT_TRUE(started_by_srun(environment(srun)));
+  std::map<std::string, std::string> below_srun = srun;
+  below_srun.insert({{"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "3"}});
+  EXPECT_FALSE(started_by_srun(environment(below_srun)));
+  EXPECT_FALSE(started_by_srun(environment({{"SLURM_LOCALID", "0"}}))) << "a batch script";
   EXPECT_EQ(read_launch_facts(environment({})).local_ranks, 1);
   EXPECT_FALSE(read_launch_facts(environment({})).cores.empty());
 }
