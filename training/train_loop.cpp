@@ -17,6 +17,7 @@
 #include "planning/report.hpp"
 #include "training/check_token_files.hpp"
 #include "training/checkpoint_saver.hpp"
+#include "training/exit_record.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
 #include "training/predict_memory.hpp"
@@ -126,7 +127,7 @@ class Loop {
   TrainOutcome train_in_directory(Trainer<T>& trainer, CheckpointSaver<T>& saver, Index resumed_step,
                                   const std::function<bool()>& stop_requested) {
     sign_on(resumed_step);
-    signed_on_ = true;
+    signed_on_.emplace(run_path());
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
     const nlohmann::json facts = run_facts(mesh_, options_.program, gemm_rate_, resumed_step + 1);
     if (is_root_)
@@ -341,7 +342,7 @@ class Loop {
   const ProcessMesh& mesh_;
   const TrainEvents& events_;
   bool is_root_;
-  bool signed_on_ = false;
+  std::optional<ExitRecord> signed_on_;
   RunFiles files_;
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;
