@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # What the tests that plant faults into a run share, beside tiny_run.sh: to be sourced, with `faults` the library of
-# file_faults.cpp.
+# tests/support/file_faults.cpp.
 source "$(dirname "${BASH_SOURCE[0]}")/tiny_run.sh"
 
 # Few tensors, so few operations a save; a save each step, and 500 steps so that no start comes to the end.

@@ -8,14 +8,14 @@ source "$(dirname "$(realpath "$0")")/run_faults.sh"
 errors=(ENOSPC EDQUOT EIO) numbers=(28 122 5)
 refused=0 harmless=0
 
-# failing_saves RUN RANK STRIDE COMMAND...: start after start, an operation of the second save of each fails, STRIDE operations
-# later than in the one before; in every fourth start all operations after it fail too. Such a save ends the run with 8, the
-# file and the error; or the failure did no harm, and then there is a checkpoint whose every byte is right.
+# failing_saves RUN RANK STRIDE COMMAND...: start after start, an operation of the second save of each fails, one later than in
+# the one before; of the many writes into a shard every STRIDEth is one. In every fourth start all operations after it fail too.
+# Such a save ends the run with 8, the file and the error; or the failure did no harm, and then there is a checkpoint whose every byte is right.
 failing_saves() {
   local run=$1 rank=$2 stride=$3 at=1 trial=0 before got what error; shift 3
   while true; do
     before=$(newest "$run") got=0 error=$((trial % 3))
-    ESPALIER_FAULT_LASTS=$((trial % 4 == 3)) \
+    ESPALIER_FAULT_STRIDE=$stride ESPALIER_FAULT_LASTS=$((trial % 4 == 3)) \
       with_fault "${errors[error]}" "$rank" "$at" "$(path_of_step "$run" $((before + 2)))" "$run/checkpoints" \
       timeout 60 "$@" run.directory="$run" --stop-after 2 >out.txt 2>&1 || got=$?
     [[ -e struck.txt ]] || break
@@ -33,7 +33,7 @@ failing_saves() {
     else
       fail "exit code $got, wanted 8, after $what"
     fi
-    at=$((at + stride)) trial=$((trial + 1))
+    at=$((at + 1)) trial=$((trial + 1))
     ((failures < 10)) || return
   done
   [[ $got == 75 ]] || fail "exit code $got of the start without a fault"
@@ -42,12 +42,12 @@ failing_saves() {
   same_losses "$run" "$@"
 }
 
-one_rank() { failing_saves one_rank 0 1 "$espalier" train tiny.toml "${model[@]}"; }
-behind() { failing_saves behind 0 4 "$espalier" train tiny.toml "${model[@]}" checkpoint.async=true; }
+one_rank() { failing_saves one_rank 0 3 "$espalier" train tiny.toml "${model[@]}"; }
+behind() { failing_saves behind 0 8 "$espalier" train tiny.toml "${model[@]}" checkpoint.async=true; }
 two_ranks() {
   local train=("$mpiexec" -n 2 "$espalier" train tiny.toml "${model[@]}" parallel.zero_stage=1)
   failing_saves rank_0 0 8 "${train[@]}"
-  failing_saves rank_1 1 3 "${train[@]}"
+  failing_saves rank_1 1 4 "${train[@]}"
 }
 
 # flip_bit FILE BYTE BIT

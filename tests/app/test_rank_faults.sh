@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # A rank that stops, dies or leaves just before it sends a message, at messages spread over a step, so that others wait for it in
-# each kind of wait: test_rank_faults.sh ESPALIER FAULTS MPIEXEC, where FAULTS is the library of message_faults.cpp.
+# each kind of wait: test_rank_faults.sh ESPALIER FAULTS MPIEXEC, where FAULTS is the library of
+# tests/support/message_faults.cpp.
 espalier=$1 faults=$2 mpiexec=$3
 source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 layouts=("parallel.pipeline=2 parallel.zero_stage=1" "parallel.pipeline=2 parallel.tensor=2")

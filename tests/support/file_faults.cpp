@@ -7,6 +7,7 @@
 //   ESPALIER_FAULT        kill, or what the operation fails with: ENOSPC EDQUOT EIO EACCES. Nothing is planted without
 //   it ESPALIER_FAULT_AT     which operation, from 1 ESPALIER_FAULT_FROM   counting starts with the first operation on
 //   a path that contains this text ... ESPALIER_FAULT_UNDER  ... and counts operations on paths that contain this one
+//   ESPALIER_FAULT_STRIDE of the calls of pwrite, of which a shard has many, only every N-th counts
 //   ESPALIER_FAULT_RANK   of this rank only
 //   ESPALIER_FAULT_LASTS  1: all later operations under it fail alike, as on a disk that stays full
 //   ESPALIER_FAULT_LOG    a file that gets a line, "fsync .../rank-00000.h5", when the fault strikes
@@ -20,12 +21,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -58,6 +61,7 @@ struct Plan {
   std::string rank = setting("ESPALIER_FAULT_RANK");
   std::string log = setting("ESPALIER_FAULT_LOG");
   long at = std::atol(setting("ESPALIER_FAULT_AT").c_str());
+  long stride = std::max(1L, std::atol(setting("ESPALIER_FAULT_STRIDE").c_str()));
   bool lasts = setting("ESPALIER_FAULT_LASTS") == "1";
   bool active = !fault.empty() && (rank.empty() || rank == rank_of_this_process());
 };
@@ -80,17 +84,25 @@ void tell(const std::string& file, const char* operation, const std::string& pat
 bool strikes(const char* operation, const std::string& path) {
   static const Plan plan;
   static std::atomic<bool> counting = false;
+  static std::atomic<bool> struck = false;
   static std::atomic<long> count = 0;
+  static std::atomic<long> pwrites = 0;
   if (!plan.active)
     return false;
   if (!counting && path.find(plan.from) != std::string::npos)
     counting = true;
   if (!counting || path.find(plan.under) == std::string::npos)
     return false;
-  const long now = ++count;
-  if (now != plan.at && !(plan.lasts && now > plan.at))
+  if (struck && plan.lasts) {
+    errno = error_named(plan.fault);
+    return true;
+  }
+  if (std::string_view(operation) == "pwrite" && pwrites++ % plan.stride != 0)
     return false;
-  if (now == plan.at && !plan.log.empty())
+  if (++count != plan.at)
+    return false;
+  struck = true;
+  if (!plan.log.empty())
     tell(plan.log, operation, path);
   if (plan.fault == "kill")
     ::kill(::getpid(), SIGKILL);
