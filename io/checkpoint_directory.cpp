@@ -86,7 +86,11 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
 Path resolve_checkpoint(const Path& given) {
   std::error_code ignored;
   const Path checkpoints = given / "checkpoints";
-  if (!std::filesystem::exists(checkpoints, ignored) && std::filesystem::exists(given / "manifest.json", ignored))
+  // Without its manifest the name tells that it was meant to be a checkpoint: the reader names what is missing.
+  const bool is_one = std::filesystem::exists(given / "manifest.json", ignored) ||
+                      (std::filesystem::is_directory(given, ignored) &&
+                       parse_step((given / "").parent_path().filename().string()).has_value());
+  if (!std::filesystem::exists(checkpoints, ignored) && is_one)
     return given;
   std::string incomplete;
   if (std::filesystem::is_directory(given, ignored))

@@ -47,7 +47,13 @@ bool map_block(const PropertyList& creation, const Dataspace& tensor, const Stor
                         source) >= 0;
 }
 
-bool write_tensor(const File& file, std::span<const StoredBlock* const> blocks) {
+// At once: what HDF5 closes on the way out would clear its reason.
+void require(bool good, const Path& path) {
+  if (!good)
+    hdf5::throw_write_error("cannot write the index of a checkpoint", path);
+}
+
+void write_tensor(const File& file, const Path& path, std::span<const StoredBlock* const> blocks) {
   const StoredBlock& any = *blocks.front();
   const PropertyList creation(H5Pcreate(H5P_DATASET_CREATE));
   const PropertyList links(link_creation());
@@ -58,19 +64,19 @@ bool write_tensor(const File& file, std::span<const StoredBlock* const> blocks) 
     good = good && map_block(creation, tensor, *block);
   H5Sselect_all(tensor);
   Dataset dataset(H5Dcreate2(file, any.name.c_str(), stored_type(any.type), tensor, links, creation, H5P_DEFAULT));
-  return good && dataset >= 0 && dataset.close();
+  require(good && dataset >= 0 && dataset.close(), path);
 }
 
 // As a dataset: an attribute is limited to 64 KiB.
-bool write_text(const File& file, const char* name, const std::string& text) {
+void write_text(const File& file, const Path& path, const char* name, const std::string& text) {
   const Dataspace space(H5Screate(H5S_SCALAR));
   const Datatype type(H5Tcopy(H5T_C_S1));
   const PropertyList creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_obj_track_times(creation, false);
-  if (H5Tset_size(type, text.size()) < 0 || H5Tset_cset(type, H5T_CSET_UTF8) < 0)
-    return false;
+  require(H5Tset_size(type, text.size()) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0, path);
   Dataset dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
-  return dataset >= 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) >= 0 && dataset.close();
+  require(dataset >= 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) >= 0 && dataset.close(),
+          path);
 }
 
 }  // namespace
@@ -85,11 +91,11 @@ StoredFile write_index(const Path& partial, const CheckpointInfo& info, std::spa
     const PropertyList access(file_access());
     const PropertyList creation(file_creation());
     File file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, access));
-    bool good = file >= 0 && write_text(file, "state", info.state.dump(1));
+    require(file >= 0, path);
+    write_text(file, path, "state", info.state.dump(1));
     for (const auto& [name, parts] : tensors)
-      good = good && write_tensor(file, parts);
-    if (!good || !file.close())
-      hdf5::throw_write_error("cannot write the index of a checkpoint", path);
+      write_tensor(file, path, parts);
+    require(file.close(), path);
   }
   sync_file(path);
   const std::string bytes = read_file(path, ExitCode::write);

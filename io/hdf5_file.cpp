@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "io/hdf5_support.hpp"
 
 namespace espalier {
@@ -43,8 +45,11 @@ Hdf5Writer::~Hdf5Writer() {
     return;
   const auto turn = enter();
   H5Fclose(file_);
-  // Not closed by close(): the file is of no use. HDF5 may keep it open after a failed write, so give its
-  // space back.
+  discard();
+}
+
+// HDF5 may keep a file open that it could not write, so its space is given back as well.
+void Hdf5Writer::discard() noexcept {
   std::error_code ignored;
   std::filesystem::resize_file(path_, 0, ignored);
   std::filesystem::remove(path_, ignored);
@@ -90,10 +95,11 @@ std::vector<DatasetPlace> Hdf5Writer::places() const {
 void Hdf5Writer::close() {
   {
     const auto turn = enter();
-    if (H5Fclose(file_) < 0)
+    if (H5Fclose(std::exchange(file_, -1)) < 0) {  // never twice: HDF5 1.10 crashes in the second
+      discard();
       hdf5::throw_write_error("cannot close a checkpoint file", path_);
+    }
   }
-  file_ = -1;
   sync_file(path_);
 }
 

@@ -39,8 +39,10 @@ class Hdf5Writer {
   void close();
 
  private:
+  void discard() noexcept;
+
   Path path_;
-  std::int64_t file_ = -1;
+  std::int64_t file_ = -1;  ///< negative: closed, or tried to
 };
 
 /// Opens a file that may be hostile: only datasets reached by hard links, contiguous, inside the file,

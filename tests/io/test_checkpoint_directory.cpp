@@ -38,6 +38,9 @@ TEST(CheckpointDirectory, a_run_stands_for_its_newest_complete_checkpoint) {
   for (const Index step : {1, 2})
     std::filesystem::remove(checkpoint_path(directory / "run/checkpoints", step) / "manifest.json");
   expect_error(ExitCode::checkpoint, {"step-00000003: a file of a checkpoint is missing", "step-00000001"}, refused);
+  EXPECT_EQ(resolve_checkpoint(newest / ""), newest / "");
+  expect_error(ExitCode::checkpoint, {"a file of a checkpoint is missing", "step-00000002/manifest.json"},
+               [&] { CheckpointReader(resolve_checkpoint(newest)); });
   std::filesystem::remove_all(directory / "run/checkpoints");
   expect_error(ExitCode::checkpoint, {"no complete checkpoint here", "a run directory"}, refused);
   expect_error(ExitCode::checkpoint, {"nowhere"}, [&] { resolve_checkpoint(directory / "nowhere"); });

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "io/hdf5_file.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;
@@ -102,6 +103,20 @@ TEST(CheckpointFaults, a_full_disk_fails_the_save_and_nothing_else) {
   EXPECT_EQ(try_to_load(directory / "c/step-00000001"), ExitCode::ok);
   save(directory / "c", 2);
   EXPECT_EQ(try_to_load(directory / "c/step-00000002"), ExitCode::ok);
+}
+
+// HDF5 1.10 crashes when a file is closed again after that.
+TEST(CheckpointFaults, a_close_that_failed_is_not_tried_again) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "rank-00000.h5";
+  {
+    Hdf5Writer file(path);
+    file.write("weight", ScalarType::fp32, {4, 6}, Model().weight.data());
+    const FileSizeLimit limit(0);  // gone before the writer
+    expect_error(ExitCode::write, {"cannot close", "rank-00000.h5", "File too large (errno 27)"},
+                 [&] { file.close(); });
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(CheckpointFaults, unwritable_and_planted_places) {

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# A rank that stops, dies or leaves just before it sends a message, at messages spread over a step, so that others wait for it in
+# each kind of wait: test_rank_faults.sh ESPALIER FAULTS MPIEXEC, where FAULTS is the library of
+# tests/support/message_faults.cpp.
+espalier=$1 faults=$2 mpiexec=$3
+source "$(dirname "$(realpath "$0")")/tiny_run.sh"
+layouts=("parallel.pipeline=2 parallel.zero_stage=1" "parallel.pipeline=2 parallel.tensor=2")
+# Before which message: a start and two steps come first, a step of these layouts sends about forty from each rank.
+messages=(150 153 157 161 166 172)
+deadline=2
+
+# faulty FAULT RANK MESSAGE RUN LAYOUT...: starts it, with that fault.
+faulty() {
+  LD_PRELOAD=$faults ESPALIER_MESSAGE_FAULT=$1 ESPALIER_FAULT_RANK=$2 ESPALIER_FAULT_AT=$3 timeout 60 "$mpiexec" -n 4 \
+    "$espalier" train tiny.toml run.directory="$4" --retry run.steps=500 run.communication_timeout=$deadline "${@:5}"
+}
+no_orphans() {
+  local left; left=$(pgrep -f "^$espalier train tiny.toml run.directory=$1 " || true)
+  [[ -z $left ]] || fail "ranks stay behind: $left"
+}
+# told_by_diagnose RUN CAUSE...: one of these comes first.
+told_by_diagnose() {
+  "$espalier" diagnose "$1" --json >diagnosis.txt 2>&1 || fail "$1: no diagnosis" diagnosis.txt
+  grep -m 1 '"cause"' diagnosis.txt | grep -qE "\"($2)\"" || fail "$1: the diagnosis is not $2" diagnosis.txt
+}
+
+# Stopped: the others give up after the deadline, say for whom they waited, and end the job with 6. Three at a time: they sleep.
+stopped=0
+for layout in "${layouts[@]}"; do
+  for first in 0 3; do
+    jobs=()
+    for ((i = first; i < first + 3; i++)); do
+      { start=$(date +%s%N) code=0
+        # shellcheck disable=SC2086
+        faulty stop $((i % 4)) "${messages[i]}" "stopped-$i" $layout >"stopped-$i.txt" 2>&1 || code=$?
+        echo "$code $((($(date +%s%N) - start) / 1000000000))" >"stopped-$i.result"; } &
+      jobs+=($!)
+    done
+    wait "${jobs[@]}"
+    for ((i = first; i < first + 3; i++)); do
+      read -r code seconds <"stopped-$i.result"
+      cp "stopped-$i.txt" out.txt
+      [[ $code == 6 ]] || fail "exit code $code of a job whose rank $((i % 4)) stopped before message ${messages[i]}, wanted 6"
+      ((seconds <= deadline + 5 + 5)) || fail "$seconds s with a deadline of $deadline s"  # and 5 s for the start, three at once
+      grep -qE "likely culprit: rank $((i % 4)) |(nothing from|not taken by) .*rank $((i % 4))" out.txt || fail "rank $((i % 4)) is not named"
+      grep -oE 'waits for .* (from|on communicator)' out.txt | sed -E 's/waits for (.*) (from|on communicator)/\1/; s/ from ranks? .*//; s/[0-9]+/N/g' >>kinds.txt
+      state_is "stopped-$i" failed
+      no_orphans "stopped-$i"
+      told_by_diagnose "stopped-$i" failed
+      stopped=$((stopped + 1))
+    done
+  done
+done
+
+# Killed or gone: nobody is left to report, or the rank itself does. The next start, which is the next one here, tells of it.
+killed=0 left=0 before=none
+for layout in "${layouts[@]}"; do
+  for ((i = 0; i < ${#messages[@]}; i++)); do
+    for fault in kill exit; do
+      code=0
+      # shellcheck disable=SC2086
+      faulty $fault $((i % 4)) "${messages[i]}" gone $layout >out.txt 2>&1 || code=$?
+      case $before in
+        kill) says "ended without signing off; 4 ranks left their position" "rank $((i % 4)) (" ;;
+        exit) says "the previous start failed: a rank left before the end of the job" ;;
+      esac
+      if [[ $fault == kill ]]; then
+        ((code != 0 && code != 124)) || fail "exit code $code of a job with a killed rank"
+        killed=$((killed + 1))
+      else
+        [[ $code == 6 ]] || fail "exit code $code of a job that a rank left by exit(0), wanted 6"
+        says "rank $((i % 4)) left before the end of the job"
+        state_is gone failed
+        left=$((left + 1))
+      fi
+      grep -q '"state": "completed"' gone/run.json && fail "run.json says completed" gone/run.json
+      no_orphans gone
+      told_by_diagnose gone "died|failed"
+      before=$fault
+    done
+  done
+done
+sort -u kinds.txt >kinds
+echo "$stopped stopped, $killed killed, $left gone; kinds of wait:" && sed 's/^/  /' kinds
+(($(wc -l <kinds) >= 5)) || fail "fewer than 5 kinds of wait" kinds
+summary
