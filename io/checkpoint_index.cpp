@@ -10,7 +10,8 @@
 namespace espalier {
 namespace {
 
-using namespace hdf5;
+using hdf5::Dataset, hdf5::Dataspace, hdf5::Datatype, hdf5::File, hdf5::PropertyList, hdf5::enter, hdf5::file_access,
+    hdf5::file_creation, hdf5::link_creation, hdf5::stored_type, hdf5::to_extents;
 
 // HDF5 takes "%b" in the name of a source for a pattern.
 std::string source_name(const std::string& name) {

@@ -12,7 +12,8 @@
 namespace espalier {
 namespace {
 
-using namespace hdf5;
+using hdf5::Dataset, hdf5::Dataspace, hdf5::Datatype, hdf5::Object, hdf5::PropertyList, hdf5::enter, hdf5::file_access,
+    hdf5::file_creation, hdf5::link_creation, hdf5::stored_type, hdf5::to_extents;
 
 std::string to_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
