@@ -167,7 +167,8 @@ Rehearsal make_rehearsal(const PlanProblem& problem, const LayoutPrice& price, c
   rehearsal.config = tiny_config(problem, layout, blocks, token_file, directory);
   rehearsal.num_blocks = rehearsal.config.model.shape.num_layers;
   emulate_work(rehearsal.config.emulate, price, rehearsal.time_scale);
-  emulate_messages(rehearsal.config, price, rehearsal.time_scale);
+  for (int pass = 0; pass < 3; ++pass)  // buckets shrink with the scale, and what they are padded with counts too
+    emulate_messages(rehearsal.config, price, rehearsal.time_scale);
   return rehearsal;
 }
 

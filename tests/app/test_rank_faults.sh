@@ -64,7 +64,7 @@ for layout in "${layouts[@]}"; do
       faulty $fault $((i % 4)) "${messages[i]}" gone $layout >out.txt 2>&1 || code=$?
       case $before in
         kill) says "ended without signing off; 4 ranks left their position" "rank $((i % 4)) (" ;;
-        exit) says "the previous start failed: a rank left before the end of the job" ;;
+        exit) says "the previous start failed: rank" "left before the end of the job" ;;
       esac
       if [[ $fault == kill ]]; then
         ((code != 0 && code != 124)) || fail "exit code $code of a job with a killed rank"

@@ -242,7 +242,8 @@ TEST(PipelineOverlap, ReductionGoesOnWhileAReceiveWaits) {
                              "parallel.schedule=interleaved", "batch.micro_batch_size=4", "emulate.forward=0.01",
                              "emulate.backward_input=0.2", "emulate.backward_weight=0.2", "emulate.message_scale=500"});
   TrainerOn<float> on(config, world());
-  const EmulatedLinksGuard guard({.within_node = {.latency = 0.02}, .between_nodes = {}});
+  // Two steps of a reduction begin with the end of an operation and reach into the wait that follows.
+  const EmulatedLinksGuard guard({.within_node = {.latency = 0.1}, .between_nodes = {}});
   const std::vector<TimelineEvent> events = trace_step(on.trainer);
   constexpr double margin = 1e-3;  // what ends with a block ends before
   Index num_finished = 0;
