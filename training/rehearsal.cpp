@@ -109,15 +109,17 @@ void emulate_work(RunConfig::Emulate& emulate, const LayoutPrice& price, double 
     }
 }
 
-// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A tensor group
-// is a node of its own: its messages and the others' do not queue behind each other.
-void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_scale) {
-  RunConfig::Emulate& emulate = config.emulate;
+// What the tiny model sends, of the stage that sends most.
+struct TinyTraffic {
+  double seconds_a_tensor_byte = 0;  // priced, on the cluster
+  double message_bytes = 0;          // between stages
+  double reduced_bytes = 0;
+};
+
+TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   const RunLayout layout = make_run_layout(config, price.layout.num_devices());
   const std::vector<PipelineSchedule> lists = make_schedules(layout);
-  double seconds_a_tensor_byte = 0;
-  double message_bytes = 0;
-  double reduced_bytes = 0;
+  TinyTraffic most;
   for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
     const auto traffic = with_compute_type(config.precision.compute, [&]<class T>() {
       return predict_traffic<T>(config, layout, layout.mesh.first_rank_of_stage(stage));
@@ -127,21 +129,35 @@ void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_s
     for (const ChunkPrice& chunk : price.chunks[static_cast<std::size_t>(stage)])
       tensor += real(price.layout.num_microbatches()) * chunk.tensor;
     if (bytes(Axis::tp) > 0)
-      seconds_a_tensor_byte = std::max(seconds_a_tensor_byte, tensor / bytes(Axis::tp));
+      most.seconds_a_tensor_byte = std::max(most.seconds_a_tensor_byte, tensor / bytes(Axis::tp));
     const auto& list = lists[static_cast<std::size_t>(stage)];
     const auto sends = std::ranges::count_if(list, [](const Operation& o) { return is_send(o.kind); });
     if (sends > 0)
-      message_bytes = std::max(message_bytes, bytes(Axis::pp) / static_cast<double>(sends));
-    reduced_bytes = std::max(reduced_bytes, bytes(Axis::dp));
+      most.message_bytes = std::max(most.message_bytes, bytes(Axis::pp) / static_cast<double>(sends));
+    most.reduced_bytes = std::max(most.reduced_bytes, bytes(Axis::dp));
   }
+  return most;
+}
+
+// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A tensor group
+// is a node of its own: its messages and the others' do not queue behind each other.
+void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_scale) {
+  RunConfig::Emulate& emulate = config.emulate;
   emulate.ranks_per_node = price.layout.tensor;
   emulate.bandwidth = emulate.node_bandwidth = unit_bandwidth;
-  emulate.tensor_message_scale = std::max(1e-3, time_scale * seconds_a_tensor_byte * unit_bandwidth);
-  if (message_bytes > 0)
-    emulate.pipeline_message_scale =
-        std::max(1e-3, time_scale * price.message_seconds * unit_bandwidth / message_bytes);
-  if (price.reduction_seconds > 0 && reduced_bytes > 0)
-    emulate.data_message_scale = time_scale * price.reduction_seconds * unit_bandwidth / reduced_bytes;
+  const TinyTraffic traffic = tiny_traffic(config, price);
+  const auto scale = [&](double seconds, double bandwidth) { return std::max(1e-3, time_scale * seconds * bandwidth); };
+  emulate.tensor_message_scale = scale(traffic.seconds_a_tensor_byte, emulate.bandwidth);
+  if (price.reduction_seconds > 0 && traffic.reduced_bytes > 0) {
+    // As many buckets as there would be; what those are padded with is sent, too.
+    const auto gradients =
+        static_cast<double>(price.memory[static_cast<std::size_t>(price.fullest_stage)][Category::gradients]);
+    emulate.data_message_scale = std::max(1.0, gradients / traffic.reduced_bytes);
+    const double counted_bytes = tiny_traffic(config, price).reduced_bytes * emulate.data_message_scale;
+    emulate.node_bandwidth = counted_bytes / (time_scale * price.reduction_seconds);
+  }
+  if (traffic.message_bytes > 0)
+    emulate.pipeline_message_scale = scale(price.message_seconds / traffic.message_bytes, emulate.node_bandwidth);
 }
 
 }  // namespace
@@ -167,8 +183,7 @@ Rehearsal make_rehearsal(const PlanProblem& problem, const LayoutPrice& price, c
   rehearsal.config = tiny_config(problem, layout, blocks, token_file, directory);
   rehearsal.num_blocks = rehearsal.config.model.shape.num_layers;
   emulate_work(rehearsal.config.emulate, price, rehearsal.time_scale);
-  for (int pass = 0; pass < 3; ++pass)  // buckets shrink with the scale, and what they are padded with counts too
-    emulate_messages(rehearsal.config, price, rehearsal.time_scale);
+  emulate_messages(rehearsal.config, price, rehearsal.time_scale);
   return rehearsal;
 }
 
