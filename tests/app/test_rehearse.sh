@@ -24,7 +24,7 @@ off_by_less 20
 expect 0 "against pipeline/run" "$espalier" diagnose lattice/run --against pipeline/run
 
 # The scaling curve, once more in the same directory, for programs.
-expect 0 "efficiency" "${plan[@]}" --batch 16 --fix recompute=full --runnable --scale 2,4 --rehearse scale --rehearse-seconds 4
+expect 0 "efficiency" "$espalier" plan --model gpt2-1558m --cluster a100-80 --mpiexec "$mpiexec" --batch 16 --runnable --scale 2,4 --rehearse scale --rehearse-seconds 4
 [[ -d scale/1-ranks-2/run && -d scale/2-ranks-4/run ]] || fail "the runs of the curve are not kept"
 expect 0 '"rehearsed_step_seconds"' "${plan[@]}" --batch 16 --layout pipeline=2 --json --rehearse pipeline --rehearse-seconds 2
 
