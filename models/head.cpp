@@ -10,9 +10,6 @@
 namespace espalier {
 namespace {
 
-// Rows of logits start at multiples of a cache line whatever the vocabulary.
-Index padded_vocabulary(Index vocab_size) { return (vocab_size + 63) / 64 * 64; }
-
 template <class Vector>
 Vector part(const Vector& values, Index first, Index count) {
   return Vector(values.data() + first, count);
@@ -58,7 +55,7 @@ template <class T, class Residual>
 typename Head<T, Residual>::Scratch Head<T, Residual>::take_scratch(Arena& arena, Index tokens) const {
   const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size());
   Scratch scratch;
-  scratch.logits = arena.take<T>(rows, padded_vocabulary(vocabulary().size()));
+  scratch.logits = arena.take<T>(rows, vocabulary().size());
   scratch.losses = arena.take<State<T>>(tokens);
   if (tensor_->size() > 1) {
     scratch.largest = arena.take<State<T>>(rows);

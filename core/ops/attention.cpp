@@ -12,15 +12,22 @@
 namespace espalier {
 namespace {
 
+// Tiles of Q, K, V and their gradients are multiplied as Operand: T on GPUs, which widen 16-bit elements as they read
+// them, and on hosts with units for T; else the state type. Those of probabilities as Weight: GPUs take them as they
+// are.
+template <class T>
+using DefaultOperand = std::conditional_t<exec_is_host, State<T>, T>;
+template <class T, class Operand>
+using Weight = std::conditional_t<exec_is_host, Operand, State<T>>;
+
 // A tile of scores stays in the second-level cache of a core, or in the scratch memory of a GPU team.
-constexpr Index query_tile = exec_is_host ? 64 : 32;
+template <class Operand>
+constexpr Index query_tile = !exec_is_host          ? 32
+                             : sizeof(Operand) == 2 ? 128
+                                                    : 64;
 constexpr Index key_tile = exec_is_host ? 256 : 32;
 constexpr int scratch_level = exec_is_host ? 1 : 0;
 constexpr int long_level = 1;  // for what is as long as the sequence
-
-// What tiles are multiplied in: the state type, but GPUs widen 16-bit elements as they read them.
-template <class T>
-using Element = std::conditional_t<exec_is_host, State<T>, T>;
 
 template <class S>
 using ScratchVector = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
@@ -42,57 +49,77 @@ KOKKOS_INLINE_FUNCTION Head<T> head_of(const Tensor<T, 2>& array, const Attentio
   return {array.data() + b * shape.sequence_length * stride + (part * shape.num_heads + h) * shape.head_size, stride};
 }
 
-// `tiles` and `long_size` are elements of scratch vectors.
-template <class S>
+// Elements of scratch vectors: of the state type, of operands, and of the state type as long as the sequence.
+template <class S, class Operand>
 TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, std::initializer_list<Index> tiles,
-                       Index long_size = 0) {
+                       std::initializer_list<Index> operands, Index long_size = 0) {
   TeamPolicy policy = row_policy(exec, shape.batch * shape.num_heads);
   std::array<int, 2> bytes{};  // by level
-  const auto add = [&](int level, Index size) {
+  const auto add = [&]<class Element>(int level, Index size, Element) {
     bytes[static_cast<std::size_t>(level)] +=
-        static_cast<int>(ScratchVector<S>::shmem_size(static_cast<std::size_t>(size)));
+        static_cast<int>(ScratchVector<Element>::shmem_size(static_cast<std::size_t>(size)));
   };
-  for (const Index tile : tiles)
-    add(scratch_level, tile);
-  add(long_level, long_size);
+  for (const Index size : tiles)
+    add(scratch_level, size, S());
+  for (const Index size : operands)
+    add(scratch_level, size, Operand());
+  add(long_level, long_size, S());
   for (int level = 0; level < 2; ++level)
     policy.set_scratch_size(level, Kokkos::PerTeam(bytes[static_cast<std::size_t>(level)]));
   return policy;
 }
 
-// Rows [t, t + rows) of a head as Element: where they lie, or a copy. The caller puts barriers around it.
-template <class T, class S>
-KOKKOS_INLINE_FUNCTION Head<const Element<T>> widened(const TeamMember& team, const Head<T>& head, Index t, Index rows,
-                                                      Index width, const ScratchVector<S>& copy) {
-  if constexpr (std::is_same_v<Element<T>, T>) {
+// Whether tiles of a head are copied: to widen them, or since 16-bit products want them without gaps.
+template <class T>
+constexpr bool copies_operands = exec_is_host&& has_masters<T>;
+
+// Rows [t, t + rows) of a head as operands: where they lie, or a copy. The caller puts barriers around it.
+template <class T, class Operand>
+KOKKOS_INLINE_FUNCTION Head<const Operand> operand_rows(const TeamMember& team, const Head<T>& head, Index t,
+                                                        Index rows, Index width, const ScratchVector<Operand>& copy) {
+  if constexpr (!copies_operands<T>) {
     return {head.row(t), head.stride};
   } else {
     for (Index i = 0; i < rows; ++i) {
       const T* const in = head.row(t + i);
-      S* const out = copy.data() + i * width;
-      row_for(team, width, [&](const Index c) { out[c] = static_cast<S>(in[c]); });
+      Operand* const out = copy.data() + i * width;
+      row_for(team, width, [&](const Index c) { out[c] = static_cast<Operand>(in[c]); });
     }
     return {copy.data(), width};
   }
 }
 
 template <class T>
-constexpr Index copied(Index size) {  // of a tile that widened() makes
-  return std::is_same_v<Element<T>, T> ? 0 : size;
+constexpr Index copied(Index size) {  // of a tile that operand_rows() makes
+  return copies_operands<T> ? size : 0;
 }
 
-}  // namespace
+// Where a tile of S is multiplied from as W: where it lies, or room for a copy.
+template <class W, class S>
+KOKKOS_INLINE_FUNCTION W* weights_of(const ScratchVector<S>& tile, const ScratchVector<W>& copy) {
+  if constexpr (std::is_same_v<W, S>)
+    return tile.data();
+  else
+    return copy.data();
+}
 
-template <class T>
-void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
-                       const AttentionShape& shape) {
+template <class T, class Operand>
+constexpr Index rounded(Index size) {  // of the copy for weights_of()
+  return std::is_same_v<Weight<T, Operand>, State<T>> ? 0 : size;
+}
+
+template <class T, class Operand>
+void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
+                const Tensor<T, 2>& qkv, const AttentionShape& shape) {
   using S = State<T>;
+  using W = Weight<T, Operand>;
+  constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
-  const Index query_size = query_tile * shape.head_size;
+  const Index query_size = tile * shape.head_size;
   const Index key_size = key_tile * shape.head_size;
-  const TeamPolicy policy = head_policy<S>(exec, shape,
-                                           {query_tile * key_tile, query_tile, query_tile, query_size,
-                                            copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
+  const TeamPolicy policy = head_policy<S, Operand>(
+      exec, shape, {tile * key_tile, tile, tile, query_size},
+      {rounded<T, Operand>(tile * key_tile), copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
   Kokkos::parallel_for(
       "espalier::core::attention_forward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index length = shape.sequence_length;
@@ -101,41 +128,47 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
         const Head<T> k = head_of<T>(qkv, shape, team.league_rank(), 1);
         const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
         const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
-        const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), query_tile * key_tile);
-        const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), query_tile);
-        const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), query_tile);
+        const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), tile * key_tile);
+        const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), Index{tile});
+        const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), Index{tile});
         const ScratchVector<S> sum(team.team_scratch(int{scratch_level}), query_size);  // of probabilities times V
-        const ScratchVector<S> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
-        const ScratchVector<S> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
-        const ScratchVector<S> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const ScratchVector<W> rounded_scores(team.team_scratch(int{scratch_level}),
+                                              rounded<T, Operand>(tile * key_tile));
+        const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
+        const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        W* const probabilities = weights_of<W>(scores, rounded_scores);
 
-        for (Index q0 = 0; q0 < length; q0 += query_tile) {
-          const Index queries = smaller(query_tile, length - q0);
+        for (Index q0 = 0; q0 < length; q0 += tile) {
+          const Index queries = smaller(tile, length - q0);
           team.team_barrier();  // the tiles of the last round are no longer read
-          const Head<const Element<T>> q_rows = widened<T>(team, q, q0, queries, width, q_copy);
+          const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
           for (Index k0 = 0; k0 < q0 + queries; k0 += key_tile) {
             const Index keys = smaller(key_tile, q0 + queries - k0);
             team.team_barrier();  // the tiles of the last round are no longer read
-            const Head<const Element<T>> k_rows = widened<T>(team, k, k0, keys, width, k_copy);
-            const Head<const Element<T>> v_rows = widened<T>(team, v, k0, keys, width, v_copy);
+            const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, keys, width, k_copy);
+            const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, keys, width, v_copy);
             team.team_barrier();
             tile_matmul(team, scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
-                        k_rows.first, k_rows.stride, queries, keys, width, scale, S(0));
+                        k_rows.first, k_rows.stride, queries, keys, width, S(0));
             team.team_barrier();
             for (Index i = 0; i < queries; ++i) {
               S* const row = scores.data() + i * keys;
+              W* const weights = probabilities + i * keys;
               const Index visible = smaller(keys, q0 + i + 1 - k0);  // keys not after the query; 0 or less: none here
               if (visible <= 0) {
-                row_for(team, keys, [&](const Index j) { row[j] = S(0); });
+                row_for(team, keys, [&](const Index j) { weights[j] = W(0); });
                 continue;
               }
-              const S tile_largest = row_max<S>(team, visible, [=](const Index j) { return row[j]; });
+              const S tile_largest = scale * row_max<S>(team, visible, [=](const Index j) { return row[j]; });
               const S old_largest = k0 == 0 ? tile_largest : largest(i);
               const S new_largest = tile_largest > old_largest ? tile_largest : old_largest;
               row_for(team, keys,
-                      [&](const Index j) { row[j] = j < visible ? vector_exp(row[j] - new_largest) : S(0); });
+                      [&](const Index j) { row[j] = j < visible ? vector_exp(scale * row[j] - new_largest) : S(0); });
               team.team_barrier();
               const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
+              if constexpr (!std::is_same_v<W, S>)
+                row_for(team, keys, [&](const Index j) { weights[j] = static_cast<W>(row[j]); });
               const S shrink = k0 == 0 ? S(0) : vector_exp(old_largest - new_largest);
               if (k0 > 0)
                 row_for(team, width, [&](const Index c) { sum(i * width + c) *= shrink; });
@@ -147,8 +180,8 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
               });
             }
             team.team_barrier();
-            tile_matmul(team, sum.data(), width, Transpose::no, scores.data(), keys, Transpose::no, v_rows.first,
-                        v_rows.stride, queries, width, keys, S(1), k0 == 0 ? S(0) : S(1));
+            tile_matmul(team, sum.data(), width, Transpose::no, probabilities, keys, Transpose::no, v_rows.first,
+                        v_rows.stride, queries, width, keys, k0 == 0 ? S(0) : S(1));
           }
           team.team_barrier();
           for (Index i = 0; i < queries; ++i) {
@@ -163,21 +196,24 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
       });
 }
 
-template <class T>
-void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> dout, Tensor<T, 2> out,
-                        Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape) {
+template <class T, class Operand>
+void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout, const Tensor<T, 2>& out,
+                 const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv, const AttentionShape& shape) {
   using S = State<T>;
+  using W = Weight<T, Operand>;
+  constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
-  const Index query_size = query_tile * shape.head_size;
+  const Index score_size = tile * key_tile;
+  const Index query_size = tile * shape.head_size;
   const Index key_size = key_tile * shape.head_size;
   const Index dq_size = shape.sequence_length * shape.head_size;
   const TeamPolicy policy =
-      head_policy<S>(exec, shape,
-                     {query_tile * key_tile, query_tile * key_tile, key_size, key_size, copied<T>(query_size),
-                      copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)},
-                     dq_size);
-  // With P the probabilities and dP = dO V^T:  dV = P^T dO,  dS = P * (dP - rowsum(dO * O)),  dQ = scale dS K,
-  // dK = scale dS^T Q. P is made again from the saved log of its denominator. Gradients are summed in the state type:
+      head_policy<S, Operand>(exec, shape, {score_size, score_size, key_size, key_size},
+                              {rounded<T, Operand>(score_size), rounded<T, Operand>(score_size), copied<T>(query_size),
+                               copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)},
+                              dq_size);
+  // With P the probabilities and dP = dO V^T:  dV = P^T dO,  dS = P * (dP - rowsum(dO * O)) scale,  dQ = dS K,
+  // dK = dS^T Q. P is made again from the saved log of its denominator. Gradients are summed in the state type:
   // those of a tile of keys while queries pass, those of all queries while tiles of keys do.
   Kokkos::parallel_for(
       "espalier::core::attention_backward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
@@ -188,15 +224,19 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
         const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
         const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
         const Head<T> d_o = head_of<T>(dout, shape, team.league_rank(), 0);
-        const ScratchVector<S> probabilities(team.team_scratch(int{scratch_level}), query_tile * key_tile);
-        const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), query_tile * key_tile);
+        const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), score_size);
+        const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), score_size);
         const ScratchVector<S> dk(team.team_scratch(int{scratch_level}), key_size);
         const ScratchVector<S> dv(team.team_scratch(int{scratch_level}), key_size);
         const ScratchVector<S> dq(team.team_scratch(int{long_level}), dq_size);
-        const ScratchVector<S> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
-        const ScratchVector<S> do_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
-        const ScratchVector<S> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
-        const ScratchVector<S> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const ScratchVector<W> rounded_scores(team.team_scratch(int{scratch_level}), rounded<T, Operand>(score_size));
+        const ScratchVector<W> rounded_dscores(team.team_scratch(int{scratch_level}), rounded<T, Operand>(score_size));
+        const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
+        const ScratchVector<Operand> do_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
+        const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        W* const p = weights_of<W>(scores, rounded_scores);
+        W* const ds = weights_of<W>(dscores, rounded_dscores);
         const auto store = [&](const Index part, const Index t, const Index rows, const S* from) {
           const Head<T> to = head_of<T>(dqkv, shape, team.league_rank(), part);
           for (Index i = 0; i < rows; ++i) {
@@ -208,43 +248,46 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
         for (Index k0 = 0; k0 < length; k0 += key_tile) {
           const Index all_keys = smaller(key_tile, length - k0);
           team.team_barrier();  // the tiles of the last round are no longer read
-          const Head<const Element<T>> k_rows = widened<T>(team, k, k0, all_keys, width, k_copy);
-          const Head<const Element<T>> v_rows = widened<T>(team, v, k0, all_keys, width, v_copy);
+          const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, all_keys, width, k_copy);
+          const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, all_keys, width, v_copy);
           row_for(team, all_keys * width, [&](const Index i) { dk(i) = dv(i) = S(0); });
-          for (Index q0 = k0 / query_tile * query_tile; q0 < length; q0 += query_tile) {
-            const Index queries = smaller(query_tile, length - q0);
+          for (Index q0 = k0 / tile * tile; q0 < length; q0 += tile) {
+            const Index queries = smaller(tile, length - q0);
             const Index keys = smaller(all_keys, q0 + queries - k0);  // none of the later ones is visible
             team.team_barrier();                                      // the tiles of the last round are no longer read
-            const Head<const Element<T>> q_rows = widened<T>(team, q, q0, queries, width, q_copy);
-            const Head<const Element<T>> do_rows = widened<T>(team, d_o, q0, queries, width, do_copy);
+            const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
+            const Head<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
             team.team_barrier();
-            tile_matmul(team, probabilities.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
-                        k_rows.first, k_rows.stride, queries, keys, width, scale, S(0));
+            tile_matmul(team, scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
+                        k_rows.first, k_rows.stride, queries, keys, width, S(0));
             tile_matmul(team, dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
-                        v_rows.first, v_rows.stride, queries, keys, width, S(1), S(0));
+                        v_rows.first, v_rows.stride, queries, keys, width, S(0));
             team.team_barrier();
             for (Index i = 0; i < queries; ++i) {
-              S* const p = probabilities.data() + i * keys;
-              S* const ds = dscores.data() + i * keys;
+              const S* const score = scores.data() + i * keys;
+              const S* const dp = dscores.data() + i * keys;
+              W* const p_row = p + i * keys;
+              W* const ds_row = ds + i * keys;
               const Index visible = smaller(keys, q0 + i + 1 - k0);
               const S log_sum = log_sum_exp(team.league_rank() * length + q0 + i);
               const S projection = row_sum<S>(team, width, [&](const Index c) {
                 return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
               });
               row_for(team, keys, [&](const Index j) {
-                const S probability = j < visible ? vector_exp(p[j] - log_sum) : S(0);
-                p[j] = probability;
-                ds[j] = probability * (ds[j] - projection);
+                const S probability = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
+                const S dscore = scale * probability * (dp[j] - projection);
+                p_row[j] = static_cast<W>(probability);
+                ds_row[j] = static_cast<W>(dscore);
               });
             }
             team.team_barrier();
-            tile_matmul(team, dv.data(), width, Transpose::yes, probabilities.data(), keys, Transpose::no,
-                        do_rows.first, do_rows.stride, keys, width, queries, S(1), S(1));
-            tile_matmul(team, dk.data(), width, Transpose::yes, dscores.data(), keys, Transpose::no, q_rows.first,
-                        q_rows.stride, keys, width, queries, scale, S(1));
+            tile_matmul(team, dv.data(), width, Transpose::yes, p, keys, Transpose::no, do_rows.first, do_rows.stride,
+                        keys, width, queries, S(1));
+            tile_matmul(team, dk.data(), width, Transpose::yes, ds, keys, Transpose::no, q_rows.first, q_rows.stride,
+                        keys, width, queries, S(1));
             // A tile of queries is first met at k0 = 0.
-            tile_matmul(team, dq.data() + q0 * width, width, Transpose::no, dscores.data(), keys, Transpose::no,
-                        k_rows.first, k_rows.stride, queries, width, keys, scale, k0 == 0 ? S(0) : S(1));
+            tile_matmul(team, dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.first,
+                        k_rows.stride, queries, width, keys, k0 == 0 ? S(0) : S(1));
           }
           team.team_barrier();
           store(1, k0, all_keys, dk.data());
@@ -252,6 +295,32 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
         }
         store(0, 0, length, dq.data());
       });
+}
+
+// Whether tiles are multiplied as T by a library on the host.
+template <class T>
+bool multiplies_as_stored() {
+  return exec_is_host && multiplies_16_bits<T>(matmul_library());
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
+                       const AttentionShape& shape) {
+  if constexpr (std::is_same_v<T, bfloat16>)
+    if (multiplies_as_stored<T>())
+      return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape);
+  forward_in<T, DefaultOperand<T>>(exec, out, log_sum_exp, qkv, shape);
+}
+
+template <class T>
+void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> dout, Tensor<T, 2> out,
+                        Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape) {
+  if constexpr (std::is_same_v<T, bfloat16>)
+    if (multiplies_as_stored<T>())
+      return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+  backward_in<T, DefaultOperand<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                        \

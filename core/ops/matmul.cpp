@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
+#include "core/ops/matmul_onednn.hpp"
 #include "core/random.hpp"
 
 namespace espalier {
@@ -40,6 +41,9 @@ void run(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose 
     if (impl::matmul_by_library(library, exec, c, ta, a, tb, b, alpha, beta))
       return;
   } else if (exec_is_host && library != MatmulLibrary::tiled) {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (multiplies_16_bits<T>(library) && alpha == 1)
+        return impl::matmul_onednn(c, ta, a, tb, b, beta);
     return impl::matmul_widened(library, exec, c, ta, a, tb, b, alpha, beta);
   }
   impl::matmul_tiled(exec, c, ta, a, tb, b, alpha, beta);
@@ -66,10 +70,22 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
 }
 
 template <class T>
+bool multiplies_16_bits(MatmulLibrary library) {
+  return std::is_same_v<T, bfloat16> && library == MatmulLibrary::onednn && impl::onednn_multiplies_bf16();
+}
+
+template <class T>
 std::size_t matmul_workspace_bytes(MatmulLibrary library) {
   if (!has_masters<T> || !exec_is_host || library == MatmulLibrary::tiled)
     return 0;
+  if (multiplies_16_bits<T>(library))
+    return impl::onednn_packed_bytes;
   return sizeof(float) * impl::widened_edge * (impl::widened_edge + 2 * impl::widened_depth);
+}
+
+void release_matmul_workspace() {
+  impl::release_widened_workspace();
+  impl::release_onednn_workspace();
 }
 
 const char* to_string(MatmulLibrary library) {
@@ -117,7 +133,7 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
   std::vector<double> best_seconds(libraries.size(), 1e30);
   for (int repetition = 0; repetition <= repetitions; ++repetition)  // one more: the first warms up
     for (std::size_t i = 0; i < libraries.size(); ++i) {
-      if (libraries[i] == MatmulLibrary::tiled && repetition > 1)
+      if (libraries[i] == MatmulLibrary::tiled && (repetition > 1 || (size > 1024 && libraries.size() > 1)))
         continue;  // slow by design; one figure is enough
       const auto start = std::chrono::steady_clock::now();
       run<T, T>(libraries[i], exec, c, Transpose::no, a, Transpose::yes, b, 1, 0);
@@ -146,6 +162,7 @@ ESPALIER_INSTANTIATE(float16, float)
 #undef ESPALIER_INSTANTIATE
 
 #define ESPALIER_INSTANTIATE(T)                                  \
+  template bool multiplies_16_bits<T>(MatmulLibrary);            \
   template std::size_t matmul_workspace_bytes<T>(MatmulLibrary); \
   template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)

@@ -52,7 +52,7 @@ void set_matmul_library(MatmulLibrary library);
 MatmulLibrary parse_matmul_library(const std::string& name);
 
 /// Multiplies square random matrices with every library present.
-/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries().
+/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries(); 0 for `tiled` where it would take long.
 template <class T>
 std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
 
@@ -60,6 +60,10 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
 /// bits of a run must not depend on what else the machine is doing when it starts.
 template <class T>
 MatmulLibrary default_matmul_library();
+
+/// Whether the library multiplies 16-bit T as they are, on units of this CPU. Else it multiplies copies in fp32.
+template <class T>
+bool multiplies_16_bits(MatmulLibrary library);
 
 /// Bytes that matmul<T> through this library holds on to from its first call; one workspace for the process.
 template <class T>
@@ -77,13 +81,14 @@ template <class T, class Out>
 void matmul_tiled(const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
                   Matrix<const T> b, State<T> alpha, State<T> beta);
 
-/// A product of 16-bit types by a library that has none: block by block, of copies in fp32, in a workspace that is
+/// A product of 16-bit types by a library that has none here: block by block, of copies in fp32, in a workspace that is
 /// allocated at the first call.
 inline constexpr Index widened_edge = 2048;  // a block of C is (edge, edge) or less: an element that is converted takes
 inline constexpr Index widened_depth = 1024;  // part in 2 * edge FLOPs, so that conversions cost a few per cent
 template <class T, class Out>
 void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a,
                     Transpose tb, Matrix<const T> b, float alpha, float beta);
+void release_widened_workspace();
 
 /// One product through a GEMM library; false where the library is absent or has no kernel for T.
 template <class T>

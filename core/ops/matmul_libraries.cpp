@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// The only file that calls a GEMM library.
+// The only file that calls a GEMM library, but for matmul_onednn.cpp with its products of 16 bits.
 #ifdef ESPALIER_HAVE_OPENBLAS
 #include <cblas.h>
 #endif
@@ -135,15 +135,15 @@ bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& 
 
 template <class T>
 void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb,
-                         Index m, Index n, Index k, T alpha, T beta) {
+                         Index m, Index n, Index k, T beta) {
 #ifdef ESPALIER_HAVE_OPENBLAS
-  openblas(c, ldc, ta, a, lda, tb, b, ldb, m, n, k, alpha, beta);
+  openblas(c, ldc, ta, a, lda, tb, b, ldb, m, n, k, T(1), beta);
 #else
   for (Index i = 0; i < m; ++i) {
     for (Index j = 0; j < n; ++j)
       c[i * ldc + j] = beta == T(0) ? T(0) : beta * c[i * ldc + j];
     for (Index l = 0; l < k; ++l) {
-      const T factor = alpha * (ta == Transpose::no ? a[i * lda + l] : a[l * lda + i]);
+      const T factor = ta == Transpose::no ? a[i * lda + l] : a[l * lda + i];
       for (Index j = 0; j < n; ++j)
         c[i * ldc + j] += factor * (tb == Transpose::no ? b[l * ldb + j] : b[j * ldb + l]);
     }
@@ -155,7 +155,7 @@ void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, T
   template bool matmul_by_library<T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>,     \
                                      Transpose, Matrix<const T>, T, T);                                          \
   template void tile_matmul_on_host<T>(T*, Index, Transpose, const T*, Index, Transpose, const T*, Index, Index, \
-                                       Index, Index, T, T);
+                                       Index, Index, T);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

@@ -69,9 +69,9 @@ void narrow(const ExecSpace& exec, const Matrix<T>& c, const Tensor<float, 1>& s
 
 }  // namespace
 
-void release_matmul_workspace() { workspace().reset(); }
-
 namespace impl {
+
+void release_widened_workspace() { workspace().reset(); }
 
 template <class T, class Out>
 void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a,

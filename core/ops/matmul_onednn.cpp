@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/matmul_onednn.hpp"
+
+#include "core/error.hpp"
+
+#ifdef ESPALIER_HAVE_ONEDNN
+#include <array>
+#include <dnnl.hpp>
+#include <map>
+#include <new>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#endif
+
+namespace espalier::impl {
+
+#ifdef ESPALIER_HAVE_ONEDNN
+namespace {
+
+// Rows of the result that make up for the packing of b, by whether it is transposed, which takes longer.
+constexpr std::array<Index, 2> least_rows_to_pack = {1024, 4096};
+constexpr std::size_t most_products = 1024;
+
+struct ProductShape {
+  Index rows, cols, inner;
+  Transpose ta, tb;
+  Index a_stride, b_stride, c_stride;
+  bool fp32_result;
+  float beta;
+  bool packed;  // b lies as oneDNN likes it best
+  auto operator<=>(const ProductShape&) const = default;
+};
+
+dnnl::memory::desc matrix_desc(Index rows, Index cols, Transpose t, Index stride, bool fp32 = false) {
+  using Dims = dnnl::memory::dims;
+  return {Dims{rows, cols}, fp32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16,
+          t == Transpose::yes ? Dims{1, stride} : Dims{stride, 1}};
+}
+
+dnnl::matmul::primitive_desc product_desc(const ProductShape& shape, const dnnl::engine& engine) {
+  const auto any =
+      dnnl::memory::desc({shape.inner, shape.cols}, dnnl::memory::data_type::bf16, dnnl::memory::format_tag::any);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (shape.beta != 0) {
+    dnnl::post_ops sum;
+    sum.append_sum(shape.beta);
+    attributes.set_post_ops(sum);
+  }
+  const auto a = matrix_desc(shape.rows, shape.inner, shape.ta, shape.a_stride);
+  const auto b = shape.packed ? any : matrix_desc(shape.inner, shape.cols, shape.tb, shape.b_stride);
+  const auto c = matrix_desc(shape.rows, shape.cols, Transpose::no, shape.c_stride, shape.fp32_result);
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, a, b, c, attributes};
+#else
+  return {dnnl::matmul::desc(a, b, c), attributes, engine};
+#endif
+}
+
+// A product of one shape: oneDNN has made a kernel for it.
+class Product {
+ public:
+  Product(const ProductShape& shape, const dnnl::engine& engine)
+      : Product(shape, product_desc(shape, engine), engine) {}
+
+  std::size_t scratchpad_bytes() const { return scratchpad_.get_desc().get_size(); }
+  std::size_t packed_bytes() const { return b_.get_desc().get_size(); }
+
+  void pack(const dnnl::stream& stream, const void* b, void* packed) {
+    plain_.set_data_handle(const_cast<void*>(b));
+    b_.set_data_handle(packed);
+    packing_->execute(stream, plain_, b_);
+  }
+
+  void multiply(const dnnl::stream& stream, void* c, const void* a, const void* b, void* scratchpad) {
+    a_.set_data_handle(const_cast<void*>(a));
+    b_.set_data_handle(const_cast<void*>(b));
+    c_.set_data_handle(c);
+    scratchpad_.set_data_handle(scratchpad);
+    product_.execute(stream, arguments_);
+  }
+
+ private:
+  Product(const ProductShape& shape, const dnnl::matmul::primitive_desc& desc, const dnnl::engine& engine)
+      : product_(desc),
+        a_(desc.src_desc(), engine, nullptr),
+        b_(desc.weights_desc(), engine, nullptr),
+        c_(desc.dst_desc(), engine, nullptr),
+        scratchpad_(desc.scratchpad_desc(), engine, nullptr),
+        arguments_{{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratchpad_}} {
+    if (shape.packed) {
+      plain_ = dnnl::memory(matrix_desc(shape.inner, shape.cols, shape.tb, shape.b_stride), engine, nullptr);
+      packing_.emplace(plain_, b_);
+    }
+  }
+
+  dnnl::matmul product_;
+  dnnl::memory a_, b_, c_, scratchpad_;  // where the operands lie is set for each call
+  dnnl::memory plain_;
+  std::optional<dnnl::reorder> packing_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+// The products of one thread, or of all of them together, made at their first use; and their scratch memory.
+class Products {
+ public:
+  const dnnl::stream& stream() const { return stream_; }
+
+  Product& operator[](const ProductShape& shape) {
+    const auto found = products_.find(shape);
+    if (found != products_.end())
+      return found->second;
+    if (products_.size() >= most_products)
+      products_.clear();
+    return products_.try_emplace(shape, shape, engine_).first->second;
+  }
+
+  // Lives on; counted as scratch of a library, whose size no prediction knows.
+  void* scratchpad(std::size_t bytes) {
+    if (bytes > scratchpad_bytes_) {
+      MemoryLedger::instance().record_library_scratch(bytes - scratchpad_bytes_);
+      scratchpad_.reset();
+      scratchpad_.reset(new (std::align_val_t{64}) std::byte[bytes]);
+      scratchpad_bytes_ = bytes;
+    }
+    return scratchpad_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
+  };
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::map<ProductShape, Product> products_;
+  std::unique_ptr<std::byte[], Free> scratchpad_;
+  std::size_t scratchpad_bytes_ = 0;
+};
+
+// One for the process, as Kokkos lives once; given back before it ends.
+Tensor<std::byte, 1>& packed_memory() {
+  static Tensor<std::byte, 1> memory;
+  static const bool hooked = [] {
+    Kokkos::push_finalize_hook([] { memory = {}; });
+    return true;
+  }();
+  static_cast<void>(hooked);
+  return memory;
+}
+
+template <class F>
+void translate_errors(const ProductShape& shape, const F& multiply) {
+  try {
+    multiply();
+  } catch (const dnnl::error& error) {
+    throw Error(error.status == dnnl_out_of_memory ? ExitCode::memory : ExitCode::defect,
+                {.what = "oneDNN refuses a product",
+                 .where = fmt::format("bf16, ({}, {}) x ({}, {})", shape.rows, shape.inner, shape.inner, shape.cols),
+                 .got = error.what(),
+                 .todo = "choose another library: run.matmul=openblas"});
+  }
+}
+
+template <class Out>
+ProductShape shape_of(const Matrix<Out>& c, Transpose ta, const Matrix<const bfloat16>& a, Transpose tb,
+                      const Matrix<const bfloat16>& b, float beta) {
+  return {.rows = c.rows,
+          .cols = c.cols,
+          .inner = ta == Transpose::no ? a.cols : a.rows,
+          .ta = ta,
+          .tb = tb,
+          .a_stride = a.stride,
+          .b_stride = b.stride,
+          .c_stride = c.stride,
+          .fp32_result = std::is_same_v<Out, float>,
+          .beta = beta,
+          .packed = false};
+}
+
+}  // namespace
+
+bool onednn_multiplies_bf16() {
+  static const bool has_units = [] {
+    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits; AMX has them, too
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  }();
+  return exec_is_host && has_units;
+}
+
+template <class Out>
+void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
+                   float beta) {
+  static Products products;
+  ProductShape shape = shape_of(c, ta, a, tb, b, beta);
+  const auto b_bytes = static_cast<std::size_t>(shape.inner * shape.cols) * sizeof(bfloat16);
+  shape.packed = b_bytes <= onednn_packed_bytes && shape.rows >= least_rows_to_pack[static_cast<std::size_t>(tb)];
+  translate_errors(shape, [&] {
+    Product* product = &products[shape];
+    if (shape.packed && product->packed_bytes() > onednn_packed_bytes) {  // with what fills up its blocks
+      shape.packed = false;
+      product = &products[shape];
+    }
+    const void* right = b.data;
+    if (shape.packed) {
+      Tensor<std::byte, 1>& memory = packed_memory();
+      if (memory.extent(0) == 0)
+        memory = allocate<std::byte>(Category::workspace, "onednn_packed", onednn_packed_bytes);
+      product->pack(products.stream(), b.data, memory.data());
+      right = memory.data();
+    }
+    product->multiply(products.stream(), c.data, a.data, right, products.scratchpad(product->scratchpad_bytes()));
+  });
+}
+
+void tile_matmul_onednn(Matrix<float> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
+                        float beta) {
+  thread_local Products products;
+  const ProductShape shape = shape_of(c, ta, a, tb, b, beta);
+  translate_errors(shape, [&] {
+    Product& product = products[shape];
+    product.multiply(products.stream(), c.data, a.data, b.data, products.scratchpad(product.scratchpad_bytes()));
+  });
+}
+
+void release_onednn_workspace() { packed_memory() = {}; }
+
+#else
+
+bool onednn_multiplies_bf16() { return false; }
+
+template <class Out>
+void matmul_onednn(Matrix<Out>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, float) {
+  ESPALIER_ASSERT(false, "this build has no oneDNN");
+}
+
+void tile_matmul_onednn(Matrix<float>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, float) {
+  ESPALIER_ASSERT(false, "this build has no oneDNN");
+}
+
+void release_onednn_workspace() {}
+
+#endif
+
+#define ESPALIER_INSTANTIATE(Out)                                                                                     \
+  template void matmul_onednn<Out>(Matrix<Out>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, \
+                                   float);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(bfloat16)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier::impl
