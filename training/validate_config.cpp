@@ -262,8 +262,7 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
   if (c.parallel.pipeline == 1 && !c.parallel.layers_per_stage.empty())
     warnings.emplace_back("parallel.layers_per_stage does nothing: there is one stage");
   if (!c.parallel.recompute_per_stage.empty() && c.parallel.recompute != "none")
-    warnings.emplace_back(
-        "parallel.recompute is used to balance the layers only: recompute_per_stage says what each stage does");
+    warnings.emplace_back("parallel.recompute does nothing: recompute_per_stage says what each stage does");
   const Index microbatches = c.batch.global_batch_size / std::max<Index>(1, c.batch.micro_batch_size * replicas);
   if (c.parallel.pipeline > 1 && microbatches < c.parallel.pipeline)
     warnings.push_back(
