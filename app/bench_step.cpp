@@ -16,7 +16,7 @@
 #include "io/token_file.hpp"
 #include "models/cost.hpp"
 #include "training/gemm_rate.hpp"
-#include "training/predict_memory.hpp"
+#include "training/require_memory.hpp"
 #include "training/trainer.hpp"
 #include "training/with_compute_type.hpp"
 

@@ -15,7 +15,7 @@
 #include "planning/calibration.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/measure_layers.hpp"
-#include "training/predict_memory.hpp"
+#include "training/require_memory.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
