@@ -127,10 +127,11 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   const GptConfig& shape = config.model.shape;
   const RunLayout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
-  const Progress progress(fmt::format("{}, {} a step on {}: {}; 1 + {} to time, the GEMM rate before and after",
-                                      config.model_name(), counted(config.tokens_per_step(), "token"),
-                                      counted(runtime.size(), "rank"), layout.text(), counted(options.steps, "step")),
-                          runtime.rank() == 0);
+  const Progress progress(
+      fmt::format("{}, {}, {} a step on {}: {}; 1 + {} to time, the GEMM rate before and after", config.model_name(),
+                  config.precision.compute, counted(config.tokens_per_step(), "token"), counted(runtime.size(), "rank"),
+                  layout.text(), counted(options.steps, "step")),
+      runtime.rank() == 0);
   const RandomTokens tokens(shape.vocab_size, 4 * (config.tokens_per_step() + config.batch.sequence_length) + 1,
                             runtime.rank());
   config.data.train = {tokens.path()};
