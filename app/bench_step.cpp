@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,7 +18,7 @@
 #include "io/token_file.hpp"
 #include "models/cost.hpp"
 #include "training/gemm_rate.hpp"
-#include "training/predict_memory.hpp"
+#include "training/require_memory.hpp"
 #include "training/trainer.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -57,6 +59,27 @@ class RandomTokens {
 
  private:
   Path path_;
+};
+
+// What goes on, on standard error, where it cannot mix with --json: a line at the start, and on a terminal one below it
+// that is drawn over itself.
+class Progress {
+ public:
+  Progress(const std::string& title, bool is_root) : is_drawn_(is_root && isatty(STDERR_FILENO) == 1) {
+    if (is_root)
+      fmt::print(stderr, "{}\n", title);
+  }
+  ~Progress() { now(""); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void now(const std::string& text) const {
+    if (is_drawn_)
+      fmt::print(stderr, "\r\033[K{}", text);
+  }
+
+ private:
+  bool is_drawn_;
 };
 
 struct GemmRate {
@@ -100,17 +123,23 @@ RunConfig bench_config(const Options& options, int replicas) {
 
 template <class T>
 nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
-  const GptConfig shape = gpt_preset(options.model);
   RunConfig config = bench_config(options, runtime.size());
+  const GptConfig& shape = config.model.shape;
   const RunLayout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
-  const RandomTokens tokens(
-      shape.vocab_size, options.sequence_length * (options.micro_batch * runtime.size() + 1) * 4 + 1, runtime.rank());
+  const Progress progress(
+      fmt::format("{}, {}, {} a step on {}: {}; 1 + {} to time, the GEMM rate before and after", config.model_name(),
+                  config.precision.compute, counted(config.tokens_per_step(), "token"), counted(runtime.size(), "rank"),
+                  layout.text(), counted(options.steps, "step")),
+      runtime.rank() == 0);
+  const RandomTokens tokens(shape.vocab_size, 4 * (config.tokens_per_step() + config.batch.sequence_length) + 1,
+                            runtime.rank());
   config.data.train = {tokens.path()};
   const ProcessMesh mesh(runtime.world(), layout.mesh);
 
   const std::size_t at_start = resident_bytes();
   GemmRate before;
+  progress.now("GEMM rate");
   MemoryLedger::instance().record_library_scratch_of([&] {
     before = best_gemm_rate<T>();
     set_matmul_library(wanted_matmul_library<T>(config));
@@ -122,6 +151,9 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   std::vector<double> seconds;
   PhaseSeconds phases;
   for (int i = 0; i <= options.steps; ++i) {  // one more: the first touches memory for the first time
+    progress.now(i == 0 ? "first step, not timed"
+                        : fmt::format("step {} of {}{}", i, options.steps,
+                                      i == 1 ? "" : ", the last took " + duration_text(seconds.back())));
     const StepReport report = trainer.step();
     if (i == 0)
       continue;
@@ -132,13 +164,14 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   const std::size_t resident = resident_bytes() - std::min(resident_bytes(), at_start);
   const MemoryByCategory peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
   const std::size_t peak_resident = peak_resident_bytes();
+  progress.now("GEMM rate again");
   const GemmRate after = best_gemm_rate<T>();
   GemmRate rate = before.flops_per_second > after.flops_per_second ? before : after;
   if (runtime.size() > 1)  // which share the machine
     rate.flops_per_second = measure_gemm_rate<T>(runtime.world(), rate.size);
 
   const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / median_of(seconds);
-  const double flops = tokens_per_second * training_flops_per_token(shape, options.sequence_length);
+  const double flops = tokens_per_second * training_flops_per_token(shape, config.batch.sequence_length);
   nlohmann::ordered_json phase_seconds;
   for (std::size_t p = 0; p < num_phases; ++p)
     if (phases.seconds[p] > 0)

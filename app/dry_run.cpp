@@ -12,6 +12,7 @@
 #include "parallel/pipeline_simulator.hpp"
 #include "training/measure_layers.hpp"
 #include "training/predict_memory.hpp"
+#include "training/require_memory.hpp"
 #include "training/validate_config.hpp"
 
 namespace espalier {
@@ -109,20 +110,17 @@ void print_events(const RunLayout& layout, const std::vector<PipelineSchedule>& 
 
 void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
   std::vector<std::string> totals;
-  const MemoryByCategory* fullest = &stages.front();
-  for (const MemoryByCategory& stage : stages) {
+  for (const MemoryByCategory& stage : stages)
     totals.push_back(bytes_text(stage.total()));
-    if (stage.total() > fullest->total())
-      fullest = &stage;
-  }
-  fmt::print("memory       {} a rank, without library scratch{}\n", bytes_text(fullest->total()),
+  const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
+  fmt::print("memory       {} a rank, without library scratch{}\n", bytes_text(fullest.total()),
              stages.size() > 1 ? fmt::format(" (by stage: {})", fmt::join(totals, ", ")) : std::string());
   for (std::size_t i = 0; i < num_categories; ++i)
-    if (fullest->bytes[i] > 0)
-      fmt::print("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(fullest->bytes[i]));
+    if (fullest.bytes[i] > 0)
+      fmt::print("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(fullest.bytes[i]));
   if (budget > 0)
     fmt::print("  {:<13}{:>12}  {}\n", "budget", bytes_text(static_cast<std::size_t>(budget)),
-               fullest->total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
+               fullest.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
 }
 
 // What each mode would need, on all stages.
@@ -131,10 +129,9 @@ void print_recompute(RunConfig config, int ranks) {
   std::vector<std::string> needs;
   for (const Recompute mode : all_recompute_modes()) {
     config.parallel.recompute = to_string(mode);
-    std::size_t most = 0;
-    for (const MemoryByCategory& stage : predict_memory(config, make_run_layout(config, ranks)))
-      most = std::max(most, stage.total());
-    needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(most)));
+    const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
+    const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
+    needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(fullest.total())));
   }
   fmt::print("  {:<13}{} a rank in all\n", "by recompute", fmt::join(needs, ", "));
 }

@@ -35,7 +35,7 @@ Tensor<Scalar, static_cast<int>(sizeof...(Extents))> random_tensor(Extents... ex
   Scalar* const data = tensor.data();
   Kokkos::parallel_for(
       "espalier::bench::fill", Kokkos::RangePolicy<ExecSpace>(0, (extents * ...)), KOKKOS_LAMBDA(const Index i) {
-        data[i] = static_cast<Scalar>(stream.uniform(static_cast<std::uint64_t>(i)) - 0.5);
+        data[i] = static_cast<Scalar>(static_cast<State<Scalar>>(stream.uniform(static_cast<std::uint64_t>(i)) - 0.5));
       });
   return tensor;
 }
@@ -119,18 +119,20 @@ template <class S>
 void embedding(benchmark::State& state, bool forward) {
   const auto x = random_tensor<S>(N, C);
   const auto tokens = random_tokens();
-  const auto positions = random_tensor<S>(T, C);
-  const auto table = random_tensor<S>(V, C);
-  if (forward)
+  if (forward) {
+    const auto positions = random_tensor<S>(T, C), table = random_tensor<S>(V, C);
     measure(state, Unit::bytes, bytes<S>(4 * N * C + T * C), [&](const ExecSpace& exec) {
       embedding_forward<S>(exec, x, tokens, table);
       add_positions<S>(exec, x, x, positions, T);
     });
-  else
-    measure(state, Unit::bytes, bytes<S>(4 * N * C + 2 * T * C), [&](const ExecSpace& exec) {
-      embedding_backward<S>(exec, table, x, tokens);
-      add_positions_backward<S>(exec, positions, x, T);
-    });
+  } else {
+    const auto dpositions = random_tensor<State<S>>(T, C), dtable = random_tensor<State<S>>(V, C);
+    measure(state, Unit::bytes, bytes<S>(2 * N * C) + bytes<State<S>>(2 * N * C + 2 * T * C),
+            [&](const ExecSpace& exec) {
+              embedding_backward<S>(exec, dtable, x, tokens);
+              add_positions_backward<S>(exec, dpositions, x, T);
+            });
+  }
 }
 
 template <class S>
@@ -171,20 +173,25 @@ void squared_norm(benchmark::State& state) {
 
 template <class S>
 void adamw(benchmark::State& state) {
-  const auto w = random_tensor<S>(flat);
+  const auto weights = random_tensor<S>(flat);
   const auto gradient = random_tensor<State<S>>(flat), m = random_tensor<State<S>>(flat);
+  const auto masters = has_masters<S> ? random_tensor<State<S>>(flat) : Tensor<State<S>, 1>();
   const Tensor<State<S>, 1> v("espalier::other::bench_v", flat);
   const Tensor<double, 0> clip("espalier::other::bench_clip");
   Kokkos::deep_copy(clip, 1.0);
-  measure(state, Unit::bytes, bytes<State<S>>(7 * flat), [&](const ExecSpace& exec) {
-    adamw_update<S>(exec, w, w, m, v, gradient, 0, flat, {}, 1e-6, 0.1, clip, 10);
+  // Masters and moments are read and written, gradients read; weights that are not their own masters are written.
+  const double moved = bytes<State<S>>(7 * flat) + (has_masters<S> ? bytes<S>(flat) : 0);
+  measure(state, Unit::bytes, moved, [&](const ExecSpace& exec) {
+    adamw_update<S>(exec, weights, masters, m, v, gradient, 0, flat, {}, 1e-6, 0.1, clip, 10);
   });
 }
 
-// The products of one layer and the head: forward, input gradient, weight gradient.
+// The products of one layer and the head: forward, input gradient, weight gradient, which is added up in the state
+// type.
 template <class S>
 void matmul_of(benchmark::State& state, MatmulLibrary library, Index in, Index out, int part) {
   const auto x = random_tensor<S>(N, in), y = random_tensor<S>(N, out), weight = random_tensor<S>(out, in);
+  const auto dweight = random_tensor<State<S>>(out, in);
   const MatmulLibrary before = matmul_library();
   set_matmul_library(library);
   measure(state, Unit::flops, 2.0 * static_cast<double>(N * in) * static_cast<double>(out), [&](const ExecSpace& exec) {
@@ -193,7 +200,7 @@ void matmul_of(benchmark::State& state, MatmulLibrary library, Index in, Index o
     else if (part == 1)
       matmul<S>(exec, x, Transpose::no, y, Transpose::no, weight);
     else
-      matmul<S>(exec, weight, Transpose::yes, y, Transpose::no, x);
+      matmul<S, State<S>>(exec, dweight, Transpose::yes, y, Transpose::no, x, 1, 1);
   });
   set_matmul_library(before);
 }
@@ -250,6 +257,7 @@ int main(int argc, char** argv) {
   benchmark::AddCustomContext("threads", std::to_string(ExecSpace().concurrency()));
   add_all<float>("fp32");
   add_all<double>("fp64");
+  add_all<bfloat16>("bf16");
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   Kokkos::finalize();

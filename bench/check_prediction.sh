@@ -6,17 +6,10 @@
 #   bench/check_prediction.sh [ESPALIER [MPIEXEC]]
 # Prints a row a run, and the median error as the last line. Take figures on a machine that does nothing else.
 set -euo pipefail
-case ${1:-} in
-  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
-esac
-root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-seq 20000 >text.txt
-"$espalier" data pack --output train.bin text.txt >/dev/null
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+find_programs "$@"
+enter_scratch
+pack_numbers
 printf '[data]\ntrain = ["train.bin"]\n[run]\nsteps = 5\ndirectory = "run"\n' >run.toml
 export OMP_NUM_THREADS=2
 "$espalier" bench machine --output 1.toml >/dev/null
@@ -25,7 +18,7 @@ OMP_NUM_THREADS=1 "$mpiexec" -n 2 "$espalier" bench machine --output 2.toml >/de
 # measure RANKS NAME KEY=VALUE...: trains 5 steps; a row of the table
 measure() {
   local ranks=$1 name=$2; shift 2
-  OMP_NUM_THREADS=$((3 - ranks)) "$mpiexec" -n "$ranks" "$espalier" train run.toml run.cluster="$ranks.toml" "$@" >log 2>&1 || { cat log >&2; return 1; }
+  OMP_NUM_THREADS=$((3 - ranks)) logged log "$mpiexec" -n "$ranks" "$espalier" train run.toml run.cluster="$ranks.toml" "$@"
   python3 - "$ranks" "$name" <<'PYTHON' | tee -a errors
 import json, sys
 time = json.load(open("run/run.json"))["details"]["time"]

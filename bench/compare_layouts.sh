@@ -6,17 +6,11 @@
 #   [CPUS=0,1] [STEPS=4] bench/compare_layouts.sh [ESPALIER [MPIEXEC]]
 # Prints the median tokens per second without the first step. Take figures on a machine that does nothing else.
 set -euo pipefail
-case ${1:-} in
-  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
-esac
-root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)} cpus=${CPUS:-0,1} steps=${STEPS:-4}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-seq 20000 >text.txt
-"$espalier" data pack --output train.bin text.txt >/dev/null
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+find_programs "$@"
+cpus=${CPUS:-0,1} steps=${STEPS:-4}
+enter_scratch
+pack_numbers
 cat >model.toml <<TOML
 [model]
 vocab_size = 256
@@ -36,8 +30,8 @@ TOML
 # rate NAME RANKS THREADS [section.key=value...]: trains; the median tokens per second
 rate() {
   local name=$1 ranks=$2 threads=$3; shift 3
-  OMP_NUM_THREADS=$threads taskset -c "$cpus" "$mpiexec" -n "$ranks" "$espalier" train model.toml "run.directory=$name" "$@" \
-    >"$name.txt" 2>&1 || { cat "$name.txt" >&2; return 1; }
+  OMP_NUM_THREADS=$threads logged "$name.txt" taskset -c "$cpus" "$mpiexec" -n "$ranks" "$espalier" train model.toml \
+    "run.directory=$name" "$@" || return 1  # set -e does not hold inside $(...)
   python3 -c '
 import json, statistics, sys
 steps = [json.loads(line) for line in open(sys.argv[1])]

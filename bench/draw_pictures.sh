@@ -5,18 +5,11 @@
 #   bench/draw_pictures.sh [ESPALIER [MPIEXEC]]
 # The idle shares in the titles are measured: take them on a machine that does nothing else.
 set -euo pipefail
-case ${1:-} in
-  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
-esac
-root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)}
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+find_programs "$@"
 export OMP_NUM_THREADS=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-seq 20000 >text.txt
-"$espalier" data pack --output train.bin text.txt >/dev/null
+enter_scratch
+pack_numbers
 cat >emulated.toml <<'TOML'
 [model]
 vocab_size = 256
@@ -42,7 +35,7 @@ TOML
 # picture NAME TITLE RANKS [section.key=value...]
 picture() {
   local name=$1 title=$2 ranks=$3; shift 3
-  "$mpiexec" -n "$ranks" "$espalier" train emulated.toml "run.directory=$name" "$@" >"$name.txt" 2>&1 || { cat "$name.txt"; exit 1; }
+  logged "$name.txt" "$mpiexec" -n "$ranks" "$espalier" train emulated.toml "run.directory=$name" "$@"
   "$root/bench/draw_trace.py" "$name/trace/trace.json" "$root/docs/pictures/$name.svg" --title "$title"
 }
 picture sequential "sequential, 4 stages, 4 micro-batches" 4 parallel.pipeline=4 parallel.schedule=sequential batch.global_batch_size=4

@@ -4,17 +4,11 @@
 # Makes the picture of docs/report.md anew: the page of a run of four stages, whose operations are emulated, in Chromium:
 #   bench/draw_report.sh [ESPALIER [MPIEXEC]]
 set -euo pipefail
-case ${1:-} in
-  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
-esac
-root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)}
-chromium=$(command -v chromium) || { echo "${0##*/}: error: Chromium is missing: ci/deps all" >&2; exit 2; }
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+find_programs "$@"
+chromium=$(command -v chromium) || fail "Chromium is missing" "ci/deps all" 2
 export OMP_NUM_THREADS=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+enter_scratch
 for i in $(seq 3000); do echo "The tree number $i is trained along a lattice, and the lattice holds the tree."; done >text.txt
 "$espalier" data pack --output train.bin --validation val.bin --validation-fraction 0.1 text.txt >/dev/null
 cat >run.toml <<'TOML'
@@ -52,7 +46,7 @@ forward = "4ms"
 backward_input = "4ms"
 backward_weight = "4ms"
 TOML
-"$mpiexec" -n 4 "$espalier" train run.toml >train.txt 2>&1 || { cat train.txt; exit 1; }
+logged train.txt "$mpiexec" -n 4 "$espalier" train run.toml
 "$chromium" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" --window-size=1200,1960 \
   --screenshot="$root/docs/pictures/report.png" "file://$work/lattice/report.html" 2>/dev/null
 ls -l "$root/docs/pictures/report.png"

@@ -7,17 +7,10 @@
 # and once with saves behind the training. Prints GB/s of the saves and of `dd` with fsync on the same disk, before and after, and
 # how long the longest stall of a step was, over the time to copy the state.
 set -euo pipefail
-case ${1:-} in
-  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
-esac
-root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}")
-work=$(mktemp -d -p "${2:-.}")
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-seq 20000 >text.txt
-"$espalier" data pack --output train.bin text.txt >/dev/null
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+find_programs "${1:-}"
+enter_scratch "${2:-.}"
+pack_numbers
 cat >large.toml <<'TOML'
 [model]
 vocab_size = 256
@@ -45,7 +38,7 @@ disk() {
   echo "$((end - start))"
 }
 train() {
-  "$espalier" train large.toml "run.directory=$1" "${@:2}" >"$1.log" 2>&1 || { cat "$1.log" >&2; exit 1; }
+  logged "$1.log" "$espalier" train large.toml "run.directory=$1" "${@:2}"
 }
 before=$(disk)
 train in_one_go checkpoint.interval=20

@@ -6,18 +6,11 @@
 #   bench/measure_overlap.sh [ESPALIER [MPIEXEC]]
 # Prints the median over the steps. Operations are emulated: another CPU gives like shares, if it does nothing else.
 set -euo pipefail
-case ${1:-} in
-  -h | --help) sed -n '4,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
-esac
-root=$(realpath "$(dirname "$0")/..")
-espalier=$(realpath "${1:-$root/build/espalier}") mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)}
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+find_programs "$@"
 export OMP_NUM_THREADS=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-seq 20000 >text.txt
-"$espalier" data pack --output train.bin text.txt >/dev/null
+enter_scratch
+pack_numbers
 cat >emulated.toml <<'TOML'
 [model]
 vocab_size = 256
@@ -40,8 +33,8 @@ printf '%-28s%12s%16s%12s%10s\n' layers gradients "reduction takes" exposed hidd
 # measure LAYERS CHANNELS BYTES_PER_SECOND
 measure() {
   local name=$1x$2-$3
-  "$mpiexec" -n 2 "$espalier" train emulated.toml "run.directory=$name" "model.num_layers=$1" "model.hidden_size=$2" \
-    "model.ffn_hidden_size=$((4 * $2))" "emulate.bandwidth=$3" >"$name.txt" 2>&1 || { cat "$name.txt"; exit 1; }
+  logged "$name.txt" "$mpiexec" -n 2 "$espalier" train emulated.toml "run.directory=$name" "model.num_layers=$1" \
+    "model.hidden_size=$2" "model.ffn_hidden_size=$((4 * $2))" "emulate.bandwidth=$3"
   python3 - "$name/metrics.jsonl" "$3" "$1 of $2 channels" <<'PYTHON'
 import json, statistics, sys
 steps = [step for step in map(json.loads, open(sys.argv[1])) if step["step"] > 1]

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/memory_text.hpp"
 
 namespace espalier {
 namespace {
@@ -53,8 +54,6 @@ Category category_of(std::string_view label) {
   return Category::other;
 }
 
-std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
-
 // Call with the lock held.
 void add_bytes(Category category, std::string_view label, std::size_t bytes) {
   LedgerState& ledger = state();
@@ -64,22 +63,16 @@ void add_bytes(Category category, std::string_view label, std::size_t bytes) {
   if (ledger.current.total() > ledger.peak.total())
     ledger.peak = ledger.current;
   if (ledger.budget > 0 && ledger.current.total() - ledger.library_scratch > ledger.budget && ledger.overflow.empty())
-    ledger.overflow = fmt::format("{} for {} ({})", mebibytes(bytes), label, to_string(category));
+    ledger.overflow = fmt::format("{} for {} ({})", bytes_text(bytes), label, to_string(category));
 }
 
 [[noreturn]] void throw_over_budget(const std::string& allocation, const MemoryByCategory& need, std::size_t budget) {
-  std::vector<std::size_t> order(num_categories);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return need.bytes[a] > need.bytes[b]; });
-  std::string biggest;
-  for (std::size_t i = 0; i < 3 && need.bytes[order[i]] > 0; ++i)
-    biggest += fmt::format("{}{} {}", i ? ", " : "", names[order[i]], mebibytes(need.bytes[order[i]]));
   throw Error(
       ExitCode::memory,
       {.what = "the model does not fit the memory budget",
        .where = "allocating " + allocation,
-       .got = fmt::format("{} needed so far: {}", mebibytes(need.total()), biggest),
-       .wanted = fmt::format("at most {} (run.device_memory)", mebibytes(budget)),
+       .got = fmt::format("{} needed so far: {}", bytes_text(need.total()), biggest_categories(need)),
+       .wanted = fmt::format("at most {} (run.device_memory)", bytes_text(budget)),
        .todo = "use a smaller batch.micro_batch_size or batch.sequence_length, a smaller model, or raise the budget"});
 }
 
@@ -205,7 +198,7 @@ void MemoryLedger::require_room(Category category, const std::string& name, std:
   need.bytes[static_cast<std::size_t>(category)] += bytes;
   need.bytes[static_cast<std::size_t>(Category::workspace)] -= library_scratch();  // which no prediction knows
   if (const std::size_t limit = budget(); limit > 0 && need.total() > limit)
-    throw_over_budget(fmt::format("{} for {} ({})", mebibytes(bytes), name, to_string(category)), need, limit);
+    throw_over_budget(fmt::format("{} for {} ({})", bytes_text(bytes), name, to_string(category)), need, limit);
 }
 
 std::size_t resident_bytes() {

@@ -88,16 +88,6 @@ std::optional<double> parse_clock(std::string_view text) {
 
 }  // namespace
 
-std::string bytes_text(std::size_t bytes) {
-  auto value = static_cast<double>(bytes);
-  for (const char* unit : {"B", "KiB", "MiB", "GiB", "TiB"}) {
-    if (value < 1024)
-      return fmt::format("{:.{}f} {}", value, *unit == 'B' ? 0 : *unit == 'G' ? 2 : 1, unit);
-    value /= 1024;
-  }
-  return fmt::format("{:.1f} PiB", value);
-}
-
 std::string counted(Index count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }

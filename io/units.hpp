@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/memory_text.hpp"  // bytes_text(), the other direction of parse_bytes()
 #include "core/types.hpp"
 
 namespace espalier {
@@ -20,9 +21,6 @@ std::optional<Index> parse_bytes(std::string_view text);
 
 /// Seconds: "90", "1.5h", "1h30m", "250ms", "2d", "01:30:00", "1-12:00:00" (days first, as in batch systems).
 std::optional<double> parse_seconds(std::string_view text);
-
-/// "1.5 GiB": how sizes are written everywhere.
-std::string bytes_text(std::size_t bytes);
 
 /// "1 rank", "4 ranks", "2 batches".
 std::string counted(Index count, std::string_view noun);

@@ -27,42 +27,41 @@ std::vector<ChunkLayers> one_chunk(Index num_layers, Recompute recompute) {
   return {{.first = 0, .count = num_layers, .embedding = true, .head = true, .recompute = recompute}};
 }
 
-// The smallest limit that no part exceeds is one of a few candidates: (embedding or not) + n blocks + (head or not).
-// For a limit, filling the parts greedily from the front tells whether it can be kept.
-std::vector<Index> balance_layers(Index num_layers, int parts, const LayerCosts& costs) {
-  ESPALIER_ASSERT(parts >= 1 && parts <= num_layers, "each part needs a layer");
-  const auto fixed_cost = [&](int part) {
-    return (part == 0 ? costs.embedding : 0) + (part == parts - 1 ? costs.head : 0);
+// The smallest limit that no part exceeds is what some part costs with some number of blocks. Whether a limit can be
+// kept is told by giving each part as many blocks as it has room for: of one part, all blocks cost alike.
+std::vector<Index> balance_layers(Index num_layers, const std::vector<LayerCosts>& costs) {
+  const std::size_t parts = costs.size();
+  ESPALIER_ASSERT(parts >= 1 && static_cast<Index>(parts) <= num_layers, "each part needs a layer");
+  const auto cost = [&](std::size_t part, Index blocks) {
+    const double fixed = (part == 0 ? costs[part].embedding : 0) + (part + 1 == parts ? costs[part].head : 0);
+    return fixed + static_cast<double>(blocks) * costs[part].block;
   };
-  const auto room = [&](int part, double limit) {
+  const auto room = [&](std::size_t part, double limit) {
     constexpr double rounding = 1e-9;
-    const double blocks = (limit - fixed_cost(part)) / costs.block;
+    const double blocks = (limit - cost(part, 0)) / costs[part].block;
     return std::max<Index>(1, static_cast<Index>(blocks + rounding));
   };
-  const auto holds_all = [&](double limit) {
+  const auto is_exceeded = [&](double limit) {
     Index total = 0;
-    for (int part = 0; part < parts; ++part)
+    for (std::size_t part = 0; part < parts; ++part)
       total += room(part, limit);
-    return total >= num_layers;
+    return total < num_layers;
   };
   std::vector<double> limits;
-  for (const int part : {0, parts - 1, parts > 2 ? 1 : 0})
+  for (std::size_t part = 0; part < parts; ++part)
     for (Index blocks = 1; blocks <= num_layers; ++blocks)
-      limits.push_back(fixed_cost(part) + static_cast<double>(blocks) * costs.block);
+      limits.push_back(cost(part, blocks));
   std::sort(limits.begin(), limits.end());
-  const double limit = *std::find_if(limits.begin(), limits.end(), holds_all);
+  const double limit = *std::partition_point(limits.begin(), limits.end(), is_exceeded);
 
   // Among the ways to keep the limit: as even as it allows, spare layers taken from the parts that cost most.
   std::vector<Index> layers;
-  for (int part = 0; part < parts; ++part)
+  for (std::size_t part = 0; part < parts; ++part)
     layers.push_back(room(part, limit));
-  const auto cost = [&](std::size_t part) {
-    return fixed_cost(static_cast<int>(part)) + static_cast<double>(layers[part]) * costs.block;
-  };
   for (Index spare = std::accumulate(layers.begin(), layers.end(), Index{0}) - num_layers; spare > 0; --spare) {
-    std::size_t dearest = layers.size();
-    for (std::size_t part = 0; part < layers.size(); ++part)
-      if (layers[part] > 1 && (dearest == layers.size() || cost(part) >= cost(dearest)))
+    std::size_t dearest = parts;
+    for (std::size_t part = 0; part < parts; ++part)
+      if (layers[part] > 1 && (dearest == parts || cost(part, layers[part]) >= cost(dearest, layers[dearest])))
         dearest = part;
     --layers[dearest];
   }

@@ -40,10 +40,17 @@ struct LayerCosts {
   double head = 0;
 };
 
-/// Blocks of each of `parts` consecutive parts, at least one each, so that the dearest part is as cheap as possible;
-/// the first also has the embedding, the last the head. Among equals the earlier parts get more. Pure.
-/// @pre 1 <= parts <= num_layers
-std::vector<Index> balance_layers(Index num_layers, int parts, const LayerCosts& costs);
+/// Blocks of each of the consecutive parts, at least one each, so that the dearest part is as cheap as possible; the
+/// first also has the embedding, the last the head. Among equals the earlier parts get more. Pure.
+/// @param costs of the items on each part: where stages recompute differently, a block costs what its stage makes of
+/// it.
+/// @pre 1 <= costs.size() <= num_layers
+std::vector<Index> balance_layers(Index num_layers, const std::vector<LayerCosts>& costs);
+
+/// The same where the items cost as much on every part.
+inline std::vector<Index> balance_layers(Index num_layers, int parts, const LayerCosts& costs) {
+  return balance_layers(num_layers, std::vector<LayerCosts>(static_cast<std::size_t>(parts), costs));
+}
 
 /// Messages of one micro-batch between stages, forward: consecutive parts leave a stage only where it ends; dealing the
 /// layers out one by one (`round_robin`) crosses a boundary after every layer.

@@ -37,7 +37,6 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
       gradients_(gradients),
       segments_(std::move(segments)),
       zero_stage_(options.zero_stage),
-      wire_(options.wire),
       wire_bytes_(WireValues<S>::element_bytes(options.wire)) {
   const ReductionCommunicators summed_over = with_planted_fault(communicators);
   const PerGroup<GroupPlace> places = summed_over.places();
@@ -48,12 +47,13 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
     gradients_mpi_ = MpiBuffer<S>(gradients_);
   for (const ReductionGroup group : all_reduction_groups)
     if (has_lane(group))
-      add_lane(summed_over[group], group, options.buckets_in_flight);
+      add_lane(summed_over[group], group, options);
   begin_step();
 }
 
 template <class S>
-void GradientReducer<S>::add_lane(const Communicator& communicator, ReductionGroup group, int buckets_in_flight) {
+void GradientReducer<S>::add_lane(const Communicator& communicator, ReductionGroup group,
+                                  const ReducerOptions& options) {
   Lane lane(communicator.duplicate(communicator.name() + " gradients"), group);
   Index largest_slice = 0;
   Index largest_bucket = 0;
@@ -66,13 +66,13 @@ void GradientReducer<S>::add_lane(const Communicator& communicator, ReductionGro
   const auto num_buckets = static_cast<int>(lane.buckets.size());
   ESPALIER_ASSERT(num_buckets <= tags::largest / num_phases, "too many buckets for MPI's tags");
   check_same_plan(lane);
-  for (int i = 0; i < std::min(std::max(1, buckets_in_flight), num_buckets); ++i) {
+  for (int i = 0; i < std::min(std::max(1, options.buckets_in_flight), num_buckets); ++i) {
     const std::string name = fmt::format("{}_{}", communicator.name(), i);
     const auto received = allocate<unsigned char>(Category::communication, "bucket_" + name,
                                                   largest_slice * (communicator.size() - 1) * wire_bytes_);
     lane.places.push_back({MessageSet(lane.communicator), Stage::idle, 0, 0, received,
                            MpiBuffer<unsigned char>(received),
-                           WireValues<S>(gradients_, gradients_mpi_, wire_, "values_" + name, largest_bucket)});
+                           WireValues<S>(gradients_, gradients_mpi_, options.wire, "values_" + name, largest_bucket)});
   }
   lanes_.push_back(std::move(lane));
 }

@@ -105,7 +105,7 @@ class GradientReducer {
     bool all_done() const { return num_done == static_cast<int>(buckets.size()); }
   };
 
-  void add_lane(const Communicator& communicator, ReductionGroup group, int buckets_in_flight);
+  void add_lane(const Communicator& communicator, ReductionGroup group, const ReducerOptions& options);
   void check_same_plan(const Lane& lane) const;
   void start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes);
   void begin_pass(Pass pass);
@@ -131,7 +131,6 @@ class GradientReducer {
   MpiBuffer<S> gradients_mpi_;
   std::vector<Segment> segments_;
   int zero_stage_;
-  std::optional<ScalarType> wire_;
   Index wire_bytes_;  // an element, as it travels
   ReductionPlan plan_;
   std::vector<Lane> lanes_;

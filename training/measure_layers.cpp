@@ -30,13 +30,12 @@ bool measurement_fits(const RunConfig& config) {
 }  // namespace
 
 template <class T>
-LayerCosts measure_layer_costs(const RunConfig& config) {
+LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
   GptConfig shape = config.model.shape;
   shape.num_layers = 1;
   const ExecSpace exec;
   ParameterStore<T> parameters;
-  Gpt<T> model(parameters, shape, one_chunk(1, parse_recompute(config.parallel.recompute).value()), TensorParallel<T>(),
-               residual_type(config.precision));
+  Gpt<T> model(parameters, shape, one_chunk(1, recompute), TensorParallel<T>(), residual_type(config.precision));
   parameters.allocate();
   parameters.initialize(exec, 1);
   model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
@@ -69,6 +68,19 @@ LayerCosts measure_layer_costs(const RunConfig& config) {
   return {.embedding = best[0], .block = best[1], .head = best[2]};
 }
 
+namespace {
+
+LayerCosts layer_costs(const RunConfig& config, Recompute recompute) {
+  if (config.emulates())
+    return {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
+  if (!measurement_fits(config))
+    return layer_flops(config.model.shape, config.batch.sequence_length, recompute);
+  return with_compute_type(config.precision.compute,
+                           [&]<class T>() { return measure_layer_costs<T>(config, recompute); });
+}
+
+}  // namespace
+
 std::vector<Index> stored_layers(const RunConfig& config) {
   const Path path = Path(config.run.directory) / "config.toml";
   try {
@@ -93,13 +105,9 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
   if (world.rank() == 0) {
     layers = stored_layers(config);
     if (layers.size() != parts) {
-      LayerCosts costs = layer_flops(config.model.shape, config.batch.sequence_length,
-                                     parse_recompute(config.parallel.recompute).value());
-      if (config.emulates())
-        costs = {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
-      else if (measurement_fits(config))
-        costs = with_compute_type(config.precision.compute, [&]<class T>() { return measure_layer_costs<T>(config); });
-      layers = balance_layers(config.model.shape.num_layers, static_cast<int>(parts), costs);
+      layers = balanced_layers(config, static_cast<int>(config.parallel.pipeline),
+                               static_cast<int>(config.parallel.virtual_stages),
+                               [&](Recompute recompute) { return layer_costs(config, recompute); });
     }
   }
   layers.resize(parts);
@@ -107,7 +115,7 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
   config.parallel.layers_per_stage = layers;
 }
 
-#define ESPALIER_INSTANTIATE(T) template LayerCosts measure_layer_costs<T>(const RunConfig&);
+#define ESPALIER_INSTANTIATE(T) template LayerCosts measure_layer_costs<T>(const RunConfig&, Recompute);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -2,19 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/predict_memory.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <numeric>
 
-#include "core/error.hpp"
-#include "core/machine_memory.hpp"
 #include "core/ops/matmul.hpp"
-#include "io/units.hpp"
-#include "models/cost.hpp"
 #include "models/gpt.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/host_ranks.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/forward_backward.hpp"
@@ -23,94 +14,6 @@
 
 namespace espalier {
 namespace {
-
-std::string biggest(const MemoryByCategory& memory) {
-  std::vector<std::size_t> order(num_categories);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return memory.bytes[a] > memory.bytes[b]; });
-  std::string text;
-  for (std::size_t i = 0; i < 3 && memory.bytes[order[i]] > 0; ++i)
-    text += fmt::format("{}{} {}", i ? ", " : "", to_string(static_cast<Category>(order[i])),
-                        bytes_text(memory.bytes[order[i]]));
-  return text;
-}
-
-std::size_t fullest(const std::vector<MemoryByCategory>& stages) {
-  std::size_t most = 0;
-  for (const MemoryByCategory& stage : stages)
-    most = std::max(most, stage.total());
-  return most;
-}
-
-// Can the model be cut like this, and the batch?
-bool divides(const RunConfig& config, int tensor, int data, int pipeline) {
-  const GptConfig& shape = config.model.shape;
-  return shape.num_heads % tensor == 0 && shape.ffn_hidden_size % tensor == 0 && shape.vocab_size >= tensor &&
-         pipeline <= shape.num_layers && config.batch.global_batch_size % (config.batch.micro_batch_size * data) == 0;
-}
-
-// The modes of recomputation with which the same layout fits, on all stages.
-std::string recomputation_that_fits(const RunConfig& config, int ranks, std::size_t budget) {
-  std::string text;
-  for (const Recompute mode : all_recompute_modes()) {
-    RunConfig other = config;
-    other.parallel.recompute = to_string(mode);
-    other.parallel.recompute_per_stage.clear();
-    const std::size_t need = fullest(predict_memory(other, make_run_layout(other, ranks)));
-    if (need <= budget)
-      text += fmt::format("parallel.recompute = \"{}\" would fit ({} a rank); ", to_string(mode), bytes_text(need));
-  }
-  return text;
-}
-
-struct Fitting {
-  std::string layout;
-  std::size_t need = 0;
-};
-
-// The layouts of so many ranks that fit, the leanest first; with ZeRO-1 where there are replicas, as it costs nothing.
-std::vector<Fitting> layouts_that_fit(const RunConfig& config, int ranks, std::size_t budget) {
-  std::vector<Fitting> found;
-  for (int tensor = 1; tensor <= ranks; tensor *= 2)
-    for (int pipeline = 1; tensor * pipeline <= ranks; pipeline *= 2) {
-      const int data = ranks / tensor / pipeline;
-      if (!divides(config, tensor, data, pipeline))
-        continue;
-      RunConfig other = config;
-      other.parallel = {};
-      other.parallel.recompute = config.parallel.recompute;
-      other.parallel.tensor = tensor;
-      other.parallel.pipeline = pipeline;
-      other.parallel.zero_stage = data > 1 ? 1 : 0;
-      const RunLayout layout = make_run_layout(other, ranks);
-      const std::size_t need = fullest(predict_memory(other, layout));
-      if (need <= budget)
-        found.push_back({layout.text(), need});
-    }
-  std::stable_sort(found.begin(), found.end(), [](const Fitting& a, const Fitting& b) { return a.need < b.need; });
-  return found;
-}
-
-// A short choice: the leanest of the smallest worlds in which any fits. Empty: none of up to `most_ranks` does.
-std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
-  constexpr int most_ranks = 4096;
-  constexpr int most_worlds = 2;
-  constexpr std::size_t most_layouts = 3;
-  // Weights, gradients and moments, shared by all; a world that is too small for them need not be predicted.
-  const double state = static_cast<double>(num_parameters(config.model.shape)) * 4 * sizeof(float);
-  std::string text;
-  int worlds = 0;
-  for (int ranks = 1; ranks <= most_ranks && worlds < most_worlds; ranks *= 2) {
-    if (state / ranks > static_cast<double>(budget))
-      continue;
-    const std::vector<Fitting> found = layouts_that_fit(config, ranks, budget);
-    for (std::size_t i = 0; i < std::min(most_layouts, found.size()); ++i)
-      text += fmt::format("{}{} ({} a rank)", text.empty() ? "" : "; ", found[i].layout, bytes_text(found[i].need));
-    worlds += found.empty() ? 0 : 1;
-  }
-  return text;
-}
 
 // What a save behind the training keeps on a rank: the weights (or masters) and moments that it writes.
 template <class T>
@@ -213,36 +116,9 @@ std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunL
   return stages;
 }
 
-std::size_t memory_of_a_rank(const Communicator& world) {
-  const auto ranks = static_cast<std::size_t>(host_ranks(world).size());
-  const Index own = static_cast<Index>(machine_memory_bytes() / ranks);
-  return static_cast<std::size_t>(all_reduce(world, own, ReduceOp::min));
-}
-
-void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available) {
-  const bool is_set = config.run.device_memory > 0;
-  const std::size_t budget = is_set ? static_cast<std::size_t>(config.run.device_memory) : available;
-  if (budget == 0)
-    return;
-  const std::vector<MemoryByCategory> stages = predict_memory(config, layout);
-  const auto fullest_stage =
-      std::max_element(stages.begin(), stages.end(),
-                       [](const MemoryByCategory& a, const MemoryByCategory& b) { return a.total() < b.total(); });
-  if (fullest_stage->total() <= budget)
-    return;
-  const std::string fitting = layouts_that_fit(config, budget);
-  throw Error(
-      ExitCode::memory,
-      {.what = is_set ? "the model does not fit the memory budget of a rank"
-                      : "the model does not fit the memory that this machine has for a rank",
-       .where = fmt::format("stage {} of {} on {}", fullest_stage - stages.begin(), stages.size(), layout.text()),
-       .got = fmt::format("a need of {}: {}", bytes_text(fullest_stage->total()), biggest(*fullest_stage)),
-       .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
-                        : fmt::format("at most {}", bytes_text(budget)),
-       .todo = recomputation_that_fits(config, layout.mesh.size(), budget) +
-               (fitting.empty() ? fmt::format("lower batch.micro_batch_size{}: no layout of up to 4096 ranks fits",
-                                              is_set ? " or raise run.device_memory" : "")
-                                : "layouts that would fit: " + fitting)});
+int fullest_stage(const std::vector<MemoryByCategory>& stages) {
+  const auto fullest = std::ranges::max_element(stages, {}, &MemoryByCategory::total);
+  return static_cast<int>(fullest - stages.begin());
 }
 
 #define ESPALIER_INSTANTIATE(T) template MemoryByCategory predict_memory<T>(const RunConfig&, const RunLayout&, int);

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/memory_ledger.hpp"
@@ -18,12 +17,7 @@ MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout
 /// The same for all stages, in the precision of the config.
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout);
 
-/// @throws Error (ExitCode::memory) when a stage needs more than run.device_memory, or, where the config sets none,
-/// than `available` bytes (0: not known): need, budget, the biggest categories, and the smallest layouts that would
-/// fit.
-void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available = 0);
-
-/// What the machine has for each of its ranks, the least of all machines; 0 where unknown. Collective.
-std::size_t memory_of_a_rank(const Communicator& world);
+/// The stage that needs most, the first of equals.
+int fullest_stage(const std::vector<MemoryByCategory>& stages);
 
 }  // namespace espalier

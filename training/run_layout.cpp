@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "core/error.hpp"
 #include "models/cost.hpp"
@@ -56,7 +57,20 @@ std::string RunLayout::text() const {
   return text;
 }
 
-RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCosts& costs) {
+std::vector<Index> balanced_layers(const RunConfig& config, int stages, int chunks,
+                                   const std::function<LayerCosts(Recompute)>& costs) {
+  std::map<Recompute, LayerCosts> by_mode;
+  std::vector<LayerCosts> by_part;
+  for (int part = 0; part < stages * chunks; ++part) {
+    const Recompute mode = recompute_of(config.parallel, static_cast<std::size_t>(part % stages));
+    if (!by_mode.contains(mode))
+      by_mode[mode] = costs(mode);
+    by_part.push_back(by_mode[mode]);
+  }
+  return balance_layers(config.model.shape.num_layers, by_part);
+}
+
+RunLayout make_run_layout(const RunConfig& config, int world_size) {
   const RunConfig::Parallel& wanted = config.parallel;
   RunLayout layout;
   layout.mesh = make_layout(world_size, static_cast<int>(wanted.tensor), static_cast<int>(wanted.data),
@@ -78,7 +92,9 @@ RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCo
   std::vector<Index> layers = wanted.layers_per_stage;
   if (layers.empty() || stages == 1)
     layers = round_robin ? std::vector<Index>(static_cast<std::size_t>(num_layers), 1)
-                         : balance_layers(num_layers, stages * chunks, costs);
+                         : balanced_layers(config, stages, chunks, [&](Recompute mode) {
+                             return layer_flops(config.model.shape, config.batch.sequence_length, mode);
+                           });
   layout.stages = partition_layers(layers, stages, chunks);
   for (std::size_t stage = 0; stage < layout.stages.size(); ++stage)
     for (ChunkLayers& chunk : layout.stages[stage])
@@ -86,11 +102,6 @@ RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCo
   layout.logit_chunks = logit_chunks(config.batch.micro_batch_size * config.batch.sequence_length,
                                      config.model.shape.vocab_size, static_cast<int>(wanted.tensor));
   return layout;
-}
-
-RunLayout make_run_layout(const RunConfig& config, int world_size) {
-  const Recompute recompute = parse_recompute(config.parallel.recompute).value();
-  return make_run_layout(config, world_size, layer_flops(config.model.shape, config.batch.sequence_length, recompute));
 }
 
 ResidualType residual_type(const RunConfig::Precision& precision) {

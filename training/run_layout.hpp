@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,14 @@ struct RunLayout {
   std::string text() const;  ///< "tensor 2 x data 1 x pipeline 4, 1f1b", with what else is switched on
 };
 
-/// @pre the config is valid for `world_size` ranks. Without parallel.layers_per_stage layers are balanced by `costs`.
-RunLayout make_run_layout(const RunConfig& config, int world_size, const LayerCosts& costs);
-
-/// The same by counted FLOPs.
+/// @pre the config is valid for `world_size` ranks. Without parallel.layers_per_stage layers are balanced by counted
+/// FLOPs.
 RunLayout make_run_layout(const RunConfig& config, int world_size);
+
+/// Layers of each stage (chunk by chunk in forward order), balanced by what the items of the model cost under the
+/// recomputation of the stage that they lie on. `costs` is asked once for each mode.
+std::vector<Index> balanced_layers(const RunConfig& config, int stages, int chunks,
+                                   const std::function<LayerCosts(Recompute)>& costs);
 
 /// How gradients are reduced. Where tiny tensors stand for large ones ([emulate] message_scale), buckets shrink with
 /// them: as many of them as there would be, or nothing could be reduced before backward ends.

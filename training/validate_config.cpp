@@ -215,6 +215,18 @@ void check_planted_faults(const RunConfig::Emulate& emulate, ConfigReader& reade
                    fmt::format("[{}] are not two ranks of {}", fmt::join(link, ", "), world_size));
 }
 
+// What [batch] and [parallel] must be on these ranks for this model.
+void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
+  const std::optional<MeshLayout> mesh = check_mesh(c, reader, world_size);
+  // On a mesh that is wrong there are the replicas that were asked for.
+  const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data);
+  check_batch(c, reader, replicas);
+  check_microbatches(c, reader, replicas);
+  check_tensor(c, reader);
+  check_pipeline(c, reader);
+  check_recompute(c, reader);
+}
+
 }  // namespace
 
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
@@ -231,16 +243,15 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   check_sizes(c, reader);
   check_learning_rate(c.optimizer, reader);
   check_loss_scale(c.precision.loss_scale, reader);
-  const std::optional<MeshLayout> mesh = check_mesh(c, reader, world_size);
-  // On a mesh that is wrong there are the replicas that were asked for.
-  const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data);
-  check_batch(c, reader, replicas);
-  check_microbatches(c, reader, replicas);
-  check_tensor(c, reader);
-  check_pipeline(c, reader);
-  check_recompute(c, reader);
+  check_layout(c, reader, world_size);
   check_emulation(c, reader);
   check_planted_faults(c.emulate, reader, world_size);
+}
+
+bool is_valid_layout(const RunConfig& c, int world_size) {
+  ConfigReader reader("", "layout", {});
+  check_layout(c, reader, world_size);
+  return !reader.has_problems();
 }
 
 std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
@@ -262,8 +273,7 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
   if (c.parallel.pipeline == 1 && !c.parallel.layers_per_stage.empty())
     warnings.emplace_back("parallel.layers_per_stage does nothing: there is one stage");
   if (!c.parallel.recompute_per_stage.empty() && c.parallel.recompute != "none")
-    warnings.emplace_back(
-        "parallel.recompute is used to balance the layers only: recompute_per_stage says what each stage does");
+    warnings.emplace_back("parallel.recompute does nothing: recompute_per_stage says what each stage does");
   const Index microbatches = c.batch.global_batch_size / std::max<Index>(1, c.batch.micro_batch_size * replicas);
   if (c.parallel.pipeline > 1 && microbatches < c.parallel.pipeline)
     warnings.push_back(

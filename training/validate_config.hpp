@@ -15,6 +15,9 @@ class ConfigReader;
 /// first; allocates nothing.
 void validate_run_config(const RunConfig& config, ConfigReader& reader, int world_size);
 
+/// Do those of the rules hold that say how [batch], [parallel], the model and the ranks go together?
+bool is_valid_layout(const RunConfig& config, int world_size);
+
 /// Settings that are allowed but do nothing, or less than they seem to: one sentence each.
 std::vector<std::string> config_warnings(const RunConfig& config, int world_size);
 

@@ -121,9 +121,9 @@ head -c 1000 train.bin >short.bin
 expect 3 "short.bin" "$espalier" train run.toml 'data.train=["short.bin"]' run.directory=other
 expect 3 "vocab" "$espalier" train run.toml model.vocab_size=100 run.directory=other
 expect 4 "another model" "$espalier" train run.toml model.hidden_size=48 run.directory=other --init-from run/checkpoints/step-00000006
-expect 7 "budget" "$espalier" train run.toml run.device_memory=100kB run.directory=small
+expect 7 "the least that this model needs on 1 rank is" "$espalier" train run.toml run.device_memory=100kB run.directory=small
 expect 0 "by recompute none" "$espalier" train run.toml --dry-run model.num_layers=8
-expect 7 'do:     parallel.recompute = "full" would fit' "$espalier" train run.toml model.num_layers=8 run.device_memory=1800kB \
+expect 7 "parallel.recompute = 'full' would fit" "$espalier" train run.toml model.num_layers=8 run.device_memory=1800kB \
   run.directory=small
 expect 2 "one of \"none\", \"selective\", \"full\"" "$espalier" train run.toml parallel.recompute=all
 expect 7 "memory that this machine has" "$espalier" train run.toml batch.micro_batch_size=1048576 batch.global_batch_size=1048576 run.directory=huge

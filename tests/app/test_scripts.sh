@@ -13,7 +13,7 @@ fail() { echo "FAILED: $*"; sed 's/^/  | /' "$work/out.txt"; failures=$((failure
 mkdir -p "$work/tree/examples" "$work/tree/bench" "$work/tree/runs/quickstart" "$work/tree/runs/layouts"
 cp -r "$root/ci" "$work/tree"
 cp -r "$root/examples/layouts" "$work/tree/examples"
-cp "$root"/bench/*.sh "$work/tree/bench"
+cp "$root"/bench/*.sh "$root/bench/compare_pytorch" "$work/tree/bench"
 touch "$work/tree/runs/quickstart/.made_by_ci_quickstart" "$work/tree/runs/layouts/text.txt"
 export ESPALIER_CACHE=$work/tree/cache
 cd "$work/tree" || exit 1
@@ -21,7 +21,7 @@ listing() { find . -not -name '*.pyc' -not -name __pycache__ | sort; }
 before=$(listing)
 
 count=0
-for script in ci/* examples/layouts/run.sh bench/*.sh; do
+for script in ci/* examples/layouts/run.sh bench/*; do
   [[ -x $script ]] || continue
   if [[ $script == *.py ]] && ! command -v python3 >/dev/null; then
     echo "$script was left out: only ci/deps all installs Python"

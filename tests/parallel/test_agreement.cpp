@@ -59,7 +59,7 @@ TEST(Agreement, TheLowestFailureIsThrownOnAllRanks) {
 
 TEST(Agreement, WhatIsNoErrorOfOursGetsTheCodeGiven) {
   if (world().size() == 1)
-    return;
+    GTEST_SKIP() << "nobody to agree with";
   try {
     attempt_together(world(), ExitCode::checkpoint, [&] {
       if (world().rank() == world().size() - 1)

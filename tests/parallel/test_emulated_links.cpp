@@ -48,7 +48,7 @@ TEST(LinkQueue, MessagesOfOneTierGoOneAfterAnother) {
 
 TEST(EmulatedLinks, AMessageTakesLatencyAndBandwidth) {
   if (world().size() == 1)
-    return;  // no peer
+    GTEST_SKIP() << "no peer";
   const auto out = make_tensor(contributions<float>(world().rank(), 1000));
   const auto in = make_tensor(std::vector<float>(1000));
   double seconds = 0;
@@ -75,7 +75,7 @@ TEST(EmulatedLinks, AMessageTakesLatencyAndBandwidth) {
 
 TEST(EmulatedLinks, SlowLinksBetweenNodesOnly) {
   if (world().size() != 4)
-    return;  // two nodes of two
+    GTEST_SKIP() << "two nodes of two";
   for (const bool crossing : {false, true}) {
     const int peer = crossing ? (world().rank() + 2) % 4 : world().rank() ^ 1;
     const auto out = make_tensor(std::vector<float>(4, 1.0f));
@@ -93,7 +93,7 @@ TEST(EmulatedLinks, SlowLinksBetweenNodesOnly) {
 // One way, one pair.
 TEST(EmulatedLinks, ADelayedLink) {
   if (world().size() == 1)
-    return;  // no peer
+    GTEST_SKIP() << "no peer";
   const Emulate emulate({.within_node = {}, .between_nodes = {}, .delayed = {.from = 0, .to = 1, .seconds = 0.2}});
   const auto out = make_tensor(std::vector<float>(4, 1.0f));
   const auto in = make_tensor(std::vector<float>(4));
@@ -137,7 +137,7 @@ TEST(EmulatedLinks, CollectivesAndReductionsGiveTheSameBits) {
 // What a late sender costs its receiver (bubble) is told apart from what the network costs.
 TEST(EmulatedLinks, AStampSaysWhenTheSenderWasReady) {
   if (world().size() == 1)
-    return;  // no peer
+    GTEST_SKIP() << "no peer";
   barrier(world());
   const double begin = world().clock().now();
   const auto out = make_tensor(std::vector<double>{1});

@@ -64,5 +64,22 @@ TEST(StoredLayers, WinOverAMeasurement) {
   EXPECT_EQ(again.parallel.layers_per_stage, first.parallel.layers_per_stage);
 }
 
+TEST(BalancedLayers, AStageThatComputesAgainGetsFewer) {
+  const SharedFolder folder("balanced_layers");
+  const auto layers_with = [&](const std::string& modes) {
+    const RunConfig config = tiny_config(
+        folder, 2,
+        {"model.num_layers=14", "model.vocab_size=61", "parallel.pipeline=2", "parallel.recompute_per_stage=" + modes});
+    std::vector<Index> layers;
+    for (const auto& chunks : make_run_layout(config, 2).stages)
+      layers.push_back(chunks.front().count);
+    return layers;
+  };
+  EXPECT_EQ(layers_with("[\"none\", \"none\"]"), layers_with("[\"full\", \"full\"]"));
+  // A block that is computed twice costs nearly four passes instead of three.
+  EXPECT_EQ(layers_with("[\"full\", \"none\"]").front(), 6);
+  EXPECT_EQ(layers_with("[\"none\", \"full\"]").front(), 8);
+}
+
 }  // namespace
 }  // namespace espalier::test

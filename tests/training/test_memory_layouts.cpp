@@ -7,6 +7,7 @@
 #include "tests/training/tiny_run.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/predict_memory.hpp"
+#include "training/require_memory.hpp"
 
 namespace espalier::test {
 namespace {
@@ -52,10 +53,8 @@ TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
 
 std::size_t predicted_total(const RunConfig& base, const std::vector<std::string>& overrides, int ranks) {
   const RunConfig config = parse_run_config(to_toml(base), "layout", overrides, ranks);
-  std::size_t most = 0;
-  for (const MemoryByCategory& stage : predict_memory(config, make_run_layout(config, ranks)))
-    most = std::max(most, stage.total());
-  return most;
+  const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
+  return stages.at(static_cast<std::size_t>(fullest_stage(stages))).total();
 }
 
 // Between what one rank needs and what a quarter of the model needs.
@@ -99,9 +98,8 @@ TEST(MemoryLayouts, ReplicasDoNotHelpAModelThatIsTooLarge) {
   MemoryLedger::instance().set_budget(0);
 }
 
-TEST(MemoryLayouts, SplitModelsTrainWithinTheBudget) {
-  if (world().size() != 4)
-    return;  // four ranks share the model
+TEST(MemorySplit, ModelsOnFourRanksTrainWithinTheBudget) {
+  ASSERT_EQ(world().size(), 4);
   const SharedFolder folder("within_budget");
   const RunConfig base = budgeted_config(folder);
   for (const std::vector<std::string>& split : std::vector<std::vector<std::string>>{

@@ -234,8 +234,7 @@ TEST(PipelineOverlapLong, LargeGradientsAreHidden) {
 
 // The gradients of the later layers of a stage are final while it waits for those of the other stage.
 TEST(PipelineOverlap, ReductionGoesOnWhileAReceiveWaits) {
-  if (world().size() != 4)
-    return;  // two stages of two replicas
+  ASSERT_EQ(world().size(), 4) << "two stages of two replicas";
   const SharedFolder folder("overlap_receive");
   const RunConfig config = laid_out(
       small_config(folder), {"parallel.data=2", "parallel.pipeline=2", "parallel.virtual_stages=2",

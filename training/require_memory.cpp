@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/require_memory.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/machine_memory.hpp"
+#include "core/memory_text.hpp"
+#include "io/config_diff.hpp"
+#include "io/units.hpp"
+#include "models/cost.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/host_ranks.hpp"
+#include "training/predict_memory.hpp"
+#include "training/validate_config.hpp"
+
+namespace espalier {
+namespace {
+
+MemoryNeed need_of(const RunConfig& config, int ranks) {
+  const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
+  return {config, stages[static_cast<std::size_t>(fullest_stage(stages))].total()};
+}
+
+void sort_by_need(std::vector<MemoryNeed>& needs) { std::ranges::stable_sort(needs, {}, &MemoryNeed::bytes); }
+
+void recompute_everywhere(RunConfig& config, Recompute mode) {
+  config.parallel.recompute = to_string(mode);
+  config.parallel.recompute_per_stage.clear();
+}
+
+// "batch.micro_batch_size = 1, parallel.recompute = "full"": what to set in `config` to get `other`.
+std::string settings_text(const RunConfig& config, const RunConfig& other) {
+  std::vector<std::string> settings;
+  for (const ConfigDifference& difference : diff_configs(to_toml(config), to_toml(other)))
+    settings.push_back(fmt::format("{} = {}", difference.key, difference.new_value));
+  return fmt::format("{}", fmt::join(settings, ", "));
+}
+
+// The configs that differ in one setting from this one and need less, the leanest first.
+std::vector<MemoryNeed> leaner_settings(const RunConfig& config, int ranks) {
+  using Change = void (*)(RunConfig&);
+  constexpr Change changes[] = {
+      [](RunConfig& c) { recompute_everywhere(c, Recompute::selective); },
+      [](RunConfig& c) { recompute_everywhere(c, Recompute::full); },
+      [](RunConfig& c) { c.batch.micro_batch_size = 1; },
+      [](RunConfig& c) { c.parallel.zero_stage = 1; },
+      [](RunConfig& c) { c.parallel.sequence_parallel = true; },
+      [](RunConfig& c) { c.precision.compute = "bf16"; },
+      [](RunConfig& c) { c.precision.residual = "compute"; },
+      [](RunConfig& c) { c.checkpoint.async = false; },
+  };
+  const std::size_t present = need_of(config, ranks).bytes;
+  std::vector<MemoryNeed> leaner;
+  for (const Change change : changes) {
+    RunConfig other = config;
+    change(other);
+    if (is_valid_layout(other, ranks))
+      if (MemoryNeed need = need_of(other, ranks); need.bytes < present)
+        leaner.push_back(std::move(need));
+  }
+  sort_by_need(leaner);
+  return leaner;
+}
+
+// The model on all meshes of so many ranks that it allows, 1f1b where there are stages; with ZeRO-1 where there are
+// replicas, as it costs nothing.
+std::vector<RunConfig> meshes(const RunConfig& config, int ranks) {
+  std::vector<RunConfig> configs;
+  for (int tensor = 1; tensor <= ranks; ++tensor)
+    for (int pipeline = 1; tensor * pipeline <= ranks; ++pipeline) {
+      if (ranks % (tensor * pipeline) != 0)
+        continue;
+      RunConfig other = config;
+      other.parallel = {};
+      other.parallel.order = config.parallel.order;
+      other.parallel.recompute = config.parallel.recompute;
+      other.parallel.tensor = tensor;
+      other.parallel.pipeline = pipeline;
+      other.parallel.zero_stage = tensor * pipeline < ranks ? 1 : 0;
+      if (is_valid_layout(other, ranks))
+        configs.push_back(other);
+    }
+  return configs;
+}
+
+// A short choice: the leanest of the smallest worlds in which any fits. Empty: none of up to `most_ranks` does.
+std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
+  constexpr int most_ranks = 4096;
+  constexpr int most_worlds = 2;
+  constexpr std::size_t most_layouts = 3;
+  // Weights, gradients and moments, shared by all; a world that is too small for them need not be predicted.
+  const double state = static_cast<double>(num_parameters(config.model.shape)) * 4 * sizeof(float);
+  std::vector<std::string> layouts;
+  int worlds = 0;
+  for (int ranks = 1; ranks <= most_ranks && worlds < most_worlds; ranks *= 2) {
+    if (state / ranks > static_cast<double>(budget))
+      continue;
+    std::vector<MemoryNeed> found;
+    for (const RunConfig& mesh : meshes(config, ranks))
+      if (MemoryNeed need = need_of(mesh, ranks); need.bytes <= budget)
+        found.push_back(std::move(need));
+    sort_by_need(found);
+    for (std::size_t i = 0; i < std::min(most_layouts, found.size()); ++i)
+      layouts.push_back(
+          fmt::format("{} ({} a rank)", make_run_layout(found[i].config, ranks).text(), bytes_text(found[i].bytes)));
+    worlds += found.empty() ? 0 : 1;
+  }
+  return fmt::format("{}", fmt::join(layouts, "; "));
+}
+
+// What to set instead, on as many ranks: what fits; else what helps, and the least that all of it together comes to.
+std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size_t budget) {
+  std::string fitting;
+  std::vector<std::string> lowering;
+  for (const MemoryNeed& need : leaner_settings(config, ranks)) {
+    const std::string settings = settings_text(config, need.config);
+    if (need.bytes <= budget)
+      fitting += fmt::format("{} would fit ({} a rank); ", settings, bytes_text(need.bytes));
+    lowering.push_back(fmt::format("{} ({})", settings, bytes_text(need.bytes)));
+  }
+  if (!fitting.empty())
+    return fitting;
+  const MemoryNeed least = least_memory(config, ranks);
+  const std::string settings = settings_text(config, least.config);
+  const std::string helping =
+      lowering.empty() ? "" : fmt::format("what lowers the need: {}; ", fmt::join(lowering, ", "));
+  return fmt::format("{}the least that this model needs on {} is {} a rank{}{}; ", helping, counted(ranks, "rank"),
+                     bytes_text(least.bytes), least.bytes <= budget ? ", which fits" : "",
+                     settings.empty() ? "" : ", with " + settings);
+}
+
+}  // namespace
+
+MemoryNeed least_memory(const RunConfig& config, int ranks) {
+  struct Types {
+    const char* compute;
+    const char* gradient_reduction;
+  };
+  const char* const half = config.precision.compute == "fp16" ? "fp16" : "bf16";
+  const Types all_types[] = {{half, "state"}, {half, "compute"}, {"fp32", "state"}};
+  RunConfig lean = config;
+  lean.batch.micro_batch_size = 1;
+  lean.checkpoint.async = false;
+  lean.precision.residual = "compute";
+  MemoryNeed least = need_of(config, ranks);
+  for (RunConfig other : meshes(lean, ranks)) {
+    // 16-bit weights and fp32 gradients, shared evenly: where these are too much, the rest is.
+    const auto shared = static_cast<double>(other.parallel.tensor * other.parallel.pipeline);
+    if (6 * static_cast<double>(num_parameters(config.model.shape)) / shared > static_cast<double>(least.bytes))
+      continue;
+    for (const bool sequence_parallel : {false, true}) {
+      other.parallel.sequence_parallel = sequence_parallel;
+      if (!is_valid_layout(other, ranks) || (sequence_parallel && other.parallel.tensor == 1))
+        continue;
+      for (const Recompute mode : all_recompute_modes())
+        for (const Types& types : all_types) {
+          recompute_everywhere(other, mode);
+          other.precision.compute = types.compute;
+          other.precision.gradient_reduction = types.gradient_reduction;
+          if (MemoryNeed need = need_of(other, ranks); need.bytes < least.bytes)
+            least = std::move(need);
+        }
+    }
+  }
+  return least;
+}
+
+std::size_t memory_of_a_rank(const Communicator& world) {
+  const auto ranks = static_cast<std::size_t>(host_ranks(world).size());
+  const Index own = static_cast<Index>(machine_memory_bytes() / ranks);
+  return static_cast<std::size_t>(all_reduce(world, own, ReduceOp::min));
+}
+
+void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available) {
+  const bool is_set = config.run.device_memory > 0;
+  const std::size_t budget = is_set ? static_cast<std::size_t>(config.run.device_memory) : available;
+  if (budget == 0)
+    return;
+  const std::vector<MemoryByCategory> stages = predict_memory(config, layout);
+  const int stage = fullest_stage(stages);
+  const MemoryByCategory& need = stages[static_cast<std::size_t>(stage)];
+  if (need.total() <= budget)
+    return;
+  const std::string fitting = layouts_that_fit(config, budget);
+  throw Error(ExitCode::memory,
+              {.what = is_set ? "the model does not fit the memory budget of a rank"
+                              : "the model does not fit the memory that this machine has for a rank",
+               .where = fmt::format("stage {} of {} on {}", stage, stages.size(), layout.text()),
+               .got = fmt::format("a need of {}: {}", bytes_text(need.total()), biggest_categories(need)),
+               .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
+                                : fmt::format("at most {}", bytes_text(budget)),
+               .todo = advice_for_these_ranks(config, layout.mesh.size(), budget) +
+                       (fitting.empty()
+                            ? fmt::format("no layout of up to 4096 ranks fits with the other settings as they are{}",
+                                          is_set ? "; or raise run.device_memory" : "")
+                            : "layouts that would fit: " + fitting)});
+}
+
+}  // namespace espalier

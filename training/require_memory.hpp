@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "parallel/communicator.hpp"
+#include "training/run_layout.hpp"
+
+namespace espalier {
+
+/// @throws Error (ExitCode::memory) when a stage needs more than run.device_memory, or, where the config sets none,
+/// than `available` bytes (0: not known): need, budget, the biggest categories, the settings that lower the need, the
+/// least that these ranks can do with, and the smallest layouts that would fit.
+void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available = 0);
+
+/// What the machine has for each of its ranks, the least of all machines; 0 where unknown. Collective.
+std::size_t memory_of_a_rank(const Communicator& world);
+
+/// A config and what its fullest rank is predicted to need.
+struct MemoryNeed {
+  RunConfig config;
+  std::size_t bytes = 0;
+};
+
+/// The same model, data and global batch on as many ranks, with the layout, micro-batch, recomputation and compute type
+/// (fp32 or bf16) that need least.
+MemoryNeed least_memory(const RunConfig& config, int ranks);
+
+}  // namespace espalier
