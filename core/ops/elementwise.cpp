@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/elementwise.hpp"
 
+#include <cstring>
+
 #include "core/ops/column_sums.hpp"
 #include "core/vector_math.hpp"
 
@@ -14,7 +16,10 @@ void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {
       "espalier::core::fill_with_bias", row_policy(exec, y.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
         T* const out = &y(team.league_rank(), 0);
         const T* const b = bias.data();
-        row_for(team, width, [&](const Index i) { out[i] = b[i]; });
+        if constexpr (exec_is_host)  // compilers copy 16-bit structs one at a time
+          std::memcpy(out, b, static_cast<std::size_t>(width) * sizeof(T));
+        else
+          row_for(team, width, [&](const Index i) { out[i] = b[i]; });
       });
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/memory_ledger.hpp"
+#include "core/ops/matmul.hpp"
 #include "core/tensor.hpp"
 
 using namespace espalier;
@@ -95,6 +96,7 @@ TEST(MemoryLedger, library_scratch_is_what_kokkos_does_not_explain) {
 
 class Budget : public testing::Test {
  protected:
+  void SetUp() override { release_matmul_workspace(); }  // of tests before this one
   // Beyond what is allocated; scratch of libraries does not count.
   static void leave(std::size_t bytes) {
     MemoryLedger& ledger = MemoryLedger::instance();
