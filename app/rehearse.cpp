@@ -91,6 +91,13 @@ std::string last_lines(const Path& log) {
   return text.substr(text.size() > most ? text.size() - most : 0);
 }
 
+// Launchers that start nothing end with others: 1, 127, 255.
+bool is_exit_code_of_train(int code) {
+  const auto is = [&](ExitCode known) { return code == static_cast<int>(known); };
+  return (code >= static_cast<int>(ExitCode::usage) && code <= static_cast<int>(ExitCode::write)) ||
+         is(ExitCode::stopped) || is(ExitCode::no_progress);
+}
+
 // `train` on so many ranks, to its end.
 void run_ranks(const std::string& mpiexec, int num_ranks, const RehearsalFiles& files) {
   std::vector<std::string> command = words_of(mpiexec);
@@ -100,7 +107,7 @@ void run_ranks(const std::string& mpiexec, int num_ranks, const RehearsalFiles& 
   const int code = exit_code_of(command, files.log);
   if (code == 0)
     return;
-  const bool started = read_run_record(files.run).has_value();
+  const bool started = is_exit_code_of_train(code);
   throw Error(started ? static_cast<ExitCode>(code) : ExitCode::usage,
               {.what = started ? "the rehearsal failed" : "the rehearsal did not start",
                .where = files.log.string(),

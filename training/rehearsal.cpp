@@ -84,7 +84,9 @@ RunConfig tiny_config(const PlanProblem& problem, const PlanLayout& layout, cons
                       const std::string& token_file, const std::string& directory) {
   const Index num_blocks = std::accumulate(blocks.begin(), blocks.end(), Index{0});
   std::vector<std::string> keys = tiny_model(problem, layout, num_blocks);
-  const std::vector<std::string> of_layout = parallel_keys(layout, blocks);
+  PlanLayout placed = layout;
+  placed.data_inside_pipeline = false;  // see emulate_messages; times are priced, wherever ranks lie
+  const std::vector<std::string> of_layout = parallel_keys(placed, blocks);
   keys.insert(keys.end(), of_layout.begin(), of_layout.end());
   keys.insert(keys.end(), {fmt::format("data.train=[\"{}\"]", token_file),
                            fmt::format("batch.global_batch_size={}", layout.num_microbatches() * layout.data),
@@ -153,16 +155,14 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   return most;
 }
 
-// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A tensor group
-// is a node of its own: its messages and the others' do not queue behind each other, and its sums of the norms'
+// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A replica is a
+// node of its own: a long reduction does not hold up its messages, which are short, and its sums of the norms'
 // gradients, which weigh more beside tiny tensors than beside planned ones, take no time.
 void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_scale) {
   RunConfig::Emulate& emulate = config.emulate;
-  emulate.ranks_per_node = price.layout.tensor;
+  emulate.ranks_per_node = price.layout.tensor * price.layout.pipeline;
   emulate.bandwidth = emulate.node_bandwidth = free_bandwidth;
   const TinyTraffic traffic = tiny_traffic(config, price);
-  const auto scale = [&](double seconds, double bandwidth) { return std::max(1e-3, time_scale * seconds * bandwidth); };
-  emulate.tensor_message_scale = scale(traffic.seconds_a_tensor_byte, emulate.bandwidth);
   if (price.reduction_seconds > 0 && traffic.reduced_bytes > 0) {
     // As many buckets as there would be, or as many as show how they go beside backward: on few cores the messages of
     // a thousand take longer than what is priced. What buckets are padded with is sent, too.
@@ -171,10 +171,15 @@ void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_s
     const double stood_for = std::min(gradients, most_buckets * real(ReducerOptions().bucket_bytes));
     emulate.data_message_scale = std::max(1.0, stood_for / traffic.reduced_bytes);
     const double counted_bytes = tiny_traffic(config, price).reduced_bytes * emulate.data_message_scale;
-    emulate.node_bandwidth = counted_bytes / (time_scale * price.reduction_seconds);
+    (price.layout.data > 1 ? emulate.node_bandwidth : emulate.bandwidth) =
+        counted_bytes / (time_scale * price.reduction_seconds);
   }
+  const auto scale = [&](double seconds_a_byte) {
+    return std::max(1e-3, time_scale * seconds_a_byte * emulate.bandwidth);
+  };
+  emulate.tensor_message_scale = scale(traffic.seconds_a_tensor_byte);
   if (traffic.message_bytes > 0)
-    emulate.pipeline_message_scale = scale(price.message_seconds / traffic.message_bytes, emulate.node_bandwidth);
+    emulate.pipeline_message_scale = scale(price.message_seconds / traffic.message_bytes);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ layout=pipeline=8,order=pipeline_first
 expect 0 "rehearsed on 8 ranks" "${pair[@]}" --batch 16 --layout "$layout" --rehearse one --rehearse-seconds 6
 expect 0 "rehearsed on 16 ranks" "${pair[@]}" --batch 64 --layout "$layout,data=2" --rehearse two --rehearse-seconds 16
 expect 0 "the effective batch is 4 times" "$espalier" diagnose two/run --against one/run
-says "the finding gradient_reduction explains" "summing gradients over 2 replicas" "optimizer.learning_rate = 0.0006,"
+says "gradient_reduction explains" "summing gradients over 2 replicas" "optimizer.learning_rate = 0.0006,"
 
 # Refused.
 expect 2 "ZeRO-3" "${plan[@]}" --batch 16 --layout data=8,zero=3 --rehearse refused
@@ -59,6 +59,6 @@ cat >deadline.sh <<END
 exec $mpiexec "\$@" run.communication_timeout=2 'emulate.delayed_link=[0,1]' emulate.delay=30
 END
 chmod +x deadline.sh
-expect 6 "the rehearsal failed" "${plan[@]}" --batch 16 --layout pipeline=2 --rehearse late --mpiexec ./deadline.sh
+expect 6 "the rehearsal failed" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse late --mpiexec ./deadline.sh
 says "late/log.txt" "in vain"
 summary

@@ -109,7 +109,7 @@ TEST(EmulatedLinks, ACommunicatorHasAMessageScaleOfItsOwn) {
   const Emulate emulate({.within_node = {.bytes_per_second = 4e5}, .between_nodes = {}});
   EXPECT_GE(transit(scaled), 0.3);
   EXPECT_LT(transit(world()), 0.2);
-  EXPECT_GE(transit(scaled), 0.3);
+  EXPECT_GE(transit(scaled.duplicate("its copy")), 0.3) << "reductions go over copies";
   barrier(world());
 }
 

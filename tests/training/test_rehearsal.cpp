@@ -88,9 +88,24 @@ TEST(Rehearsal, ASharedTableIsReducedInThePricedTime) {
       make_rehearsal(problem_on("a100-80:2"), layout_of("pipeline=4", 4), "tokens.bin", "run", 60, 64);
   const RunConfig::Emulate& emulate = rehearsal.config.emulate;
   const double seconds =
-      reduced_bytes(rehearsal) * emulate.data_message_scale / emulate.node_bandwidth / rehearsal.time_scale;
+      reduced_bytes(rehearsal) * emulate.data_message_scale / emulate.bandwidth / rehearsal.time_scale;
   EXPECT_GT(rehearsal.price[PlanPhase::data_comm], 0);
   EXPECT_NEAR(seconds, rehearsal.price[PlanPhase::data_comm], 0.01 * seconds);
+}
+
+// A long reduction has links of its own: the messages of a replica do not queue behind it.
+TEST(Rehearsal, AReplicaIsANode) {
+  const Rehearsal rehearsal =
+      make_rehearsal(problem_on("a100-80:4"), layout_of("tensor=2,data=4,pipeline=4", 64), "tokens.bin", "run", 60, 64);
+  const RunLayout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
+  const int node = static_cast<int>(rehearsal.config.emulate.ranks_per_node);
+  for (int rank = 0; rank < rehearsal.num_ranks(); ++rank) {
+    for (const Axis axis : {Axis::tp, Axis::pp})
+      for (const int member : run.mesh.group(rank, axis))
+        EXPECT_EQ(member / node, rank / node);
+    for (const int member : run.mesh.group(rank, Axis::dp))
+      EXPECT_EQ(member / node == rank / node, member == rank);
+  }
 }
 
 // Of 22 GB of gradients there would be 1300.
