@@ -3,12 +3,11 @@
 #include "app/plan_config.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/error.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
-#include "training/run_config.hpp"
+#include "training/predict_time.hpp"
 
 namespace espalier {
 namespace {
@@ -44,7 +43,6 @@ std::string train_config(const std::string& name_or_file, const PlanProblem& pro
                                   .wanted = reason,
                                   .todo = "fix other choices with --fix, or leave --config away"});
   const GptConfig shape = trainable_config(problem.model);
-  const std::vector<Index> blocks = blocks_per_part(shape.num_layers, layout.pipeline * layout.virtual_stages);
   std::vector<std::string> overrides{
       fmt::format("model.vocab_size={}", shape.vocab_size),
       fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
@@ -55,19 +53,10 @@ std::string train_config(const std::string& name_or_file, const PlanProblem& pro
       fmt::format("batch.global_batch_size={}", layout.global_batch),
       fmt::format("batch.micro_batch_size={}", layout.micro_batch),
       fmt::format("batch.sequence_length={}", problem.sequence_length),
-      fmt::format("parallel.tensor={}", layout.tensor),
-      fmt::format("parallel.pipeline={}", layout.pipeline),
-      fmt::format("parallel.data={}", layout.data),
-      fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
-      fmt::format("parallel.schedule={}", to_string(layout.schedule)),
-      fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
-      fmt::format("parallel.recompute={}", to_string(layout.recompute)),
-      fmt::format("parallel.zero_stage={}", layout.zero_stage),
-      fmt::format("parallel.order={}", layout.data_inside_pipeline ? "tp,dp,pp" : "tp,pp,dp"),
       fmt::format("precision.compute={}", to_string(layout.precision)),
   };
-  if (layout.pipeline > 1)
-    overrides.push_back(fmt::format("parallel.layers_per_stage=[{}]", fmt::join(blocks, ", ")));
+  const std::vector<std::string> of_layout = parallel_keys(layout, blocks_per_part(problem.model, layout));
+  overrides.insert(overrides.end(), of_layout.begin(), of_layout.end());
   if (is_file(name_or_file))
     return to_toml(read_run_config(name_or_file, overrides, layout.num_devices()));
   overrides.insert(overrides.end(), {"data.train=[\"train.bin\"]", "run.steps=100"});

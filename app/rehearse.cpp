@@ -13,28 +13,40 @@
 #include "io/file.hpp"
 #include "io/json_by_name.hpp"
 #include "io/run_directory.hpp"
+#include "planning/runnable.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr int most_ranks = 64;
-constexpr const char* config_name = "rehearsal.toml";
+
+/// What a rehearsal leaves in its directory.
+struct RehearsalFiles {
+  explicit RehearsalFiles(const Path& in) : directory(in) {}
+  Path directory;
+  Path config = directory / "rehearsal.toml";
+  Path tokens = directory / "tokens.bin";
+  Path log = directory / "log.txt";
+  Path run = directory / "run";
+};
 
 int num_cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
-// The directory, empty but for what stays of other programs.
-void prepare_directory(const Path& directory) {
+// Makes the directory, or removes the earlier rehearsal from it; the config, by which it is known as ours, is written
+// over.
+void prepare(const RehearsalFiles& files) {
   std::error_code error;
-  const bool is_ours = std::filesystem::exists(directory / config_name, error);
-  if (!is_ours && std::filesystem::exists(directory, error) && !std::filesystem::is_empty(directory, error))
+  const bool is_ours = std::filesystem::exists(files.config, error);
+  if (!is_ours && std::filesystem::exists(files.directory, error) && !std::filesystem::is_empty(files.directory, error))
     throw Error(ExitCode::usage, {.what = "the directory of the rehearsal holds something else",
-                                  .where = directory.string(),
+                                  .where = files.directory.string(),
                                   .todo = "name another: --rehearse DIRECTORY"});
-  if (is_ours)
-    std::filesystem::remove_all(directory, error);
-  std::filesystem::create_directories(directory, error);
+  std::filesystem::create_directories(files.directory, error);
   if (error)
-    throw_write_error("cannot make a directory", directory, error.value());
+    throw_write_error("cannot make a directory", files.directory, error.value());
+  for (const Path& old : {files.tokens, files.log, files.run})
+    if (std::filesystem::remove_all(old, error); error)
+      throw_write_error("cannot remove what an earlier rehearsal left", old, error.value());
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -79,6 +91,30 @@ std::string last_lines(const Path& log) {
   return text.substr(text.size() > most ? text.size() - most : 0);
 }
 
+// Launchers that start nothing end with others: 1, 127, 255.
+bool is_exit_code_of_train(int code) {
+  const auto is = [&](ExitCode known) { return code == static_cast<int>(known); };
+  return (code >= static_cast<int>(ExitCode::usage) && code <= static_cast<int>(ExitCode::write)) ||
+         is(ExitCode::stopped) || is(ExitCode::no_progress);
+}
+
+// `train` on so many ranks, to its end.
+void run_ranks(const std::string& mpiexec, int num_ranks, const RehearsalFiles& files) {
+  std::vector<std::string> command = words_of(mpiexec);
+  command.insert(command.end(),
+                 {"-n", std::to_string(num_ranks), std::filesystem::read_symlink("/proc/self/exe").string(), "train",
+                  files.config.string()});
+  const int code = exit_code_of(command, files.log);
+  if (code == 0)
+    return;
+  const bool started = is_exit_code_of_train(code);
+  throw Error(started ? static_cast<ExitCode>(code) : ExitCode::usage,
+              {.what = started ? "the rehearsal failed" : "the rehearsal did not start",
+               .where = files.log.string(),
+               .got = fmt::format("exit code {}, after\n{}", code, last_lines(files.log)),
+               .todo = started ? "" : fmt::format("see whether {} starts ranks here (--mpiexec)", command.front())});
+}
+
 nlohmann::json run_details(const Path& run_directory) {
   const std::optional<RunRecord> record = read_run_record(run_directory);
   return record && record->state == "completed" ? record->details : nlohmann::json::object();
@@ -86,16 +122,21 @@ nlohmann::json run_details(const Path& run_directory) {
 
 nlohmann::ordered_json to_json(const RehearsedLayout& layout) {
   return {{"layout", layout.price.layout.text()},
-          {"ranks", layout.rehearsal.num_ranks},
+          {"ranks", layout.rehearsal.num_ranks()},
           {"time_scale", layout.rehearsal.time_scale},
-          {"blocks", layout.rehearsal.num_blocks},
+          {"blocks", layout.rehearsal.num_blocks()},
           {"planned_blocks", layout.rehearsal.planned_blocks},
+          {"microbatches", layout.rehearsal.price.layout.num_microbatches()},
+          {"planned_microbatches", layout.rehearsal.planned_microbatches},
           {"steps", layout.step.num_steps},
-          {"predicted_step_seconds", layout.step.predicted_seconds},
-          {"rehearsed_step_seconds", layout.step.rehearsed_seconds},
-          {"stage", layout.step.stage},
-          {"predicted", json_by_name<Phase>(layout.step.predicted.seconds)},
-          {"rehearsed", json_by_name<Phase>(layout.step.rehearsed.seconds)}};
+          {"predicted_step_seconds", layout.price.step_seconds},
+          {"rehearsed_step_seconds", layout.whole_step_seconds()},
+          {"of_its_microbatches",
+           {{"stage", layout.step.stage},
+            {"predicted_seconds", layout.step.predicted_seconds},
+            {"rehearsed_seconds", layout.step.rehearsed_seconds},
+            {"predicted", json_by_name<Phase>(layout.step.predicted.seconds)},
+            {"rehearsed", json_by_name<Phase>(layout.step.rehearsed.seconds)}}}};
 }
 
 }  // namespace
@@ -104,7 +145,7 @@ std::string default_mpiexec() { return ESPALIER_MPIEXEC; }
 
 RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options) {
   const PlanLayout& layout = price.layout;
-  if (const std::string reason = why_not_rehearsable(layout); !reason.empty())
+  if (const std::string reason = why_not_runnable(layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "this layout cannot be rehearsed",
                                   .got = layout.text(),
                                   .wanted = reason,
@@ -114,46 +155,39 @@ RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, c
                                   .got = std::to_string(layout.num_devices()),
                                   .wanted = fmt::format("{} at most", most_ranks),
                                   .todo = "rehearse it on fewer devices: --devices"});
-  const Path directory = options.directory;
-  prepare_directory(directory);
-  const Path tokens = directory / "tokens.bin";
-  const Path run_directory = directory / "run";
+  const RehearsalFiles files(options.directory);
+  prepare(files);
   RehearsedLayout result{.price = price,
-                         .rehearsal = make_rehearsal(problem, price, tokens.string(), run_directory.string(),
+                         .rehearsal = make_rehearsal(problem, layout, files.tokens.string(), files.run.string(),
                                                      options.seconds, num_cores()),
                          .step = {}};
-  write_rehearsal_tokens(result.rehearsal, tokens);
-  const Path config = directory / config_name;
-  write_file_atomically(config, to_toml(result.rehearsal.config));
-
-  std::vector<std::string> command = words_of(options.mpiexec);
-  command.insert(command.end(), {"-n", std::to_string(layout.num_devices()),
-                                 std::filesystem::read_symlink("/proc/self/exe").string(), "train", config.string()});
+  write_file_atomically(files.config, to_toml(result.rehearsal.config));
+  write_rehearsal_tokens(result.rehearsal, files.tokens);
   fmt::print(stderr, "rehearsing on {} ranks: {}\n", layout.num_devices(), layout.text());
-  const Path log = directory / "log.txt";
-  if (const int code = exit_code_of(command, log); code != 0)
-    throw Error(ExitCode::usage,
-                {.what = "the rehearsal failed",
-                 .where = log.string(),
-                 .got = fmt::format("exit code {}, after\n{}", code, last_lines(log)),
-                 .todo = fmt::format("see whether {} starts ranks here (--mpiexec)", command.front())});
-  result.step = rehearsed_step(result.rehearsal, price, run_details(run_directory));
+  run_ranks(options.mpiexec, layout.num_devices(), files);
+  result.step = rehearsed_step(result.rehearsal, run_details(files.run));
   return result;
 }
 
 std::string rehearsal_text(const RehearsedLayout& layout, const RehearseOptions& options) {
   const RehearsedStep& step = layout.step;
+  const Rehearsal& rehearsal = layout.rehearsal;
+  const Index microbatches = rehearsal.price.layout.num_microbatches();
   std::string text = fmt::format(
-      "rehearsed on {} ranks: {} steps, each second of the cluster in {:.3g} s; {} of {} blocks\n"
-      "  {:<14} {:>12} {:>12}   seconds, of stage {}\n",
-      layout.rehearsal.num_ranks, step.num_steps, layout.rehearsal.time_scale, layout.rehearsal.num_blocks,
-      layout.rehearsal.planned_blocks, "", "predicted", "rehearsed", step.stage);
+      "rehearsed on {} ranks: {} steps, each second of the cluster in {:.3g} s; {} of {} micro-batches, {} of {} "
+      "blocks\n  {:<14} {:>12} {:>12}   seconds, of stage {}\n",
+      rehearsal.num_ranks(), step.num_steps, rehearsal.time_scale, microbatches, rehearsal.planned_microbatches,
+      rehearsal.num_blocks(), rehearsal.planned_blocks, "", "predicted", "rehearsed", step.stage);
   for (std::size_t i = 0; i < num_phases; ++i)
     if (step.predicted.seconds[i] + step.rehearsed.seconds[i] > 0.002 * step.predicted_seconds)
       text += fmt::format("  {:<14} {:>12.4g} {:>12.4g}\n", to_string(static_cast<Phase>(i)), step.predicted.seconds[i],
                           step.rehearsed.seconds[i]);
-  text += fmt::format("  {:<14} {:>12.4g} {:>12.4g}   {:+.1f} %\n", "step", step.predicted_seconds,
-                      step.rehearsed_seconds, 100 * step.error_share());
+  if (microbatches < rehearsal.planned_microbatches)
+    text += fmt::format("  {:<14} {:>12.4g} {:>12.4g}\n",
+                        fmt::format("{} of {}", microbatches, rehearsal.planned_microbatches), step.predicted_seconds,
+                        step.rehearsed_seconds);
+  text += fmt::format("  {:<14} {:>12.4g} {:>12.4g}   {:+.1f} %\n", "step", layout.price.step_seconds,
+                      layout.whole_step_seconds(), 100 * step.error_share());
   return text + fmt::format("  its run: {}/run (report.html; espalier diagnose says more)\n", options.directory);
 }
 
@@ -167,13 +201,13 @@ std::string rehearsed_scaling_text(const PlanProblem& problem, const std::vector
   };
   const RehearsedLayout& first = layouts.front();
   for (const RehearsedLayout& layout : layouts) {
-    const RehearsedStep& step = layout.step;
-    text +=
-        fmt::format("{:>8} {:>12.4g} {:>12.4g} {:>+5.1f} % {:>9.1f} % {:>8.1f} %   {}\n", layout.rehearsal.num_ranks,
-                    step.predicted_seconds, step.rehearsed_seconds, 100 * step.error_share(),
-                    100 * speed(layout, step.predicted_seconds) / speed(first, first.step.predicted_seconds),
-                    100 * speed(layout, step.rehearsed_seconds) / speed(first, first.step.rehearsed_seconds),
-                    layout.price.layout.text());
+    const double predicted = layout.price.step_seconds;
+    const double rehearsed = layout.whole_step_seconds();
+    text += fmt::format("{:>8} {:>12.4g} {:>12.4g} {:>+5.1f} % {:>9.1f} % {:>8.1f} %   {}\n",
+                        layout.rehearsal.num_ranks(), predicted, rehearsed, 100 * layout.step.error_share(),
+                        100 * speed(layout, predicted) / speed(first, first.price.step_seconds),
+                        100 * speed(layout, rehearsed) / speed(first, first.whole_step_seconds()),
+                        layout.price.layout.text());
   }
   return text;
 }

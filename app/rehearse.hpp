@@ -21,15 +21,19 @@ struct RehearseOptions {
 std::string default_mpiexec();
 
 struct RehearsedLayout {
-  LayoutPrice price;
-  Rehearsal rehearsal;
+  LayoutPrice price;    ///< of the whole step
+  Rehearsal rehearsal;  ///< of some of its micro-batches
   RehearsedStep step;
+
+  /// Of all micro-batches: off by the same share.
+  double whole_step_seconds() const { return price.step_seconds * (1 + step.error_share()); }
 };
 
-/// Runs `train` on as many ranks as the layout has, in `directory` (config, tokens, log and the run itself stay there;
-/// those of an earlier rehearsal are removed), and reads what it measured.
-/// @throws Error (usage) for a layout of more than 64 ranks or one that train cannot run, and where the directory is
-/// somebody else's; with the exit code of the run when that fails.
+/// Runs `train` on as many ranks as the layout has, in `directory`, and reads what it measured. Config, tokens, log and
+/// the run itself stay there in the place of those of an earlier rehearsal; other files are left alone.
+/// @throws Error (usage) for a layout of more than 64 ranks or one that train cannot run, where the directory is
+/// somebody else's, and where the ranks cannot be started; with the exit code of the run when that fails. Both quote
+/// the end of the log.
 RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options);
 
 /// Rehearsed beside predicted, by phase.

@@ -58,7 +58,9 @@ Communicator Communicator::split(int color, int key, std::string name) const {
 }
 
 Communicator Communicator::duplicate(std::string name) const {
-  return Communicator(state_->handle, std::move(name), state_->context);
+  Communicator copy(state_->handle, std::move(name), state_->context);
+  copy.set_message_scale(state_->message_scale);
+  return copy;
 }
 
 void Communicator::set_test_delays(int max_us, std::uint64_t seed) const {

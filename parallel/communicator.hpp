@@ -60,7 +60,7 @@ class Communicator {
   /// The communicator of all ranks that give the same `color` (not negative), ordered by `key`; collective.
   Communicator split(int color, int key, std::string name) const;
 
-  /// Same ranks, separate messages; collective.
+  /// Same ranks and message scale, separate messages; collective.
   Communicator duplicate(std::string name) const;
 
   const Traffic& traffic() const { return state_->traffic; }

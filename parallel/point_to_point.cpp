@@ -35,6 +35,7 @@ std::string describe_message(const char* direction, int tag, int peer, const Com
   const std::string what = tag == tags::activations ? "activations"
                            : tag == tags::gradients ? "gradients"
                            : tag == tags::data      ? "data"
+                           : tag == tags::ready     ? "readiness"
                                                     : fmt::format("a message with tag {}", tag);
   return fmt::format("the {} {} with rank {} of {}", direction, what, peer, communicator.name());
 }

@@ -74,7 +74,7 @@ std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
     json["findings"].push_back(finding_json(finding));
   if (diagnosis.profile)
     json["step"] = profile_json(*diagnosis.profile);
-  if (run.prediction) {
+  if (run.is_predicted()) {
     json["predicted"] = {{"step_seconds", run.prediction->step_seconds}, {"source", run.prediction->source}};
     for (const RunPrediction::Stage& stage : run.prediction->stages)
       json["predicted"]["stages"].push_back(json_by_name<Phase>(stage.seconds.seconds));

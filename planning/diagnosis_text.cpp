@@ -63,7 +63,7 @@ double mean_seconds(const StepProfile& profile, Phase phase, int stage = -1) {
 
 // Empty without a prediction. All stages have as many ranks.
 std::string predicted_text(const RecordedRun& run, Phase phase, int stage = -1) {
-  if (!run.prediction || run.prediction->stages.empty() || stage >= static_cast<int>(run.prediction->stages.size()))
+  if (!run.is_predicted() || stage >= static_cast<int>(run.prediction->stages.size()))
     return "";
   double sum = 0;
   for (const RunPrediction::Stage& each : run.prediction->stages)
@@ -74,7 +74,7 @@ std::string predicted_text(const RecordedRun& run, Phase phase, int stage = -1) 
 
 std::string phase_table(const RecordedRun& run, const StepProfile& profile) {
   std::string text = fmt::format("\n  {:<14}{:>11}{:>9}{:>12}{:>11}{:>11}{:>9}\n", "phase", "mean s", "share",
-                                 run.prediction ? "predicted" : "", "least s", "most s", "on rank");
+                                 run.is_predicted() ? "predicted" : "", "least s", "most s", "on rank");
   for (std::size_t i = 0; i < num_phases; ++i) {
     const auto phase = static_cast<Phase>(i);
     const double mean = mean_seconds(profile, phase);
@@ -94,7 +94,7 @@ std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
   constexpr std::array shown = {Phase::forward,       Phase::backward,  Phase::bubble,   Phase::tensor_comm,
                                 Phase::pipeline_comm, Phase::data_comm, Phase::optimizer};
   std::string text = fmt::format("\n  seconds by stage, mean of its ranks{}\n  {:<7}",
-                                 run.prediction ? "; predicted below" : "", "stage");
+                                 run.is_predicted() ? "; predicted below" : "", "stage");
   for (const Phase phase : shown)
     text += fmt::format("{:>14}", to_string(phase));
   text += '\n';
@@ -103,7 +103,7 @@ std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
     for (const Phase phase : shown)
       text += fmt::format("{:>14.4g}", mean_seconds(profile, phase, stage));
     text += '\n';
-    if (!run.prediction)
+    if (!run.is_predicted())
       continue;
     text += fmt::format("  {:<7}", "");
     for (const Phase phase : shown)
@@ -118,7 +118,7 @@ std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
       "a step takes {:.4g} s{} (steps {} to {})\n", profile.step_seconds,
       profile.checkpoint_seconds > 0 ? fmt::format(" and {:.4g} s of saving", profile.checkpoint_seconds) : "",
       profile.first_step, profile.last_step);
-  if (run.prediction && run.prediction->step_seconds > 0)
+  if (run.is_predicted())
     text += fmt::format("  predicted: {:.4g} s ({:+.0f} %), by {}\n", run.prediction->step_seconds,
                         100 * (profile.step_seconds / run.prediction->step_seconds - 1), run.prediction->source);
   text += phase_table(run, profile);

@@ -234,7 +234,7 @@ void find_checkpoint_stall(const RecordedRun& run, const StepProfile& profile, s
 }
 
 void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  if (!run.prediction || !run.prediction->has_times() || run.prediction->stages.size() != profile.stage_work.size())
+  if (!run.is_predicted() || run.prediction->stages.size() != profile.stage_work.size())
     return;
   std::vector<double> excess;
   std::vector<double> ratios;

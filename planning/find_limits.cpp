@@ -199,7 +199,7 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
     if (!rank.empty())
       bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
   finding.evidence = {fmt::format("a rank sends {:.4g} MB of gradients and weights a step", 1e-6 * median_of(bytes))};
-  if (run.prediction && !run.prediction->stages.empty()) {
+  if (run.is_predicted()) {
     double predicted = 0;
     for (const RunPrediction::Stage& stage : run.prediction->stages)
       predicted = std::max(predicted, stage.seconds[Phase::data_comm]);

@@ -233,8 +233,9 @@ class Pricer {
     result[PlanPhase::optimizer] += traffic_seconds(cluster().device, adam_bytes * own);
     if (problem_.model.tied_embeddings && layout_.pipeline > 1) {
       const double table = real(problem_.model.vocab_size) * real(problem_.model.hidden_size) / layout_.tensor;
-      result[PlanPhase::data_comm] +=
+      price.reduction_seconds =
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
+      result[PlanPhase::data_comm] += price.reduction_seconds;
     }
     if (replicas <= 1 || layout_.zero_stage == 3)
       return result;
@@ -248,7 +249,7 @@ class Pricer {
       reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, gradients);
       gather = collective_seconds(cluster(), Collective::all_gather, axis, most * activation_bytes(layout_.precision));
     }
-    price.reduction_seconds = reduce + gather;
+    price.reduction_seconds += reduce + gather;
     if (!problem_.implementation.overlaps_reduction) {
       result[PlanPhase::data_comm] += reduce + gather;
       return result;

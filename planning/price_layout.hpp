@@ -48,9 +48,10 @@ struct LayoutPrice {
   std::vector<PlanPhases> stages = {};               ///< of each stage; each adds up to step_seconds
   std::vector<std::vector<ChunkPrice>> chunks = {};  ///< [stage][chunk]
   double message_seconds = 0;                        ///< of one message between stages
-  double reduction_seconds = 0;                      ///< of reducing gradients and gathering weights, hidden or not
-  double idle_share = 0;                      ///< the bubble, over all stages, as a share of the pipeline's window
-  double hidden_data_seconds = 0;             ///< of reduction and gathering that other work hides
+  double reduction_seconds = 0;    ///< of reducing gradients, those of a table that two stages share among them, and of
+                                   ///< gathering weights; hidden or not
+  double idle_share = 0;           ///< the bubble, over all stages, as a share of the pipeline's window
+  double hidden_data_seconds = 0;  ///< of reduction and gathering that other work hides
   std::vector<MemoryByCategory> memory = {};  ///< of a rank of each stage
   std::size_t memory_bytes = 0;               ///< of the stage that has most
   int fullest_stage = 0;

@@ -116,7 +116,7 @@ struct RunPrediction {
   double error_share = 0;   ///< of the times, as far as they are known
   std::string source;
   std::vector<Stage> stages;
-  bool has_times() const { return step_seconds > 0; }
+  bool has_times() const { return step_seconds > 0 && !stages.empty(); }
 };
 
 /// A run directory as plain data.
@@ -133,6 +133,9 @@ struct RecordedRun {
   std::vector<Position> positions;  ///< of the ranks that did not sign off
   std::vector<Path> traces;         ///< trace/rank-*.json, by rank
   std::vector<std::string> gaps;    ///< what is missing or was left out, a sentence each
+
+  /// Is there a prediction, and does it tell times?
+  bool is_predicted() const { return prediction && prediction->has_times(); }
 };
 
 /// Reads a run directory. A torn last line is passed over, as whoever follows a living run sees one.

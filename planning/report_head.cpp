@@ -134,7 +134,7 @@ std::vector<ReportTile> report_tiles(const RecordedRun& run) {
   if (const auto tile = validation_tile(run))
     tiles.push_back(*tile);
   if (const auto seconds = typical_step_seconds(run)) {
-    const double predicted = run.prediction ? run.prediction->step_seconds : 0;
+    const double predicted = run.is_predicted() ? run.prediction->step_seconds : 0;
     tiles.push_back({.name = "Step time",
                      .value = seconds_text(*seconds),
                      .detail = predicted > 0 ? fmt::format("predicted {} ({})", seconds_text(predicted),

@@ -97,13 +97,11 @@ std::vector<std::size_t> ranks_to_show(const std::vector<PhaseSeconds>& ranks) {
   return chosen;
 }
 
-bool has_times(const RecordedRun& run) { return run.prediction && run.prediction->has_times(); }
-
 // Each stage as predicted, then its ranks.
 std::vector<BarRow> rows_of(const RecordedRun& run, const std::vector<PhaseSeconds>& ranks,
                             const std::vector<std::size_t>& shown, const std::vector<Phase>& phases) {
   std::vector<BarRow> rows;
-  const std::size_t num_stages = has_times(run) ? run.prediction->stages.size() : 0;
+  const std::size_t num_stages = run.is_predicted() ? run.prediction->stages.size() : 0;
   const auto stage_of = [&](std::size_t rank) { return run.setup.mesh.coordinates(static_cast<int>(rank))[Axis::pp]; };
   for (int stage = 0; stage < run.setup.stages(); ++stage) {
     if (static_cast<std::size_t>(stage) < num_stages)
@@ -170,14 +168,14 @@ std::optional<ReportCard> ranks_card(const RecordedRun& run) {
   if (run.steps.empty() || ranks.empty())
     return std::nullopt;
   std::vector<PhaseSeconds> all = ranks;
-  if (has_times(run))
+  if (run.is_predicted())
     for (const RunPrediction::Stage& stage : run.prediction->stages)
       all.push_back(stage.seconds);
   const std::vector<Phase> phases = phases_in(all);
   const std::vector<std::size_t> shown = ranks_to_show(ranks);
   BarChart chart{
       .label = fmt::format("Mean time of a step by phase, of {}{}", counted(static_cast<Index>(ranks.size()), "rank"),
-                           has_times(run) ? ", and predicted" : ""),
+                           run.is_predicted() ? ", and predicted" : ""),
       .rows = rows_of(run, ranks, shown, phases)};
   double longest = 0;
   for (const BarRow& row : chart.rows)
@@ -187,8 +185,8 @@ std::optional<ReportCard> ranks_card(const RecordedRun& run) {
       .id = "ranks",
       .title = "Time of a typical step",
       .subtitle = fmt::format("{}, mean without the first tenth of the steps{}", chart.unit.name,
-                              has_times(run) ? ", and as predicted (pale)" : ""),
-      .left = has_times(run) ? "7.4rem" : "4.4rem",
+                              run.is_predicted() ? ", and as predicted (pale)" : ""),
+      .left = run.is_predicted() ? "7.4rem" : "4.4rem",
       .note = shown.size() < ranks.size()
                   ? fmt::format("{} of {} ranks: those with most work of their own.", shown.size(), ranks.size())
                   : ""};

@@ -9,10 +9,8 @@
 
 namespace espalier {
 
-std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout) {
+std::string why_not_runnable(const PlanLayout& layout) {
   std::vector<std::string> lacks;
-  if (const std::string reason = why_not_trainable(problem.model); !reason.empty())
-    lacks.push_back(reason);
   if (layout.context > 1)
     lacks.emplace_back("train has no context parallelism yet");
   if (layout.zero_stage > 1)
@@ -22,6 +20,12 @@ std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layou
   if (layout.schedule == PlanSchedule::zero_bubble_2p || layout.schedule == PlanSchedule::zero_bubble_v)
     lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
   return fmt::format("{}", fmt::join(lacks, "; "));
+}
+
+std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout) {
+  const std::string of_model = why_not_trainable(problem.model);
+  const std::string of_layout = why_not_runnable(layout);
+  return of_model + (of_model.empty() || of_layout.empty() ? "" : "; ") + of_layout;
 }
 
 }  // namespace espalier

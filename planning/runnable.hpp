@@ -8,7 +8,10 @@
 
 namespace espalier {
 
-/// What `train` lacks to run the layout ("context parallelism; ZeRO-3"); empty when it runs it as it is.
+/// What `train` lacks to run the layout, whatever the model ("train has no ZeRO-3 yet"); empty when it lacks nothing.
+std::string why_not_runnable(const PlanLayout& layout);
+
+/// The same, and what it lacks to run the model.
 std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout);
 
 }  // namespace espalier

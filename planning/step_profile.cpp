@@ -97,7 +97,7 @@ void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   profile.stage_work.assign(num_stages, 1);
   if (num_stages == 1)
     return;
-  if (run.prediction && run.prediction->has_times() && run.prediction->stages.size() == num_stages) {
+  if (run.is_predicted() && run.prediction->stages.size() == num_stages) {
     const bool emulated = setup.emulated_forward + setup.emulated_backward > 0;
     profile.work_source = "prediction.json";
     profile.work_tolerance = emulated ? emulated_tolerance : std::max(predicted_tolerance, run.prediction->error_share);

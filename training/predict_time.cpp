@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/predict_time.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "parallel/pipeline_simulator.hpp"
@@ -177,6 +180,23 @@ PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precisi
     for (const std::vector<ChunkLayers>& stage : layout.stages)
       planned.blocks_given.push_back(stage[static_cast<std::size_t>(chunk)].count);
   return planned;
+}
+
+std::vector<std::string> parallel_keys(const PlanLayout& layout, const std::vector<Index>& blocks) {
+  std::vector<std::string> keys{
+      fmt::format("parallel.tensor={}", layout.tensor),
+      fmt::format("parallel.pipeline={}", layout.pipeline),
+      fmt::format("parallel.data={}", layout.data),
+      fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
+      fmt::format("parallel.schedule={}", to_string(layout.schedule)),
+      fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
+      fmt::format("parallel.recompute={}", to_string(layout.recompute)),
+      fmt::format("parallel.zero_stage={}", layout.zero_stage),
+      fmt::format("parallel.order={}", layout.data_inside_pipeline ? "tp,dp,pp" : "tp,pp,dp"),
+  };
+  if (layout.pipeline > 1)
+    keys.push_back(fmt::format("parallel.layers_per_stage=[{}]", fmt::join(blocks, ", ")));
+  return keys;
 }
 
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {

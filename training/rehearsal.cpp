@@ -3,7 +3,6 @@
 #include "training/rehearsal.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,22 +18,45 @@
 namespace espalier {
 namespace {
 
-constexpr Index num_steps = 4;              // the first is not counted
-constexpr double seconds_a_block = 1.5e-3;  // of a core, for one micro-batch through one tiny block and back
-constexpr double share_of_cores = 0.2;      // that the tiny model may need: else ranks wait for cores
-constexpr double unit_bandwidth = 1e9;      // bytes per second; message scales make of it what is priced
-constexpr double percent_of_longest = 1e4;  // so that shorter parts are told to a ten-thousandth
+constexpr Index num_steps = 4;               // the first is not counted
+constexpr Index microbatches_a_stage = 4;    // of many more each does what the one before did
+constexpr Index least_microbatches = 8;      // of a replica, so that its reduction has work to hide behind
+constexpr double seconds_a_block = 1.5e-3;   // of a core, for one micro-batch through one tiny block and back
+constexpr double share_of_cores = 0.2;       // that the tiny model may need: else ranks wait for cores
+constexpr double block_collectives = 40e-3;  // seconds of one block's, at least: shorter ones take this machine's time
+constexpr double most_buckets = 64;          // of a stage's gradients
+constexpr std::size_t tokens_repeat = 4;     // after so few; learned in some steps, and each model has as many
+constexpr double free_bandwidth = 1e15;      // bytes a second: what no scale makes longer takes no time
+constexpr double percent_of_longest = 1e4;   // so that shorter parts are told to a ten-thousandth
 
 double real(Index value) { return static_cast<double>(value); }
 
-// Blocks of each part, as many as the cores bear, in the planned proportion.
-std::vector<Index> tiny_blocks(const std::vector<Index>& planned, const PlanLayout& layout, double seconds, int cores) {
-  const double passes = real(std::accumulate(planned.begin(), planned.end(), Index{0})) *
-                        real(layout.num_microbatches()) * layout.data * layout.tensor;
-  const double bearable = share_of_cores * cores * seconds / (seconds_a_block * real(num_steps));
+// The layout with as many micro-batches as fill and empty its pipeline; a multiple of the stages, as `interleaved`
+// wants.
+PlanLayout rehearsed_layout(PlanLayout layout) {
+  const Index most = std::max(least_microbatches, microbatches_a_stage * layout.pipeline);
+  layout.global_batch = std::min(layout.num_microbatches(), most) * layout.micro_batch * layout.data;
+  return layout;
+}
+
+// Blocks of each part, in the planned proportion: as many as the cores bear, and as have collectives of a length that
+// this machine's own messages do not reach. Each then stands for those of several planned blocks.
+std::vector<Index> tiny_blocks(const std::vector<Index>& planned, const Rehearsal& rehearsal, double seconds,
+                               int cores) {
+  const PlanLayout& layout = rehearsal.price.layout;
+  const double num_planned = real(std::accumulate(planned.begin(), planned.end(), Index{0}));
+  const double passes = num_planned * real(layout.num_microbatches()) * layout.data * layout.tensor;
+  double share = share_of_cores * cores * seconds / (seconds_a_block * real(num_steps)) / passes;
+  if (layout.tensor > 1) {
+    double collectives = 0;  // seconds of one micro-batch on its way through all parts
+    for (const auto& stage : rehearsal.price.chunks)
+      for (const ChunkPrice& chunk : stage)
+        collectives += chunk.tensor;
+    share = std::min(share, rehearsal.time_scale * collectives / num_planned / block_collectives);
+  }
   std::vector<Index> blocks;
   for (const Index count : planned)
-    blocks.push_back(count == 0 ? 0 : std::max<Index>(1, std::llround(std::min(1.0, bearable / passes) * real(count))));
+    blocks.push_back(count == 0 ? 0 : std::max<Index>(1, std::llround(std::min(1.0, share) * real(count))));
   return blocks;
 }
 
@@ -62,22 +84,16 @@ RunConfig tiny_config(const PlanProblem& problem, const PlanLayout& layout, cons
                       const std::string& token_file, const std::string& directory) {
   const Index num_blocks = std::accumulate(blocks.begin(), blocks.end(), Index{0});
   std::vector<std::string> keys = tiny_model(problem, layout, num_blocks);
-  keys.insert(keys.end(),
-              {fmt::format("data.train=[\"{}\"]", token_file),
-               fmt::format("batch.global_batch_size={}", layout.num_microbatches() * layout.data),
-               "batch.micro_batch_size=1", fmt::format("parallel.tensor={}", layout.tensor),
-               fmt::format("parallel.pipeline={}", layout.pipeline), fmt::format("parallel.data={}", layout.data),
-               fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
-               fmt::format("parallel.schedule={}", to_string(layout.schedule)),
-               fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
-               fmt::format("parallel.recompute={}", to_string(layout.recompute)),
-               fmt::format("parallel.zero_stage={}", layout.zero_stage),
-               fmt::format("parallel.order={}", layout.data_inside_pipeline ? "tp,dp,pp" : "tp,pp,dp"),
-               fmt::format("precision.compute={}", layout.precision == Precision::fp32 ? "fp32" : "bf16"),
-               "stability.straggler_window=0", fmt::format("run.directory={}", directory),
-               fmt::format("run.steps={}", num_steps), "run.matmul=tiled"});
-  if (layout.pipeline > 1)
-    keys.push_back(fmt::format("parallel.layers_per_stage=[{}]", fmt::join(blocks, ", ")));
+  PlanLayout placed = layout;
+  placed.data_inside_pipeline = false;  // see emulate_messages; times are priced, wherever ranks lie
+  const std::vector<std::string> of_layout = parallel_keys(placed, blocks);
+  keys.insert(keys.end(), of_layout.begin(), of_layout.end());
+  keys.insert(keys.end(), {fmt::format("data.train=[\"{}\"]", token_file),
+                           fmt::format("batch.global_batch_size={}", layout.num_microbatches() * layout.data),
+                           "batch.micro_batch_size=1",
+                           fmt::format("precision.compute={}", layout.precision == Precision::fp32 ? "fp32" : "bf16"),
+                           "stability.straggler_window=0", fmt::format("run.directory={}", directory),
+                           fmt::format("run.steps={}", num_steps), "run.matmul=tiled"});
   return parse_run_config("", "rehearsal", keys, layout.num_devices());
 }
 
@@ -139,49 +155,44 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   return most;
 }
 
-// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A tensor group
-// is a node of its own: its messages and the others' do not queue behind each other.
+// The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A replica is a
+// node of its own: a long reduction does not hold up its messages, which are short, and its sums of the norms'
+// gradients, which weigh more beside tiny tensors than beside planned ones, take no time.
 void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_scale) {
   RunConfig::Emulate& emulate = config.emulate;
-  emulate.ranks_per_node = price.layout.tensor;
-  emulate.bandwidth = emulate.node_bandwidth = unit_bandwidth;
+  emulate.ranks_per_node = price.layout.tensor * price.layout.pipeline;
+  emulate.bandwidth = emulate.node_bandwidth = free_bandwidth;
   const TinyTraffic traffic = tiny_traffic(config, price);
-  const auto scale = [&](double seconds, double bandwidth) { return std::max(1e-3, time_scale * seconds * bandwidth); };
-  emulate.tensor_message_scale = scale(traffic.seconds_a_tensor_byte, emulate.bandwidth);
   if (price.reduction_seconds > 0 && traffic.reduced_bytes > 0) {
-    // As many buckets as there would be; what those are padded with is sent, too.
+    // As many buckets as there would be, or as many as show how they go beside backward: on few cores the messages of
+    // a thousand take longer than what is priced. What buckets are padded with is sent, too.
     const auto gradients =
         static_cast<double>(price.memory[static_cast<std::size_t>(price.fullest_stage)][Category::gradients]);
-    emulate.data_message_scale = std::max(1.0, gradients / traffic.reduced_bytes);
+    const double stood_for = std::min(gradients, most_buckets * real(ReducerOptions().bucket_bytes));
+    emulate.data_message_scale = std::max(1.0, stood_for / traffic.reduced_bytes);
     const double counted_bytes = tiny_traffic(config, price).reduced_bytes * emulate.data_message_scale;
-    emulate.node_bandwidth = counted_bytes / (time_scale * price.reduction_seconds);
+    (price.layout.data > 1 ? emulate.node_bandwidth : emulate.bandwidth) =
+        counted_bytes / (time_scale * price.reduction_seconds);
   }
+  const auto scale = [&](double seconds_a_byte) {
+    return std::max(1e-3, time_scale * seconds_a_byte * emulate.bandwidth);
+  };
+  emulate.tensor_message_scale = scale(traffic.seconds_a_tensor_byte);
   if (traffic.message_bytes > 0)
-    emulate.pipeline_message_scale = scale(price.message_seconds / traffic.message_bytes, emulate.node_bandwidth);
+    emulate.pipeline_message_scale = scale(price.message_seconds / traffic.message_bytes);
 }
 
 }  // namespace
 
-std::string why_not_rehearsable(const PlanLayout& layout) {
-  std::vector<std::string> lacks;
-  if (layout.context > 1)
-    lacks.emplace_back("train has no context parallelism yet");
-  if (layout.zero_stage > 1)
-    lacks.push_back(fmt::format("train has no ZeRO-{} yet", layout.zero_stage));
-  if (layout.schedule == PlanSchedule::zero_bubble_2p || layout.schedule == PlanSchedule::zero_bubble_v)
-    lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
-  return fmt::format("{}", fmt::join(lacks, "; "));
-}
-
-Rehearsal make_rehearsal(const PlanProblem& problem, const LayoutPrice& price, const std::string& token_file,
+Rehearsal make_rehearsal(const PlanProblem& problem, const PlanLayout& layout, const std::string& token_file,
                          const std::string& directory, double seconds, int cores) {
-  const PlanLayout& layout = price.layout;
-  Rehearsal rehearsal{.num_ranks = layout.num_devices(),
-                      .time_scale = seconds / real(num_steps) / price.step_seconds,
+  Rehearsal rehearsal{.price = price_layout(problem, rehearsed_layout(layout)),
+                      .planned_microbatches = layout.num_microbatches(),
                       .planned_blocks = problem.model.num_layers};
-  const std::vector<Index> blocks = tiny_blocks(blocks_per_part(problem.model, layout), layout, seconds, cores);
-  rehearsal.config = tiny_config(problem, layout, blocks, token_file, directory);
-  rehearsal.num_blocks = rehearsal.config.model.shape.num_layers;
+  const LayoutPrice& price = rehearsal.price;
+  rehearsal.time_scale = seconds / real(num_steps) / price.step_seconds;
+  const std::vector<Index> blocks = tiny_blocks(blocks_per_part(problem.model, layout), rehearsal, seconds, cores);
+  rehearsal.config = tiny_config(problem, price.layout, blocks, token_file, directory);
   emulate_work(rehearsal.config.emulate, price, rehearsal.time_scale);
   emulate_messages(rehearsal.config, price, rehearsal.time_scale);
   return rehearsal;
@@ -191,13 +202,14 @@ void write_rehearsal_tokens(const Rehearsal& rehearsal, const Path& token_file) 
   const Index vocabulary = rehearsal.config.model.shape.vocab_size;
   std::vector<TokenId> tokens(static_cast<std::size_t>((num_steps + 1) * rehearsal.config.tokens_per_step() + 1));
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<TokenId>(i % static_cast<std::size_t>(vocabulary));
+    tokens[i] = static_cast<TokenId>(i % tokens_repeat);
   TokenFileWriter writer(token_file, "rehearsal", vocabulary);
   writer.append(tokens);
   writer.finish();
 }
 
-RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const LayoutPrice& price, const nlohmann::json& details) {
+RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& details) {
+  const LayoutPrice& price = rehearsal.price;
   RehearsedStep step{.predicted_seconds = price.step_seconds};
   try {
     const nlohmann::json& time = details.at("time");

@@ -15,28 +15,28 @@
 namespace espalier {
 
 struct Rehearsal {
+  LayoutPrice price = {};  ///< of what is run: the layout with no more micro-batches than show its pipeline at work
   RunConfig config = {};
-  int num_ranks = 1;
-  double time_scale = 1;     ///< seconds of the rehearsal for one second of the cluster
-  Index num_blocks = 0;      ///< of the tiny model
-  Index planned_blocks = 0;  ///< of the planned one
+  double time_scale = 1;  ///< seconds of the rehearsal for one second of the cluster
+  Index planned_microbatches = 0;
+  Index planned_blocks = 0;  ///< the tiny model has fewer where cores are few or collectives would be too short
+
+  int num_ranks() const { return price.layout.num_devices(); }
+  Index num_blocks() const { return config.model.shape.num_layers; }
 };
 
-/// Why this layout cannot be run by `train`, whatever the model; empty when it can.
-std::string why_not_rehearsable(const PlanLayout& layout);
-
-/// @param token_file a file of rehearsal_tokens(), which need not exist yet
+/// @param token_file of write_rehearsal_tokens(), which need not exist yet
 /// @param directory of the run
 /// @param seconds that its steps take together
-/// @param cores that its ranks share: on few of them the tiny model has fewer blocks than the planned one
-/// @pre why_not_rehearsable() is empty. @throws Error (usage) where the config would be refused.
-Rehearsal make_rehearsal(const PlanProblem& problem, const LayoutPrice& price, const std::string& token_file,
+/// @param cores that its ranks share
+/// @pre why_not_runnable(layout) is empty. @throws Error (usage) where the config would be refused.
+Rehearsal make_rehearsal(const PlanProblem& problem, const PlanLayout& layout, const std::string& token_file,
                          const std::string& directory, double seconds, int cores);
 
 /// Writes the tokens that it trains on.
 void write_rehearsal_tokens(const Rehearsal& rehearsal, const Path& token_file);
 
-/// What it came to, in seconds of the cluster.
+/// What a step of its micro-batches came to, in seconds of the cluster.
 struct RehearsedStep {
   double predicted_seconds = 0;
   double rehearsed_seconds = 0;
@@ -48,6 +48,6 @@ struct RehearsedStep {
 };
 
 /// @param details of its run.json. @throws Error (data) when no step was measured.
-RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const LayoutPrice& price, const nlohmann::json& details);
+RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& details);
 
 }  // namespace espalier

@@ -4,7 +4,8 @@
 # `espalier plan --rehearse`: the plan, executed: test_rehearse.sh ESPALIER MPIEXEC...
 espalier=$1; shift
 mpiexec="$*"
-source "$(dirname "$(realpath "$0")")/checks.sh"
+tests=$(dirname "$(realpath "$0")")
+source "$tests/checks.sh"
 plan=("$espalier" plan --model gpt-22b --cluster a100-80 --mpiexec "$mpiexec")
 
 # off_by_less PERCENT: the rehearsed step of the last output lies so near to the predicted one.
@@ -23,17 +24,41 @@ says "tensor_comm"
 off_by_less 20
 expect 0 "against pipeline/run" "$espalier" diagnose lattice/run --against pipeline/run
 
+# Many micro-batches: some of them are run, the whole step is told. What else lies in the directory stays there.
+echo "mine" >pipeline/notes.txt
+expect 0 "8 of 64 micro-batches" "${plan[@]}" --batch 64 --layout pipeline=2 --rehearse pipeline --rehearse-seconds 4
+off_by_less 15
+expect 0 "mine" cat pipeline/notes.txt
+
 # The scaling curve, once more in the same directory, for programs.
 expect 0 "efficiency" "$espalier" plan --model gpt2-1558m --cluster a100-80 --mpiexec "$mpiexec" --batch 16 --runnable --scale 2,4 --rehearse scale --rehearse-seconds 4
 [[ -d scale/1-ranks-2/run && -d scale/2-ranks-4/run ]] || fail "the runs of the curve are not kept"
-expect 0 '"rehearsed_step_seconds"' "${plan[@]}" --batch 16 --layout pipeline=2 --json --rehearse pipeline --rehearse-seconds 2
+expect 0 '"planned_microbatches": 16' "${plan[@]}" --batch 16 --layout pipeline=2 --json --rehearse pipeline --rehearse-seconds 2
+says '"rehearsed_step_seconds"' '"microbatches": 8'
+
+# Replicas and micro-batches doubled, over a plain network (examples/plan): why a device trains fewer tokens, and what
+# else has changed for the loss.
+pair=("$espalier" plan --model gpt-22b --cluster "$tests/../../examples/plan/a100_plain_network.toml" --mpiexec "$mpiexec")
+layout=pipeline=8,order=pipeline_first
+expect 0 "rehearsed on 8 ranks" "${pair[@]}" --batch 16 --layout "$layout" --rehearse one --rehearse-seconds 6
+expect 0 "rehearsed on 16 ranks" "${pair[@]}" --batch 64 --layout "$layout,data=2" --rehearse two --rehearse-seconds 16
+expect 0 "the effective batch is 4 times" "$espalier" diagnose two/run --against one/run
+says "gradient_reduction explains" "summing gradients over 2 replicas" "optimizer.learning_rate = 0.0006,"
 
 # Refused.
 expect 2 "ZeRO-3" "${plan[@]}" --batch 16 --layout data=8,zero=3 --rehearse refused
 expect 2 "64 at most" "$espalier" plan --model gpt-22b --cluster a100-80:16 --batch 128 --layout data=128 --rehearse refused
 expect 2 "holds something else" "${plan[@]}" --batch 16 --layout pipeline=2 --rehearse .
 [[ ! -e refused ]] || fail "a refused rehearsal made a directory"
-expect 2 "the rehearsal failed" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse none \
+expect 2 "the rehearsal did not start" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse none \
   --mpiexec no_such_mpiexec
 says "no_such_mpiexec"
+# A run that starts and fails: its exit code.
+cat >deadline.sh <<END
+#!/bin/sh
+exec $mpiexec "\$@" run.communication_timeout=2 'emulate.delayed_link=[0,1]' emulate.delay=30
+END
+chmod +x deadline.sh
+expect 6 "the rehearsal failed" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse late --mpiexec ./deadline.sh
+says "late/log.txt" "in vain"
 summary

@@ -90,6 +90,29 @@ TEST(EmulatedLinks, SlowLinksBetweenNodesOnly) {
   }
 }
 
+// Each axis has a communicator of its own: of tiny tensors some stand for larger ones than others.
+TEST(EmulatedLinks, ACommunicatorHasAMessageScaleOfItsOwn) {
+  if (world().size() == 1)
+    return;  // no peer
+  const Communicator scaled = world().duplicate("scaled");
+  scaled.set_message_scale(30);
+  const auto out = make_tensor(std::vector<float>(1000, 1.0f));
+  const auto in = make_tensor(std::vector<float>(1000));
+  const auto transit = [&](const Communicator& communicator) {
+    barrier(world());
+    Request receive = irecv(ExecSpace(), communicator, in, previous());
+    isend(ExecSpace(), communicator, out, next()).wait();
+    receive.wait();
+    return world().clock().now() - receive.sent_at();
+  };
+  // 4000 bytes at 400 kB/s: 0.01 s each, and 0.3 s where a byte counts as 30. Stamps and barriers are free of that.
+  const Emulate emulate({.within_node = {.bytes_per_second = 4e5}, .between_nodes = {}});
+  EXPECT_GE(transit(scaled), 0.3);
+  EXPECT_LT(transit(world()), 0.2);
+  EXPECT_GE(transit(scaled.duplicate("its copy")), 0.3) << "reductions go over copies";
+  barrier(world());
+}
+
 // One way, one pair.
 TEST(EmulatedLinks, ADelayedLink) {
   if (world().size() == 1)

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -124,14 +125,15 @@ TEST(PointToPoint, DeadlineNamesThePeer) {
   const Communicator own = world().duplicate("silent");
   const auto in = make_tensor(std::vector<float>(4));
   world().set_deadline(0.1);
-  try {
-    recv(ExecSpace(), own, in, previous(), tags::activations);
-    FAIL() << "nothing was sent, and the receive returned";
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("receive of activations with rank " + std::to_string(previous()) + " of silent"),
-              std::string::npos)
-        << text;
+  for (const auto& [tag, what] : {std::pair(tags::activations, "activations"), {tags::ready, "readiness"}}) {
+    try {
+      recv(ExecSpace(), own, in, previous(), tag);
+      FAIL() << "nothing was sent, and the receive returned";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(fmt::format("receive of {} with rank {} of silent", what, previous())), std::string::npos)
+          << text;
+    }
   }
   *world().state()->context = before;
   barrier(world());

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "planning/layout_space.hpp"
 #include "planning/plan_layout.hpp"
+#include "planning/runnable.hpp"
 
 using namespace espalier;
 
@@ -50,6 +51,23 @@ TEST(PlanLayout, axes_lie_where_the_order_puts_them) {
   const PlanLayout other = parse_plan_layout("tensor=4,data=8,pipeline=2,order=pipeline_first", {});
   EXPECT_EQ(other.pipeline_axis().stride, 4);
   EXPECT_EQ(other.data_axis().stride, 8);
+}
+
+TEST(PlanLayout, says_what_train_lacks_to_run_it) {
+  EXPECT_EQ(why_not_runnable(parse_plan_layout("data=2,tensor=2,pipeline=2,zero=1", {})), "");
+  for (const auto& [layout, reason] : {std::pair("data=2,zero=3", "ZeRO-3"),
+                                       {"context=2", "context"},
+                                       {"pipeline=2,schedule=zero_bubble_v", "zero_bubble_v"},
+                                       {"data=2,precision=fp8", "fp8"}})
+    EXPECT_NE(why_not_runnable(parse_plan_layout(layout, {})).find(reason), std::string::npos) << layout;
+  PlanProblem problem;
+  problem.model = model_preset("gpt2-124m");
+  EXPECT_EQ(why_not_runnable(problem, parse_plan_layout("data=2", {})), "");
+  problem.model = model_preset("llama3-8b");
+  const std::string of_model = why_not_runnable(problem, parse_plan_layout("data=2", {}));
+  EXPECT_NE(of_model.find("RMSNorm"), std::string::npos) << of_model;
+  const std::string of_both = why_not_runnable(problem, parse_plan_layout("context=2", {}));
+  EXPECT_EQ(of_both, of_model + "; " + why_not_runnable(parse_plan_layout("context=2", {})));
 }
 
 TEST(PlanLayout, the_space_holds_each_layout_once_and_keeps_what_is_fixed) {

@@ -7,6 +7,7 @@
 #include "tests/planning/problems.hpp"
 
 // The questions that the planner was asked first: decision and reasons. examples/plan has their commands and memos.
+// The fourth is one to `diagnose`: test_compare_runs.cpp, and rehearsed in tests/app/test_rehearse.sh.
 
 using namespace espalier;
 using espalier::test::layout_of;
