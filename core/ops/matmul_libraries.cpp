@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/ops/matmul.hpp"
+#include "core/ops/matmul_onednn.hpp"
 #include "core/ops/tile_matmul.hpp"
 
 namespace espalier {
@@ -241,7 +242,8 @@ std::string describe_matmul_libraries() {
 #endif
 #ifdef ESPALIER_HAVE_ONEDNN
   const dnnl_version_t* version = dnnl_version();
-  text += fmt::format(", oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+  text += fmt::format(", oneDNN {}.{}.{}{}", version->major, version->minor, version->patch,
+                      impl::onednn_multiplies_bf16() ? " (bf16 on units of this CPU)" : "");
 #endif
 #ifdef ESPALIER_HAVE_OPENBLAS
   const char* const threading = openblas_get_parallel() == 2   ? "OpenMP"

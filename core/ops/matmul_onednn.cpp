@@ -8,9 +8,9 @@
 #include <array>
 #include <dnnl.hpp>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #endif
 
@@ -193,6 +193,9 @@ template <class Out>
 void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                    float beta) {
   static Products products;
+  Tensor<std::byte, 1>& memory = packed_memory();
+  if (memory.extent(0) == 0)  // whether or not this product is packed: its size is predicted
+    memory = allocate<std::byte>(Category::workspace, "onednn_packed", onednn_packed_bytes);
   ProductShape shape = shape_of(c, ta, a, tb, b, beta);
   const auto b_bytes = static_cast<std::size_t>(shape.inner * shape.cols) * sizeof(bfloat16);
   shape.packed = b_bytes <= onednn_packed_bytes && shape.rows >= least_rows_to_pack[static_cast<std::size_t>(tb)];
@@ -204,9 +207,6 @@ void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transp
     }
     const void* right = b.data;
     if (shape.packed) {
-      Tensor<std::byte, 1>& memory = packed_memory();
-      if (memory.extent(0) == 0)
-        memory = allocate<std::byte>(Category::workspace, "onednn_packed", onednn_packed_bytes);
       product->pack(products.stream(), b.data, memory.data());
       right = memory.data();
     }
