@@ -52,7 +52,7 @@ void set_matmul_library(MatmulLibrary library);
 MatmulLibrary parse_matmul_library(const std::string& name);
 
 /// Multiplies square random matrices with every library present.
-/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries(); 0 for `tiled` where it would take long.
+/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries(); 0 where `tiled` takes too long.
 template <class T>
 std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
 
