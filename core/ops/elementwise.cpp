@@ -8,19 +8,24 @@
 #include "core/vector_math.hpp"
 
 namespace espalier {
+namespace {
+
+template <class T>
+KOKKOS_INLINE_FUNCTION void copy_row(const TeamMember& team, T* to, const T* from, Index width) {
+  if constexpr (exec_is_host)  // compilers copy 16-bit structs one at a time
+    std::memcpy(to, from, static_cast<std::size_t>(width) * sizeof(T));
+  else
+    row_for(team, width, [&](const Index i) { to[i] = from[i]; });
+}
+
+}  // namespace
 
 template <class T>
 void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {
   const Index width = y.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::fill_with_bias", row_policy(exec, y.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        T* const out = &y(team.league_rank(), 0);
-        const T* const b = bias.data();
-        if constexpr (exec_is_host)  // compilers copy 16-bit structs one at a time
-          std::memcpy(out, b, static_cast<std::size_t>(width) * sizeof(T));
-        else
-          row_for(team, width, [&](const Index i) { out[i] = b[i]; });
-      });
+      "espalier::core::fill_with_bias", row_policy(exec, y.extent(0)),
+      KOKKOS_LAMBDA(const TeamMember& team) { copy_row<T>(team, &y(team.league_rank(), 0), bias.data(), width); });
 }
 
 template <class T, class Residual>
