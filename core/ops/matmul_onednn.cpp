@@ -29,8 +29,8 @@ struct ProductShape {
   Index a_stride, b_stride, c_stride;
   bool fp32_result;
   float beta;
-  bool packed;  // b lies as oneDNN likes it best
-  auto operator<=>(const ProductShape&) const = default;
+  bool packed;                                            // b lies as oneDNN likes it best
+  auto operator<=>(const ProductShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
 };
 
 dnnl::memory::desc matrix_desc(Index rows, Index cols, Transpose t, Index stride, bool fp32 = false) {
