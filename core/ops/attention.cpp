@@ -297,19 +297,13 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
       });
 }
 
-// Whether tiles are multiplied as T by a library on the host.
-template <class T>
-bool multiplies_as_stored() {
-  return exec_is_host && multiplies_16_bits<T>(matmul_library());
-}
-
 }  // namespace
 
 template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
                        const AttentionShape& shape) {
   if constexpr (std::is_same_v<T, bfloat16>)
-    if (multiplies_as_stored<T>())
+    if (multiplies_16_bits<T>(matmul_library()))
       return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape);
   forward_in<T, DefaultOperand<T>>(exec, out, log_sum_exp, qkv, shape);
 }
@@ -318,7 +312,7 @@ template <class T>
 void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> dout, Tensor<T, 2> out,
                         Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape) {
   if constexpr (std::is_same_v<T, bfloat16>)
-    if (multiplies_as_stored<T>())
+    if (multiplies_16_bits<T>(matmul_library()))
       return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
   backward_in<T, DefaultOperand<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
 }

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "core/ops/matmul.hpp"
 #include "tests/support/allclose.hpp"
@@ -120,10 +122,27 @@ TEST_P(Matmul, is_that_of_plain_loops) {
 TEST_P(Matmul, of_16_bits_has_no_seams) {
   if (GetParam() == MatmulLibrary::tiled)
     GTEST_SKIP() << "not in blocks";
-  for (const Product& p : {Product{2050, 3, 1030}, Product{3, 2049, 5}, Product{5, 4, 2100}, Product{1025, 65, 33}})
+  for (const Product& p :
+       {Product{2050, 3, 1030}, Product{3, 2049, 5}, Product{5, 4, 2100}, Product{1025, 65, 33}, Product{4097, 17, 35}})
     for (const Transpose t : {Transpose::no, Transpose::yes})
       for (const Index gap : {0, 3})
         compare<bfloat16>(p, t, t, gap);
+}
+
+// The CPU is asked by the compiler, too: a path that nobody takes would pass every other test.
+TEST(MatmulLibraries, bf16_is_multiplied_as_it_is_where_the_cpu_can) {
+  const std::vector<MatmulLibrary> present = matmul_libraries();
+  const bool has_onednn = std::find(present.begin(), present.end(), MatmulLibrary::onednn) != present.end();
+  bool has_units = false;
+#if defined(__x86_64__)
+  has_units = __builtin_cpu_supports("avx512bf16");
+#endif
+  EXPECT_EQ(multiplies_16_bits<bfloat16>(MatmulLibrary::onednn), has_onednn && has_units);
+  EXPECT_EQ(multiplies_16_bits<bfloat16>(default_matmul_library<bfloat16>()), has_onednn && has_units);
+  for (const MatmulLibrary library : present) {
+    EXPECT_FALSE(multiplies_16_bits<float16>(library));
+    EXPECT_FALSE(multiplies_16_bits<float>(library));
+  }
 }
 
 TEST_P(Matmul, of_nothing_scales_the_output) {
