@@ -11,7 +11,7 @@ namespace espalier {
 namespace {
 
 using hdf5::Dataset, hdf5::Dataspace, hdf5::Datatype, hdf5::File, hdf5::PropertyList, hdf5::enter, hdf5::file_access,
-    hdf5::file_creation, hdf5::link_creation, hdf5::stored_type, hdf5::to_extents;
+    hdf5::create_parents, hdf5::file_creation, hdf5::stored_type, hdf5::to_extents;
 
 // HDF5 takes "%b" in the name of a source for a pattern.
 std::string source_name(const std::string& name) {
@@ -57,14 +57,15 @@ void require(bool good, const Path& path) {
 void write_tensor(const File& file, const Path& path, std::span<const StoredBlock* const> blocks) {
   const StoredBlock& any = *blocks.front();
   const PropertyList creation(H5Pcreate(H5P_DATASET_CREATE));
-  const PropertyList links(link_creation());
   H5Pset_obj_track_times(creation, false);
   const Dataspace tensor(space_of(extents_of(any.global_shape)));
   bool good = fill_with_nan(creation, any.type);
   for (const StoredBlock* const block : blocks)
     good = good && map_block(creation, tensor, *block);
   H5Sselect_all(tensor);
-  Dataset dataset(H5Dcreate2(file, any.name.c_str(), stored_type(any.type), tensor, links, creation, H5P_DEFAULT));
+  require(create_parents(file, any.name), path);
+  Dataset dataset(
+      H5Dcreate2(file, any.name.c_str(), stored_type(any.type), tensor, H5P_DEFAULT, creation, H5P_DEFAULT));
   require(good && dataset >= 0 && dataset.close(), path);
 }
 

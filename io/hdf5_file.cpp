@@ -13,7 +13,7 @@ namespace espalier {
 namespace {
 
 using hdf5::Dataset, hdf5::Dataspace, hdf5::Datatype, hdf5::Object, hdf5::PropertyList, hdf5::enter, hdf5::file_access,
-    hdf5::file_creation, hdf5::link_creation, hdf5::stored_type, hdf5::to_extents;
+    hdf5::create_parents, hdf5::file_creation, hdf5::stored_type, hdf5::to_extents;
 
 std::string to_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
@@ -63,13 +63,14 @@ DatasetPlace Hdf5Writer::write(const std::string& name, ScalarType type, const s
   const auto extents = to_extents(shape);
   const Dataspace space(extents.empty() ? H5Screate(H5S_SCALAR)
                                         : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
-  const PropertyList links(link_creation());
   const PropertyList creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_layout(creation, H5D_CONTIGUOUS);
   H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
   H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);  // so that its place is known
   H5Pset_obj_track_times(creation, false);
-  Dataset dataset(H5Dcreate2(file_, name.c_str(), stored_type(type), space, links, creation, H5P_DEFAULT));
+  if (!create_parents(file_, name))
+    hdf5::throw_write_error("cannot write a checkpoint file: the groups of dataset " + name, path_);
+  Dataset dataset(H5Dcreate2(file_, name.c_str(), stored_type(type), space, H5P_DEFAULT, creation, H5P_DEFAULT));
   if (dataset < 0 || H5Dwrite(dataset, stored_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     hdf5::throw_write_error("cannot write a checkpoint file: dataset " + name, path_);
   const DatasetPlace place = place_of(dataset);

@@ -58,10 +58,17 @@ hid_t file_creation() {
   return list;
 }
 
-hid_t link_creation() {
-  const hid_t list = H5Pcreate(H5P_LINK_CREATE);
-  H5Pset_create_intermediate_group(list, 1);
-  return list;
+bool create_parents(hid_t file, const std::string& name) {
+  const PropertyList creation(H5Pcreate(H5P_GROUP_CREATE));
+  H5Pset_obj_track_times(creation, false);
+  for (std::size_t end = name.find('/'); end != std::string::npos; end = name.find('/', end + 1)) {
+    const std::string parent = name.substr(0, end);
+    if (H5Lexists(file, parent.c_str(), H5P_DEFAULT) > 0)
+      continue;
+    if (Group(H5Gcreate2(file, parent.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT)) < 0)
+      return false;
+  }
+  return true;
 }
 
 hid_t stored_type(ScalarType type) {

@@ -34,6 +34,7 @@ class Handle {
   hid_t id_;
 };
 using File = Handle<H5Fclose>;
+using Group = Handle<H5Gclose>;
 using Dataset = Handle<H5Dclose>;
 using Object = Handle<H5Oclose>;
 using Dataspace = Handle<H5Sclose>;
@@ -55,8 +56,9 @@ std::string message();
 hid_t file_access();
 /// So that the same content gives the same bytes.
 hid_t file_creation();
-/// Makes the groups in a name on the way.
-hid_t link_creation();
+/// Makes the groups in an object's name that are not there yet, also without times (those that HDF5 makes on its own
+/// carry the second they were made in); false if it could not.
+bool create_parents(hid_t file, const std::string& name);
 
 hid_t stored_type(ScalarType type);
 std::vector<hsize_t> to_extents(const std::vector<Index>& shape);
