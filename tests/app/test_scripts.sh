@@ -46,5 +46,19 @@ ci/test ctest install >"$work/out.txt" 2>&1 && fail "ci/test passed without its 
 [[ $(grep -c "missing packages" "$work/out.txt") == 1 ]] || fail "the missing packages stand there more than once, or never"
 grep -q "2 failed" "$work/out.txt" || fail "both parts should have failed"
 
+# A part that runs tests says how many passed and were skipped, and names those that failed, no others.
+printf '#!/bin/sh\n' | tee ci/deps >ci/build
+mkdir build
+cat >build/CTestTestfile.cmake <<'END'
+add_test(a.passes true)
+add_test(a.skips sh -c "exit 77")
+set_tests_properties(a.skips PROPERTIES SKIP_RETURN_CODE 77)
+END
+ci/test ctest >"$work/out.txt" 2>&1 || fail "ci/test failed although no test did"
+grep -q "1 tests passed, 1 skipped$" "$work/out.txt" || fail "a skipped test is not only counted"
+echo 'add_test(a.fails false)' >>build/CTestTestfile.cmake
+ci/test ctest >"$work/out.txt" 2>&1 && fail "ci/test passed although a test failed"
+grep -q "1 tests passed, 1 skipped, failed: a.fails$" "$work/out.txt" || fail "the failed test, and it alone, should be named"
+
 ((failures == 0)) || exit 1
 echo "$count scripts"
