@@ -13,7 +13,6 @@
 #include <mutex>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include "core/error.hpp"
 #include "core/memory_text.hpp"

@@ -69,11 +69,11 @@ void Head<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x, Sa
   norm_.forward(exec, x, saved.norm);
 }
 
-// normed W^T, without the padding columns.
+// normed W^T.
 template <class T, class Residual>
 Matrix<T> Head<T, Residual>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
   const Matrix<T> logits{scratch.logits.data(), static_cast<Index>(normed.extent(0)), vocabulary().size(),
-                         static_cast<Index>(scratch.logits.extent(1))};
+                         vocabulary().size()};
   matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes,
             parameters_->weight(token_table_, vocabulary().size(), config_.hidden_size));
   return logits;

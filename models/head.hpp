@@ -28,7 +28,7 @@ class Head {
   };
   /// Used in forward only: one is enough.
   struct Scratch {
-    Tensor<T, 2> logits;             ///< (K, Vp), Vl and padding
+    Tensor<T, 2> logits;             ///< (K, Vl)
     Tensor<State<T>, 1> losses;      ///< (N)
     Tensor<State<T>, 1> largest;     ///< (K), of the logits of all ranks; only where the vocabulary is cut
     Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut
@@ -51,8 +51,7 @@ class Head {
   void loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, State<T> scale, Saved& saved,
                          Scratch& scratch) const;
 
-  /// After forward, the logits of rows [first, first + count), without the padding; count is K at most. Not for a
-  /// vocabulary that is cut.
+  /// After forward, the logits of rows [first, first + count); count is K at most. Not for a vocabulary that is cut.
   Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const;
 
   void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C), = */, const Saved& saved) const;

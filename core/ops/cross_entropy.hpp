@@ -6,7 +6,7 @@
 
 // Softmax and cross-entropy in one: loss(n) = log(sum_v exp(logits(n, v))) - logits(n, target(n)).
 // A row whose target is negative is ignored: no loss, no gradient. V = vocabulary; the logits may have more columns
-// (Vp, padded to a good width for the matrix units), which count as minus infinity.
+// (Vp), which count as minus infinity; the model's have none, only tests use it.
 
 namespace espalier {
 
