@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,7 +77,10 @@ std::vector<std::string> words_of(const std::string& text) {
 int exit_code_of(const std::vector<std::string>& command, const Path& log) {
   const pid_t child = ::fork();
   if (child < 0)
-    throw Error(ExitCode::usage, {.what = "cannot start a process", .got = system_message(errno)});
+    throw Error(ExitCode::usage, {.what = "cannot start a process",
+                                  .where = command.front(),
+                                  .got = system_message(errno),
+                                  .todo = "end other processes, or raise their number (ulimit -u)"});
   if (child == 0)
     become(command, log.c_str());
   int status = 0;
@@ -98,26 +102,48 @@ bool is_exit_code_of_train(int code) {
          is(ExitCode::stopped) || is(ExitCode::no_progress);
 }
 
-// `train` on so many ranks, to its end.
-void run_ranks(const std::string& mpiexec, int num_ranks, const RehearsalFiles& files) {
+// What run.json says counts: a launcher combines the codes of all ranks, and gives its own for a rank that was killed.
+// Without that file nothing trained: the launcher's code is all there is.
+[[noreturn]] void throw_failed(const std::optional<RunRecord>& record, int code,
+                               const std::vector<std::string>& command, const RehearsalFiles& files) {
+  const std::string again =
+      fmt::format("{} says more; to see it again, without the plan: {}", files.log.string(), fmt::join(command, " "));
+  const std::string end = fmt::format("exit code {}, after\n{}", code, last_lines(files.log));
+  if (record && record->state == "failed")
+    throw Error(record->exit_code > 0 ? static_cast<ExitCode>(record->exit_code) : ExitCode::defect,
+                {.what = "the rehearsal failed",
+                 .where = (files.run / "run.json").string(),
+                 .got = record->cause,
+                 .todo = again});
+  if (record)  // running: killed; preempted: asked to stop
+    throw Error(record->state == "preempted" ? ExitCode::stopped : ExitCode::communication,
+                {.what = "the rehearsal was ended before its last step",
+                 .where = files.log.string(),
+                 .got = end,
+                 .wanted = "\"completed\" in " + (files.run / "run.json").string(),
+                 .todo = again});
+  const bool refused = is_exit_code_of_train(code);
+  throw Error(refused ? static_cast<ExitCode>(code) : ExitCode::usage,
+              {.what = refused ? "the rehearsal failed before it trained" : "the rehearsal did not start",
+               .where = files.log.string(),
+               .got = end,
+               .todo = refused ? again
+                               : fmt::format("where the log does not say why, see whether {} starts ranks here "
+                                             "(--mpiexec)",
+                                             command.front())});
+}
+
+// `train` on so many ranks, to its end: what its run.json says of it.
+nlohmann::json run_ranks(const std::string& mpiexec, int num_ranks, const RehearsalFiles& files) {
   std::vector<std::string> command = words_of(mpiexec);
   command.insert(command.end(),
                  {"-n", std::to_string(num_ranks), std::filesystem::read_symlink("/proc/self/exe").string(), "train",
                   files.config.string()});
   const int code = exit_code_of(command, files.log);
-  if (code == 0)
-    return;
-  const bool started = is_exit_code_of_train(code);
-  throw Error(started ? static_cast<ExitCode>(code) : ExitCode::usage,
-              {.what = started ? "the rehearsal failed" : "the rehearsal did not start",
-               .where = files.log.string(),
-               .got = fmt::format("exit code {}, after\n{}", code, last_lines(files.log)),
-               .todo = started ? "" : fmt::format("see whether {} starts ranks here (--mpiexec)", command.front())});
-}
-
-nlohmann::json run_details(const Path& run_directory) {
-  const std::optional<RunRecord> record = read_run_record(run_directory);
-  return record && record->state == "completed" ? record->details : nlohmann::json::object();
+  const std::optional<RunRecord> record = read_run_record(files.run);
+  if (!record || record->state != "completed")
+    throw_failed(record, code, command, files);
+  return record->details;
 }
 
 nlohmann::ordered_json to_json(const RehearsedLayout& layout) {
@@ -145,11 +171,11 @@ std::string default_mpiexec() { return ESPALIER_MPIEXEC; }
 
 RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options) {
   const PlanLayout& layout = price.layout;
-  if (const std::string reason = why_not_runnable(layout); !reason.empty())
+  if (const std::string reason = why_not_runnable(problem.model.num_layers, layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "this layout cannot be rehearsed",
                                   .got = layout.text(),
                                   .wanted = reason,
-                                  .todo = "add --runnable, or fix other choices with --fix"});
+                                  .todo = "add --runnable, fix other choices with --fix, or name another --layout"});
   if (layout.num_devices() > most_ranks)
     throw Error(ExitCode::usage, {.what = "this layout has too many ranks to rehearse",
                                   .got = std::to_string(layout.num_devices()),
@@ -164,8 +190,8 @@ RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, c
   write_file_atomically(files.config, to_toml(result.rehearsal.config));
   write_rehearsal_tokens(result.rehearsal, files.tokens);
   fmt::print(stderr, "rehearsing on {} ranks: {}\n", layout.num_devices(), layout.text());
-  run_ranks(options.mpiexec, layout.num_devices(), files);
-  result.step = rehearsed_step(result.rehearsal, run_details(files.run));
+  const nlohmann::json details = run_ranks(options.mpiexec, layout.num_devices(), files);
+  result.step = rehearsed_step(result.rehearsal, details);
   return result;
 }
 

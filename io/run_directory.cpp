@@ -70,22 +70,17 @@ std::string who(const RunRecord& record) {
 }  // namespace
 
 nlohmann::ordered_json to_json(const RunRecord& record) {
-  return {{"state", record.state},
-          {"cause", record.cause},
-          {"host", record.host},
-          {"pid", record.pid},
-          {"process_start", record.process_start},
-          {"boot", record.boot},
-          {"started", record.started},
-          {"ended", record.ended},
-          {"starts", record.starts},
-          {"details", record.details}};
+  return {{"state", record.state},   {"cause", record.cause},     {"exit_code", record.exit_code},
+          {"host", record.host},     {"pid", record.pid},         {"process_start", record.process_start},
+          {"boot", record.boot},     {"started", record.started}, {"ended", record.ended},
+          {"starts", record.starts}, {"details", record.details}};
 }
 
 RunRecord run_record_from_json(const nlohmann::ordered_json& json) {
   RunRecord record;
   record.state = json.at("state");
   record.cause = json.at("cause");
+  record.exit_code = json.value("exit_code", 0);  // not in the records of older versions
   record.host = json.at("host");
   record.pid = json.at("pid");
   record.process_start = json.at("process_start");
@@ -115,7 +110,7 @@ bool is_alive_here(const RunRecord& record) {
   return !has_ended && (stat.start == 0 || stat.start == record.process_start);
 }
 
-void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
+void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept {
   try {
     // Ranks that fail together must not write the same temporary file: who finds another at it leaves it to him.
     const FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -126,6 +121,7 @@ void sign_off_failed(const Path& directory, const std::string& cause) noexcept {
       return;
     record->state = "failed";
     record->cause = cause;
+    record->exit_code = static_cast<int>(code);
     record->ended = utc_now();
     write_file_atomically(directory / "run.json", to_json(*record).dump(1) + "\n");
   } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
@@ -200,6 +196,7 @@ void RunDirectory::sign_on(const std::string& config_text) {
   write_file_atomically(path_ / "config.toml", config_text);
   record_ = {.state = "running",
              .cause = "",
+             .exit_code = 0,
              .host = host_name(),
              .pid = ::getpid(),
              .process_start = process_stat(::getpid()).start,

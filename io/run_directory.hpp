@@ -16,6 +16,7 @@ namespace espalier {
 struct RunRecord {
   std::string state;  ///< running, completed, preempted, failed
   std::string cause;  ///< of preempted and failed
+  int exit_code = 0;  ///< of failed: with which ranks leave that know the cause; launchers combine those of all ranks
   std::string host;
   std::int64_t pid = 0;
   std::int64_t process_start = 0;  ///< clock ticks after boot: tells a process from a later one with its id
@@ -35,9 +36,9 @@ std::optional<RunRecord> read_run_record(const Path& directory);
 /// Whether the process that signed on still lives, as far as this machine can see: false where it ran on another host.
 bool is_alive_here(const RunRecord& record);
 
-/// Writes "failed" and the cause into run.json, unless something signed the start off before: the first to know is the
-/// one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
-void sign_off_failed(const Path& directory, const std::string& cause) noexcept;
+/// Writes "failed", the cause and its exit code into run.json, unless something signed the start off before: the first
+/// to know is the one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
+void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept;
 
 /// A start that ended without signing off: killed, or left with exit(0) before the end.
 struct UnfinishedStart {

@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-std::string why_not_runnable(const PlanLayout& layout) {
+std::string why_not_runnable(Index num_layers, const PlanLayout& layout) {
   std::vector<std::string> lacks;
   if (layout.context > 1)
     lacks.emplace_back("train has no context parallelism yet");
@@ -19,12 +19,15 @@ std::string why_not_runnable(const PlanLayout& layout) {
     lacks.push_back(fmt::format("train does not compute in {} yet", to_string(layout.precision)));
   if (layout.schedule == PlanSchedule::zero_bubble_2p || layout.schedule == PlanSchedule::zero_bubble_v)
     lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
+  if (Index{layout.pipeline} * layout.virtual_stages > num_layers)  // priced with the embedding or head alone on a part
+    lacks.push_back(fmt::format("train wants a layer on every part: {} stages x {} chunks of {} layers",
+                                layout.pipeline, layout.virtual_stages, num_layers));
   return fmt::format("{}", fmt::join(lacks, "; "));
 }
 
 std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout) {
   const std::string of_model = why_not_trainable(problem.model);
-  const std::string of_layout = why_not_runnable(layout);
+  const std::string of_layout = why_not_runnable(problem.model.num_layers, layout);
   return of_model + (of_model.empty() || of_layout.empty() ? "" : "; ") + of_layout;
 }
 

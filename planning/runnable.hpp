@@ -8,8 +8,9 @@
 
 namespace espalier {
 
-/// What `train` lacks to run the layout, whatever the model ("train has no ZeRO-3 yet"); empty when it lacks nothing.
-std::string why_not_runnable(const PlanLayout& layout);
+/// What `train` lacks to run the layout with a model of so many layers, whatever else the model is ("train has no
+/// ZeRO-3 yet"); empty when it lacks nothing.
+std::string why_not_runnable(Index num_layers, const PlanLayout& layout);
 
 /// The same, and what it lacks to run the model.
 std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout);

@@ -56,7 +56,7 @@ std::vector<Index> tiny_blocks(const std::vector<Index>& planned, const Rehearsa
   }
   std::vector<Index> blocks;
   for (const Index count : planned)
-    blocks.push_back(count == 0 ? 0 : std::max<Index>(1, std::llround(std::min(1.0, share) * real(count))));
+    blocks.push_back(std::max<Index>(1, std::llround(std::min(1.0, share) * real(count))));
   return blocks;
 }
 
@@ -231,7 +231,11 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
             time.at("stages").at(stage).value(to_string(static_cast<Phase>(i)), 0.0) / rehearsal.time_scale;
     }
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::data, {.what = "the rehearsal left no times", .where = "run.json", .got = error.what()});
+    throw Error(ExitCode::data, {.what = "the rehearsal left no times",
+                                 .where = rehearsal.config.run.directory + "/run.json",
+                                 .got = error.what(),
+                                 .wanted = "details.time, with step_seconds, steps and the phases of each stage",
+                                 .todo = "rehearse it again, by the version of espalier that reads it"});
   }
   return step;
 }

@@ -29,7 +29,7 @@ struct Rehearsal {
 /// @param directory of the run
 /// @param seconds that its steps take together
 /// @param cores that its ranks share
-/// @pre why_not_runnable(layout) is empty. @throws Error (usage) where the config would be refused.
+/// @pre why_not_runnable() of layers and layout is empty. @throws Error (usage) where the config would be refused.
 Rehearsal make_rehearsal(const PlanProblem& problem, const PlanLayout& layout, const std::string& token_file,
                          const std::string& directory, double seconds, int cores);
 
@@ -47,7 +47,7 @@ struct RehearsedStep {
   double error_share() const { return rehearsed_seconds / predicted_seconds - 1; }
 };
 
-/// @param details of its run.json. @throws Error (data) when no step was measured.
+/// @param details of the run.json in its run.directory. @throws Error (data) when no step was measured.
 RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& details);
 
 }  // namespace espalier

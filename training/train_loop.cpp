@@ -118,7 +118,7 @@ class Loop {
       throw with_positions(error);
     } catch (const std::exception& error) {
       if (signed_on_)
-        sign_off_failed(run_path(), error.what());
+        sign_off_failed(run_path(), error.what(), ExitCode::defect);
       throw;
     }
   }
@@ -128,7 +128,8 @@ class Loop {
                                   const std::function<bool()>& stop_requested) {
     sign_on(resumed_step);
     signed_on_ = true;
-    const AtEarlyExit sign_off([path = run_path()](const std::string& report) { sign_off_failed(path, report); });
+    const AtEarlyExit sign_off(
+        [path = run_path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
     const Index last_step = resumed_step > 0 ? resumed_step : -1;
     const nlohmann::json facts = run_facts(mesh_, options_.program, gemm_rate_, resumed_step + 1);
     if (is_root_)
@@ -170,7 +171,7 @@ class Loop {
       report.got += "\n" + positions;
     Error whole(error.code(), report);
     if (signed_on_)  // else run.json is still that of the start before
-      sign_off_failed(run_path(), whole.what());
+      sign_off_failed(run_path(), whole.what(), error.code());
     return whole;
   }
 

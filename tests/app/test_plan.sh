@@ -45,4 +45,7 @@ printf '[cluster]\npreset = "a100-80"\n[node_link]\nbandwidth = "300"\n[network_
 expect 2 "bad.toml:4" "$espalier" plan --model gpt2-124m --cluster bad.toml --batch 64
 says "node_link.bandwidth" "network_link.latency" "is the unit right?"
 expect 2 "train cannot run this layout" "$espalier" plan --model llama2-7b --sequence-length 4096 --cluster a100-80 --batch 8 --config no.toml
+expect 2 "this layout cannot be rehearsed" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 14 \
+  --layout pipeline=7,virtual_stages=2 --rehearse refused
+says "train wants a layer on every part: 7 stages x 2 chunks of 12 layers"
 summary

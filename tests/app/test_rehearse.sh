@@ -60,5 +60,31 @@ exec $mpiexec "\$@" run.communication_timeout=2 'emulate.delayed_link=[0,1]' emu
 END
 chmod +x deadline.sh
 expect 6 "the rehearsal failed" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse late --mpiexec ./deadline.sh
-says "late/log.txt" "in vain"
+says "late/log.txt" "in vain" "do:"
+
+# What run.json says counts, not what the launcher makes of the ranks' codes: launchers that leave with another, or kill.
+# ends_as NAME CODE TEXT: the rehearsal with the launcher NAME.sh.
+ends_as() {
+  chmod +x "$1.sh"
+  expect "$2" "$3" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse "$1" \
+    --rehearse-seconds 4 --mpiexec "./$1.sh"
+}
+printf '#!/bin/sh\n./deadline.sh "$@"\nexit 7\n' >combined.sh
+ends_as combined 6 "the rehearsal failed"
+says "in vain" "combined/log.txt"
+printf '#!/bin/sh\n%s "$@"\nexit 14\n' "$mpiexec" >careless.sh
+ends_as careless 0 "rehearsed on 2 ranks"
+cat >killed$$.sh <<END
+#!/bin/sh
+$mpiexec "\$@" 'emulate.delayed_link=[0,1]' emulate.delay=60 &
+while ! grep -q '"running"' killed$$/run/run.json 2>/dev/null; do sleep 0.1; done
+pkill -9 -f "^$espalier train killed$$/rehearsal.toml"
+wait \$!
+END
+ends_as killed$$ 6 "was ended before its last step"
+says "exit code" "killed$$/log.txt"
+printf '#!/bin/sh\nexit 0\n' >idle.sh
+ends_as idle 2 "the rehearsal did not start"
+printf '#!/bin/sh\n%s "$@" run.device_memory=1kB\n' "$mpiexec" >small.sh
+ends_as small 7 "the rehearsal failed before it trained"
 summary

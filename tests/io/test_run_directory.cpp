@@ -203,11 +203,12 @@ TEST(RunDirectory, of_ranks_that_fail_together_one_signs_off) {
     for (int rank = 0; rank < 6; ++rank)
       ranks.emplace_back([&, rank] {
         together.arrive_and_wait();
-        sign_off_failed(path, "rank " + std::to_string(rank));
+        sign_off_failed(path, "rank " + std::to_string(rank), ExitCode::communication);
       });
     for (std::thread& rank : ranks)
       rank.join();
     ASSERT_EQ(read_run_record(path)->state, "failed") << "round " << round;
     ASSERT_TRUE(read_run_record(path)->cause.starts_with("rank "));
+    ASSERT_EQ(read_run_record(path)->exit_code, 6);
   }
 }

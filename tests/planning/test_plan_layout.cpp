@@ -54,12 +54,12 @@ TEST(PlanLayout, axes_lie_where_the_order_puts_them) {
 }
 
 TEST(PlanLayout, says_what_train_lacks_to_run_it) {
-  EXPECT_EQ(why_not_runnable(parse_plan_layout("data=2,tensor=2,pipeline=2,zero=1", {})), "");
+  EXPECT_EQ(why_not_runnable(12, parse_plan_layout("data=2,tensor=2,pipeline=2,zero=1", {})), "");
   for (const auto& [layout, reason] : {std::pair("data=2,zero=3", "ZeRO-3"),
                                        {"context=2", "context"},
                                        {"pipeline=2,schedule=zero_bubble_v", "zero_bubble_v"},
                                        {"data=2,precision=fp8", "fp8"}})
-    EXPECT_NE(why_not_runnable(parse_plan_layout(layout, {})).find(reason), std::string::npos) << layout;
+    EXPECT_NE(why_not_runnable(12, parse_plan_layout(layout, {})).find(reason), std::string::npos) << layout;
   PlanProblem problem;
   problem.model = model_preset("gpt2-124m");
   EXPECT_EQ(why_not_runnable(problem, parse_plan_layout("data=2", {})), "");
@@ -67,7 +67,30 @@ TEST(PlanLayout, says_what_train_lacks_to_run_it) {
   const std::string of_model = why_not_runnable(problem, parse_plan_layout("data=2", {}));
   EXPECT_NE(of_model.find("RMSNorm"), std::string::npos) << of_model;
   const std::string of_both = why_not_runnable(problem, parse_plan_layout("context=2", {}));
-  EXPECT_EQ(of_both, of_model + "; " + why_not_runnable(parse_plan_layout("context=2", {})));
+  EXPECT_EQ(of_both, of_model + "; " + why_not_runnable(problem.model.num_layers, parse_plan_layout("context=2", {})));
+}
+
+// As many parts as layers and two more: priced with nothing but the embedding on the first and the head on the last.
+TEST(PlanLayout, train_wants_a_layer_on_every_part) {
+  PlanProblem problem;
+  problem.model = model_preset("gpt2-124m");
+  problem.cluster = cluster_preset("a100-80:2");
+  const PlanLayout bare_ends = parse_plan_layout("pipeline=7,virtual_stages=2", {.global_batch = 14});
+  ASSERT_EQ(why_impossible(problem, bare_ends), "");
+  EXPECT_EQ(why_not_runnable(problem, bare_ends),
+            "train wants a layer on every part: 7 stages x 2 chunks of 12 layers");
+  EXPECT_EQ(why_not_runnable(problem, parse_plan_layout("pipeline=6,virtual_stages=2", {.global_batch = 12})), "");
+  LayoutSpace space{.num_devices = 14, .global_batch = 14};
+  space.pipeline = 7;
+  const auto most_parts = [&] {
+    int most = 0;
+    for (const PlanLayout& layout : enumerate_layouts(problem, space))
+      most = std::max(most, layout.pipeline * layout.virtual_stages);
+    return most;
+  };
+  EXPECT_EQ(most_parts(), 14);
+  space.only_runnable = true;
+  EXPECT_EQ(most_parts(), 7);
 }
 
 TEST(PlanLayout, the_space_holds_each_layout_once_and_keeps_what_is_fixed) {
