@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/command_line.hpp"
+#include "app/bench_shape.hpp"
 #include "app/commands.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/machine_memory.hpp"
@@ -23,9 +23,7 @@ namespace espalier {
 namespace {
 
 struct Options {
-  std::string model = "gpt2-124m";
-  Index micro_batch = 4;
-  Index sequence_length = 256;
+  BenchShape shape;
   bool json = false;
 };
 
@@ -54,10 +52,10 @@ Tensor<float, Rank> filled(Extents... extents) {
 /// Times ops at the shapes of one layer of a model; bench/bench_ops.cpp looks at each op more closely.
 class OpsBench {
  public:
-  explicit OpsBench(const Options& options)
-      : shape_(gpt_preset(options.model)),
-        attention_{options.micro_batch, options.sequence_length, shape_.num_heads, shape_.head_size()},
-        rows_(options.micro_batch * options.sequence_length) {}
+  explicit OpsBench(const BenchShape& shape)
+      : shape_(gpt_preset(shape.model)),
+        attention_{shape.micro_batch, shape.sequence_length, shape_.num_heads, shape_.head_size()},
+        rows_(shape.micro_batch * shape.sequence_length) {}
 
   nlohmann::ordered_json run() {
     const Index c = shape_.hidden_size;
@@ -152,10 +150,10 @@ class OpsBench {
 
 // The largest set of tensors that lies in memory at a time: those of attention, or of the feed-forward layer, or
 // logits. In floating point, where no absurd size overflows.
-void require_room(const Options& options) {
-  const GptConfig shape = gpt_preset(options.model);
-  const double rows = static_cast<double>(options.micro_batch) * static_cast<double>(options.sequence_length);
-  const Index width = std::max({8 * shape.hidden_size, 2 * shape.ffn_hidden_size, shape.vocab_size});
+void require_room(const BenchShape& shape) {
+  const GptConfig model = gpt_preset(shape.model);
+  const double rows = static_cast<double>(shape.micro_batch) * static_cast<double>(shape.sequence_length);
+  const Index width = std::max({8 * model.hidden_size, 2 * model.ffn_hidden_size, model.vocab_size});
   const double need = rows * static_cast<double>(width) * sizeof(float);
   const std::size_t available = machine_memory_bytes();
   if (available == 0 || need <= static_cast<double>(available))
@@ -168,8 +166,8 @@ void require_room(const Options& options) {
 }
 
 int bench_ops(const Options& options) {
-  require_room(options);
-  const nlohmann::ordered_json results = OpsBench(options).run();
+  require_room(options.shape);
+  const nlohmann::ordered_json results = OpsBench(options.shape).run();
   if (options.json) {
     fmt::print("{}\n", results.dump(2));
     return 0;
@@ -188,10 +186,7 @@ void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* const command =
       bench.add_subcommand("ops", "Each op at the shapes of a model, products by every GEMM library");
-  command->add_option("--model", options->model, "preset; default gpt2-124m");
-  command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(between(1, 1 << 24));
-  command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")
-      ->check(between(1, 1 << 24));
+  add_shape_options(*command, options->shape);
   command->add_flag("--json", options->json, "print JSON");
   command->footer("  OMP_NUM_THREADS=2 espalier bench ops --model byte-11m --micro-batch 8");
   command->callback([options, &chosen] {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/bench_shape.hpp"
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
@@ -26,9 +27,7 @@ namespace espalier {
 namespace {
 
 struct Options {
-  std::string model = "gpt2-124m";
-  Index micro_batch = 4;
-  Index sequence_length = 256;
+  BenchShape shape;
   std::string precision = "fp32";
   std::string matmul = "auto";
   int steps = 5;
@@ -108,11 +107,13 @@ nlohmann::ordered_json by_category(const MemoryByCategory& memory) {
   return json;
 }
 
+// What is run: an override wins over the option for the same.
 RunConfig bench_config(const Options& options, int replicas) {
-  std::vector<std::string> keys = {"model.preset=" + options.model,
-                                   fmt::format("batch.micro_batch_size={}", options.micro_batch),
-                                   fmt::format("batch.global_batch_size={}", options.micro_batch * replicas),
-                                   fmt::format("batch.sequence_length={}", options.sequence_length),
+  const BenchShape& shape = options.shape;
+  std::vector<std::string> keys = {"model.preset=" + shape.model,
+                                   fmt::format("batch.micro_batch_size={}", shape.micro_batch),
+                                   fmt::format("batch.global_batch_size={}", shape.micro_batch * replicas),
+                                   fmt::format("batch.sequence_length={}", shape.sequence_length),
                                    "precision.compute=" + options.precision,
                                    fmt::format("run.steps={}", options.steps),
                                    "data.train=[\"random\"]",
@@ -121,19 +122,48 @@ RunConfig bench_config(const Options& options, int replicas) {
   return parse_run_config("", "espalier bench step", keys, replicas);
 }
 
+struct TimedSteps {
+  std::vector<double> seconds;
+  PhaseSeconds phases;  // of a step, the mean
+};
+
+// One step more than is timed: the first touches memory for the first time.
 template <class T>
-nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
-  RunConfig config = bench_config(options, runtime.size());
-  const GptConfig& shape = config.model.shape;
+TimedSteps time_steps(Trainer<T>& trainer, Index num_steps, const Progress& progress) {
+  TimedSteps times;
+  for (Index i = 0; i <= num_steps; ++i) {
+    progress.now(i == 0 ? "first step, not timed"
+                        : fmt::format("step {} of {}{}", i, num_steps,
+                                      i == 1 ? "" : ", the last took " + duration_text(times.seconds.back())));
+    const StepReport report = trainer.step();
+    if (i == 0)
+      continue;
+    times.seconds.push_back(report.step_seconds);
+    for (std::size_t p = 0; p < num_phases; ++p)
+      times.phases.seconds[p] += report.seconds.seconds[p] / static_cast<double>(num_steps);
+  }
+  return times;
+}
+
+struct Measured {
+  TimedSteps steps;
+  GemmRate gemm;
+  MemoryByCategory peak;
+  std::size_t resident_over_start = 0;
+  std::size_t peak_resident = 0;
+};
+
+template <class T>
+Measured measure(RunConfig config, Runtime& runtime) {
   const RunLayout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
   const Progress progress(
       fmt::format("{}, {}, {} a step on {}: {}; 1 + {} to time, the GEMM rate before and after", config.model_name(),
                   config.precision.compute, counted(config.tokens_per_step(), "token"), counted(runtime.size(), "rank"),
-                  layout.text(), counted(options.steps, "step")),
+                  layout.text(), counted(config.total_steps(), "step")),
       runtime.rank() == 0);
-  const RandomTokens tokens(shape.vocab_size, 4 * (config.tokens_per_step() + config.batch.sequence_length) + 1,
-                            runtime.rank());
+  const RandomTokens tokens(config.model.shape.vocab_size,
+                            4 * (config.tokens_per_step() + config.batch.sequence_length) + 1, runtime.rank());
   config.data.train = {tokens.path()};
   const ProcessMesh mesh(runtime.world(), layout.mesh);
 
@@ -148,58 +178,53 @@ nlohmann::ordered_json measure(const Options& options, Runtime& runtime) {
   MemoryLedger::instance().reset_peak();
 
   Trainer<T> trainer(ExecSpace(), config, layout, mesh);
-  std::vector<double> seconds;
-  PhaseSeconds phases;
-  for (int i = 0; i <= options.steps; ++i) {  // one more: the first touches memory for the first time
-    progress.now(i == 0 ? "first step, not timed"
-                        : fmt::format("step {} of {}{}", i, options.steps,
-                                      i == 1 ? "" : ", the last took " + duration_text(seconds.back())));
-    const StepReport report = trainer.step();
-    if (i == 0)
-      continue;
-    seconds.push_back(report.step_seconds);
-    for (std::size_t p = 0; p < num_phases; ++p)
-      phases.seconds[p] += report.seconds.seconds[p] / options.steps;
-  }
-  const std::size_t resident = resident_bytes() - std::min(resident_bytes(), at_start);
-  const MemoryByCategory peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
-  const std::size_t peak_resident = peak_resident_bytes();
+  Measured measured;
+  measured.steps = time_steps(trainer, config.total_steps(), progress);
+  measured.resident_over_start = resident_bytes() - std::min(resident_bytes(), at_start);
+  measured.peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
+  measured.peak_resident = peak_resident_bytes();
   progress.now("GEMM rate again");
   const GemmRate after = best_gemm_rate<T>();
-  GemmRate rate = before.flops_per_second > after.flops_per_second ? before : after;
+  measured.gemm = before.flops_per_second > after.flops_per_second ? before : after;
   if (runtime.size() > 1)  // which share the machine
-    rate.flops_per_second = measure_gemm_rate<T>(runtime.world(), rate.size);
+    measured.gemm.flops_per_second = measure_gemm_rate<T>(runtime.world(), measured.gemm.size);
+  return measured;
+}
 
-  const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / median_of(seconds);
-  const double flops = tokens_per_second * training_flops_per_token(shape, config.batch.sequence_length);
+nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config,
+                               const std::vector<std::string>& overrides, int num_ranks) {
+  const double step_seconds = median_of(measured.steps.seconds);
+  const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / step_seconds;
+  const double flops = tokens_per_second * training_flops_per_token(config.model.shape, config.batch.sequence_length);
+  const Index parameters = num_parameters(config.model.shape);
+  const MemoryByCategory& peak = measured.peak;
+  const std::size_t state = peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer];
   nlohmann::ordered_json phase_seconds;
   for (std::size_t p = 0; p < num_phases; ++p)
-    if (phases.seconds[p] > 0)
-      phase_seconds[to_string(static_cast<Phase>(p))] = phases.seconds[p];
-  return {{"model", options.model},
-          {"micro_batch", options.micro_batch},
-          {"sequence_length", options.sequence_length},
-          {"precision", options.precision},
-          {"overrides", options.overrides},
-          {"ranks", runtime.size()},
+    if (measured.steps.phases.seconds[p] > 0)
+      phase_seconds[to_string(static_cast<Phase>(p))] = measured.steps.phases.seconds[p];
+  return {{"model", config.model_name()},
+          {"micro_batch", config.batch.micro_batch_size},
+          {"sequence_length", config.batch.sequence_length},
+          {"precision", config.precision.compute},
+          {"overrides", overrides},
+          {"ranks", num_ranks},
           {"threads", ExecSpace().concurrency()},
           {"matmul", to_string(matmul_library())},
           {"tokens_per_second", tokens_per_second},
-          {"step_seconds", median_of(seconds)},
+          {"step_seconds", step_seconds},
           {"flops_per_second", flops},
-          {"gemm_flops_per_second", rate.flops_per_second},
-          {"gemm_library", rate.library},
-          {"gemm_size", rate.size},
-          {"gemm_fraction", flops / rate.flops_per_second},
+          {"gemm_flops_per_second", measured.gemm.flops_per_second},
+          {"gemm_library", measured.gemm.library},
+          {"gemm_size", measured.gemm.size},
+          {"gemm_fraction", flops / measured.gemm.flops_per_second},
           {"seconds", phase_seconds},
-          {"parameters", num_parameters(shape)},
+          {"parameters", parameters},
           {"memory_peak_bytes", by_category(peak)},
           {"library_scratch_bytes", MemoryLedger::instance().library_scratch()},
-          {"state_bytes_per_parameter",
-           static_cast<double>(peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer]) /
-               static_cast<double>(num_parameters(shape))},
-          {"resident_bytes_over_start", resident},
-          {"peak_resident_bytes", peak_resident}};
+          {"state_bytes_per_parameter", static_cast<double>(state) / static_cast<double>(parameters)},
+          {"resident_bytes_over_start", measured.resident_over_start},
+          {"peak_resident_bytes", measured.peak_resident}};
 }
 
 void print_table(const nlohmann::ordered_json& result) {
@@ -212,10 +237,12 @@ void print_table(const nlohmann::ordered_json& result) {
 }
 
 int bench_step(const Options& options, Runtime& runtime) {
-  const nlohmann::ordered_json result =
-      with_compute_type(options.precision, [&]<class T>() { return measure<T>(options, runtime); });
+  const RunConfig config = bench_config(options, runtime.size());
+  const Measured measured =
+      with_compute_type(config.precision.compute, [&]<class T>() { return measure<T>(config, runtime); });
   if (runtime.rank() != 0)
     return 0;
+  const nlohmann::ordered_json result = to_json(measured, config, options.overrides, runtime.size());
   if (options.json)
     fmt::print("{}\n", result.dump(2));
   else
@@ -229,10 +256,7 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* const command =
       bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
-  command->add_option("--model", options->model, "preset; default gpt2-124m");
-  command->add_option("--micro-batch", options->micro_batch, "sequences; default 4")->check(between(1, 1 << 24));
-  command->add_option("--sequence-length", options->sequence_length, "tokens of each; default 256")
-      ->check(between(1, 1 << 24));
+  add_shape_options(*command, options->shape);
   command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
       ->check(CLI::IsMember(compute_types));
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");

@@ -14,4 +14,14 @@ grep -q '"predicted_step_seconds"' run/run.json || fail "run.json has no predict
 grep -q '"source": "machine.toml"' run/prediction.json || fail "prediction.json does not name its source" run/prediction.json
 expect 2 "no_such.toml" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=other run.cluster=no_such.toml
 once "no_such.toml"
+
+# A step: what is told is what was run, whether an option or an override chose it.
+expect 0 '"model": "byte-1m"' "$espalier" bench step --model byte-1m --micro-batch 1 --steps 1 --json
+says '"micro_batch": 1,' '"sequence_length": 256,' '"precision": "fp32",'
+expect 0 '"model": "custom"' "$espalier" bench step --model byte-1m --micro-batch 1 --steps 1 --json model.num_layers=1 \
+  batch.micro_batch_size=2 batch.global_batch_size=2 batch.sequence_length=32 precision.compute=bf16
+says '"micro_batch": 2,' '"sequence_length": 32,' '"precision": "bf16",' ", bf16, 64 tokens a step"
+# 16-bit weights, fp32 gradients, three of fp32 in the optimizer; padding of so small a model comes on top
+state=$(sed -nE 's/.*"state_bytes_per_parameter": ([0-9.]+).*/\1/p' out.txt)
+awk -v got="${state:-0}" 'BEGIN { exit !(got > 17.9 && got < 18.5) }' || fail "${state:-no} bytes of state a parameter, wanted 18: not bf16"
 summary

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "app/bench_shape.hpp"
+
+#include "app/command_line.hpp"
+
+namespace espalier {
+
+void add_shape_options(CLI::App& command, BenchShape& shape) {
+  constexpr Index most = 1 << 24;
+  command.add_option("--model", shape.model, "preset; default gpt2-124m");
+  command.add_option("--micro-batch", shape.micro_batch, "sequences; default 4")->check(between(1, most));
+  command.add_option("--sequence-length", shape.sequence_length, "tokens of each; default 256")
+      ->check(between(1, most));
+}
+
+}  // namespace espalier
