@@ -56,6 +56,8 @@ std::vector<MemoryNeed> leaner_settings(const RunConfig& config, int ranks) {
       [](RunConfig& c) { c.precision.compute = "bf16"; },
       [](RunConfig& c) { c.precision.residual = "compute"; },
       [](RunConfig& c) { c.checkpoint.async = false; },
+      [](RunConfig& c) { c.parallel.schedule = "1f1b"; },
+      [](RunConfig& c) { c.parallel.schedule = "sequential"; },
   };
   const std::size_t present = need_of(config, ranks).bytes;
   std::vector<MemoryNeed> leaner;
@@ -156,10 +158,7 @@ MemoryNeed least_memory(const RunConfig& config, int ranks) {
     const auto shared = static_cast<double>(other.parallel.tensor * other.parallel.pipeline);
     if (6 * static_cast<double>(num_parameters(config.model.shape)) / shared > static_cast<double>(least.bytes))
       continue;
-    for (const bool sequence_parallel : {false, true}) {
-      other.parallel.sequence_parallel = sequence_parallel;
-      if (!is_valid_layout(other, ranks) || (sequence_parallel && other.parallel.tensor == 1))
-        continue;
+    const auto try_types = [&] {
       for (const Recompute mode : all_recompute_modes())
         for (const Types& types : all_types) {
           recompute_everywhere(other, mode);
@@ -168,7 +167,16 @@ MemoryNeed least_memory(const RunConfig& config, int ranks) {
           if (MemoryNeed need = need_of(other, ranks); need.bytes < least.bytes)
             least = std::move(need);
         }
-    }
+    };
+    for (const bool sequence_parallel : {false, true})
+      for (const bool keeps_one : {false, true}) {  // micro-batch a stage, which waits the longer for it
+        if ((sequence_parallel && other.parallel.tensor == 1) || (keeps_one && other.parallel.pipeline == 1))
+          continue;
+        other.parallel.sequence_parallel = sequence_parallel;
+        other.parallel.schedule = keeps_one ? "sequential" : "1f1b";
+        if (is_valid_layout(other, ranks))
+          try_types();
+      }
   }
   return least;
 }

@@ -23,8 +23,9 @@ struct MemoryNeed {
   std::size_t bytes = 0;
 };
 
-/// The same model, data and global batch on as many ranks, with the layout, micro-batch, recomputation and compute type
-/// (fp32 or bf16) that need least.
+/// The same model, data and global batch on as many ranks, with what needs least: mesh, schedule, sequence parallelism,
+/// recomputation, micro-batch, types of compute (fp32, bf16; fp16 where the config has it), residual and reduction, and
+/// checkpoints that are not written beside the steps.
 MemoryNeed least_memory(const RunConfig& config, int ranks);
 
 }  // namespace espalier

@@ -7,6 +7,7 @@
 #include "core/optim/adamw.hpp"
 #include "models/gpt.hpp"
 #include "parallel/process_mesh.hpp"
+#include "tests/training/shape_config.hpp"
 #include "training/forward_backward.hpp"
 #include "training/predict_memory.hpp"
 
@@ -16,14 +17,15 @@ namespace {
 constexpr double gigabyte = 1e9;
 
 // gpt3-175b: 96 layers of 12288 channels.
-RunConfig config_of(int ranks, const std::vector<std::string>& more) {
-  std::vector<std::string> keys = {"model.vocab_size=50257",     "model.max_sequence_length=2048",
-                                   "model.num_layers=96",        "model.hidden_size=12288",
-                                   "model.num_heads=96",         "model.ffn_hidden_size=49152",
-                                   "batch.global_batch_size=64", "batch.micro_batch_size=1",
-                                   "data.train=[\"none.bin\"]",  "run.steps=1"};
-  keys.insert(keys.end(), more.begin(), more.end());
-  return parse_run_config("", "test", keys, ranks);
+RunConfig config_of(int ranks, std::vector<std::string> more) {
+  more.insert(more.begin(), "batch.global_batch_size=64");
+  return shape_config({.vocab_size = 50257,
+                       .max_sequence_length = 2048,
+                       .num_layers = 96,
+                       .hidden_size = 12288,
+                       .num_heads = 96,
+                       .ffn_hidden_size = 49152},
+                      ranks, more);
 }
 
 template <class T>

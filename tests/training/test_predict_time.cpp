@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planning/layout_memory.hpp"
+#include "tests/training/shape_config.hpp"
 #include "training/predict_time.hpp"
 #include "training/predict_traffic.hpp"
 
@@ -11,13 +12,13 @@ namespace espalier::test {
 namespace {
 
 RunConfig config_for(int ranks, const std::vector<std::string>& more) {
-  std::vector<std::string> keys{"model.vocab_size=64",      "model.max_sequence_length=16",
-                                "model.num_layers=4",       "model.hidden_size=32",
-                                "model.num_heads=4",        "model.ffn_hidden_size=128",
-                                "batch.micro_batch_size=1", "batch.global_batch_size=8",
-                                "data.train=[\"none\"]",    "run.steps=1"};
-  keys.insert(keys.end(), more.begin(), more.end());
-  return parse_run_config("", "test", keys, ranks);
+  return shape_config({.vocab_size = 64,
+                       .max_sequence_length = 16,
+                       .num_layers = 4,
+                       .hidden_size = 32,
+                       .num_heads = 4,
+                       .ffn_hidden_size = 128},
+                      ranks, more);
 }
 
 TimePrediction emulated(int ranks, std::vector<std::string> more) {

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
 #include "models/recompute.hpp"
+#include "tests/training/shape_config.hpp"
 #include "training/predict_memory.hpp"
 #include "training/require_memory.hpp"
 
@@ -15,14 +18,15 @@ namespace {
 
 constexpr int ranks = 4;
 
-RunConfig small_model(const std::vector<std::string>& more = {}) {
-  std::vector<std::string> keys = {"model.vocab_size=61",      "model.max_sequence_length=32",
-                                   "model.num_layers=4",       "model.hidden_size=64",
-                                   "model.num_heads=4",        "model.ffn_hidden_size=256",
-                                   "data.train=[\"none\"]",    "batch.global_batch_size=8",
-                                   "batch.micro_batch_size=2", "run.steps=1"};
-  keys.insert(keys.end(), more.begin(), more.end());
-  return parse_run_config("", "small_model", keys, ranks);
+RunConfig small_model(std::vector<std::string> more = {}) {
+  more.insert(more.begin(), "batch.micro_batch_size=2");
+  return shape_config({.vocab_size = 61,
+                       .max_sequence_length = 32,
+                       .num_layers = 4,
+                       .hidden_size = 64,
+                       .num_heads = 4,
+                       .ffn_hidden_size = 256},
+                      ranks, more);
 }
 
 std::size_t need_of(const RunConfig& config) {
@@ -42,30 +46,50 @@ std::string advice(RunConfig config, std::size_t budget) {
   return {};
 }
 
-TEST(RequireMemory, LeastIsThatOfTheLeanestOfAllSettings) {
-  const RunConfig base = small_model();
-  std::size_t smallest = need_of(base);
-  for (const int tensor : {1, 2, 4})
+// The least of all layouts and settings, one by one.
+std::size_t least_of_all(int heads) {
+  const std::string model = fmt::format("model.num_heads={}", heads);
+  std::size_t smallest = need_of(small_model({model}));
+  for (int tensor = 1; tensor <= std::min(heads, ranks); tensor *= 2)
     for (int pipeline = 1; tensor * pipeline <= ranks; pipeline *= 2)
-      for (const Recompute mode : all_recompute_modes())
-        for (const char* const compute : {"fp32", "bf16", "fp16"})
-          for (const char* const wire : {"state", "compute"})
-            for (const char* const sequence_parallel : {"false", "true"})
-              for (const int micro_batch : {1, 2})
-                smallest = std::min(
-                    smallest,
-                    need_of(small_model({fmt::format("parallel.tensor={}", tensor),
-                                         fmt::format("parallel.pipeline={}", pipeline), "parallel.zero_stage=1",
-                                         fmt::format("parallel.recompute={}", to_string(mode)),
-                                         fmt::format("precision.compute={}", compute),
-                                         fmt::format("precision.gradient_reduction={}", wire),
-                                         fmt::format("parallel.sequence_parallel={}", sequence_parallel),
-                                         fmt::format("batch.micro_batch_size={}", micro_batch)})));
-  const MemoryNeed least = least_memory(base, ranks);
-  EXPECT_EQ(least.bytes, smallest);
-  EXPECT_EQ(need_of(least.config), least.bytes);
-  EXPECT_LT(2 * least.bytes, need_of(base)) << "four ranks that share all need much less than four replicas";
-  EXPECT_EQ(advice(least.config, least.bytes), "");
+      for (const char* const schedule : {"1f1b", "gpipe", "sequential"})
+        for (const Recompute mode : all_recompute_modes())
+          for (const char* const compute : {"fp32", "bf16", "fp16"})
+            for (const char* const wire : {"state", "compute"})
+              for (const char* const sequence_parallel : {"false", "true"})
+                for (const int micro_batch : {1, 2})
+                  smallest = std::min(
+                      smallest,
+                      need_of(small_model({model, fmt::format("parallel.tensor={}", tensor),
+                                           fmt::format("parallel.pipeline={}", pipeline), "parallel.zero_stage=1",
+                                           fmt::format("parallel.schedule={}", schedule),
+                                           fmt::format("parallel.recompute={}", to_string(mode)),
+                                           fmt::format("precision.compute={}", compute),
+                                           fmt::format("precision.gradient_reduction={}", wire),
+                                           fmt::format("parallel.sequence_parallel={}", sequence_parallel),
+                                           fmt::format("batch.micro_batch_size={}", micro_batch)})));
+  return smallest;
+}
+
+TEST(RequireMemory, LeastIsThatOfTheLeanestOfAllSettings) {
+  for (const int heads : {4, 1}) {  // one head: nothing but stages and replicas
+    SCOPED_TRACE(heads);
+    const RunConfig base = small_model({fmt::format("model.num_heads={}", heads)});
+    const MemoryNeed least = least_memory(base, ranks);
+    EXPECT_EQ(least.bytes, least_of_all(heads));
+    EXPECT_EQ(need_of(least.config), least.bytes);
+    EXPECT_LT(2 * least.bytes, need_of(base)) << "four ranks that share all need much less than four replicas";
+    EXPECT_EQ(advice(least.config, least.bytes), "");
+  }
+}
+
+// Stages keep as many micro-batches as the schedule lets be under way.
+TEST(RequireMemory, TheScheduleIsASettingToo) {
+  const RunConfig base =
+      small_model({"model.num_heads=1", "parallel.pipeline=4", "parallel.schedule=gpipe", "batch.micro_batch_size=1"});
+  const std::string never = advice(base, 1000);
+  EXPECT_NE(never.find("parallel.schedule = '1f1b' ("), std::string::npos) << never;
+  EXPECT_NE(never.find("parallel.schedule = 'sequential' ("), std::string::npos) << never;
 }
 
 TEST(RequireMemory, TellsTheLeastAndWhatLowersTheNeed) {
