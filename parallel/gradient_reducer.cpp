@@ -106,14 +106,6 @@ void GradientReducer<S>::check_same_plan(const Lane& lane) const {
 }
 
 template <class S>
-int GradientReducer<S>::num_done() const {
-  int sum = 0;
-  for (const Lane& lane : lanes_)
-    sum += lane.num_done;
-  return sum;
-}
-
-template <class S>
 bool GradientReducer<S>::all_done() const {
   return std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.all_done(); });
 }
@@ -300,100 +292,7 @@ void GradientReducer<S>::start_gather_of(const Tensor<unsigned char, 1>& weights
   progress();
 }
 
-template <class S>
-void GradientReducer<S>::wait() {
-  if (lanes_.empty() || pass_ == Pass::gather)
-    return;
-  const Region region("espalier::parallel::gradient_reducer::wait");
-  std::fill(marked_.begin(), marked_.end(), 1);
-  std::fill(missing_.begin(), missing_.end(), 0);
-  complete("wait for gradients");
-}
-
-template <class S>
-void GradientReducer<S>::wait_gather() {
-  if (lanes_.empty() || pass_ == Pass::reduce)
-    return;
-  const Region region("espalier::parallel::gradient_reducer::wait_gather");
-  complete("wait for weights");
-}
-
-template <class S>
-void GradientReducer<S>::complete(const char* what) {
-  const Communicator& communicator = lanes_.front().communicator;
-  const WaitSettings& settings = communicator.context().wait;
-  const double began = communicator.clock().now();
-  const Waiter total(settings);  // the time exposed
-  Waiter waiter(settings);       // the deadline is that of one bucket
-  WaitNote note;
-  int done_before = -1;
-  for (progress(); !all_done(); progress()) {
-    if (num_done() != done_before) {
-      done_before = num_done();
-      waiter = Waiter(settings);
-      note = WaitNote();
-    }
-    note.update(oldest().messages, waiter.seconds(), [this] { return describe(oldest()); });
-    if (!waiter.pause())
-      oldest().messages.give_up(describe(oldest()), waiter.seconds());
-  }
-  communicator.position().leave_wait();
-  exposed_seconds_ += total.seconds();
-  const double ended = communicator.clock().now();
-  const double early_until = pass_ == Pass::reduce ? std::clamp(others_sent_at(), began, ended) : began;
-  early_seconds_ += early_until - began;
-  const auto record = [&](const char* category, double begin, double end) {
-    if (begin < end)
-      communicator.timeline().record(
-          {.name = what, .category = category, .begin = begin, .end = end, .track = operations_track});
-  };
-  record("bubble", began, early_until);
-  record("data_comm", early_until, ended);
-}
-
-/// What goes on before the other stage has sent its part is waiting for its work; what goes on after it, for the
-/// network.
-template <class S>
-double GradientReducer<S>::others_sent_at() const {
-  double latest = 0;
-  for (const Lane& lane : lanes_)
-    if (lane.spans_stages())
-      latest = std::max(latest, lane.sent_at);
-  return latest;
-}
-
-template <class S>
-const typename GradientReducer<S>::Place& GradientReducer<S>::oldest() const {
-  const Place* oldest = nullptr;
-  for (const Lane& lane : lanes_)
-    for (const Place& place : lane.places)
-      if (place.stage != Stage::idle && (oldest == nullptr || place.began < oldest->began))
-        oldest = &place;
-  ESPALIER_ASSERT(oldest != nullptr, "nothing is in flight, and not all is done");
-  return *oldest;
-}
-
-template <class S>
-std::string GradientReducer<S>::describe(const Place& place) const {
-  const char* const what = pass_ == Pass::gather ? "weights" : place.stage == Stage::collecting ? "values" : "sums";
-  std::size_t num_buckets = 0;
-  for (const Lane& lane : lanes_)
-    if (std::any_of(lane.places.begin(), lane.places.end(), [&](const Place& other) { return &other == &place; }))
-      num_buckets = lane.buckets.size();
-  return fmt::format("the {} of gradient bucket {} of {}", what, place.bucket, num_buckets);
-}
-
-template <class S>
-ReducerStats GradientReducer<S>::stats() const {
-  ReducerStats stats{
-      .exposed_seconds = exposed_seconds_, .early_seconds = early_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
-  for (const Lane& lane : lanes_) {
-    stats.bytes_by_group[lane.group] = lane.communicator.traffic().bytes - lane.bytes_before;
-    stats.bytes_sent += stats.bytes_by_group[lane.group];
-  }
-  return stats;
-}
-
+// The rest of the members is in gradient_reducer_wait.cpp.
 template class GradientReducer<float>;
 template class GradientReducer<double>;
 
