@@ -46,9 +46,8 @@ TEST(LinkQueue, MessagesOfOneTierGoOneAfterAnother) {
   EXPECT_FALSE((EmulatedLinks{}).on());
 }
 
-TEST(EmulatedLinks, AMessageTakesLatencyAndBandwidth) {
-  if (world().size() == 1)
-    GTEST_SKIP() << "no peer";
+TEST(EmulatedLinksPeers, AMessageTakesLatencyAndBandwidth) {
+  ASSERT_GT(world().size(), 1) << "no peer";
   const auto out = make_tensor(contributions<float>(world().rank(), 1000));
   const auto in = make_tensor(std::vector<float>(1000));
   double seconds = 0;
@@ -73,9 +72,8 @@ TEST(EmulatedLinks, AMessageTakesLatencyAndBandwidth) {
   barrier(world());
 }
 
-TEST(EmulatedLinks, SlowLinksBetweenNodesOnly) {
-  if (world().size() != 4)
-    GTEST_SKIP() << "two nodes of two";
+TEST(EmulatedLinksOfFour, SlowLinksBetweenNodesOnly) {
+  ASSERT_EQ(world().size(), 4) << "two nodes of two";
   for (const bool crossing : {false, true}) {
     const int peer = crossing ? (world().rank() + 2) % 4 : world().rank() ^ 1;
     const auto out = make_tensor(std::vector<float>(4, 1.0f));
@@ -91,9 +89,8 @@ TEST(EmulatedLinks, SlowLinksBetweenNodesOnly) {
 }
 
 // Each axis has a communicator of its own: of tiny tensors some stand for larger ones than others.
-TEST(EmulatedLinks, ACommunicatorHasAMessageScaleOfItsOwn) {
-  if (world().size() == 1)
-    return;  // no peer
+TEST(EmulatedLinksPeers, ACommunicatorHasAMessageScaleOfItsOwn) {
+  ASSERT_GT(world().size(), 1) << "no peer";
   const Communicator scaled = world().duplicate("scaled");
   scaled.set_message_scale(30);
   const auto out = make_tensor(std::vector<float>(1000, 1.0f));
@@ -114,9 +111,8 @@ TEST(EmulatedLinks, ACommunicatorHasAMessageScaleOfItsOwn) {
 }
 
 // One way, one pair.
-TEST(EmulatedLinks, ADelayedLink) {
-  if (world().size() == 1)
-    GTEST_SKIP() << "no peer";
+TEST(EmulatedLinksPeers, ADelayedLink) {
+  ASSERT_GT(world().size(), 1) << "no peer";
   const Emulate emulate({.within_node = {}, .between_nodes = {}, .delayed = {.from = 0, .to = 1, .seconds = 0.2}});
   const auto out = make_tensor(std::vector<float>(4, 1.0f));
   const auto in = make_tensor(std::vector<float>(4));
@@ -158,9 +154,8 @@ TEST(EmulatedLinks, CollectivesAndReductionsGiveTheSameBits) {
 }
 
 // What a late sender costs its receiver (bubble) is told apart from what the network costs.
-TEST(EmulatedLinks, AStampSaysWhenTheSenderWasReady) {
-  if (world().size() == 1)
-    GTEST_SKIP() << "no peer";
+TEST(EmulatedLinksPeers, AStampSaysWhenTheSenderWasReady) {
+  ASSERT_GT(world().size(), 1) << "no peer";
   barrier(world());
   const double begin = world().clock().now();
   const auto out = make_tensor(std::vector<double>{1});

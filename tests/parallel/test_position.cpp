@@ -162,9 +162,8 @@ TEST(Position, CanBeReadAtAnyTime) {
   EXPECT_EQ(torn, 0);
 }
 
-TEST(Position, WaitsAreWrittenDown) {
-  if (world().size() == 1)
-    GTEST_SKIP() << "nobody to wait for";
+TEST(PositionPeers, WaitsAreWrittenDown) {
+  ASSERT_GT(world().size(), 1) << "nobody to wait for";
   const RestoreSettings restore;
   Position place;
   world().keep_position_in(&place);

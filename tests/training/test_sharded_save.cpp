@@ -75,7 +75,7 @@ TEST(ShardedSave, OneWriterThatCannotFailsAllAndTheNextSaveWorks) {
   EXPECT_EQ(CheckpointReader(save(folder / "c", 1, rank)).info().step, 1);
 }
 
-TEST(ShardedSave, ATensorWithoutOrWithTwoWritersIsRefusedBeforeTheFirstByte) {
+TEST(ShardedSave, ATensorWithoutAWriterIsRefusedBeforeTheFirstByte) {
   const SharedFolder folder("sharded_coverage");
   std::filesystem::create_directories(folder / "c");
   barrier(world());
@@ -87,8 +87,14 @@ TEST(ShardedSave, ATensorWithoutOrWithTwoWritersIsRefusedBeforeTheFirstByte) {
       throw Error(ExitCode::write, {.what = error.what()});
     }
   });
-  if (world().size() == 1)
-    return;
+}
+
+TEST(ShardedSavePeers, ATensorThatTwoRanksWriteOrNoneInWholeIsRefused) {
+  ASSERT_GT(world().size(), 1) << "nobody to write it twice";
+  const SharedFolder folder("sharded_twice");
+  std::filesystem::create_directories(folder / "c");
+  barrier(world());
+  const VirtualRank<float> rank({1, world().size(), 1, false}, world().rank());
   const VirtualRank<float> same({1, 1, 1, false}, 0);  // on every rank
   expect_failure_everywhere(folder / "c", ExitCode::write, "stored twice", [&] { save(folder / "c", 1, same); });
   expect_failure_everywhere(folder / "c", ExitCode::write, "not stored", [&] {
