@@ -15,6 +15,7 @@ find_programs() {
   espalier=$(cd "$caller" && realpath "${1:-$root/build/espalier}")
   [[ -x $espalier ]] || fail "$espalier is missing" "ci/build --target espalier" 2
   mpiexec=${2:-$(command -v mpiexec.mpich || echo mpiexec)}
+  if [[ $mpiexec == */* ]]; then mpiexec=$(cd "$caller" && realpath -s "$mpiexec"); fi  # a link may choose by its name
 }
 
 # enter_scratch [DIRECTORY]: goes into a folder of its own below it, which is removed at the end.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of the command about resuming share beside checks.sh: a tiny run. To be sourced.
+# A tiny run, which many tests of the command share beside checks.sh. To be sourced.
 source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
 
 # state_is RUN STATE: what run.json says.
