@@ -57,13 +57,18 @@ int plan_cases(const Options& options) {
 }
 
 [[noreturn]] void throw_missing(const std::string& option, const std::string& example) {
-  throw Error(ExitCode::usage, {.what = "an option is missing", .wanted = option, .todo = example});
+  throw Error(ExitCode::usage,
+              {.what = "an option is missing", .where = "espalier plan", .wanted = option, .todo = example});
 }
 
 Precision precision_from(const std::string& name) {
   const std::optional<Precision> precision = parse_precision(name);
   if (!precision)
-    throw Error(ExitCode::usage, {.what = "unknown precision", .got = name, .wanted = "fp32, tf32, fp16, bf16 or fp8"});
+    throw Error(ExitCode::usage,
+                {.what = "unknown precision",
+                 .got = name,
+                 .wanted = "fp32, tf32, fp16, bf16 or fp8",
+                 .todo = "--precision bf16, or several that may be chosen from: --precision bf16,fp8"});
   return *precision;
 }
 
@@ -92,7 +97,10 @@ Task task_from(const Options& options) {
     if (problem.sequence_length < 1)
       throw_missing("--sequence-length TOKENS", "a model with rotary positions has no length of its own");
     if (const std::vector<std::string> broken = problems(problem.cluster); !broken.empty())
-      throw Error(ExitCode::usage, {.what = "this cluster cannot be", .where = name, .got = broken.front()});
+      throw Error(ExitCode::usage, {.what = "this cluster cannot be",
+                                    .where = name,
+                                    .got = broken.front(),
+                                    .todo = "correct the file, or lower --devices or --reserve-gib"});
     task.problems.push_back(problem);
   }
   task.space.num_devices = options.devices > 0 ? options.devices : task.problems.front().cluster.num_devices();

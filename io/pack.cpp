@@ -203,7 +203,8 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
   if (!(fraction >= 0 && fraction < 1))
     throw Error(ExitCode::usage, {.what = "validation fraction out of range",
                                   .got = fmt::format("{}", fraction),
-                                  .wanted = "at least 0, less than 1"});
+                                  .wanted = "at least 0, less than 1",
+                                  .todo = "espalier data pack --validation val.bin --validation-fraction 0.05"});
   if ((fraction > 0) != !validation_output.empty())
     throw Error(ExitCode::usage, {.what = "a validation file and a validation fraction go together",
                                   .got = fraction > 0 ? fmt::format("a fraction of {} and no file", fraction)

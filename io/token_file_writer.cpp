@@ -46,10 +46,12 @@ TokenFileWriter::~TokenFileWriter() {
 void TokenFileWriter::append(std::span<const TokenId> tokens) {
   for (const TokenId token : tokens) {
     if (token < 0 || static_cast<std::uint64_t>(token) >= header_.vocab_size)
-      throw Error(ExitCode::data, {.what = "a token is beyond the tokenizer's vocabulary",
-                                   .where = fmt::format("{}: token {}", path_.string(), header_.num_tokens),
-                                   .got = fmt::format("id {}", token),
-                                   .wanted = fmt::format("0 to {}", header_.vocab_size - 1)});
+      throw Error(ExitCode::data,
+                  {.what = "a token is beyond the tokenizer's vocabulary",
+                   .where = fmt::format("{}: token {}", path_.string(), header_.num_tokens),
+                   .got = fmt::format("id {}", token),
+                   .wanted = fmt::format("0 to {}", header_.vocab_size - 1),
+                   .todo = "make the writer with the vocabulary of the tokenizer that made the tokens"});
     const auto word = static_cast<std::uint32_t>(token);
     const auto* const bytes = reinterpret_cast<const unsigned char*>(&word);
     buffer_.insert(buffer_.end(), bytes, bytes + header_.bytes_per_token);

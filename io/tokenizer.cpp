@@ -23,7 +23,8 @@ std::string ByteTokenizer::decode(std::span<const TokenId> tokens) const {
       throw Error(ExitCode::data, {.what = "a token is not in the tokenizer's vocabulary",
                                    .where = fmt::format("token {}", i),
                                    .got = fmt::format("id {}", tokens[i]),
-                                   .wanted = "0 to 255 (tokenizer \"byte\")"});
+                                   .wanted = "0 to 255 (tokenizer \"byte\")",
+                                   .todo = "decode these tokens with the tokenizer that made them"});
     text += static_cast<char>(tokens[i]);
   }
   return text;
@@ -32,7 +33,11 @@ std::string ByteTokenizer::decode(std::span<const TokenId> tokens) const {
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   if (name == "byte")
     return std::make_unique<ByteTokenizer>();
-  throw Error(ExitCode::usage, {.what = "unknown tokenizer", .got = '"' + name + '"', .wanted = "\"byte\""});
+  throw Error(ExitCode::usage, {.what = "unknown tokenizer",
+                                .got = '"' + name + '"',
+                                .wanted = "\"byte\"",
+                                .todo = "--tokenizer byte; a token file or checkpoint that names another one is of a "
+                                        "newer Espalier"});
 }
 
 }  // namespace espalier

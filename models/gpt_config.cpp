@@ -61,9 +61,11 @@ GptConfig gpt_preset(const std::string& name) {
   for (const auto& [preset, config] : presets())
     if (preset == name)
       return config;
-  throw Error(ExitCode::usage, {.what = "unknown model preset",
-                                .got = name,
-                                .wanted = fmt::format("one of {}", fmt::join(gpt_preset_names(), ", "))});
+  throw Error(ExitCode::usage,
+              {.what = "unknown model preset",
+               .got = name,
+               .wanted = fmt::format("one of {}", fmt::join(gpt_preset_names(), ", ")),
+               .todo = "set model.preset (or --model) to one of these; other shapes: keys of [model]"});
 }
 
 }  // namespace espalier

@@ -71,7 +71,9 @@ Calibration calibrate(const Accelerator& start, Precision precision, const std::
   if (samples.empty() || !start.has(precision))
     throw Error(ExitCode::usage, {.what = "nothing to calibrate with",
                                   .got = std::to_string(samples.size()) + " samples",
-                                  .wanted = std::string("samples, and the peak of ") + to_string(precision)});
+                                  .wanted = std::string("samples, and the peak of ") + to_string(precision),
+                                  .todo = "measure layers first (espalier bench machine), in a precision that the "
+                                          "device has"});
   Accelerator best = start;
   for (const Knob& knob : knobs(best, precision))
     *knob.value = std::clamp(*knob.value, knob.least, knob.most);

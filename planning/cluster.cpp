@@ -59,9 +59,11 @@ const std::vector<Cluster>& presets() {
 }
 
 [[noreturn]] void throw_bad_count(const std::string& text) {
-  throw Error(ExitCode::usage, {.what = "cannot read the size of a cluster",
-                                .got = text,
-                                .wanted = "PRESET, PRESET:NODES or PRESET:NODESxDEVICES, as in a100-80:64x4"});
+  throw Error(ExitCode::usage,
+              {.what = "cannot read the size of a cluster",
+               .got = text,
+               .wanted = "PRESET, PRESET:NODES or PRESET:NODESxDEVICES, as in a100-80:64x4",
+               .todo = "--cluster a100-80:64x4, or the name of a TOML file that describes the machine"});
 }
 
 int positive_number(std::string_view digits, const std::string& whole) {

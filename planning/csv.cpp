@@ -53,11 +53,14 @@ std::vector<Record> records_of(std::string_view text, const std::string& name) {
   if (quoted)
     throw Error(ExitCode::data, {.what = "a quoted field never ends",
                                  .where = fmt::format("{}:{}", name, records.back().line),
-                                 .wanted = "a closing \""});
+                                 .wanted = "a closing \"",
+                                 .todo = "close the field; a quote in its text is doubled: \"\""});
   return records;
 }
 
 }  // namespace
+
+std::string CsvRow::where() const { return fmt::format("{}:{}", file_, line_); }
 
 std::string CsvRow::text(const std::string& column) const {
   const auto found = fields_.find(column);
@@ -76,8 +79,11 @@ std::optional<double> CsvRow::number(const std::string& column) const {
     used = 0;
   }
   if (used != field.size() || !std::isfinite(value))
-    throw Error(ExitCode::data,
-                {.what = fmt::format("{} is no number", column), .where = fmt::format("line {}", line_), .got = field});
+    throw Error(ExitCode::data, {.what = fmt::format("{} is no number", column),
+                                 .where = where(),
+                                 .got = field,
+                                 .wanted = "a finite number, as 1536, 0.25 or 1e-3, without a unit",
+                                 .todo = fmt::format("correct the field, or leave it empty, in column {}", column)});
   return value;
 }
 
@@ -95,12 +101,13 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name) {
       throw Error(ExitCode::data, {.what = "a record has more fields than the table has columns",
                                    .where = fmt::format("{}:{}", name, record.line),
                                    .got = fmt::format("{} fields", record.fields.size()),
-                                   .wanted = fmt::format("at most {}", head.size())});
+                                   .wanted = fmt::format("at most {}", head.size()),
+                                   .todo = "put fields that hold a comma in quotes"});
     std::map<std::string, std::string> fields;
     for (std::size_t i = 0; i < record.fields.size(); ++i)
       if (const std::string field = trimmed(record.fields[i]); !field.empty())
         fields[trimmed(head[i])] = field;
-    rows.emplace_back(std::move(fields), record.line);
+    rows.emplace_back(std::move(fields), name, record.line);
   }
   return rows;
 }

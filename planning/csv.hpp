@@ -13,7 +13,10 @@ namespace espalier {
 /// One record of a table; columns that the file has not, and empty fields, are absent.
 class CsvRow {
  public:
-  CsvRow(std::map<std::string, std::string> fields, std::size_t line) : fields_(std::move(fields)), line_(line) {}
+  CsvRow(std::map<std::string, std::string> fields, std::string file, std::size_t line)
+      : fields_(std::move(fields)), file_(std::move(file)), line_(line) {}
+  /// "table.csv:4", for messages.
+  std::string where() const;
   std::size_t line() const { return line_; }
   bool has(const std::string& column) const { return fields_.contains(column); }
   std::string text(const std::string& column) const;  ///< "" where absent
@@ -23,6 +26,7 @@ class CsvRow {
 
  private:
   std::map<std::string, std::string> fields_;
+  std::string file_;
   std::size_t line_;
 };
 

@@ -33,8 +33,10 @@ const std::vector<std::string>& layout_keys() {
 }
 
 [[noreturn]] void throw_bad_value(const std::string& key, const std::string& value, const std::string& wanted) {
-  throw Error(ExitCode::usage,
-              {.what = fmt::format("--layout: {} cannot be this", key), .got = value, .wanted = wanted});
+  throw Error(ExitCode::usage, {.what = fmt::format("--layout: {} cannot be this", key),
+                                .got = value,
+                                .wanted = wanted,
+                                .todo = fmt::format("change {}={} in --layout or --fix", key, value)});
 }
 
 int number(const std::string& key, const std::string& value, int least, int most) {

@@ -27,8 +27,10 @@ std::optional<Index> whole(const CsvRow& row, const std::string& column) {
     return std::nullopt;
   if (*value < 0 || *value > 1e15 || *value != std::floor(*value))
     throw Error(ExitCode::data, {.what = fmt::format("{} is no whole number", column),
-                                 .where = fmt::format("line {}", row.line()),
-                                 .got = row.text(column)});
+                                 .where = row.where(),
+                                 .got = row.text(column),
+                                 .wanted = "a whole number from 0 to 1e15",
+                                 .todo = fmt::format("correct the field, or leave it empty, in column {}", column)});
   return static_cast<Index>(*value);
 }
 

@@ -160,13 +160,17 @@ void require_goal(const PlanProblem& problem, const SearchResult& result, const 
     throw Error(ExitCode::usage,
                 {.what = "no layout is that fast",
                  .got = fmt::format("at most {:.4g} s a step wanted", *goal.most_step_seconds),
-                 .wanted = fmt::format("{:.4g} s or more: the nearest is {}", best.step_seconds, best.layout.text())});
+                 .wanted = fmt::format("{:.4g} s or more: the nearest is {}", best.step_seconds, best.layout.text()),
+                 .todo = fmt::format("--max-step-seconds {:.4g}, more --devices, or a smaller --batch",
+                                     1.001 * best.step_seconds)});
   if (goal.least_tokens_per_second && best.tokens_per_second < *goal.least_tokens_per_second)
     throw Error(
         ExitCode::usage,
         {.what = "no layout is that fast",
          .got = fmt::format("at least {:.4g} tokens a second wanted", *goal.least_tokens_per_second),
-         .wanted = fmt::format("{:.4g} or fewer: the nearest is {}", best.tokens_per_second, best.layout.text())});
+         .wanted = fmt::format("{:.4g} or fewer: the nearest is {}", best.tokens_per_second, best.layout.text()),
+         .todo = fmt::format("--min-tokens-per-second {:.4g}, more --devices, or a larger --batch",
+                             0.999 * best.tokens_per_second)});
 }
 
 std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space) {

@@ -108,7 +108,10 @@ MatmulLibrary parse_matmul_library(const std::string& name) {
       return library;
     present += std::string(present.empty() ? "" : ", ") + to_string(library);
   }
-  throw Error(ExitCode::usage, {.what = "this build has no such GEMM library", .got = name, .wanted = present});
+  throw Error(ExitCode::usage, {.what = "this build has no such GEMM library",
+                                .got = name,
+                                .wanted = present,
+                                .todo = "set run.matmul (of bench step: --matmul) to one of these, or to auto"});
 }
 
 template <class T>

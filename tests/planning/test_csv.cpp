@@ -38,7 +38,14 @@ TEST(Csv, says_where_it_is_wrong) {
   EXPECT_THROW(parse_csv("id,x\na,1,2\n", "t.csv"), Error);
   EXPECT_THROW(parse_csv("id,x\na,1x\n", "t.csv")[0].number("x"), Error);
   EXPECT_THROW(parse_csv("id,x\na,inf\n", "t.csv")[0].number("x"), Error);
-  EXPECT_THROW(parse_csv("id,x\na,four\n", "t.csv")[0].number("x"), Error);
+  try {
+    parse_csv("id,x\na,four\n", "t.csv")[0].number("x");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.report().where, "t.csv:2");
+    EXPECT_EQ(error.report().got, "four");
+    EXPECT_NE(error.report().todo.find("column x"), std::string::npos);
+  }
 }
 
 }  // namespace
