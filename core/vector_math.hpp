@@ -41,6 +41,15 @@ KOKKOS_INLINE_FUNCTION void row_for(const TeamMember& team, Index n, const F& f)
   }
 }
 
+/// to[i] = from[i] for i in [0, n), without an overlap.
+template <class T>
+KOKKOS_INLINE_FUNCTION void copy_row(const TeamMember& team, T* to, const T* from, Index n) {
+  if constexpr (exec_is_host)  // compilers copy 16-bit structs one at a time
+    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+  else
+    row_for(team, n, [&](const Index i) { to[i] = from[i]; });
+}
+
 /// Sum of f(i) over [0, n), on every member of the team. On hosts in independent lanes, which the compiler can
 /// vectorise although it may not reorder a sum by itself; the order depends on nothing but n.
 template <class S, class F>

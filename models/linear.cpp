@@ -3,6 +3,7 @@
 #include "models/linear.hpp"
 
 #include "core/ops/elementwise.hpp"
+#include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
 
 namespace espalier {
@@ -43,9 +44,8 @@ ColumnParallelLinear<T>::ColumnParallelLinear(ParameterStore<T>& parameters, con
 
 template <class T>
 void ColumnParallelLinear<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x) const {
-  fill_with_bias<T>(exec, y, parameters_->weight(bias_, out_));
-  matmul<T>(exec, y, Transpose::no, tensor_->gather(exec, x), Transpose::yes, parameters_->weight(weight_, out_, in_),
-            State<T>(1), State<T>(1));
+  linear_forward<T>(exec, y, tensor_->gather(exec, x), parameters_->weight(weight_, out_, in_),
+                    parameters_->weight(bias_, out_));
 }
 
 template <class T>

@@ -83,7 +83,10 @@ KOKKOS_INLINE_FUNCTION Head<const Operand> operand_rows(const TeamMember& team, 
     for (Index i = 0; i < rows; ++i) {
       const T* const in = head.row(t + i);
       Operand* const out = copy.data() + i * width;
-      row_for(team, width, [&](const Index c) { out[c] = static_cast<Operand>(in[c]); });
+      if constexpr (std::is_same_v<Operand, T>)
+        copy_row<Operand>(team, out, in, width);
+      else
+        row_for(team, width, [&](const Index c) { out[c] = static_cast<Operand>(in[c]); });
     }
     return {copy.data(), width};
   }

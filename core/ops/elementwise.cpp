@@ -2,23 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/elementwise.hpp"
 
-#include <cstring>
-
 #include "core/ops/column_sums.hpp"
 #include "core/vector_math.hpp"
 
 namespace espalier {
-namespace {
-
-template <class T>
-KOKKOS_INLINE_FUNCTION void copy_row(const TeamMember& team, T* to, const T* from, Index width) {
-  if constexpr (exec_is_host)  // compilers copy 16-bit structs one at a time
-    std::memcpy(to, from, static_cast<std::size_t>(width) * sizeof(T));
-  else
-    row_for(team, width, [&](const Index i) { to[i] = from[i]; });
-}
-
-}  // namespace
 
 template <class T>
 void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {

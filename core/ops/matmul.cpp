@@ -43,7 +43,7 @@ void run(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose 
   } else if (exec_is_host && library != MatmulLibrary::tiled) {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (multiplies_16_bits<T>(library) && alpha == 1)
-        return impl::matmul_onednn(c, ta, a, tb, b, beta);
+        return impl::matmul_onednn<Out>(c, ta, a, tb, b, beta);
     return impl::matmul_widened(library, exec, c, ta, a, tb, b, alpha, beta);
   }
   impl::matmul_tiled(exec, c, ta, a, tb, b, alpha, beta);
@@ -133,7 +133,8 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
   compat::fence(exec, "espalier::measure_matmul_rates: inputs are ready before the clock starts");
   // In turns, so that whatever else the machine does for a while meets all of them.
   const std::vector<MatmulLibrary> libraries = matmul_libraries();
-  std::vector<double> best_seconds(libraries.size(), 1e30);
+  constexpr double unknown = 1e30;
+  std::vector<double> best_seconds(libraries.size(), unknown);
   for (int repetition = 0; repetition <= repetitions; ++repetition)  // one more: the first warms up
     for (std::size_t i = 0; i < libraries.size(); ++i) {
       if (libraries[i] == MatmulLibrary::tiled && (repetition > 1 || (size > 1024 && libraries.size() > 1)))
@@ -149,7 +150,7 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
   std::vector<double> rates;
   rates.reserve(libraries.size());
   for (const double seconds : best_seconds)
-    rates.push_back(flops / seconds);
+    rates.push_back(seconds < unknown ? flops / seconds : 0);
   return rates;
 }
 

@@ -2,9 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/matmul_onednn.hpp"
 
+#include <cstddef>
+#include <type_traits>
+
 #include "core/error.hpp"
+#include "core/memory_ledger.hpp"
 
 #ifdef ESPALIER_HAVE_ONEDNN
+#include <fmt/format.h>
+
 #include <array>
 #include <dnnl.hpp>
 #include <map>
@@ -29,6 +35,7 @@ struct ProductShape {
   Index a_stride, b_stride, c_stride;
   bool fp32_result;
   float beta;
+  bool has_bias;
   bool packed;                                            // b lies as oneDNN likes it best
   auto operator<=>(const ProductShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
 };
@@ -51,11 +58,12 @@ dnnl::matmul::primitive_desc product_desc(const ProductShape& shape, const dnnl:
   }
   const auto a = matrix_desc(shape.rows, shape.inner, shape.ta, shape.a_stride);
   const auto b = shape.packed ? any : matrix_desc(shape.inner, shape.cols, shape.tb, shape.b_stride);
+  const auto bias = shape.has_bias ? matrix_desc(1, shape.cols, Transpose::no, shape.cols) : dnnl::memory::desc();
   const auto c = matrix_desc(shape.rows, shape.cols, Transpose::no, shape.c_stride, shape.fp32_result);
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, a, b, c, attributes};
+  return {engine, a, b, bias, c, attributes};
 #else
-  return {dnnl::matmul::desc(a, b, c), attributes, engine};
+  return {dnnl::matmul::desc(a, b, bias, c), attributes, engine};
 #endif
 }
 
@@ -74,12 +82,15 @@ class Product {
     packing_->execute(stream, plain_, b_);
   }
 
-  void multiply(const dnnl::stream& stream, void* c, const void* a, const void* b, void* scratchpad) {
+  void multiply(dnnl::stream& stream, void* c, const void* a, const void* b, const void* bias, void* scratchpad) {
     a_.set_data_handle(const_cast<void*>(a));
     b_.set_data_handle(const_cast<void*>(b));
+    if (bias != nullptr)
+      bias_.set_data_handle(const_cast<void*>(bias));
     c_.set_data_handle(c);
     scratchpad_.set_data_handle(scratchpad);
     product_.execute(stream, arguments_);
+    stream.wait();
   }
 
  private:
@@ -87,9 +98,12 @@ class Product {
       : product_(desc),
         a_(desc.src_desc(), engine, nullptr),
         b_(desc.weights_desc(), engine, nullptr),
+        bias_(desc.bias_desc(), engine, nullptr),
         c_(desc.dst_desc(), engine, nullptr),
         scratchpad_(desc.scratchpad_desc(), engine, nullptr),
         arguments_{{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratchpad_}} {
+    if (shape.has_bias)
+      arguments_.try_emplace(DNNL_ARG_BIAS, bias_);
     if (shape.packed) {
       plain_ = dnnl::memory(matrix_desc(shape.inner, shape.cols, shape.tb, shape.b_stride), engine, nullptr);
       packing_.emplace(plain_, b_);
@@ -97,7 +111,7 @@ class Product {
   }
 
   dnnl::matmul product_;
-  dnnl::memory a_, b_, c_, scratchpad_;  // where the operands lie is set for each call
+  dnnl::memory a_, b_, bias_, c_, scratchpad_;  // where the operands lie is set for each call
   dnnl::memory plain_;
   std::optional<dnnl::reorder> packing_;
   std::unordered_map<int, dnnl::memory> arguments_;
@@ -106,7 +120,7 @@ class Product {
 // The products of one thread, or of all of them together, made at their first use; and their scratch memory.
 class Products {
  public:
-  const dnnl::stream& stream() const { return stream_; }
+  dnnl::stream& stream() { return stream_; }
 
   Product& operator[](const ProductShape& shape) {
     const auto found = products_.find(shape);
@@ -165,7 +179,7 @@ void translate_errors(const ProductShape& shape, const F& multiply) {
 
 template <class Out>
 ProductShape shape_of(const Matrix<Out>& c, Transpose ta, const Matrix<const bfloat16>& a, Transpose tb,
-                      const Matrix<const bfloat16>& b, float beta) {
+                      const Matrix<const bfloat16>& b, float beta, bool has_bias) {
   return {.rows = c.rows,
           .cols = c.cols,
           .inner = ta == Transpose::no ? a.cols : a.rows,
@@ -176,6 +190,7 @@ ProductShape shape_of(const Matrix<Out>& c, Transpose ta, const Matrix<const bfl
           .c_stride = c.stride,
           .fp32_result = std::is_same_v<Out, float>,
           .beta = beta,
+          .has_bias = has_bias,
           .packed = false};
 }
 
@@ -191,12 +206,12 @@ bool onednn_multiplies_bf16() {
 
 template <class Out>
 void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
-                   float beta) {
+                   float beta, const bfloat16* bias) {
   static Products products;
   Tensor<std::byte, 1>& memory = packed_memory();
   if (memory.extent(0) == 0)  // whether or not this product is packed: its size is predicted
     memory = allocate<std::byte>(Category::workspace, "onednn_packed", onednn_packed_bytes);
-  ProductShape shape = shape_of(c, ta, a, tb, b, beta);
+  ProductShape shape = shape_of(c, ta, a, tb, b, beta, bias != nullptr);
   const auto b_bytes = static_cast<std::size_t>(shape.inner * shape.cols) * sizeof(bfloat16);
   shape.packed = b_bytes <= onednn_packed_bytes && shape.rows >= least_rows_to_pack[static_cast<std::size_t>(tb)];
   translate_errors(shape, [&] {
@@ -210,17 +225,18 @@ void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transp
       product->pack(products.stream(), b.data, memory.data());
       right = memory.data();
     }
-    product->multiply(products.stream(), c.data, a.data, right, products.scratchpad(product->scratchpad_bytes()));
+    product->multiply(products.stream(), c.data, a.data, right, bias, products.scratchpad(product->scratchpad_bytes()));
   });
 }
 
 void tile_matmul_onednn(Matrix<float> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                         float beta) {
   thread_local Products products;
-  const ProductShape shape = shape_of(c, ta, a, tb, b, beta);
+  const ProductShape shape = shape_of(c, ta, a, tb, b, beta, false);
   translate_errors(shape, [&] {
     Product& product = products[shape];
-    product.multiply(products.stream(), c.data, a.data, b.data, products.scratchpad(product.scratchpad_bytes()));
+    product.multiply(products.stream(), c.data, a.data, b.data, nullptr,
+                     products.scratchpad(product.scratchpad_bytes()));
   });
 }
 
@@ -231,7 +247,8 @@ void release_onednn_workspace() { packed_memory() = {}; }
 bool onednn_multiplies_bf16() { return false; }
 
 template <class Out>
-void matmul_onednn(Matrix<Out>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, float) {
+void matmul_onednn(Matrix<Out>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, float,
+                   const bfloat16*) {
   ESPALIER_ASSERT(false, "this build has no oneDNN");
 }
 
@@ -245,7 +262,7 @@ void release_onednn_workspace() {}
 
 #define ESPALIER_INSTANTIATE(Out)                                                                                     \
   template void matmul_onednn<Out>(Matrix<Out>, Transpose, Matrix<const bfloat16>, Transpose, Matrix<const bfloat16>, \
-                                   float);
+                                   float, const bfloat16*);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(bfloat16)
 #undef ESPALIER_INSTANTIATE

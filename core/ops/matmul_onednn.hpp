@@ -13,12 +13,14 @@ bool onednn_multiplies_bf16();
 /// What a product may copy its right operand into, in the order in which oneDNN reads it: one buffer for the process.
 inline constexpr std::size_t onednn_packed_bytes = std::size_t{16} << 20;
 
-/// c = op(a) * op(b) + beta * c by all threads of the process. @pre onednn_multiplies_bf16()
+/// c = op(a) * op(b) + beta * c by all threads of the process, plus bias (N) in every row of c if there is one.
+/// @pre onednn_multiplies_bf16()
 template <class Out>
 void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
-                   float beta);
+                   float beta, const bfloat16* bias = nullptr);
 
-/// The same by the calling thread alone, inside a parallel region.
+/// The product by the calling thread alone, inside a parallel region: no exception can leave that, so what it throws
+/// (no memory for a kernel) ends the process with its text.
 void tile_matmul_onednn(Matrix<float> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                         float beta);
 

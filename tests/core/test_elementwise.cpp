@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/elementwise.hpp"
+#include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
@@ -26,10 +27,15 @@ TEST(Linear, forward_is_that_of_plain_loops) {
     const auto weight_device = on_device<T>(weight, s.width, s.inner);
     const auto bias_device = on_device<T>(bias, s.width);
 
-    const auto y = undefined<T>(s.rows, s.width);
-    fill_with_bias<T>(ExecSpace(), y, bias_device);
-    matmul<T>(ExecSpace(), y, Transpose::no, x_device, Transpose::yes, weight_device, T(1), T(1));
-    EXPECT_TRUE(allclose(on_host(y), wanted, tolerance<T>, {s.rows, s.width}));
+    const MatmulLibrary before = matmul_library();
+    for (const MatmulLibrary library : matmul_libraries()) {
+      SCOPED_TRACE(to_string(library));
+      set_matmul_library(library);
+      const auto y = undefined<T>(s.rows, s.width);
+      linear_forward<T>(ExecSpace(), y, x_device, weight_device, bias_device);
+      EXPECT_TRUE(allclose(on_host(y), wanted, tolerance<T>, {s.rows, s.width}));
+    }
+    set_matmul_library(before);
 
     const auto with_residual = undefined<T>(s.rows, s.width);
     matmul<T>(ExecSpace(), with_residual, Transpose::no, x_device, Transpose::yes, weight_device);
