@@ -118,17 +118,20 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->add_flag("--keys", options->keys, "print every key of a config with its default and meaning");
   command->add_flag("--dry-run", options->dry_run, "print mesh, memory and schedule, train nothing");
   command->add_flag("--events", options->events, "with --dry-run: the order of all operations of a step");
-  command
-      ->add_option("--ranks", options->ranks,
-                   "with --dry-run: as if started on so many ranks; default: those of mpiexec, or 1")
-      ->check(between(1, 1 << 16));
+  const CLI::Option* const ranks =
+      command
+          ->add_option("--ranks", options->ranks,
+                       "with --dry-run: as if started on so many ranks; default: those of mpiexec, or 1")
+          ->check(between(1, 1 << 16));
   command->footer(
       "  espalier train examples/quickstart.toml\n"
       "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500\n"
       "  espalier train --replay run/incidents/step-00000123-sample-00000984");
-  command->callback([options, &chosen] {
+  command->callback([options, ranks, &chosen] {
     if (options->events && !options->dry_run)
       throw CLI::ValidationError("--events", "belongs to --dry-run, which trains nothing");
+    if (ranks->count() > 0 && !options->dry_run)
+      throw CLI::ValidationError("--ranks", "belongs to --dry-run; mpiexec -n gives a run its ranks");
     chosen.prints_only = options->dry_run || options->keys;
     chosen.needs_runtime = !chosen.prints_only;
     chosen.action = [options](Runtime* runtime) {

@@ -12,6 +12,7 @@
 
 #include "io/nearest_word.hpp"
 #include "io/toml_config.hpp"
+#include "io/units.hpp"
 #include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
@@ -19,22 +20,80 @@
 namespace espalier {
 namespace {
 
+constexpr Index most_ranks = 1 << 16;
+
 // The multiples of `unit` around `value`.
 std::string nearest_multiples(Index value, Index unit) {
   const Index below = value / unit * unit;
   return below > 0 ? fmt::format("{} and {}", below, below + unit) : fmt::format("{}", unit);
 }
 
-std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, int world_size) {
+// The degrees in front of another number of ranks than theirs. They are in range, each by itself.
+Index ranks_of(const RunConfig::Parallel& c) { return c.tensor * std::max<Index>(1, c.data) * c.pipeline; }
+
+// "tensor 2 x data 2 x pipeline 1; ...": those that pass every check of the config, the nearest first. Lists with an
+// entry for each stage would have to follow.
+std::string nearest_layouts(const RunConfig& c, int world_size) {
+  const PerAxis wanted{
+      {static_cast<int>(c.parallel.tensor), static_cast<int>(c.parallel.data), static_cast<int>(c.parallel.pipeline)}};
+  std::vector<std::string> found;
+  for (const MeshLayout& mesh : layouts_by_distance(world_size, wanted)) {
+    RunConfig other = c;
+    other.parallel.tensor = mesh.degree(Axis::tp);
+    other.parallel.data = mesh.degree(Axis::dp);
+    other.parallel.pipeline = mesh.degree(Axis::pp);
+    other.parallel.layers_per_stage.clear();
+    other.parallel.recompute_per_stage.clear();
+    if (found.size() < 3 && is_valid_layout(other, world_size))
+      found.push_back(mesh.text());
+  }
+  return fmt::format("{}", fmt::join(found, "; "));
+}
+
+// What to do about a mesh of another number of ranks: start on that number, or share these ranks otherwise.
+std::string mesh_advice(const RunConfig& c, int world_size) {
+  const Index wanted = ranks_of(c.parallel);
+  std::string start;
+  if (wanted <= most_ranks && is_valid_layout(c, static_cast<int>(wanted)))
+    start = fmt::format("start on {}{}: mpiexec -n {} espalier ..., or --dry-run --ranks {}", counted(wanted, "rank"),
+                        c.parallel.data > 0 ? "" : " or a multiple", wanted, wanted);
+  if (world_size == 1 && !start.empty())  // forgotten, more likely than meant
+    return start;
+  const std::string nearest = nearest_layouts(c, world_size);
+  const std::string share =
+      nearest.empty() ? fmt::format("no layout of {} fits this model and batch", counted(world_size, "rank"))
+                      : fmt::format("nearest layouts of {} that fit: {}", counted(world_size, "rank"), nearest);
+  return start.empty() ? share : share + "; or " + start;
+}
+
+std::optional<std::array<Axis, num_axes>> check_order(const RunConfig& c, ConfigReader& reader) {
   try {
-    return make_layout(world_size, static_cast<int>(c.parallel.tensor), static_cast<int>(c.parallel.data),
-                       static_cast<int>(c.parallel.pipeline), axis_order_from(c.parallel.order));
+    return axis_order_from(c.parallel.order);
   } catch (const Error& error) {
     const ErrorReport& report = error.report();
-    reader.problem("parallel", "data",
-                   fmt::format("{}; got {}, wanted {}; {}", report.what, report.got, report.wanted, report.todo));
+    reader.problem("parallel", "order", fmt::format("got {}, wanted {}; {}", report.got, report.wanted, report.todo));
     return std::nullopt;
   }
+}
+
+std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, int world_size) {
+  const auto order = check_order(c, reader);
+  const RunConfig::Parallel& p = c.parallel;
+  const Index fixed = p.tensor * p.pipeline;
+  const bool divides = world_size % fixed == 0;
+  if (divides && (p.data == 0 || fixed * p.data == world_size))
+    return order ? std::optional(make_layout(world_size, static_cast<int>(p.tensor), static_cast<int>(p.data),
+                                             static_cast<int>(p.pipeline), *order))
+                 : std::nullopt;
+  const std::string factors = p.data > 0 ? fmt::format("tensor {} x data {} x pipeline {} takes {}", p.tensor, p.data,
+                                                       p.pipeline, counted(ranks_of(p), "rank"))
+                                         : fmt::format("tensor {} x pipeline {} takes {} or a multiple", p.tensor,
+                                                       p.pipeline, counted(ranks_of(p), "rank"));
+  const char* const key = divides ? "data" : world_size % p.tensor != 0 ? "tensor" : "pipeline";
+  reader.problem("parallel", key,
+                 fmt::format("{}, but there {} {}; {}", factors, world_size == 1 ? "is" : "are", world_size,
+                             mesh_advice(c, world_size)));
+  return std::nullopt;
 }
 
 void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
@@ -232,6 +291,8 @@ void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
   for (const std::string& problem : problems(c.model.shape))
     reader.problem("model", problem.substr(0, problem.find(' ')), problem);
+  if (c.run.directory.empty())
+    reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
   if (c.data.train.empty())
     reader.problem("data", "train", "no token file is given, wanted at least one");
   if (c.batch.sequence_length > c.model.shape.max_sequence_length)

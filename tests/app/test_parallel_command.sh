@@ -98,13 +98,14 @@ all ranks:
 # ---- Bad input: exit code 2, everything that is wrong at once, what would do ----
 input() {
   exits 2 "$mpiexec" -n 4 "$espalier" train tiny.toml parallel.tensor=3 parallel.pipeline=9 'parallel.layers_per_stage=[1,2]'
-  says "5 problems" "tensor = 3, data = 0, pipeline = 9 on 4 ranks" "nearest layouts that fit: tensor" \
+  says "5 problems" "tensor 3 x pipeline 9 takes 27 ranks or a multiple, but there are 4" \
+    "nearest layouts of 4 ranks that fit: tensor" \
     "4 cannot be shared by 3 ranks of tensor; the nearest that can: 3 and 6" "ffn_hidden_size" \
     "9 stages are more than the 8 layers" "has 2 numbers, wanted 9"
   [[ $(grep -cF "error" out.txt) == 1 ]] || fail "more than one rank reports"
   [[ ! -e run ]] || fail "something was written before the config was checked"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 4 parallel.tensor=2 parallel.data=3
-  says "2 problems" "tensor = 2, data = 3, pipeline = 1 on 4 ranks" "tensor 2 x data 2 x pipeline 1" \
+  says "2 problems" "tensor 2 x data 3 x pipeline 1 takes 6 ranks, but there are 4" "tensor 2 x data 2 x pipeline 1" \
     "8 is not divisible by micro_batch_size 2 x 3 replicas"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 4 parallel.tensor=4 model.num_heads=6 model.hidden_size=36 \
     model.ffn_hidden_size=66 model.vocab_size=3
@@ -170,7 +171,15 @@ fits_exactly() {
 # ---- verify: right layouts pass, planted faults are found and named ----
 verify() {
   exits 0 "$mpiexec" -n 4 "$espalier" verify tiny.toml --steps 1 --precision fp64
-  says "33 of 33 layouts train the model of the reference; 0 skipped" "tolerance 1e-10"
+  says "33 of 33 layouts train the model of the reference; 0 skipped" "1 step, relative errors, tolerance 1e-10" \
+    "largest of all layouts"
+  grep -Eq '^  gradient +[0-9.e-]+  (embedding|final_norm|h\.[0-9]+)\.?[a-z_.]*, tensor [0-9]' out.txt ||
+    fail "the largest error is not placed"
+  exits 0 "$mpiexec" -n 3 "$espalier" verify tiny.toml --steps 1 batch.global_batch_size=6
+  says "skipped, 2 layouts: model.num_heads: 4 cannot be shared by 3 ranks" "  tensor 3 x data 1 x pipeline 1, sequence-parallel"
+  exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --reference dat=4
+  says "got: --reference dat=4" "did you mean \"data\"?"
+  grep -q "relative errors" out.txt && fail "a table begins before its reference is known"
   local fault
   for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum; do
     exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"
@@ -194,6 +203,9 @@ faults() {
   exits 2 "$mpiexec" -n 1 "$espalier" train tiny.toml run.directory=unlike parallel.tensor=2 : \
     -n 1 "$espalier" train tiny.toml run.directory=unlike parallel.pipeline=2
   says "the ranks were not started alike"
+  exits 2 timeout 60 "$mpiexec" -n 1 "$espalier" train tiny.toml run.directory=unlike : -n 1 "$espalier" verify tiny.toml
+  says "the ranks were not started alike" "espalier verify" "rank 1"
+  once "error"
 
   # A trace of all ranks (tests/training/test_trace.cpp reads it as JSON).
   exits 0 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=traced parallel.pipeline=2 parallel.tensor=2 \

@@ -67,6 +67,31 @@ TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
   EXPECT_CONTAINS(error_of(good, {"parallel.pipeline=8"}, 8), "8 stages are more than the 4 layers");
 }
 
+// What is advised passes the checks of this config: the ranks that were forgotten, or layouts of those that there are.
+TEST(RunConfig, AdviceOnALayoutCanBeFollowed) {
+  const std::string forgotten = error_of(good, {"parallel.tensor=2", "parallel.pipeline=2"}, 1);
+  EXPECT_CONTAINS(forgotten, "command line: parallel.tensor: tensor 2 x pipeline 2 takes 4 ranks or a multiple");
+  EXPECT_CONTAINS(forgotten, "there is 1; start on 4 ranks or a multiple: mpiexec -n 4");
+  EXPECT_CONTAINS(forgotten, "--dry-run --ranks 4");
+  EXPECT_EQ(forgotten.find("nearest"), std::string::npos) << forgotten;
+  EXPECT_EQ(error_of(good, {"parallel.tensor=2", "parallel.pipeline=2"}, 4), "");
+
+  // Four heads and four layers: neither tensor 3 or 6 nor pipeline 6.
+  const std::string six = error_of(good, {"parallel.tensor=4", "parallel.pipeline=2", "batch.micro_batch_size=1"}, 6);
+  EXPECT_CONTAINS(six, "nearest layouts of 6 ranks that fit: tensor 2 x data 1 x pipeline 3;");
+  EXPECT_CONTAINS(six, "or start on 8 ranks");
+  EXPECT_EQ(six.find("tensor 3 x"), std::string::npos) << six;
+  EXPECT_EQ(six.find("tensor 6 x"), std::string::npos) << six;
+  EXPECT_EQ(six.find("pipeline 6"), std::string::npos) << six;
+  EXPECT_EQ(error_of(good, {"parallel.tensor=3", "parallel.pipeline=5"}, 8).find("pipeline 8"), std::string::npos);
+  EXPECT_CONTAINS(error_of(good, {"parallel.pipeline=4"}, 11), "no layout of 11 ranks fits this model and batch");
+  EXPECT_CONTAINS(error_of(good, {"parallel.order=\"tp,pp\""}), "command line: parallel.order: got \"tp,pp\"");
+}
+
+TEST(RunConfig, TheRunHasADirectory) {
+  EXPECT_CONTAINS(error_of(good, {"run.directory=\"\"", "run.steps=-1"}), "run.directory: is empty");
+}
+
 TEST(RunConfig, RecomputationByStage) {
   const RunConfig config = parse_run_config(
       good, "run.toml", {"parallel.pipeline=2", "parallel.recompute_per_stage=[\"full\", \"none\"]"}, 2);
