@@ -12,7 +12,9 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/nearest_word.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/launch_environment.hpp"
+#include "parallel/texts.hpp"
 
 namespace espalier {
 namespace {
@@ -40,19 +42,60 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-[[noreturn]] void throw_usage(const CLI::App& app, const std::vector<std::string>& reversed,
-                              const CLI::ParseError& error) {
-  const std::string first = reversed.empty() ? "" : reversed.back();
-  const std::vector<std::string> commands = command_names(app);
-  if (!first.starts_with("-") && std::find(commands.begin(), commands.end(), first) == commands.end()) {
-    const std::string nearest = nearest_word(first, commands);
-    throw Error(ExitCode::usage,
-                {.what = "unknown command",
-                 .got = first,
-                 .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
-                 .todo = nearest.empty() ? "espalier --help" : fmt::format("did you mean {}?", nearest)});
+// The command that the leading words name, as far as they do; they are taken off `reversed`.
+const CLI::App& named_command(const CLI::App& app, std::vector<std::string>& reversed, std::string& name) {
+  const CLI::App* command = &app;
+  for (bool known = true; known && !reversed.empty();) {
+    known = false;
+    for (const CLI::App* next : command->get_subcommands({}))
+      if (!known && next->get_name() == reversed.back()) {
+        known = true;
+        command = next;
+      }
+    if (known) {
+      name += ' ' + reversed.back();
+      reversed.pop_back();
+    }
   }
-  throw Error(ExitCode::usage, {.what = error.what(), .todo = fmt::format("espalier {} --help", first)});
+  return *command;
+}
+
+[[noreturn]] void throw_usage(const CLI::App& app, std::vector<std::string> reversed, const CLI::ParseError& error) {
+  std::string name = "espalier";
+  const CLI::App& command = named_command(app, reversed, name);
+  const std::string next = reversed.empty() ? "" : reversed.back();
+  const std::vector<std::string> commands = command_names(command);
+  if (!commands.empty() && !next.starts_with("-")) {
+    const std::string nearest = nearest_word(next, commands);
+    throw Error(ExitCode::usage,
+                {.what = next.empty() ? fmt::format("{} wants a command", name) : "unknown command",
+                 .got = next,
+                 .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
+                 .todo = nearest.empty() ? name + " --help" : fmt::format("did you mean {}?", nearest)});
+  }
+  throw Error(ExitCode::usage, {.what = error.what(), .todo = name + " --help"});
+}
+
+// "train", "bench step".
+std::string chosen_command(const CLI::App& app) {
+  std::string name;
+  for (const CLI::App* command = &app; !command->get_subcommands().empty();) {
+    command = command->get_subcommands().front();
+    name += (name.empty() ? "" : " ") + command->get_name();
+  }
+  return name;
+}
+
+// First of all: ranks of different commands would wait for each other in unlike collectives.
+void require_same_command(const Communicator& world, const std::string& command) {
+  const std::string wanted = broadcast_text(world, command, 0);
+  attempt_together(world, ExitCode::usage, [&] {
+    if (command != wanted)
+      throw Error(ExitCode::usage, {.what = "the ranks were not started alike",
+                                    .got = "espalier " + command,
+                                    .wanted = fmt::format("espalier {}, as on rank 0", wanted),
+                                    .todo = "start one command on all ranks"});
+  });
 }
 
 void parse(CLI::App& app, int argc, char** argv) {
@@ -75,7 +118,10 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
     return run_job(argc, argv, [&](Runtime&) -> int { std::rethrow_exception(error); });
   }
   if (chosen.needs_runtime)
-    return run_job(argc, argv, [&](Runtime& runtime) { return chosen.action(&runtime); });
+    return run_job(argc, argv, [&](Runtime& runtime) {
+      require_same_command(runtime.world(), chosen_command(app));
+      return chosen.action(&runtime);
+    });
   if (chosen.prints_only)
     return launched_rank().rank == 0 ? chosen.action(nullptr) : 0;
   if (launched_rank().size == 1)
