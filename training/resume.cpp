@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/ops/matmul.hpp"
+#include "io/units.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
 #include "training/next_loss.hpp"
@@ -42,14 +43,16 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, bool may_resume, c
       note(fmt::format("passing over {}: {}", entry.path.string(), entry.reason));
   }
   if (!may_resume && !(complete.empty() && damaged.empty()))
-    throw Error(ExitCode::usage,
-                {.what = "the run directory holds checkpoints, and --resume never would write over them",
-                 .where = checkpoints.string(),
-                 .got = complete.empty() ? "incomplete checkpoints:" + damaged
-                                         : fmt::format("{} complete checkpoints, the newest {}", complete.size(),
-                                                       complete.front().string()),
-                 .wanted = "an empty run directory",
-                 .todo = "resume (leave --resume away), or set run.directory to another directory"});
+    throw Error(
+        ExitCode::usage,
+        {.what = "the run directory holds checkpoints, and --resume never would write over them",
+         .where = checkpoints.string(),
+         .got = complete.empty() ? "incomplete checkpoints:" + damaged
+                                 : fmt::format("{}, the newest {}",
+                                               counted(static_cast<Index>(complete.size()), "complete checkpoint"),
+                                               complete.front().string()),
+         .wanted = "an empty run directory",
+         .todo = "resume (leave --resume away), or set run.directory to another directory"});
   if (complete.empty() && !damaged.empty())
     throw Error(ExitCode::checkpoint, {.what = "none of the run's checkpoints is complete:" + damaged,
                                        .where = checkpoints.string(),

@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+
+#include "io/toml_config.hpp"
 
 namespace espalier {
 namespace {
@@ -22,6 +25,20 @@ std::string refused_lines(const std::vector<ConfigDifference>& differences, cons
     if (!is_allowed(difference.key))
       lines += "\n  " + text_of(difference);
   return lines;
+}
+
+// Do two lists name the same files, under whatever paths?
+bool same_files(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const std::string& left, const std::string& right) {
+    std::error_code missing;
+    return left == right || std::filesystem::equivalent(left, right, missing);
+  });
+}
+
+std::vector<std::string> stored_files(const std::string& stored, const char* key) {
+  std::vector<std::string> files;
+  ConfigReader(stored, "the stored config", {}).read("data", key, files);
+  return files;
 }
 
 // A preset is only a name for the keys that follow it.
@@ -58,12 +75,23 @@ std::vector<ConfigDifference> differences_from(const std::string& stored, const 
 }
 
 std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config) {
-  std::vector<ConfigDifference> differences = differences_from(stored_config(checkpoint), config);
-  if (const std::string refused = refused_lines(differences, may_change_on_resume); !refused.empty())
-    throw Error(ExitCode::usage, {.what = "the checkpoint belongs to a run with another config:" + refused,
-                                  .where = checkpoint.path().string(),
-                                  .todo = "go back to the stored values, or start a new run in another run.directory "
-                                          "(--init-from takes over the weights)"});
+  const std::string stored = stored_config(checkpoint);
+  std::vector<ConfigDifference> differences = differences_from(stored, config);
+  const auto may_change = [&](const std::string& key) {
+    return may_change_on_resume(key) ||
+           (key == "data.train" && same_files(stored_files(stored, "train"), config.data.train)) ||
+           (key == "data.validation" && same_files(stored_files(stored, "validation"), config.data.validation));
+  };
+  if (const std::string refused = refused_lines(differences, may_change); !refused.empty()) {
+    const bool same_model = refused_lines(differences, leaves_the_model).empty();
+    const bool other_data = refused.find("\n  data.") != std::string::npos;
+    throw Error(ExitCode::usage,
+                {.what = "the checkpoint belongs to a run with another config:" + refused,
+                 .where = checkpoint.path().string(),
+                 .todo = fmt::format("go back to the stored values{}, or start a new run in another run.directory{}",
+                                     other_data ? " (moved files: link them at the stored paths, ln -s NEW OLD)" : "",
+                                     same_model ? " (--init-from takes over the weights)" : "")});
+  }
   return differences;
 }
 

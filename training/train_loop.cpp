@@ -11,6 +11,7 @@
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
 #include "io/run_positions.hpp"
+#include "io/units.hpp"
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
@@ -70,6 +71,13 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
   if (progress.validation_loss)
     line["validation_loss"] = *progress.validation_loss;
   return line;
+}
+
+// Which limit ends the run: "run.steps = 100".
+std::string limit_text(const RunConfig& config) {
+  const Index total = config.total_steps();
+  return config.run.steps == total ? fmt::format("run.steps = {}", total)
+                                   : fmt::format("run.tokens = {} is reached after {}", config.run.tokens, total);
 }
 
 // What only rank 0 has: the run's directory and its metrics.
@@ -141,6 +149,8 @@ class Loop {
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
       save(saver);  // there is none of this run yet that it could go back to
     StragglerWatch stragglers(config_.stability, mesh_);
+    if (resumed_step >= config_.total_steps())
+      note(fmt::format("nothing left to do: {} done, and {}", counted(resumed_step, "step"), limit_text(config_)));
     const TrainOutcome outcome = finish(steps(trainer, saver, records, stragglers, stop_requested));
     records.sign_off();
     return outcome;

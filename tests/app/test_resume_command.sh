@@ -33,7 +33,11 @@ refused 2 "--resume never" "${two_ranks[@]}" "$espalier" train tiny.toml --resum
 refused 4 "--resume names neither" "${two_ranks[@]}" "$espalier" train tiny.toml --resume atuo
 refused 2 "model.num_heads: 4 -> 2" "${two_ranks[@]}" "$espalier" train tiny.toml model.num_heads=2
 refused 2 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --resume good model.num_heads=2
+grep -q -- --init-from out.txt && fail "weights of another model are offered"
+refused 2 "--init-from takes over the weights" "$espalier" train tiny.toml run.seed=2
 refused 2 "run.seed: 1 -> 2" "$espalier" train tiny.toml run.seed=2
+cp train.bin moved.bin
+refused 2 "ln -s NEW OLD" "$espalier" train tiny.toml 'data.train=["moved.bin"]'
 refused 2 "unknown key" "$espalier" train tiny.toml run.sede=2
 refused 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]'
 refused 7 "budget" "$espalier" train tiny.toml run.device_memory=100kB
@@ -46,6 +50,9 @@ refused 2 "incomplete checkpoints" "$espalier" train tiny.toml --resume never
 expect 4 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --init-from good model.num_heads=2 run.directory=new
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]' run.directory=new/deep
 [[ ! -e new ]] || fail "a refused start made a run directory" <(ls -R new)
+
+# ---- The same file under another path ----
+expect 0 "config changed: data.train" "$espalier" train tiny.toml run.directory=heir run.steps=8 "data.train=[\"$PWD/./train.bin\"]"
 
 # ---- A full disk, under the log or the run: 8, and the run goes on from its checkpoint ----
 full_log() { "$@" >/dev/full; }
