@@ -3,13 +3,17 @@
 #include "training/verify.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <sstream>
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/toml_config.hpp"
+#include "io/units.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -47,16 +51,14 @@ std::string cell(const LargestError& error, double tolerance) {
 }
 
 void print_header(double tolerance, Index num_steps) {
-  fmt::print("{} steps, relative errors, tolerance {:g}; ! = above it\n\n", num_steps, tolerance);
+  fmt::print("{}, relative errors, tolerance {:g}; ! = above it\n\n", counted(num_steps, "step"), tolerance);
   fmt::print("{:<74}{:>10}{:>10}{:>10}{:>10}{:>10}  worst tensor\n", "layout", "loss ", "norm ", "gradient ", "update ",
              "copies ");
 }
 
 void print_row(const VerifiedLayout& layout, double tolerance) {
-  if (!layout.skipped.empty()) {
-    fmt::print("{:<74} skipped: {}\n", layout.text, layout.skipped);
-    return;
-  }
+  if (!layout.skipped.empty())
+    return;  // listed below the table
   const LayoutErrors& e = layout.errors;
   const LargestError& worst = e.copies.value > tolerance   ? e.copies
                               : e.update.value > tolerance ? e.update
@@ -64,6 +66,56 @@ void print_row(const VerifiedLayout& layout, double tolerance) {
   fmt::print("{:<74}{}{}{}{}{}  {}\n", layout.text, cell(e.loss, tolerance), cell(e.gradient_norm, tolerance),
              cell(e.gradient, tolerance), cell(e.update, tolerance), cell(e.copies, tolerance), worst.where);
   std::fflush(stdout);
+}
+
+// The largest error of each quantity over all layouts, and where it is.
+void print_largest(const std::vector<VerifiedLayout>& results) {
+  struct Quantity {
+    const char* name;
+    LargestError LayoutErrors::*error;
+  };
+  fmt::print("\nlargest of all layouts\n");
+  for (const auto& [name, error] :
+       {Quantity{"loss", &LayoutErrors::loss}, Quantity{"norm", &LayoutErrors::gradient_norm},
+        Quantity{"gradient", &LayoutErrors::gradient}, Quantity{"update", &LayoutErrors::update},
+        Quantity{"copies", &LayoutErrors::copies}}) {
+    LargestError largest;
+    std::string layout;
+    for (const VerifiedLayout& result : results)
+      if (const LargestError& own = result.errors.*error; !(own.value <= largest.value)) {  // also NaN
+        largest = own;
+        layout = result.text;
+      }
+    fmt::print("  {:<10}{:>7.1e}{}{}\n", name, largest.value, largest.where.empty() ? "" : "  " + largest.where,
+               layout.empty() ? "" : ", " + layout);
+  }
+}
+
+void print_skipped(const std::vector<VerifiedLayout>& results) {
+  std::map<std::string, std::vector<std::string>> by_cause;
+  for (const VerifiedLayout& result : results)
+    if (!result.skipped.empty())
+      by_cause[result.skipped].push_back(result.text);
+  for (const auto& [cause, layouts] : by_cause)
+    fmt::print("\nskipped, {}: {}\n  {}\n", counted(static_cast<Index>(layouts.size()), "layout"), cause,
+               fmt::join(layouts, "\n  "));
+}
+
+// The overrides stand for what the user wrote behind --reference: neither their keys nor a text in memory is a place.
+void require_reference(const RunConfig& config, const std::string& reference, int num_ranks) {
+  try {
+    parse_run_config(to_toml(config), "config", reference_overrides(reference), num_ranks);
+  } catch (const Error& error) {
+    std::istringstream lines(error.report().what);
+    std::string problems;
+    std::string line;
+    for (std::getline(lines, line); std::getline(lines, line);)
+      problems += "\n  " + line.substr(line.find(": ") + 2);  // behind the place
+    throw Error(ExitCode::usage,
+                {.what = "the layout of --reference cannot be used" + (problems.empty() ? "" : ":" + problems),
+                 .got = "--reference " + reference,
+                 .wanted = fmt::format("keys of [parallel] for {}, like data=2,tensor=2", counted(num_ranks, "rank"))});
+  }
 }
 
 int verify_command(const Options& options, Runtime& runtime) {
@@ -84,6 +136,8 @@ int verify_command(const Options& options, Runtime& runtime) {
     config = shrunk(config);
   VerifyOptions verify_options = options.verify;
   verify_options.reference = reference_overrides(options.reference);
+  if (!options.reference.empty())
+    require_reference(config, options.reference, runtime.size());
   if (verify_options.tolerance <= 0)
     verify_options.tolerance = default_tolerance(config.precision.compute);
   const double tolerance = verify_options.tolerance;
@@ -101,9 +155,12 @@ int verify_command(const Options& options, Runtime& runtime) {
     ran += layout.skipped.empty() ? 1 : 0;
     failed += layout.skipped.empty() && !(layout.errors.worst() <= tolerance) ? 1 : 0;
   }
-  if (runtime.rank() == 0)
+  if (runtime.rank() == 0) {
+    print_largest(results);
+    print_skipped(results);
     fmt::print("\n{} of {} layouts train the model of the reference; {} skipped\n", ran - failed, ran,
                static_cast<int>(results.size()) - ran);
+  }
   return static_cast<int>(failed == 0 ? ExitCode::ok : ExitCode::numerical);
 }
 

@@ -290,13 +290,17 @@ struct Candidate {
   std::optional<RunConfig> config;
 };
 
-// "tensor=2 data=1 pipeline=4 ..."
+// As make_run_layout() would call it, of overrides that it cannot have: in the order of layouts_to_verify().
 std::string layout_text(const std::vector<std::string>& overrides) {
-  std::string text;
-  for (std::size_t i = 0; i < 7; ++i)  // what follows is the same for all
-    text +=
-        fmt::format("{}{}", i ? " " : "", std::string_view(overrides[i]).substr(std::string_view("parallel.").size()));
-  return text;
+  const auto value = [&](std::size_t i) { return overrides[i].substr(overrides[i].find('=') + 1); };
+  RunLayout layout;
+  layout.mesh.degrees = {{std::stoi(value(0)), std::stoi(value(1)), std::stoi(value(2))}};
+  layout.pipeline.kind = parse_schedule_kind(value(3)).value();
+  layout.pipeline.stages = layout.mesh.degree(Axis::pp);
+  layout.pipeline.chunks = std::stoi(value(4));
+  layout.zero_stage = std::stoi(value(5));
+  layout.sequence_parallel = value(6) == "true";
+  return layout.text();
 }
 
 // "num_heads: 4 cannot be ...", the first problem of a report that heads its problems with a line. Where each of them
