@@ -9,6 +9,7 @@
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "core/tensor.hpp"
+#include "io/units.hpp"
 #include "training/stored_config.hpp"
 
 namespace espalier {
@@ -30,8 +31,9 @@ int inspect(const std::string& directory) {
   std::size_t bytes = 0;
   for (const StoredFile& file : checkpoint.files())
     bytes += static_cast<std::size_t>(file.bytes);
-  fmt::print("\n  {} tensors, {} elements, {} in {} files\n", checkpoint.tensors().size(), elements, bytes_text(bytes),
-             checkpoint.files().size());
+  fmt::print("\n  {}, {}, {} in {}\n", counted(static_cast<Index>(checkpoint.tensors().size()), "tensor"),
+             counted(elements, "element"), bytes_text(bytes),
+             counted(static_cast<Index>(checkpoint.files().size()), "file"));
   return 0;
 }
 

@@ -68,14 +68,13 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("inputs", command->inputs, "text files and patterns ('corpus/*.txt')")->required();
   pack_app->add_option("--output", command->output, "token file to train on")->required();
   pack_app->add_option("--validation", command->validation, "token file to validate on");
-  pack_app
-      ->add_option("--validation-fraction", command->options.validation_fraction, "share of the text that goes there")
-      ->check(real_between(0, 1));
+  pack_app->add_option("--validation-fraction", command->options.validation_fraction,
+                       "share of the text that goes there: at least 0, less than 1; default 0");
   pack_app->add_option("--tokenizer", command->tokenizer, "byte (default)");
   pack_app->add_option("--exclude", command->exclude, "patterns of file names to leave out");
   pack_app->add_option("--document-separator", command->options.document_separator,
                        "text that ends a document; none: every file is one document");
-  pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents");
+  pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents; default 0");
   pack_app->add_flag("--allow-binary", command->options.allow_binary, "take files with zero bytes too");
   pack_app->footer(
       "  espalier data pack --output train.bin --validation val.bin \\\n"

@@ -86,8 +86,8 @@ void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>
     fmt::print("{:<13}{}: {}{}\n", stage == 0 ? "schedule" : "", who, fmt::join(names, " "),
                cut ? " ... " + last : std::string());
   }
-  fmt::print("{:<13}proven for {}; gradients are reduced during the last backward\n", "",
-             counted(layout.mesh.size(), "rank"));
+  fmt::print("{:<13}proven for {}{}\n", "", counted(layout.mesh.size(), "rank"),
+             layout.mesh.degree(Axis::dp) > 1 ? "; gradients are reduced during the last backward" : "");
 }
 
 // Rank by rank, then all in the order in which they would happen if all operations took alike.

@@ -109,7 +109,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
   command->add_option("--prompt", options->prompt, "text to go on from");
-  command->add_option("--max-tokens", options->max_tokens, "tokens to write")->check(at_least(1));
+  command->add_option("--max-tokens", options->max_tokens, "tokens to write; default 400")->check(at_least(1));
   command->add_option("--temperature", options->sampling.temperature, "0 = always the most likely token; default 0.8")
       ->check(real_between(0, 1000));
   command->add_option("--top-k", options->sampling.top_k, "only the k most likely tokens; 0 (default): all")
@@ -118,7 +118,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
       ->add_option("--top-p", options->sampling.top_p,
                    "only the most likely tokens of this total probability; default 0.95")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--seed", options->seed, "same seed, same text");
+  command->add_option("--seed", options->seed, "same seed, same text; default 1");
   command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;

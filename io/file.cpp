@@ -31,7 +31,10 @@ std::string advice(int error_number, const Path& path) {
     case EACCES:
     case EPERM:
     case EROFS: return "choose a directory you may write to, or change its permissions";
-    default: return "";
+    case ENOTDIR:
+    case EEXIST:
+    case EISDIR: return "something else stands at this path: move it away, or choose another";
+    default: return "choose a path on a file system that you can write to";
   }
 }
 

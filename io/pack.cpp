@@ -15,6 +15,7 @@
 
 #include "core/random.hpp"
 #include "io/token_file.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -255,10 +256,10 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
   summary.train_tokens = train.num_tokens();
   summary.validation_tokens = validation ? validation->num_tokens() : 0;
   if (summary.train_tokens == 0 || (validation && summary.validation_tokens == 0))
-    refuse(
-        summary.train_tokens == 0 ? "no text is left for training" : "no text is left for validation",
-        fmt::format("{} files, {} documents, {} bytes", summary.num_files, summary.num_documents, summary.text_bytes),
-        "give more text, or change the validation fraction or the document separator");
+    refuse(summary.train_tokens == 0 ? "no text is left for training" : "no text is left for validation",
+           fmt::format("{}, {}, {}", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
+                       counted(summary.text_bytes, "byte")),
+           "give more text, or change the validation fraction or the document separator");
   train.finish();
   if (validation)
     validation->finish();

@@ -219,13 +219,14 @@ std::string prepare_launch(char** argv) {
   const LaunchFacts facts = read_launch_facts(environment);
   const LaunchPlan plan = plan_launch(facts, environment);
   const std::vector<int>& cores = plan.bind_to.empty() ? facts.cores : plan.bind_to;
-  std::string chosen = fmt::format("{} rank{} on this host, {} thread{} each, core{} {}{}", facts.local_ranks,
+  const bool own_cores = facts.local_ranks > 1 && (!plan.bind_to.empty() || facts.bound_by_launcher);
+  std::string chosen = fmt::format("{} rank{} on this host, {} thread{} each, {}core{} {}{}", facts.local_ranks,
                                    facts.local_ranks > 1 ? "s" : "", plan.num_threads, plan.num_threads > 1 ? "s" : "",
-                                   cores.size() > 1 ? "s" : "", core_list_text(cores),
-                                   !plan.bind_to.empty()                              ? " (bound by Espalier)"
-                                   : plan.ranks_share_cores                           ? " (shared)"
-                                   : facts.bound_by_launcher && facts.local_ranks > 1 ? " (bound by the launcher)"
-                                                                                      : "");
+                                   own_cores ? "this one on " : "", cores.size() > 1 ? "s" : "", core_list_text(cores),
+                                   !plan.bind_to.empty()    ? " (bound by Espalier)"
+                                   : plan.ranks_share_cores ? " (shared)"
+                                   : own_cores              ? " (bound by the launcher)"
+                                                            : "");
   if (plan.ranks_share_cores)
     setenv("KOKKOS_DISABLE_WARNINGS", "1", 0);  // Kokkos 5 would say so on each rank; our line in the log does
   if (plan.variables.empty() && plan.bind_to.empty())
@@ -237,7 +238,7 @@ std::string prepare_launch(char** argv) {
   for (std::size_t i = 0; i < plan.variables.size(); ++i) {
     const auto& [name, value] = plan.variables[i];
     setenv(name.c_str(), value.c_str(), 0);
-    chosen += fmt::format("{}{}={}", i == 0 ? "; set " : " ", name, value);
+    chosen += fmt::format("{}{}={}", i == 0 ? "; Espalier has set " : " ", name, value);
   }
   setenv(reexec_variable, chosen.c_str(), 1);
   start_again(argv);

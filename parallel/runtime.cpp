@@ -86,6 +86,16 @@ void initialize_kokkos(int& argc, char**& argv) {
   }
 }
 
+/// Kokkos takes off the arguments that it knows.
+void require_known_arguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]).starts_with("--kokkos-"))
+      throw Error(ExitCode::usage, {.what = "Kokkos does not know an argument",
+                                    .got = argv[i],
+                                    .wanted = "arguments such as --kokkos-threads=4",
+                                    .todo = "correct it, or leave it out"});
+}
+
 }  // namespace
 
 Runtime::Runtime(int& argc, char**& argv) : Runtime(argc, argv, WithoutKokkos{}) { start_kokkos(argc, argv); }
@@ -118,6 +128,7 @@ void Runtime::start_kokkos(int& argc, char**& argv) {
   if (!Kokkos::is_initialized()) {
     initialize_kokkos(argc, argv);
     owns_kokkos_ = true;
+    require_known_arguments(argc, argv);
   }
   MemoryLedger::instance().install();
   WaitSettings& wait = world_->state()->context->wait;

@@ -41,6 +41,10 @@ expect 75 "stopped after a saved checkpoint" "${two_ranks[@]}" "$espalier" train
 grep -q '"state": "preempted"' run/run.json || fail "run.json does not say preempted" run/run.json
 expect 0 "resumed from" "$espalier" train run.toml
 grep -q '"state": "completed"' run/run.json || fail "run.json does not say completed" run/run.json
+expect 0 "nothing left to do: 6 steps done, and run.steps = 6" "$espalier" train run.toml
+expect 0 "run.steps = 4" "$espalier" train run.toml run.steps=4
+expect 0 "6 steps done, and run.tokens = 600 is reached after 3" "$espalier" train run.toml run.tokens=600
+expect 0 "completed" "$espalier" train run.toml
 grep -q '"predicted_bytes"' run/run.json || fail "run.json does not give the predicted memory" run/run.json
 for mode in none selective full; do
   expect 0 "memory of the fullest rank: peak" "$espalier" train run.toml run.directory=memory-$mode parallel.recompute=$mode \
@@ -83,6 +87,8 @@ expect 0 "Kokkos" "${two_ranks[@]}" "$espalier" --version
 once "Kokkos  "
 expect 2 "belongs to --dry-run" "$espalier" train run.toml --events run.directory=events
 [[ ! -e events ]] || fail "--events has trained"
+expect 2 "belongs to --dry-run" "$espalier" train run.toml --ranks 4 run.directory=events
+[[ ! -e events ]] || fail "--ranks has trained"
 expect 2 "nothing to compare it with" "$espalier" verify run.toml
 expect 2 "runs on one process" "${two_ranks[@]}" "$espalier" data inspect train.bin
 expect 2 "launcher of another MPI" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$espalier" train run.toml run.directory=lone
@@ -100,9 +106,16 @@ tr '\r' '\n' <bar.txt | sed 's/\x1b\[K//g' | grep '^\[' >out.txt
 
 # ---- Bad input: the right code, one block, what to do ----
 expect 2 "did you mean train" "$espalier" trian run.toml
+expect 2 "wanted: one of pack, inspect" "$espalier" data foo
+says "got: foo" "espalier data --help"
+expect 2 "did you mean ops?" "$espalier" bench opps
+expect 2 "checkpoint wants a command" "$espalier" checkpoint
+expect 2 "espalier checkpoint inspect --help" "$espalier" checkpoint inspect
 expect 2 "--version" "$espalier" train --version
 expect 2 "--nonsense" "$espalier" train --nonsense --help-me
 expect 2 "--kokkos-threads=abc" "$espalier" bench step --kokkos-threads=abc
+expect 2 "Kokkos does not know" "${two_ranks[@]}" "$espalier" train run.toml --kokkos-foo=1 run.directory=other
+once "error"
 expect 2 "go together" "$espalier" data pack --output a.bin --validation-fraction 0.1 text.txt
 expect 2 "go together" "$espalier" data pack --output a.bin --validation v.bin text.txt
 [[ ! -e v.bin && ! -e a.bin ]] || fail "refused, and yet a file was written"
@@ -115,6 +128,9 @@ expect 2 "missing.toml" "$espalier" train missing.toml
 expect 2 "hidden_size" "$espalier" train run.toml model.hidden_size=64
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train run.toml 'data.train=["missing.bin"]' run.directory=other
 once "error"
+expect 3 "2 token files cannot be used" "${two_ranks[@]}" "$espalier" train run.toml 'data.train=["missing.bin"]' \
+  'data.validation=["lost.bin"]' run.directory=other
+says "missing.bin: file not found" "lost.bin: file not found"
 : >empty.bin
 expect 3 "empty.bin" "$espalier" train run.toml 'data.train=["empty.bin"]' run.directory=other
 head -c 1000 train.bin >short.bin
@@ -140,6 +156,8 @@ expect 5 "diverged" "$espalier" train run.toml optimizer.learning_rate=1e30 opti
 grep -q '"state": "failed"' wild/run.json || fail "run.json does not say failed" wild/run.json
 touch file
 expect 8 "file" "$espalier" train run.toml run.directory=file/below
+says "choose another"
+expect 2 "run.directory: is empty" "$espalier" train run.toml run.directory= run.steps=-1
 cp train.bin damaged.bin
 printf 'X' | dd of=damaged.bin bs=1 seek=20000 conv=notrunc status=none
 expect 3 "damaged token file" "${two_ranks[@]}" "$espalier" train run.toml 'data.train=["damaged.bin"]' run.directory=other
