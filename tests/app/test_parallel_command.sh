@@ -178,7 +178,7 @@ verify() {
   exits 0 "$mpiexec" -n 3 "$espalier" verify tiny.toml --steps 1 batch.global_batch_size=6
   says "skipped, 2 layouts: model.num_heads: 4 cannot be shared by 3 ranks" "  tensor 3 x data 1 x pipeline 1, sequence-parallel"
   exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --reference dat=4
-  says "got: --reference dat=4" "did you mean \"data\"?"
+  says "--reference dat=4" "did you mean \"data\"?"
   grep -q "relative errors" out.txt && fail "a table begins before its reference is known"
   local fault
   for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum; do
