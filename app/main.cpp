@@ -11,6 +11,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/stop_requests.hpp"
 #include "io/nearest_word.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/launch_environment.hpp"
@@ -117,11 +118,14 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
     const std::exception_ptr error = std::current_exception();
     return run_job(argc, argv, [&](Runtime&) -> int { std::rethrow_exception(error); });
   }
-  if (chosen.needs_runtime)
+  if (chosen.needs_runtime) {
+    hold_stop_requests();  // from the threads of MPI and OpenMP, for good
     return run_job(argc, argv, [&](Runtime& runtime) {
+      release_stop_requests();
       require_same_command(runtime.world(), chosen_command(app));
       return chosen.action(&runtime);
     });
+  }
   if (chosen.prints_only)
     return launched_rank().rank == 0 ? chosen.action(nullptr) : 0;
   if (launched_rank().size == 1)

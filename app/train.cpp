@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
-#include <atomic>
-#include <csignal>
 #include <cstddef>
 #include <memory>
 
@@ -14,6 +11,7 @@
 #include "app/console.hpp"
 #include "app/dry_run.hpp"
 #include "app/replay.hpp"
+#include "app/stop_requests.hpp"
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
 #include "parallel/launch_environment.hpp"
@@ -37,27 +35,6 @@ struct Options {
   std::string replay;
   int ranks = launched_rank().size;  ///< of a dry run
 };
-
-// What a signal handler may touch; the loop asks for it before each step.
-volatile std::sig_atomic_t stop_signal = 0;
-void request_stop(int signal) { stop_signal = signal; }
-
-// A lost terminal and a closed pipe are requests too: nobody may look on any more. What was started with nohup goes on.
-// The handler has a stack of its own on the main thread, which signals go to: one that met a product of oneDNN 2.6
-// (fp32, AVX-512) on the thread's own stack left the heap damaged, in 2 of 100 stops.
-void catch_stop_requests() {
-  static std::array<std::byte, 1 << 16> memory;  // vector registers are saved there, too
-  const stack_t stack = {.ss_sp = memory.data(), .ss_flags = 0, .ss_size = memory.size()};
-  struct sigaction action = {};
-  action.sa_handler = request_stop;
-  action.sa_flags = SA_RESTART | (sigaltstack(&stack, nullptr) == 0 ? SA_ONSTACK : 0);
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGPIPE})
-    sigaction(signal, &action, nullptr);
-  struct sigaction before = {};
-  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
-    sigaction(SIGHUP, &action, nullptr);
-}
 
 void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const RunLayout& layout) {
   console.note(runtime.describe());
@@ -84,7 +61,7 @@ int train_command(Options& options, Runtime& runtime) {
   const RunLayout layout = make_run_layout(config, runtime.size());
   const ProcessMesh mesh(world, layout.mesh);
   emulate_network(config.emulate, mesh);
-  catch_stop_requests();
+  hold_stop_requests();
 
   Console console(config.run.log_interval);
   TrainEvents events;
@@ -92,7 +69,6 @@ int train_command(Options& options, Runtime& runtime) {
   events.step = [&](const StepReport& report, const TrainProgress& progress) { console.step(report, progress); };
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
-  const auto stop_requested = [] { return stop_signal != 0; };
   const TrainOutcome outcome = with_compute_type(config.precision.compute, [&]<class T>() {
     return train<T>(config, options.train, layout, mesh, events, stop_requested);
   });

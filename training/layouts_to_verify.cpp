@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "core/error.hpp"
 #include "parallel/process_mesh.hpp"
+#include "training/run_layout.hpp"
 
 namespace espalier {
 
@@ -32,6 +35,23 @@ std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config,
                          "parallel.layers_per_stage=[]", "parallel.assignment=consecutive"});
   }
   return all;
+}
+
+std::string text_of_layout(const std::vector<std::string>& overrides) {
+  const auto value = [&](const std::string& key) {
+    const std::string head = "parallel." + key + "=";
+    const auto found = std::ranges::find_if(overrides, [&](const std::string& text) { return text.starts_with(head); });
+    ESPALIER_ASSERT(found != overrides.end(), "a layout to verify names all that its text tells");
+    return found->substr(head.size());
+  };
+  RunLayout layout;
+  layout.mesh.degrees = {{std::stoi(value("tensor")), std::stoi(value("data")), std::stoi(value("pipeline"))}};
+  layout.pipeline.kind = parse_schedule_kind(value("schedule")).value();
+  layout.pipeline.stages = layout.mesh.degree(Axis::pp);
+  layout.pipeline.chunks = std::stoi(value("virtual_stages"));
+  layout.zero_stage = std::stoi(value("zero_stage"));
+  layout.sequence_parallel = value("sequence_parallel") == "true";
+  return layout.text();
 }
 
 std::vector<std::string> one_rank_overrides() {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <string>
 
 #include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
@@ -290,19 +291,6 @@ struct Candidate {
   std::optional<RunConfig> config;
 };
 
-// As make_run_layout() would call it, of overrides that it cannot have: in the order of layouts_to_verify().
-std::string layout_text(const std::vector<std::string>& overrides) {
-  const auto value = [&](std::size_t i) { return overrides[i].substr(overrides[i].find('=') + 1); };
-  RunLayout layout;
-  layout.mesh.degrees = {{std::stoi(value(0)), std::stoi(value(1)), std::stoi(value(2))}};
-  layout.pipeline.kind = parse_schedule_kind(value(3)).value();
-  layout.pipeline.stages = layout.mesh.degree(Axis::pp);
-  layout.pipeline.chunks = std::stoi(value(4));
-  layout.zero_stage = std::stoi(value(5));
-  layout.sequence_parallel = value(6) == "true";
-  return layout.text();
-}
-
 // "num_heads: 4 cannot be ...", the first problem of a report that heads its problems with a line. Where each of them
 // stands is left away: in a text that nobody has seen.
 std::string first_problem(const std::string& text) {
@@ -323,7 +311,7 @@ std::vector<Candidate> candidates(const RunConfig& config, int world_size) {
       candidate.config = parse_run_config(to_toml(config), "layout", overrides, world_size);
       candidate.result.text = make_run_layout(*candidate.config, world_size).text();
     } catch (const Error& error) {
-      candidate.result.text = layout_text(overrides);
+      candidate.result.text = text_of_layout(overrides);
       candidate.result.skipped = first_problem(error.what());
     }
     all.push_back(std::move(candidate));

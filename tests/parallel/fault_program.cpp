@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
     if (fault == "one_killed" && guilty)
       abort();
     const espalier::AtEarlyExit sign_off(
-        [](const std::string& report) { std::cerr << "signed off: " << report << '\n'; });
+        // In one piece, like the error block: launchers mix what ranks write.
+        [](const std::string& report) { std::cerr << "signed off: " + report + '\n'; });
     if (fault == "one_exits" && guilty)
       std::exit(0);
     if (fault == "all_exit")
