@@ -170,12 +170,10 @@ int command(int argc, char** argv) {
   }
   try {
     return run(app, chosen, argc, argv);
-  } catch (const Error& error) {
+  } catch (const std::exception& exception) {
+    const Error error = error_from(exception, ExitCode::defect);
     std::fprintf(stderr, "espalier: error: %s\n", error.what());
     return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "espalier: error: %s\n", error.what());
-    return static_cast<int>(ExitCode::defect);
   }
 }
 

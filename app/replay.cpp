@@ -9,6 +9,7 @@
 
 #include "core/median.hpp"
 #include "training/replay.hpp"
+#include "training/require_memory.hpp"
 #include "training/verify.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -59,7 +60,9 @@ int replay_command(const std::string& incident_path, const std::vector<std::stri
                                   .got = fmt::format("{} ranks", runtime.size()),
                                   .todo = "start it without mpiexec"});
   const Incident incident = read_incident(incident_path);
-  const RunConfig config = replay_config(incident_path, overrides);
+  RunConfig config = replay_config(incident_path, overrides);
+  config.run.device_memory = 0;  // that of the ranks it came from
+  require_memory(config, make_run_layout(config, 1), memory_of_a_rank(runtime.world()));
   const double tolerance = default_tolerance(config.precision.compute);
   fmt::print("{}\nlayout {}; here one rank, tolerance {:g}\n\n", to_text(incident), incident.layout, tolerance);
   const ProcessMesh mesh(runtime.world(), make_run_layout(config, 1).mesh);

@@ -4,7 +4,7 @@
 # What a save costs, against the disk and the memory of this machine (two minutes, 4 GB of disk, 8 GB of memory):
 #   bench/measure_checkpoint.sh [ESPALIER [DIRECTORY]]
 # A model of 167 million parameters, 2 GB a checkpoint, trains in DIRECTORY (default: here) on one rank, once with saves in one go
-# and once with saves behind the training. Prints GB/s of the saves and of `dd` with fsync on the same disk, before and after, and
+# and once with saves behind the training. Prints GB/s of the saves and of `dd` with fsync on the same disk, in turns, and
 # how long the longest stall of a step was, over the time to copy the state.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -23,6 +23,7 @@ ffn_hidden_size = 4000
 train = ["train.bin"]
 [batch]
 global_batch_size = 1
+micro_batch_size = 1
 [checkpoint]
 check_loss = false
 [run]
@@ -40,27 +41,31 @@ disk() {
 train() {
   logged "$1.log" "$espalier" train large.toml "run.directory=$1" "${@:2}"
 }
-before=$(disk)
-train in_one_go checkpoint.interval=20
-after=$(disk)
+# In turns: the disks of virtual machines take the first gigabytes several times as fast as those that follow.
+disk >disk.txt
+for steps in 20 40 60; do
+  train in_one_go checkpoint.interval=20 "run.steps=$steps"
+  cat in_one_go.log >>saves.txt
+  disk >>disk.txt
+done
 rm -rf in_one_go/checkpoints
 train behind checkpoint.interval=20 checkpoint.async=true
 bytes=$(du -sb behind/checkpoints/step-00000060 | cut -f1)
 
 grep -m1 'model name' /proc/cpuinfo | sed 's/.*: //'
-python3 - "$before" "$after" "$bytes" <<'PYTHON'
+python3 - "$bytes" <<'PYTHON'
 import json, re, statistics, sys
-before, after, size = map(int, sys.argv[1:])
-disk = [2000 * 2**20 / before, 2000 * 2**20 / after]  # bytes a nanosecond are GB a second
-saves = [size / float(s) * 1e-9 for s in re.findall(r"saved \S+ in ([\d.]+) s", open("in_one_go.log").read())]
+size = int(sys.argv[1])
+disk = [2000 * 2**20 / int(nanoseconds) for nanoseconds in open("disk.txt")]  # bytes a nanosecond are GB a second
+saves = [size / float(s) * 1e-9 for s in re.findall(r"saved \S+ in ([\d.]+) s", open("saves.txt").read())]
 behind = re.findall(r"saved \S+ in ([\d.]+) s behind .* stood still for ([\d.]+) s \(([\d.]+) s to copy", open("behind.log").read())
 lines = [json.loads(line) for line in open("behind/metrics.jsonl")]
 whole = [line["step_seconds"] + line["seconds"]["checkpoint"] for line in lines]
 median = statistics.median(line["step_seconds"] for line in lines)
 copy = max(float(c) for _, _, c in behind)
 still = max(line["seconds"]["checkpoint"] for line in lines)
-print(f"checkpoint {size * 1e-9:.2f} GB; disk by dd with fsync {disk[0]:.2f} and {disk[1]:.2f} GB/s")
-print(f"saves in one go {', '.join(f'{s:.2f}' for s in saves)} GB/s: {statistics.median(saves) / statistics.mean(disk):.2f} of dd")
+print(f"checkpoint {size * 1e-9:.2f} GB; disk by dd with fsync {', '.join(f'{d:.2f}' for d in disk)} GB/s")
+print(f"saves in one go {', '.join(f'{s:.2f}' for s in saves)} GB/s: {statistics.median(saves) / statistics.median(disk):.2f} of dd, medians")
 print(f"behind the training: written in {', '.join(w for w, _, _ in behind)} s; copies {', '.join(c for _, _, c in behind)} s")
 print(f"training stood still for {still:.2f} s at most: {still / copy:.2f} of the longest copy")
 print(f"longest step with what followed it {max(whole):.2f} s, median {median:.2f} s: {(max(whole) - median) / copy:.2f} copies longer")

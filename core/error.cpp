@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 namespace espalier {
 
 std::string to_text(const ErrorReport& report) {
@@ -17,6 +19,21 @@ std::string to_text(const ErrorReport& report) {
   line("wanted:", report.wanted);
   line("do:", report.todo);
   return text;
+}
+
+Error error_from(const std::exception& error, ExitCode otherwise) {
+  if (const auto* const own = dynamic_cast<const Error*>(&error))
+    return *own;
+  // Kokkos says so in words only, in other types from version to version.
+  const std::string text = error.what();
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      text.find("failed to allocate memory") != std::string::npos)
+    return {ExitCode::memory,
+            {.what = "this machine has no more memory to give",
+             .got = text,
+             .todo = "use a smaller model or batch, or more ranks"}};
+  const bool is_assertion = dynamic_cast<const std::logic_error*>(&error) != nullptr;
+  return {is_assertion ? ExitCode::defect : otherwise, {.what = text}};
 }
 
 Error::Error(ExitCode code, ErrorReport report)

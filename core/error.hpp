@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -45,6 +46,10 @@ class Error : public std::runtime_error {
 
 /// The block as text, one labelled line a field.
 std::string to_text(const ErrorReport& report);
+
+/// Any exception as an Error: memory that was not to be had (std::bad_alloc, Kokkos' words for it) with
+/// ExitCode::memory, a broken assertion (std::logic_error) as a defect, an Error as it is, all others with `otherwise`.
+Error error_from(const std::exception& error, ExitCode otherwise);
 
 namespace impl {
 [[noreturn]] void assertion_failed(const char* condition, const std::string& message, const std::source_location& at);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint.hpp"
@@ -71,15 +72,24 @@ CheckpointEntry judge(const Path& path, Index step) {
   return entry;
 }
 
+// By name alone, the newest first: to judge one is to read its manifest and to ask for all its files.
+std::vector<std::pair<Path, Index>> named_checkpoints(const Path& directory) {
+  std::vector<std::pair<Path, Index>> named;
+  for (const Path& path : list_directory(directory))
+    if (const auto step = parse_step(path.filename().string()))
+      named.emplace_back(path, *step);
+  std::sort(named.begin(), named.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  return named;
+}
+
 }  // namespace
 
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
   std::vector<CheckpointEntry> entries;
-  for (const Path& path : list_directory(directory))
-    if (const auto step = parse_step(path.filename().string()))
-      entries.push_back(judge(path, *step));
-  std::sort(entries.begin(), entries.end(),
-            [](const auto& a, const auto& b) { return a.step != b.step ? a.step > b.step : a.path < b.path; });
+  for (const auto& [path, step] : named_checkpoints(directory))
+    entries.push_back(judge(path, step));
   return entries;
 }
 
@@ -94,7 +104,8 @@ Path resolve_checkpoint(const Path& given) {
     return given;
   std::string incomplete;
   if (std::filesystem::is_directory(given, ignored))
-    for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
+    for (const auto& [path, step] : named_checkpoints(checkpoints)) {
+      const CheckpointEntry entry = judge(path, step);
       if (entry.complete)
         return entry.path;
       incomplete += "\n  " + entry.path.filename().string() + ": " + entry.reason;
@@ -108,10 +119,13 @@ Path resolve_checkpoint(const Path& given) {
 void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest) {
   ESPALIER_ASSERT(kept.last >= 1, "the newest checkpoint is always kept, got " + std::to_string(kept.last));
   Index complete = 0;
-  for (const CheckpointEntry& entry : find_checkpoints(directory)) {
-    const bool for_ever = kept.every > 0 && entry.step % kept.every == 0;
-    if (entry.complete && entry.step <= newest && ++complete > kept.last && !for_ever)
-      remove_directory(entry.path);
+  for (const auto& [path, step] : named_checkpoints(directory)) {
+    if (step > newest)
+      continue;
+    if (complete < kept.last)
+      complete += judge(path, step).complete ? 1 : 0;
+    else if (const bool for_ever = kept.every > 0 && step % kept.every == 0; !for_ever && judge(path, step).complete)
+      remove_directory(path);
   }
 }
 

@@ -208,8 +208,7 @@ Index CheckpointReader::verify() const {
   if (const auto& index = data_->manifest.index) {
     const Path path = data_->path / index->name;
     check_regular(path);
-    const MappedFile file(path, ExitCode::checkpoint);
-    const std::string found = xxh3_128(file.data(), file.size());
+    const std::string found = metadata_hash(path, {}, ExitCode::checkpoint);
     if (found != index->xxh3_128)
       refuse(path, "the index of a checkpoint is damaged", "XXH3-128 " + found, index->xxh3_128,
              "Espalier itself never reads it; do not trust what other tools show");

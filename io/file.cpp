@@ -33,7 +33,8 @@ std::string advice(int error_number, const Path& path) {
     case EROFS: return "choose a directory you may write to, or change its permissions";
     case ENOTDIR:
     case EEXIST:
-    case EISDIR: return "something else stands at this path: move it away, or choose another";
+    case EISDIR:
+    case ELOOP: return "something else stands at this path: move it away, or choose another";
     default: return "choose a path on a file system that you can write to";
   }
 }
@@ -46,6 +47,20 @@ std::string advice(int error_number, const Path& path) {
                      .todo = "check the path, relative ones start at the working directory"});
 }
 
+// `write` takes how many bytes are written already; one that writes a part only is called again, and says why it cannot
+// go on.
+template <class Write>
+void write_all(const Path& path, std::size_t size, const Write& write) {
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t written = write(done);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      throw_write_error("cannot write a file", path, written < 0 ? errno : ENOSPC);
+    done += static_cast<std::size_t>(written);
+  }
+}
+
 }  // namespace
 
 std::string system_message(int error_number) {
@@ -53,9 +68,11 @@ std::string system_message(int error_number) {
 }
 
 void throw_write_error(const std::string& what, const Path& path, int error_number) {
-  throw Error(
-      ExitCode::write,
-      {.what = what, .where = path.string(), .got = system_message(error_number), .todo = advice(error_number, path)});
+  throw Error(ExitCode::write, {.what = what,
+                                .where = path.string(),
+                                .got = system_message(error_number),
+                                .wanted = "a place that this process can write to",
+                                .todo = advice(error_number, path)});
 }
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
@@ -77,22 +94,14 @@ OutputFile::OutputFile(const Path& path)
 }
 
 void OutputFile::write(const void* data, std::size_t size) {
-  const char* next = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t written = ::write(file_.get(), next, size);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      throw_write_error("cannot write a file", path_, written < 0 ? errno : ENOSPC);
-    next += written;
-    size -= static_cast<std::size_t>(written);
-  }
+  write_all(path_, size,
+            [&](std::size_t done) { return ::write(file_.get(), static_cast<const char*>(data) + done, size - done); });
 }
 
 void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t size) {
-  const ssize_t written = ::pwrite(file_.get(), data, size, static_cast<off_t>(offset));
-  if (written != static_cast<ssize_t>(size))
-    throw_write_error("cannot write a file", path_, written < 0 ? errno : ENOSPC);
+  write_all(path_, size, [&](std::size_t done) {
+    return ::pwrite(file_.get(), static_cast<const char*>(data) + done, size - done, static_cast<off_t>(offset + done));
+  });
 }
 
 void OutputFile::sync_and_close() {
@@ -102,17 +111,36 @@ void OutputFile::sync_and_close() {
     throw_write_error("cannot close a written file", path_, errno);
 }
 
-MappedFile::MappedFile(const Path& path, ExitCode code) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO would wait for a writer
+InputFile::InputFile(const Path& path, ExitCode code)
+    : path_(path),
+      code_(code),
+      file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a FIFO would wait for a writer
   struct stat status = {};
-  if (!file.is_open() || ::fstat(file.get(), &status) != 0)
+  if (!file_.is_open() || ::fstat(file_.get(), &status) != 0)
     throw_read_error(path, code, errno);
   if (!S_ISREG(status.st_mode))
     throw_read_error(path, code, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
   size_ = static_cast<std::size_t>(status.st_size);
+}
+
+void InputFile::read_at(std::size_t offset, void* data, std::size_t bytes) const {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t got =
+        ::pread(file_.get(), static_cast<char*>(data) + done, bytes - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      throw_read_error(path_, code_, got < 0 ? errno : ENODATA);
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+MappedFile::MappedFile(const Path& path, ExitCode code) {
+  const InputFile file(path, code);
+  size_ = file.size();
   if (size_ == 0)
     return;
-  void* const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.file_.get(), 0);
   if (address == MAP_FAILED)
     throw_read_error(path, code, errno);
   data_ = static_cast<const unsigned char*>(address);
@@ -126,7 +154,12 @@ MappedFile::~MappedFile() {
     ::munmap(const_cast<unsigned char*>(data_), size_);
 }
 
-std::string read_file(const Path& path, ExitCode code) { return std::string(MappedFile(path, code).text()); }
+std::string read_file(const Path& path, ExitCode code) {
+  const InputFile file(path, code);
+  std::string text(file.size(), '\0');
+  file.read_at(0, text.data(), text.size());
+  return text;
+}
 
 void sync_file(const Path& path) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));

@@ -49,7 +49,25 @@ class OutputFile {
   FileDescriptor file_;
 };
 
-/// A whole file mapped for reading; empty files map to no bytes.
+/// A regular file, read through pread(2): what cannot be read is an error, where a mapped file would be a signal.
+class InputFile {
+ public:
+  /// @throws Error (code) when the file is missing, unreadable or not a regular file; so do the reads.
+  InputFile(const Path& path, ExitCode code);
+  std::size_t size() const { return size_; }
+  /// Fills `data` with so many bytes from `offset` on. A file that has become shorter is an error.
+  void read_at(std::size_t offset, void* data, std::size_t bytes) const;
+
+ private:
+  friend class MappedFile;
+  Path path_;
+  ExitCode code_;
+  FileDescriptor file_;
+  std::size_t size_ = 0;
+};
+
+/// A whole file mapped for reading; empty files map to no bytes. For files that nobody cuts and that are too large to
+/// be copied.
 class MappedFile {
  public:
   /// @throws Error (code) when the file is missing, unreadable or not a regular file.

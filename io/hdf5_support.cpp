@@ -23,7 +23,10 @@ std::unique_lock<std::recursive_mutex> enter() {
   return lock;
 }
 
-std::string message() {
+namespace {
+
+// What the library's innermost error says.
+std::string innermost_error() {
   std::string text = "HDF5 gives no reason";
   H5Ewalk2(
       H5E_DEFAULT, H5E_WALK_UPWARD,
@@ -33,14 +36,31 @@ std::string message() {
         return 0;
       },
       &text);
-  const std::size_t number = text.find("errno = ");
-  return number == std::string::npos ? text : system_message(std::atoi(text.c_str() + number + 8));
+  return text;
+}
+
+// The number of the operating system's error that it names, 0 if it names none.
+int errno_in(const std::string& text) {
+  const std::string label = "errno = ";
+  const std::size_t at = text.find(label);
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + label.size());
+}
+
+}  // namespace
+
+std::string message() {
+  const std::string text = innermost_error();
+  const int number = errno_in(text);
+  return number == 0 ? text : system_message(number);
 }
 
 void throw_write_error(const std::string& what, const Path& path) {
+  if (const int number = errno_in(innermost_error()))
+    espalier::throw_write_error(what, path, number);
   throw Error(ExitCode::write, {.what = what,
                                 .where = path.string(),
                                 .got = message(),
+                                .wanted = "a place that this process can write to",
                                 .todo = "free some space there or choose another directory"});
 }
 

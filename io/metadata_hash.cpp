@@ -9,17 +9,25 @@
 namespace espalier {
 
 std::string metadata_hash(const Path& path, std::vector<DatasetPlace> places, ExitCode code) {
-  const MappedFile file(path, code);
+  const InputFile file(path, code);
   const auto end = static_cast<Index>(file.size());
-  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  std::vector<unsigned char> piece(std::size_t{1} << 20);
   Hasher hasher;
+  const auto add = [&](Index begin, Index stop) {
+    while (begin < stop) {
+      const auto bytes = std::min(piece.size(), static_cast<std::size_t>(stop - begin));
+      file.read_at(static_cast<std::size_t>(begin), piece.data(), bytes);
+      hasher.update(piece.data(), bytes);
+      begin += static_cast<Index>(bytes);
+    }
+  };
+  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   Index next = 0;
   for (const DatasetPlace& place : places) {
-    if (place.offset > next)
-      hasher.update(file.data() + next, static_cast<std::size_t>(std::min(place.offset, end) - next));
+    add(next, std::min(place.offset, end));
     next = std::clamp(place.offset + place.bytes, next, end);
   }
-  hasher.update(file.data() + next, static_cast<std::size_t>(end - next));
+  add(next, end);
   return hasher.xxh3_128();
 }
 

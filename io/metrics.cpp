@@ -39,13 +39,13 @@ std::string keep_until(std::string_view text, std::int64_t last_step) {
 }  // namespace
 
 MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(path) {
-  if (std::filesystem::exists(path)) {
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) {
     const std::string text = read_file(path, ExitCode::write);
     const std::string kept = keep_until(text, last_step);
     if (kept != text)
       write_file_atomically(path, kept);
   }
-  file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file_.is_open())
     throw_write_error("cannot open the metrics file", path_, errno);
 }
@@ -71,8 +71,8 @@ void MetricsWriter::append(const ordered_json& line) {
 
 std::vector<ordered_json> read_metrics(const Path& path) {
   std::vector<ordered_json> lines;
-  const MappedFile file(path, ExitCode::data);
-  for_each_line(file.text(), [&](std::string_view, const ordered_json& line) { lines.push_back(line); });
+  const std::string text = read_file(path, ExitCode::data);
+  for_each_line(text, [&](std::string_view, const ordered_json& line) { lines.push_back(line); });
   return lines;
 }
 

@@ -59,6 +59,15 @@ std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
 }
 
+// Held while run.json is written: any rank may sign off a failure while rank 0 adds details, through one temporary
+// file. Where the file system has no locks it is not held; nobody holds it for longer than a write takes.
+FileDescriptor take_turn(const Path& directory) {
+  FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (turn.is_open() && ::flock(turn.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return turn;
+}
+
 [[noreturn]] void refuse_owned(const Path& path, const std::optional<RunRecord>& owner) {
   throw Error(ExitCode::usage, {.what = "another job runs in this run directory",
                                 .where = path.string(),
@@ -112,10 +121,7 @@ bool is_alive_here(const RunRecord& record) {
 
 void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept {
   try {
-    // Ranks that fail together must not write the same temporary file: who finds another at it leaves it to him.
-    const FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (turn.is_open() && ::flock(turn.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      return;
+    const FileDescriptor turn = take_turn(directory);
     std::optional<RunRecord> record = read_run_record(directory);
     if (!record || record->state != "running")
       return;
@@ -231,13 +237,17 @@ void RunDirectory::describe_unfinished() {
 void RunDirectory::write_record() const { write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n"); }
 
 void RunDirectory::update(const nlohmann::json& details) {
+  const FileDescriptor turn = take_turn(path_);
+  if (const std::optional<RunRecord> written = read_run_record(path_); written && written->state == "failed")
+    return;  // by another rank, meanwhile: that stays the last word
   record_.details.update(details);
   write_record();
 }
 
 void RunDirectory::finish(const std::string& state, const std::string& cause) {
-  ESPALIER_ASSERT(state == "completed" || state == "preempted" || state == "failed",
+  ESPALIER_ASSERT(state == "completed" || state == "preempted",
                   "espalier::RunDirectory::finish: unknown state " + state);
+  const FileDescriptor turn = take_turn(path_);
   record_.state = state;
   record_.cause = cause;
   record_.ended = utc_now();

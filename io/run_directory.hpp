@@ -75,10 +75,11 @@ class RunDirectory {
   /// Set when that start never signed off. Its positions stay in state() until the caller removes them.
   const std::optional<UnfinishedStart>& unfinished() const { return unfinished_; }
 
-  /// Rewrites run.json with more details.
+  /// Rewrites run.json with more details, unless a rank has signed it off as failed meanwhile.
   void update(const nlohmann::json& details);
 
-  /// Signs the start off: "completed", "preempted" or "failed". Nothing else makes a run completed.
+  /// Signs the start off: "completed" or "preempted"; failures by sign_off_failed(). Nothing else makes a run
+  /// completed.
   void finish(const std::string& state, const std::string& cause = "");
 
  private:

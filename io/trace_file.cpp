@@ -160,8 +160,8 @@ std::vector<int> merge_traces(const Path& directory, int num_ranks) {
 
 std::vector<TimelineEvent> read_trace(const Path& path) {
   std::vector<TimelineEvent> events;
-  const MappedFile file(path, ExitCode::data);
-  std::string_view text = file.text();
+  const std::string whole = read_file(path, ExitCode::data);
+  std::string_view text = whole;
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));

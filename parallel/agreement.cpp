@@ -36,17 +36,16 @@ ErrorReport unpack(const std::string& text) {
 }  // namespace
 
 void attempt_together(const Communicator& communicator, ExitCode otherwise, const std::function<void()>& attempt) {
-  if (communicator.size() == 1)
-    return attempt();
   std::optional<Error> own;
   try {
     attempt();
-  } catch (const Error& error) {
-    own = error;
-  } catch (const std::bad_alloc&) {
-    own = Error(ExitCode::memory, {.what = "out of memory"});
   } catch (const std::exception& error) {
-    own = Error(otherwise, {.what = error.what()});
+    own = error_from(error, otherwise);
+  }
+  if (communicator.size() == 1) {
+    if (own)
+      throw *own;
+    return;
   }
   const Index own_code = own ? static_cast<Index>(own->code()) : 0;
   std::vector<Index> codes(static_cast<std::size_t>(communicator.size()));

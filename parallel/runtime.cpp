@@ -166,17 +166,9 @@ int run_job(int& argc, char**& argv, const std::function<int(Runtime&)>& body) {
   try {
     runtime.start_kokkos(argc, argv);
     return body(runtime);
-  } catch (const Error& error) {
+  } catch (const std::exception& exception) {
+    const Error error = error_from(exception, ExitCode::defect);
     runtime.fail(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    runtime.fail(ExitCode::memory, "the operating system gives this process no more memory");
-  } catch (const std::exception& error) {
-    // Kokkos says so in words only, in other types from version to version.
-    if (std::string_view(error.what()).find("failed to allocate memory") != std::string_view::npos)
-      runtime.fail(ExitCode::memory, to_text({.what = "this machine has no more memory to give",
-                                              .got = error.what(),
-                                              .todo = "use a smaller model or batch, or more ranks"}));
-    runtime.fail(ExitCode::defect, error.what());
   } catch (...) {
     runtime.fail(ExitCode::defect, "an exception of unknown type");
   }

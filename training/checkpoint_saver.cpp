@@ -64,22 +64,22 @@ void CheckpointSaver<T>::save() {
   const auto start = Clock::now();
   const AddSeconds held_up(seconds_);
   mesh_.world().position().set_operation(-1, "save", -1, -1);
-  const std::string run_name = Path(config_.run.directory).lexically_normal().filename();
   if (!copy_) {
-    const Path path = save_training_state(checkpoints_, trainer_, config_, mesh_, run_name, ownership_of(trainer_));
+    const Path path =
+        save_training_state(checkpoints_, trainer_, config_, mesh_, config_.run_name(), ownership_of(trainer_));
     prune(trainer_.steps_done());
     note_(fmt::format("saved {} in {:.1f} s", path.string(), seconds_since(start)));
     return;
   }
   copy_->take(ExecSpace());
   const double copy_seconds = seconds_since(start);
-  behind_.reset(
-      new Behind{.save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, run_name), copy_->state().blocks,
-                          copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file},
-                 .step = trainer_.steps_done(),
-                 .copy_seconds = copy_seconds,
-                 .held_up = seconds_since(start),
-                 .start = start});
+  behind_.reset(new Behind{
+      .save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, config_.run_name()), copy_->state().blocks,
+               copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file},
+      .step = trainer_.steps_done(),
+      .copy_seconds = copy_seconds,
+      .held_up = seconds_since(start),
+      .start = start});
   behind_->start_turn();
 }
 

@@ -108,8 +108,7 @@ Path store_incident(const Incident& incident, const Trainer<T>& trainer, const R
   Path folder = incident_path(run, incident);
   if (!is_wanted(folder, config.stability.keep_incidents, mesh.world()))
     return {};
-  const StateOwnership ownership{.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
-  save_weights(folder / "checkpoints", trainer, config, mesh, run.lexically_normal().filename(), ownership);
+  save_weights(folder / "checkpoints", trainer, config, mesh, config.run_name(), ownership_of(trainer));
   attempt_together(mesh.world(), ExitCode::write, [&] {
     if (mesh.world().rank() == 0)
       write_file_atomically(folder / file_name, to_json(incident).dump(1) + "\n");

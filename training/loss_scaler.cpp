@@ -28,13 +28,19 @@ bool LossScaler::skipped_step() {
 }
 
 nlohmann::json LossScaler::state() const {
-  return {{"scale", scale_}, {"good_steps", good_steps_}, {"skipped", skipped_}, {"at_floor", skipped_at_floor_}};
+  return {{"active", active_},
+          {"scale", scale_},
+          {"good_steps", good_steps_},
+          {"skipped", skipped_},
+          {"at_floor", skipped_at_floor_}};
 }
 
 void LossScaler::restore(const nlohmann::json& state) {
+  skipped_ = state.at("skipped").get<Index>();
+  if (!active_ || !state.value("active", true))  // trained in another precision: fp16 begins with its initial scale
+    return;
   scale_ = state.at("scale").get<double>();
   good_steps_ = state.at("good_steps").get<Index>();
-  skipped_ = state.at("skipped").get<Index>();
   skipped_at_floor_ = state.at("at_floor").get<int>();
 }
 

@@ -37,7 +37,8 @@ class LossScaler {
 
   static constexpr int patience = 5;
 
-  /// All of it, for checkpoints and comparisons. @throws nlohmann::json::exception on a state of something else.
+  /// All of it, for checkpoints and comparisons. A state of an inactive one, trained in another precision, leaves the
+  /// scale as it is. @throws nlohmann::json::exception on a state of something else.
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 

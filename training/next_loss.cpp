@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -12,21 +16,32 @@ namespace {
 struct StoredLoss {
   Index samples = 0;
   double loss = 0;
+  std::string compute;  // the precision that it was computed in; "": not said, by older programs
 };
 
 StoredLoss stored_loss(const nlohmann::json& json, const std::string& checkpoint) {
   constexpr Index most_samples = Index{1} << 20;
   try {
-    const StoredLoss stored{json.at("samples"), json.at("loss")};
-    if (stored.samples >= 1 && stored.samples <= most_samples)
+    const StoredLoss stored{json.at("samples"), json.at("loss"), json.value("compute", "")};
+    const bool knows_compute = stored.compute.empty() || std::ranges::count(compute_types, stored.compute) > 0;
+    if (stored.samples >= 1 && stored.samples <= most_samples && knows_compute)
       return stored;
   } catch (const nlohmann::json::exception&) {  // told below
   }
-  throw Error(ExitCode::checkpoint, {.what = "the checkpoint's next_loss cannot be understood",
-                                     .where = checkpoint,
-                                     .got = json.dump(),
-                                     .wanted = fmt::format("loss, and samples from 1 to {}", most_samples),
-                                     .todo = "resume from an older checkpoint"});
+  throw Error(ExitCode::checkpoint,
+              {.what = "the checkpoint's next_loss cannot be understood",
+               .where = checkpoint,
+               .got = json.dump(),
+               .wanted = fmt::format("loss, samples from 1 to {}, and a compute type", most_samples),
+               .todo = "resume from an older checkpoint"});
+}
+
+// Of the coarser of the two precisions, when the run goes on in another.
+double tolerance_between(const std::string& stored, ScalarType own) {
+  if (stored.empty())
+    return next_loss_tolerance(own);
+  return with_compute_type(
+      stored, [&]<class T>() { return std::max(next_loss_tolerance(scalar_type_of<T>()), next_loss_tolerance(own)); });
 }
 
 }  // namespace
@@ -46,19 +61,21 @@ void store_next_loss(nlohmann::json& state, Trainer<T>& trainer) {
   const Index samples = trainer.next_samples();
   const double loss = trainer.next_loss(samples);
   if (std::isfinite(loss))  // JSON knows no other numbers
-    state["next_loss"] = {{"samples", samples}, {"loss", loss}};
+    state["next_loss"] = {{"samples", samples}, {"loss", loss}, {"compute", to_string(scalar_type_of<T>())}};
 }
 
 template <class T>
 void check_next_loss(const nlohmann::json& state, const std::string& checkpoint, Trainer<T>& trainer,
                      const std::function<void(const std::string&)>& note) {
   if (!state.contains("next_loss")) {
-    note("the checkpoint holds no loss to check the resume by (checkpoint.check_loss was off)");
+    note(
+        "the checkpoint holds no loss to check the resume by (checkpoint.check_loss was off, or the loss was no finite "
+        "number)");
     return;
   }
-  const auto [samples, stored] = stored_loss(state.at("next_loss"), checkpoint);
+  const auto [samples, stored, compute] = stored_loss(state.at("next_loss"), checkpoint);
   const double found = trainer.next_loss(samples);
-  const double tolerance = next_loss_tolerance(scalar_type_of<T>());
+  const double tolerance = tolerance_between(compute, scalar_type_of<T>());
   const double difference = std::abs(found - stored);
   if (!(difference <= tolerance * std::abs(stored)))  // nor when it is not a number
     throw Error(

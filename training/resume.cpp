@@ -139,7 +139,12 @@ void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& co
   if (config.run.matmul != "auto" || stored.empty() || stored == to_string(matmul_library()))
     return;
   try {
+    const MatmulLibrary preferred = matmul_library();
     set_matmul_library(parse_matmul_library(stored));
+    note(
+        fmt::format("matrix products stay with {}, as before the checkpoint: the same bits; this machine prefers {} "
+                    "(run.matmul={})",
+                    stored, to_string(preferred), to_string(preferred)));
   } catch (const Error&) {
     note(
         fmt::format("the checkpoint was trained with the GEMM library {}, which is absent here: results may differ in "

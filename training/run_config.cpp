@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "core/ops/matmul.hpp"
@@ -292,6 +293,11 @@ RunConfig resolve(ConfigReader& reader, int world_size) {
 
 std::string RunConfig::model_name() const { return model.shape == gpt_preset(model.preset) ? model.preset : "custom"; }
 
+std::string RunConfig::run_name() const {
+  const Path path = std::filesystem::absolute(run.directory).lexically_normal();
+  return (path / "").parent_path().filename();  // also of a path that ends with a slash
+}
+
 Index RunConfig::total_steps() const {
   const Index by_tokens = run.tokens > 0 ? (run.tokens + tokens_per_step() - 1) / tokens_per_step() : no_limit;
   return std::min(run.steps > 0 ? run.steps : no_limit, by_tokens);
@@ -328,8 +334,7 @@ std::string to_toml(const RunConfig& config) {
 
 bool may_change_on_resume(const std::string& key) {
   static const std::vector<std::string> frozen = {
-      "model.",  "data.train", "data.validation", "precision.", "batch.global_batch_size", "batch.sequence_length",
-      "run.seed"};
+      "model.", "data.train", "data.validation", "batch.global_batch_size", "batch.sequence_length", "run.seed"};
   return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& prefix) { return key.starts_with(prefix); });
 }
 

@@ -132,6 +132,7 @@ struct RunConfig {
 
   Index tokens_per_step() const { return batch.global_batch_size * batch.sequence_length; }
   std::string model_name() const;  ///< the preset; "custom" where a key of [model] changes its shape
+  std::string run_name() const;    ///< the last part of run.directory
   Index total_steps() const;       ///< by steps or tokens, whichever ends first
   LearningRate learning_rate() const;
 };

@@ -124,9 +124,10 @@ class Loop {
       if (error.code() == ExitCode::numerical)
         publish_if_possible(saver);
       throw with_positions(error);
-    } catch (const std::exception& error) {
+    } catch (const std::exception& exception) {
+      const Error error = error_from(exception, ExitCode::defect);
       if (signed_on_)
-        sign_off_failed(run_path(), error.what(), ExitCode::defect);
+        sign_off_failed(run_path(), error.what(), error.code());
       throw;
     }
   }
@@ -138,13 +139,12 @@ class Loop {
     signed_on_ = true;
     const AtEarlyExit sign_off(
         [path = run_path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
-    const Index last_step = resumed_step > 0 ? resumed_step : -1;
     const nlohmann::json facts = run_facts(mesh_, options_.program, gemm_rate_, resumed_step + 1);
     if (is_root_)
       files_.directory->update({{"facts", facts}});
     if (is_root_)
-      files_.metrics.emplace(files_.directory->metrics(), last_step);
-    RankRecords records(config_, mesh_, last_step);
+      files_.metrics.emplace(files_.directory->metrics(), resumed_step);
+    RankRecords records(config_, mesh_, resumed_step);
     trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, saver, report); });
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
       save(saver);  // there is none of this run yet that it could go back to
@@ -239,14 +239,16 @@ class Loop {
     const auto first_step = Clock::now();
     while (trainer.steps_done() < total) {
       records.before_step(trainer.steps_done() + 1);
+      const double saving_seconds = saver.take_seconds();  // after the step before
       StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
+      saver.take_seconds();  // while an anomaly was kept: the step has counted that
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
       if (report.rollback) {
         go_back(trainer, saver, records, report);
         continue;
       }
-      report.seconds[Phase::checkpoint] = saver.take_seconds();  // after the step before
+      report.seconds[Phase::checkpoint] += saving_seconds;
       const bool last = report.step == total;
       TrainProgress progress = progress_of(report, total);
       if (trainer.has_validation() &&
@@ -278,7 +280,8 @@ class Loop {
   void record_anomaly(const Trainer<T>& trainer, CheckpointSaver<T>& saver, const StepReport& report) {
     const Incident incident = incident_of(report, config_, layout_.text());
     note(to_text(incident));
-    saver.drain();  // one save at a time
+    if (config_.stability.keep_incidents > 0)
+      saver.drain();  // one save at a time
     try {
       if (const Path folder = store_incident(incident, trainer, config_, mesh_); !folder.empty())
         note(fmt::format("kept as {}: espalier train --replay {}", folder.string(), folder.string()));

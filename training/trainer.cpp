@@ -132,8 +132,9 @@ StepReport Trainer<T>::step(bool stop_requested) {
   const auto start = std::chrono::steady_clock::now();
   StepReport report = compute_gradients(stop_requested);
   update(report);
-  report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  report.seconds[Phase::other] = report.step_seconds - report.seconds.total();
+  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds[Phase::other] = whole - report.seconds.total();
+  report.step_seconds = whole - report.seconds[Phase::checkpoint];
   return report;
 }
 
@@ -227,8 +228,10 @@ void Trainer<T>::update(StepReport& report) {
     skip_overflow(report);
   else
     report.judgement = spike_guard_.judge(report.loss, report.gradient_norm);
-  if (report.judgement.anomaly != Anomaly::none && anomaly_observer_)
+  if (report.judgement.anomaly != Anomaly::none && anomaly_observer_) {
+    const PhaseTimer timer(report.seconds, Phase::checkpoint);  // what it keeps is no part of the step
     anomaly_observer_(report);
+  }
   const StepFate fate = report.judgement.fate;
   if (fate == StepFate::give_up)
     give_up(report);
@@ -289,10 +292,16 @@ double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_toke
 template <class T>
 double Trainer<T>::evaluate() {
   ESPALIER_ASSERT(validation_, "the config names no validation files");
-  std::vector<Batch> batches;
-  for (Index i = 0; i < validation_->num_batches(); ++i)
-    batches.push_back(validation_->batch(i));
-  return mean_loss(batches, validation_->valid_tokens());
+  // Tokens wait in memory that no prediction counts: not all at once, and enough to keep the stages busy.
+  const Index batches_at_a_time = 16 * mesh_->pp().size();
+  double loss = 0;
+  for (Index begin = 0; begin < validation_->num_batches(); begin += batches_at_a_time) {
+    std::vector<Batch> batches;
+    for (Index i = begin; i < std::min(begin + batches_at_a_time, validation_->num_batches()); ++i)
+      batches.push_back(validation_->batch(i));
+    loss += mean_loss(batches, validation_->valid_tokens());
+  }
+  return loss;
 }
 
 template <class T>

@@ -204,8 +204,7 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
   try {
     trainer.restore(state.at("step").get<Index>(), state.at("data_position").get<Index>(),
                     state.at("loss").get<double>());
-    if (trainer.loss_scaler().is_active())
-      trainer.loss_scaler().restore(state.at("loss_scale"));
+    trainer.loss_scaler().restore(state.at("loss_scale"));
     if (state.contains("spike_guard"))  // older programs wrote neither
       trainer.spike_guard().restore(state.at("spike_guard"));
     std::vector<IndexRange> passed_over;

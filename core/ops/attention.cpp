@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 
+#include "core/error.hpp"
 #include "core/ops/tile_matmul.hpp"
 #include "core/vector_math.hpp"
 
@@ -54,18 +58,25 @@ template <class S, class Operand>
 TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, std::initializer_list<Index> tiles,
                        std::initializer_list<Index> operands, Index long_size = 0) {
   TeamPolicy policy = row_policy(exec, shape.batch * shape.num_heads);
-  std::array<int, 2> bytes{};  // by level
+  std::array<std::size_t, 2> bytes{};  // by level
   const auto add = [&]<class Element>(int level, Index size, Element) {
-    bytes[static_cast<std::size_t>(level)] +=
-        static_cast<int>(ScratchVector<Element>::shmem_size(static_cast<std::size_t>(size)));
+    bytes[static_cast<std::size_t>(level)] += ScratchVector<Element>::shmem_size(static_cast<std::size_t>(size));
   };
   for (const Index size : tiles)
     add(scratch_level, size, S());
   for (const Index size : operands)
     add(scratch_level, size, Operand());
   add(long_level, long_size, S());
-  for (int level = 0; level < 2; ++level)
-    policy.set_scratch_size(level, Kokkos::PerTeam(bytes[static_cast<std::size_t>(level)]));
+  for (int level = 0; level < 2; ++level) {
+    const std::size_t wanted = bytes[static_cast<std::size_t>(level)];
+    if (wanted > std::numeric_limits<int>::max())  // Kokkos counts scratch in int
+      throw Error(ExitCode::usage,
+                  {.what = "a head of attention wants more scratch memory than a team can have",
+                   .got = fmt::format("{} positions of {} channels a head", shape.sequence_length, shape.head_size),
+                   .wanted = "fewer than 2^29 numbers",
+                   .todo = "raise model.num_heads, or shorten batch.sequence_length"});
+    policy.set_scratch_size(level, Kokkos::PerTeam(static_cast<int>(wanted)));
+  }
   return policy;
 }
 

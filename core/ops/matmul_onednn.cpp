@@ -18,6 +18,7 @@
 #include <new>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #endif
 
 namespace espalier::impl {
@@ -134,9 +135,10 @@ class Products {
   // Lives on; counted as scratch of a library, whose size no prediction knows.
   void* scratchpad(std::size_t bytes) {
     if (bytes > scratchpad_bytes_) {
-      MemoryLedger::instance().record_library_scratch(bytes - scratchpad_bytes_);
-      scratchpad_.reset();
+      scratchpad_.reset();  // before the new one is made
+      const std::size_t before = std::exchange(scratchpad_bytes_, 0);
       scratchpad_.reset(new (std::align_val_t{64}) std::byte[bytes]);
+      MemoryLedger::instance().record_library_scratch(bytes - before);
       scratchpad_bytes_ = bytes;
     }
     return scratchpad_.get();

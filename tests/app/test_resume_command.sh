@@ -42,7 +42,7 @@ refused 2 "unknown key" "$espalier" train tiny.toml run.sede=2
 refused 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]'
 refused 7 "budget" "$espalier" train tiny.toml run.device_memory=100kB
 rm run/config.toml
-refused 2 "precision.compute: 'fp32' -> 'fp64'" "$espalier" train tiny.toml precision.compute=fp64
+refused 2 "batch.global_batch_size: 8 -> 16" "$espalier" train tiny.toml batch.global_batch_size=16
 rm run/checkpoints/step-*/rank-00000.h5
 refused 4 "none of the run's checkpoints is complete" "${two_ranks[@]}" "$espalier" train tiny.toml
 says "step-00000003: a file of a checkpoint is missing" "bring back the missing files"
@@ -50,6 +50,15 @@ refused 2 "incomplete checkpoints" "$espalier" train tiny.toml --resume never
 expect 4 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --init-from good model.num_heads=2 run.directory=new
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]' run.directory=new/deep
 [[ ! -e new ]] || fail "a refused start made a run directory" <(ls -R new)
+
+# ---- Another precision, from each to the next and back, by the loss of the next samples ----
+steps=6 source=(--resume good)
+for compute in bf16 fp16 fp64 fp32; do
+  expect 0 "precision.compute = '$compute'" "$espalier" train tiny.toml run.directory=typed "${source[@]}" \
+    "precision.compute=$compute" "run.steps=$((steps += 2))"
+  says "have the loss that was stored" "completed"
+  source=()
+done
 
 # ---- The same file under another path ----
 expect 0 "config changed: data.train" "$espalier" train tiny.toml run.directory=heir run.steps=8 "data.train=[\"$PWD/./train.bin\"]"

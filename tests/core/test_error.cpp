@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include "core/error.hpp"
 
 using namespace espalier;
@@ -23,6 +25,19 @@ TEST(Error, assertions_name_condition_place_and_message) {
     for (const char* part : {"arithmetic has changed", "1 + 1 == 3", "test_error.cpp:"})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
+}
+
+TEST(Error, any_exception_becomes_one) {
+  const Error own = error_from(Error(ExitCode::data, {.what = "a", .got = "b"}), ExitCode::write);
+  EXPECT_EQ(own.code(), ExitCode::data);
+  EXPECT_EQ(own.report().got, "b");
+  EXPECT_EQ(error_from(std::bad_alloc(), ExitCode::write).code(), ExitCode::memory);
+  const std::runtime_error kokkos("Kokkos failed to allocate memory for label \"x\"");
+  EXPECT_EQ(error_from(kokkos, ExitCode::write).code(), ExitCode::memory);
+  EXPECT_EQ(error_from(std::logic_error("broken"), ExitCode::checkpoint).code(), ExitCode::defect) << "our own mistake";
+  const Error other = error_from(std::runtime_error("no such luck"), ExitCode::checkpoint);
+  EXPECT_EQ(other.code(), ExitCode::checkpoint);
+  EXPECT_STREQ(other.what(), "no such luck");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/memory_ledger.hpp"
 #include "core/ops/matmul.hpp"
 #include "tests/support/allclose.hpp"
 #include "tests/support/reference_ops.hpp"
@@ -181,6 +182,19 @@ TEST_P(Matmul, a_size_beyond_the_library_s_integers_is_refused_or_right) {
 
 INSTANTIATE_TEST_SUITE_P(Libraries, Matmul, testing::ValuesIn(matmul_libraries()),
                          [](const auto& library) { return std::string(to_string(library.param)); });
+
+// Copies of its operands lie in memory that Kokkos does not know of.
+TEST(MatmulLibraries, memory_that_onednn_works_in_is_counted) {
+  const MatmulLibrary before = matmul_library();
+  if (!multiplies_16_bits<bfloat16>(MatmulLibrary::onednn))
+    GTEST_SKIP() << "no 16-bit units, or no oneDNN";
+  set_matmul_library(MatmulLibrary::onednn);
+  const std::size_t known = MemoryLedger::instance().library_scratch();
+  static_cast<void>(Operands<bfloat16>({.rows = 96, .cols = 80, .inner = 6000}, Transpose::yes, Transpose::yes, 0)
+                        .actual<float>(1, 1));
+  set_matmul_library(before);
+  EXPECT_GT(MemoryLedger::instance().library_scratch(), known + 96 * 64);
+}
 
 TEST(MatmulLibraries, are_found_by_name) {
   for (const MatmulLibrary library : matmul_libraries())

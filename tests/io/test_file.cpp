@@ -37,6 +37,17 @@ TEST(File, errors_name_the_reason) {
   expect_error(ExitCode::write, {"/proc/none"}, [&] { make_directories("/proc/none/of/this"); });
 }
 
+TEST(File, that_became_shorter_is_an_error) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "a", "0123456789");
+  const InputFile file(directory / "a", ExitCode::checkpoint);
+  std::string text(4, ' ');
+  file.read_at(6, text.data(), 4);
+  EXPECT_EQ(text, "6789");
+  std::filesystem::resize_file(directory / "a", 8);
+  expect_error(ExitCode::checkpoint, {"cannot read a file", "/a"}, [&] { file.read_at(6, text.data(), 4); });
+}
+
 TEST(File, hashes_in_pieces_equal_hashes_of_the_whole) {
   for (const std::size_t size : {0, 1, 16, 200, 240, 241, 5000, 100001}) {
     std::string text(size, 'x');

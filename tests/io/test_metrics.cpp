@@ -78,3 +78,16 @@ TEST(Metrics, a_full_disk_is_an_error_and_leaves_one_torn_line_at_most) {
   EXPECT_EQ(read_metrics(path).back()["step"], 100);
   EXPECT_EQ(read_metrics(path).size(), 64u / 11 + 1);
 }
+
+TEST(Metrics, a_link_in_its_place_is_not_followed) {
+  const TemporaryDirectory directory;
+  const Path other = directory / "other.jsonl";
+  for (const bool dangling : {true, false}) {
+    if (!dangling)
+      write_bytes(other, "");
+    const Path path = directory / (dangling ? "a.jsonl" : "b.jsonl");
+    std::filesystem::create_symlink(other, path);
+    expect_error(ExitCode::write, {"something else stands at this path"}, [&] { MetricsWriter(path, 0); });
+    EXPECT_EQ(std::filesystem::exists(other), !dangling);
+  }
+}

@@ -76,7 +76,9 @@ TEST(RunDirectory, before_it_signs_on_nothing_changes) {
   for (const char* const state : {"running", "failed", "completed"}) {
     {
       SignedOn run(path);
-      if (state != std::string("running"))
+      if (state == std::string("failed"))
+        sign_off_failed(path, "", ExitCode::write);
+      else if (state != std::string("running"))
         run.finish(state);
     }
     const auto before = content_of(path);
@@ -111,7 +113,7 @@ TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
     SignedOn run(path);
     if (!run.unfinished() || !run.unfinished()->certainly_ended || run.unfinished()->record.pid != killed ||
         run.unfinished()->positions.size() != 2 || run.unfinished()->positions[1].as<int>() != 11)
-      run.finish("failed", "the child did not find what the one before it had left");
+      sign_off_failed(path, "the child did not find what the one before it had left", ExitCode::defect);
     remove_positions(run.state());
   });
   ASSERT_EQ(read_run_record(path)->state, "running") << read_run_record(path)->cause;
@@ -211,4 +213,14 @@ TEST(RunDirectory, of_ranks_that_fail_together_one_signs_off) {
     ASSERT_TRUE(read_run_record(path)->cause.starts_with("rank "));
     ASSERT_EQ(read_run_record(path)->exit_code, 6);
   }
+}
+
+TEST(RunDirectory, what_has_failed_is_not_updated) {
+  const TemporaryDirectory directory;
+  SignedOn run(directory.path());
+  sign_off_failed(directory.path(), "rank 1 found no space", ExitCode::write);
+  run.update({{"facts", 1}});
+  const std::optional<RunRecord> record = read_run_record(directory.path());
+  EXPECT_EQ(record->state, "failed");
+  EXPECT_EQ(record->cause, "rank 1 found no space");
 }

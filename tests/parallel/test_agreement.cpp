@@ -57,19 +57,24 @@ TEST(Agreement, TheLowestFailureIsThrownOnAllRanks) {
   barrier(world());  // all ranks are still in step
 }
 
-TEST(AgreementPeers, WhatIsNoErrorOfOursGetsTheCodeGiven) {
-  ASSERT_GT(world().size(), 1) << "nobody to agree with";
+template <class Exception>
+void expect_code(ExitCode wanted) {
   try {
     attempt_together(world(), ExitCode::checkpoint, [&] {
       if (world().rank() == world().size() - 1)
-        throw std::logic_error("broken");
+        throw Exception("broken");
     });
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    EXPECT_EQ(error.code(), wanted);
     EXPECT_EQ(error.report().what, "broken");
   }
 }
+
+TEST(Agreement, WhatIsNoErrorOfOursGetsTheCodeGiven) { expect_code<std::runtime_error>(ExitCode::checkpoint); }
+
+// A broken assertion must not pass for a damaged checkpoint, which a start would pass over.
+TEST(Agreement, MistakesOfOursStayDefects) { expect_code<std::logic_error>(ExitCode::defect); }
 
 }  // namespace
 }  // namespace espalier::test

@@ -32,6 +32,18 @@ TEST(LossScale, GrowsAndBacksOff) {
   EXPECT_EQ(restored.state(), scaler.state());
 }
 
+// A run that went on in fp16 after another precision must not begin with the scale of 1 that this one had.
+TEST(LossScale, OfAnotherPrecisionIsNotTakenOver) {
+  LossScaler scaler({.initial = 64, .minimum = 8, .growth_interval = 2});
+  scaler.restore(LossScaler().state());
+  EXPECT_EQ(scaler.scale(), 64);
+  EXPECT_TRUE(scaler.skipped_step());
+  LossScaler inactive;
+  inactive.restore(scaler.state());
+  EXPECT_EQ(inactive.scale(), 1);
+  EXPECT_EQ(inactive.skipped(), 1) << "the moments have not seen that step";
+}
+
 TEST(LossScale, StaysWithoutGrowth) {
   LossScaler scaler({.initial = 1, .minimum = 1, .growth_interval = 0});
   for (int i = 0; i < 5000; ++i)
