@@ -4,22 +4,52 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace espalier {
+namespace {
 
-int AxisPlacement::per_node(const Cluster& cluster) const {
-  return std::clamp(cluster.devices_per_node / std::max(stride, 1), 1, size);
+// How the worst of an axis's groups lies on nodes.
+struct Spread {
+  int nodes = 1;    // that it touches
+  int members = 1;  // on the node where it has fewest
+};
+
+// The groups of an axis fill blocks of size x stride ranks, one after another. Where a block is no divisor or multiple
+// of a node, nodes cut some of them: nodes of 6, blocks of 4: 4 | 2 2 | 4. The cuts repeat after node / gcd blocks.
+Spread spread(const Cluster& cluster, const AxisPlacement& axis) {
+  const int block = axis.size * axis.stride;
+  const int node = cluster.devices_per_node;
+  const int different = std::clamp(cluster.num_devices() / block, 1, node / std::gcd(node, block));
+  int most_nodes = 1;
+  int fewest_ranks = block;
+  for (int i = 0; i < different; ++i) {
+    const int begin = i * block % node;
+    const int end = begin + block;
+    const int on_first = std::min(block, node - begin);
+    const int on_last = (end - 1) % node + 1;
+    fewest_ranks = std::min({fewest_ranks, on_first, on_last});
+    most_nodes = std::max(most_nodes, (end - 1) / node + 1);
+  }
+  return {.nodes = std::min(most_nodes, axis.size), .members = std::clamp(fewest_ranks / axis.stride, 1, axis.size)};
 }
 
-bool crosses_nodes(const Cluster& cluster, const AxisPlacement& axis) { return axis.per_node(cluster) < axis.size; }
+}  // namespace
+
+int AxisPlacement::per_node(const Cluster& cluster) const { return spread(cluster, *this).members; }
+
+int AxisPlacement::num_nodes(const Cluster& cluster) const { return spread(cluster, *this).nodes; }
+
+bool crosses_nodes(const Cluster& cluster, const AxisPlacement& axis) { return axis.num_nodes(cluster) > 1; }
 
 double collective_seconds(const Cluster& cluster, Collective kind, const AxisPlacement& axis, double bytes,
                           bool one_ring) {
   if (axis.size <= 1)
     return 0;
   const double n = axis.size;
-  const double g = axis.per_node(cluster);
-  const double k = std::ceil(n / g);
+  const auto [nodes, members] = spread(cluster, axis);
+  const double g = members;
+  const double k = nodes;
   const bool reduces_all = kind == Collective::all_reduce;
   const double alone = std::max(cluster.network.alone, cluster.network.bandwidth);
   const double bandwidth =

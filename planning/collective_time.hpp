@@ -13,8 +13,11 @@ struct AxisPlacement {
   int size = 1;
   int stride = 1;
 
-  /// Members of one group on the same node. The rest are reached over the network.
+  /// Members of a group on the node where it has fewest: all of them where every group lies inside a node. Their links
+  /// bound a collective that leaves the node.
   int per_node(const Cluster& cluster) const;
+  /// Nodes that a group touches, the most of any.
+  int num_nodes(const Cluster& cluster) const;
 };
 
 /// Seconds of a collective whose whole payload (the reduced array, the gathered array) has `bytes`.

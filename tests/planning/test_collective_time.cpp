@@ -39,6 +39,33 @@ TEST(CollectiveTime, several_nodes_are_bound_by_the_network_shares) {
                    31.0 / 32 * payload / 15e9);
 }
 
+// Nodes of 6, groups of 4: ranks 4 to 7 have two members on each of two nodes. Nodes of 72, groups of 16: 64 to 79
+// have 8.
+TEST(CollectiveTime, groups_that_nodes_cut_pay_the_network) {
+  Cluster six = machine();
+  six.devices_per_node = 6;
+  EXPECT_TRUE(crosses_nodes(six, {4, 1}));
+  EXPECT_EQ(AxisPlacement({4, 1}).per_node(six), 2);
+  EXPECT_EQ(AxisPlacement({4, 1}).num_nodes(six), 2);
+  EXPECT_DOUBLE_EQ(collective_seconds(six, Collective::all_reduce, {4, 1}, 1e9), 2 * 3.0 / 4 * 1e9 / 20e9);
+  EXPECT_DOUBLE_EQ(message_seconds(six, {4, 1}, 1e6), 1e6 / 10e9);
+  EXPECT_FALSE(crosses_nodes(six, {3, 2}));
+  EXPECT_TRUE(crosses_nodes(six, {2, 4}));  // 8 and 12
+  six.num_nodes = 1;                        // where there is one block alone, nothing cuts it
+  EXPECT_FALSE(crosses_nodes(six, {4, 1}));
+
+  Cluster domains = machine();
+  domains.devices_per_node = 72;
+  domains.num_nodes = 16;
+  for (const int size : {16, 32, 64}) {
+    EXPECT_EQ(AxisPlacement({size, 1}).per_node(domains), 8) << size;
+    EXPECT_EQ(AxisPlacement({size, 1}).num_nodes(domains), 2) << size;
+  }
+  EXPECT_EQ(AxisPlacement({8, 8}).per_node(domains), 1);  // 64 | 72, 80, ... 120
+  domains.num_nodes = 2;
+  EXPECT_EQ(AxisPlacement({16, 8}).per_node(domains), 7);  // one block: 9 | 7
+}
+
 TEST(CollectiveTime, latency_counts_steps) {
   Cluster cluster = machine();
   cluster.node.latency = 1e-6;
