@@ -18,6 +18,12 @@ struct Spread {
 // The groups of an axis fill blocks of size x stride ranks, one after another. Where a block is no divisor or multiple
 // of a node, nodes cut some of them: nodes of 6, blocks of 4: 4 | 2 2 | 4. The cuts repeat after node / gcd blocks.
 Spread spread(const Cluster& cluster, const AxisPlacement& axis) {
+  if (axis.run > 0) {
+    const Spread within = spread(cluster, {.size = axis.run, .stride = axis.stride});
+    const Spread across = spread(cluster, {.size = axis.size / axis.run, .stride = axis.run_stride});
+    return within.nodes == 1 ? Spread{.nodes = across.nodes, .members = axis.run * across.members}
+                             : Spread{.nodes = within.nodes * (axis.size / axis.run), .members = within.members};
+  }
   const int block = axis.size * axis.stride;
   const int node = cluster.devices_per_node;
   const int different = std::clamp(cluster.num_devices() / block, 1, node / std::gcd(node, block));

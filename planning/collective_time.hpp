@@ -8,10 +8,13 @@ namespace espalier {
 
 enum class Collective { all_reduce, all_gather, reduce_scatter };
 
-/// The ranks of one axis as they lie on the machine: `size` of them, `stride` ranks apart.
+/// The ranks of one axis as they lie on the machine: `size` of them, `stride` ranks apart; or in runs of `run` members
+/// that are so far apart, the runs themselves `run_stride` ranks from one to the next.
 struct AxisPlacement {
   int size = 1;
   int stride = 1;
+  int run = 0;  ///< 0: all of them
+  int run_stride = 0;
 
   /// Members of a group on the node where it has fewest: all of them where every group lies inside a node. Their links
   /// bound a collective that leaves the node.

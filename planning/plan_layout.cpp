@@ -137,9 +137,11 @@ Implementation espalier_implementation() {
 }
 
 AxisPlacement PlanLayout::data_axis() const {
-  // Context ranks hold the same weights: their gradients are summed in the same collective. Without replicas outside
-  // the pipeline the group is contiguous above the tensor ranks.
-  return {data * context, data_inside_pipeline ? tensor : context > 1 ? tensor : tensor * pipeline};
+  // Context ranks hold the same weights: their gradients are summed in the same collective. They lie side by side above
+  // the tensor ranks; replicas follow them, or follow the stages.
+  if (data_inside_pipeline)
+    return {.size = data * context, .stride = tensor};
+  return {.size = data * context, .stride = tensor, .run = context, .run_stride = tensor * context * pipeline};
 }
 
 AxisPlacement PlanLayout::pipeline_axis() const {

@@ -50,7 +50,25 @@ TEST(PlanLayout, axes_lie_where_the_order_puts_them) {
   EXPECT_EQ(layout.pipeline_axis().stride, 32);
   const PlanLayout other = parse_plan_layout("tensor=4,data=8,pipeline=2,order=pipeline_first", {});
   EXPECT_EQ(other.pipeline_axis().stride, 4);
-  EXPECT_EQ(other.data_axis().stride, 8);
+  const Cluster nodes_of_8 = cluster_preset("a100-80:8");
+  EXPECT_EQ(layout.data_axis().per_node(nodes_of_8), 2);
+  EXPECT_EQ(other.data_axis().per_node(nodes_of_8), 1);  // ranks 0, 8, 16, ... 56
+  EXPECT_EQ(other.data_axis().num_nodes(nodes_of_8), 8);
+}
+
+// The gradients of ranks 0 and 2 (context) and of their replicas 8 and 10 are summed together; nodes have 8.
+TEST(PlanLayout, context_ranks_belong_to_the_replicas) {
+  const Cluster cluster = cluster_preset("a100-80:2");
+  const PlanLayout inside = parse_plan_layout("tensor=2,context=2,pipeline=2,data=2", {});
+  EXPECT_EQ(inside.data_axis().per_node(cluster), 4);
+  EXPECT_FALSE(crosses_nodes(cluster, inside.data_axis()));
+  const PlanLayout apart = parse_plan_layout("tensor=2,context=2,pipeline=2,data=2,order=pipeline_first", {});
+  EXPECT_EQ(apart.data_axis().size, 4);
+  EXPECT_EQ(apart.data_axis().per_node(cluster), 2);
+  EXPECT_EQ(apart.data_axis().num_nodes(cluster), 2);
+  const PlanLayout wide = parse_plan_layout("tensor=2,context=8,data=2,order=pipeline_first", {});
+  EXPECT_EQ(wide.data_axis().per_node(cluster_preset("a100-80:4")), 4);  // the context ranks alone fill two nodes
+  EXPECT_EQ(wide.data_axis().num_nodes(cluster_preset("a100-80:4")), 4);
 }
 
 TEST(PlanLayout, says_what_train_lacks_to_run_it) {
