@@ -75,7 +75,9 @@ void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& pr
     for (const int chunks : chunk_counts(problem, space, lattice.pipeline)) {
       lattice.micro_batch = size;
       lattice.virtual_stages = chunks;
-      const bool inner = space.tries_orders && lattice.pipeline > 1 && lattice.data > 1;
+      const bool both_orders = space.tries_orders && lattice.pipeline > 1 && lattice.data > 1;
+      const std::vector<bool> orders =
+          fixed_or(space.data_inside_pipeline, both_orders ? std::vector<bool>{true, false} : std::vector<bool>{true});
       std::vector<PlanSchedule> schedules;
       if (space.schedule)
         schedules = {*space.schedule};
@@ -86,7 +88,7 @@ void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& pr
       if (!space.schedule && chunks == 1 && lattice.pipeline > 1 && space.tries_zero_bubble)
         schedules.push_back(PlanSchedule::zero_bubble);
       for (const PlanSchedule schedule : schedules)
-        for (const bool data_inside : inner ? std::vector<bool>{true, false} : std::vector<bool>{true}) {
+        for (const bool data_inside : orders) {
           lattice.schedule = schedule;
           lattice.data_inside_pipeline = data_inside;
           append_choices(layouts, space, lattice);
@@ -153,7 +155,7 @@ void fix_choices(LayoutSpace& space, const std::string& text) {
     else if (key == "precision")
       space.precisions = {given.precision};
     else if (key == "order")
-      space.tries_orders = false;
+      space.data_inside_pipeline = given.data_inside_pipeline;
   }
 }
 

@@ -133,6 +133,12 @@ TEST(PlanLayout, the_space_holds_each_layout_once_and_keeps_what_is_fixed) {
     EXPECT_EQ(layout.recompute, Recompute::full);
     EXPECT_EQ(layout.micro_batch, 2);
   }
+  for (const auto& [order, data_inside] : {std::pair("order=data_first", true), {"order=pipeline_first", false}}) {
+    LayoutSpace ordered{.num_devices = 16, .global_batch = 32, .tries_orders = true};
+    fix_choices(ordered, order);
+    for (const PlanLayout& layout : enumerate_layouts(problem, ordered))
+      EXPECT_EQ(layout.data_inside_pipeline, data_inside) << layout.text();
+  }
 }
 
 }  // namespace
