@@ -57,11 +57,9 @@ void set(PlanLayout& layout, const std::string& key, const std::string& value) {
     layout.context = number(key, value, 1, most);
   else if (key == "pipeline")
     layout.pipeline = number(key, value, 1, most);
-  else if (key == "virtual_stages") {
+  else if (key == "virtual_stages")
     layout.virtual_stages = number(key, value, 1, most);
-    if (layout.virtual_stages > 1)
-      layout.schedule = PlanSchedule::interleaved;
-  } else if (key == "micro_batch")
+  else if (key == "micro_batch")
     layout.micro_batch = number(key, value, 1, most);
   else if (key == "zero")
     layout.zero_stage = number(key, value, 0, 3);
@@ -130,6 +128,11 @@ std::optional<PlanSchedule> parse_plan_schedule(std::string_view name) {
   return std::nullopt;
 }
 
+bool allows_chunks(PlanSchedule schedule) {
+  return schedule != PlanSchedule::one_f_one_b && schedule != PlanSchedule::zero_bubble &&
+         schedule != PlanSchedule::zero_bubble_2p;
+}
+
 Implementation espalier_implementation() {
   Implementation made;
   made.compiled = true;
@@ -162,8 +165,13 @@ std::string PlanLayout::text() const {
 }
 
 PlanLayout parse_plan_layout(const std::string& text, PlanLayout start) {
-  for (const auto& [key, value] : items_of(text))
+  bool names_schedule = false;
+  for (const auto& [key, value] : items_of(text)) {
     set(start, key, value);
+    names_schedule = names_schedule || key == "schedule";
+  }
+  if (start.virtual_stages > 1 && !names_schedule)
+    start.schedule = PlanSchedule::interleaved;
   return start;
 }
 

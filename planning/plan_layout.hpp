@@ -18,6 +18,9 @@ enum class PlanSchedule { one_f_one_b, gpipe, sequential, interleaved, zero_bubb
 const char* to_string(PlanSchedule schedule);
 std::optional<PlanSchedule> parse_plan_schedule(std::string_view name);
 
+/// Whether a stage may hold more than one chunk of the model.
+bool allows_chunks(PlanSchedule schedule);
+
 /// How the program that runs a layout works; it decides what is kept, what is hidden and how much the host does.
 struct Implementation {
   bool fused_attention = true;            ///< the (T, T) matrices never exist [Dao et al. 2022]
@@ -70,7 +73,8 @@ struct PlanLayout {
   std::string text() const;
 };
 
-/// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays.
+/// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays;
+/// several virtual_stages without a schedule are interleaved.
 /// @throws Error (usage) with the keys known.
 PlanLayout parse_plan_layout(const std::string& text, PlanLayout start);
 

@@ -323,6 +323,9 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
     return fmt::format("tensor {} does not divide the sequence of {} tokens", layout.tensor, problem.sequence_length);
   if (layout.virtual_stages > 1 && layout.pipeline == 1)
     return "virtual stages need a pipeline";
+  if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
+    return fmt::format("{} has one chunk a stage, not {}: schedule=interleaved", to_string(layout.schedule),
+                       layout.virtual_stages);
   return {};
 }
 

@@ -30,6 +30,12 @@ TEST(PlanLayout, reads_a_proposal) {
             "parallel, fp8");
 }
 
+TEST(PlanLayout, chunks_are_interleaved_unless_a_schedule_is_named) {
+  EXPECT_EQ(parse_plan_layout("pipeline=4,virtual_stages=2", {}).schedule, PlanSchedule::interleaved);
+  for (const char* text : {"pipeline=4,virtual_stages=2,schedule=gpipe", "schedule=gpipe,virtual_stages=2,pipeline=4"})
+    EXPECT_EQ(parse_plan_layout(text, {}).schedule, PlanSchedule::gpipe) << text;
+}
+
 TEST(PlanLayout, refuses_what_it_cannot_read) {
   for (const char* bad : {"", "data", "data=", "data=0", "data=x", "data=4,", "dta=4", "zero=4", "recompute=half",
                           "schedule=best", "precision=fp12", "order=random"})

@@ -80,6 +80,15 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
   EXPECT_NE(why("data=4,precision=fp8").find("a100-80 has no fp8"), std::string::npos);
   EXPECT_EQ(why("data=64"), "it needs 64 devices, the machine has 32");
   EXPECT_NE(why("context=3").find("does not divide the sequence"), std::string::npos);
+  for (const char* schedule : {"1f1b", "zero_bubble", "zero_bubble_2p"})
+    EXPECT_EQ(why(("virtual_stages=2,pipeline=2,schedule=" + std::string(schedule)).c_str()),
+              std::string(schedule) + " has one chunk a stage, not 2: schedule=interleaved");
+  // What is possible can be simulated.
+  for (const char* schedule : {"gpipe", "sequential", "interleaved", "zero_bubble_v"}) {
+    const std::string text = "virtual_stages=2,pipeline=2,schedule=" + std::string(schedule);
+    EXPECT_EQ(why(text.c_str()), "");
+    EXPECT_GT(price_layout(problem, layout_of(text.c_str(), 32)).step_seconds, 0) << text;
+  }
 }
 
 // What is too much, where, and by how much.
