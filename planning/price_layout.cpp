@@ -39,7 +39,8 @@ struct ChunkTimes {
   PassTime forward;  // products, elementwise, tensor of all three passes, for the report
   PassTime backward;
   PassTime recompute;
-  double exposed_gather = 0;  // ZeRO-3
+  double data = 0;          // of collectives with the other replicas that every micro-batch needs (ZeRO-2 and 3)
+  double exposed_data = 0;  // of them, what its work does not hide
 };
 
 class Pricer {
@@ -47,6 +48,7 @@ class Pricer {
   Pricer(const PlanProblem& problem, const PlanLayout& layout)
       : problem_(problem),
         layout_(layout),
+        states_(state_bytes(layout.precision, problem.implementation)),
         parts_{block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                head_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length),
                embedding_time(problem.model, problem.cluster, layout, problem.sequence_length)} {
@@ -111,7 +113,10 @@ class Pricer {
 
  private:
   const Cluster& cluster() const { return problem_.cluster; }
-  double with_messages(double work, double messages) const { return beside(cluster().device, work, messages); }
+  // Work with messages among replicas beside it.
+  double with_messages(double work, double messages) const {
+    return problem_.implementation.overlaps_reduction ? beside(cluster().device, work, messages) : work + messages;
+  }
 
   double elements(const ChunkParts& chunk) const {
     return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_) +
@@ -135,26 +140,27 @@ class Pricer {
       add(1, parts_.embedding);
     if (chunk.head)
       add(1, parts_.head);
-    if (layout_.zero_stage == 3)
-      gather_weights(chunk, times);
+    if (layout_.zero_stage >= 2)
+      exchange_each_microbatch(chunk, times);
     return times;
   }
 
-  // ZeRO-3 gathers the weights of a block before each use and scatters its gradients, every micro-batch, beside the
-  // work of the block before [Zhao et al. 2023].
-  void gather_weights(const ChunkParts& chunk, ChunkTimes& times) const {
+  // From ZeRO-2 on no rank has room for all gradients: those of every micro-batch are scattered. ZeRO-3 also gathers
+  // the weights of a block before each use. Both go on beside the work of the block before [Zhao et al. 2023].
+  void exchange_each_microbatch(const ChunkParts& chunk, ChunkTimes& times) const {
     const double count = std::max(1.0, chunk.blocks);
     const double each = elements(chunk) / count;
-    const int bytes = problem_.implementation.gradient_bytes;
-    const bool ring = problem_.implementation.one_ring;
-    const double gather =
-        count * collective_seconds(cluster(), Collective::all_gather, layout_.data_axis(), 2 * each, ring);
-    const double scatter =
-        count * collective_seconds(cluster(), Collective::reduce_scatter, layout_.data_axis(), bytes * each, ring);
+    const auto seconds = [&](Collective kind, double bytes) {
+      return count *
+             collective_seconds(cluster(), kind, layout_.data_axis(), bytes * each, problem_.implementation.one_ring);
+    };
+    const double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, states_.weights) : 0;
+    const double scatter = seconds(Collective::reduce_scatter, states_.gradients);
     const double forward = with_messages(times.seconds.forward, gather);
     const double backward_work = times.seconds.backward_input + times.seconds.backward_weight;
     const double backward = with_messages(backward_work, gather + scatter);
-    times.exposed_gather = forward - times.seconds.forward + backward - backward_work;
+    times.data = 2 * gather + scatter;
+    times.exposed_data = forward - times.seconds.forward + backward - backward_work;
     times.seconds.forward = forward;
     times.seconds.backward_input += backward - backward_work;
   }
@@ -191,7 +197,7 @@ class Pricer {
     double work() const { return seconds - tensor; }
   };
   static PassShare share_of(const ChunkTimes& chunk, const PassTime& pass) {
-    const double all = chunk.seconds.total() - chunk.exposed_gather;
+    const double all = chunk.seconds.total() - chunk.exposed_data;
     const double device_all = chunk.forward.seconds() + chunk.backward.seconds() + chunk.recompute.seconds();
     const double seconds = device_all > 0 ? all / device_all * pass.seconds() : 0;
     const double on_device = pass.products + pass.elementwise + pass.tensor;
@@ -206,7 +212,7 @@ class Pricer {
       result[PlanPhase::tensor_comm] += microbatches * share.tensor;
       result[phase] += microbatches * share.work();
     }
-    result[PlanPhase::data_comm] += microbatches * chunk.exposed_gather;
+    result[PlanPhase::data_comm] += microbatches * chunk.exposed_data;
   }
 
   static ChunkPrice chunk_price(const ChunkTimes& chunk) {
@@ -237,32 +243,30 @@ class Pricer {
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
       result[PlanPhase::data_comm] += price.reduction_seconds;
     }
-    if (replicas <= 1 || layout_.zero_stage == 3)
+    if (replicas <= 1)
       return result;
     const AxisPlacement axis = layout_.data_axis();
-    const double gradients = most * problem_.implementation.gradient_bytes;
-    double reduce = 0;
+    double reduce = 0;  // once a step
     double gather = 0;
-    if (layout_.zero_stage == 0) {
-      reduce = collective_seconds(cluster(), Collective::all_reduce, axis, gradients);
-    } else {
-      reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, gradients);
-      gather = collective_seconds(cluster(), Collective::all_gather, axis, most * activation_bytes(layout_.precision));
-    }
-    price.reduction_seconds += reduce + gather;
-    if (!problem_.implementation.overlaps_reduction) {
-      result[PlanPhase::data_comm] += reduce + gather;
-      return result;
-    }
+    if (layout_.zero_stage == 0)
+      reduce = collective_seconds(cluster(), Collective::all_reduce, axis, most * states_.gradients);
+    if (layout_.zero_stage == 1)
+      reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, most * states_.gradients);
+    if (layout_.zero_stage == 1 || layout_.zero_stage == 2)
+      gather = collective_seconds(cluster(), Collective::all_gather, axis, most * states_.weights);
+    const double microbatches = real(layout_.num_microbatches());
     double forward = 0;
     double backward = 0;
     for (const ChunkTimes& chunk : busiest) {
       forward += chunk.seconds.forward;
       backward += chunk.seconds.backward_input + chunk.seconds.backward_weight;
+      price.reduction_seconds += microbatches * chunk.data;
+      price.hidden_data_seconds += microbatches * (chunk.data - chunk.exposed_data);
     }
     const double exposed = with_messages(backward, reduce) - backward + with_messages(forward, gather) - forward;
     result[PlanPhase::data_comm] += exposed;
-    price.hidden_data_seconds = reduce + gather - exposed;
+    price.reduction_seconds += reduce + gather;
+    price.hidden_data_seconds += reduce + gather - exposed;
     return result;
   }
 
@@ -283,6 +287,7 @@ class Pricer {
 
   const PlanProblem& problem_;
   const PlanLayout& layout_;
+  StateBytes states_;
   Parts parts_;
   std::vector<std::vector<ChunkParts>> stages_;
 };

@@ -115,6 +115,19 @@ TEST(PriceLayout, overlap_hides_the_reduction) {
   EXPECT_NEAR(exposed[PlanPhase::data_comm], hidden[PlanPhase::data_comm] + hidden.hidden_data_seconds, 1e-9);
 }
 
+// A rank that keeps its share of the gradients alone cannot add up micro-batches: ZeRO-2 scatters those of each.
+TEST(PriceLayout, zero_2_reduces_every_microbatch) {
+  const PlanProblem problem = problem_of("gpt3-13b", "a100-80:2");
+  const auto price = [&](const char* text, Index batch) { return price_layout(problem, layout_of(text, batch)); };
+  const auto reduction = [&](const char* text, Index batch) { return price(text, batch).reduction_seconds; };
+  const double once = reduction("data=16,zero=2", 16);
+  EXPECT_NEAR(once / reduction("data=16,zero=1", 16), 1, 0.05);
+  EXPECT_NEAR(reduction("data=16,zero=1", 1024) / reduction("data=16,zero=1", 16), 1, 1e-9);
+  EXPECT_GT(reduction("data=16,zero=2", 1024), 64 * 0.6 * once);  // 4 of the 6 bytes an element
+  EXPECT_LT(reduction("data=16,zero=2", 1024), 64 * once);
+  EXPECT_GT(price("data=16,zero=2", 1024).step_seconds, price("data=16,zero=1", 1024).step_seconds);
+}
+
 // Narayanan et al. 2021, section 5.4: tensor parallelism belongs inside a node, pipelines between them; and
 // Fig. 13: of tensor x pipeline = 64, tensor 8 is the best.
 TEST(PriceLayout, tensor_parallelism_belongs_inside_a_node) {
