@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planning/layout_memory.hpp"
+
 namespace espalier {
 namespace {
 
-// Letters: M rows of a micro-batch on a rank (B T / context), C hidden, F feed-forward, KV columns of K, t tensor
-// ranks, e bytes of an activation.
+// Letters: M rows of a micro-batch on a rank (B T / context), C hidden, F feed-forward, KV columns of K on a rank, t
+// tensor ranks, e bytes of an activation.
 
 double real(Index value) { return static_cast<double>(value); }
 
@@ -34,7 +36,7 @@ struct Block {
         rows(real(plan.micro_batch) * real(tokens) / plan.context),
         c(real(m.hidden_size)),
         f(real(m.ffn_hidden_size)),
-        kv(real(m.kv_size())),
+        kv(kv_size_on_rank(m, plan)),
         t(plan.tensor),
         e(activation_bytes(plan.precision)),
         sequences(real(plan.micro_batch)),
@@ -50,7 +52,7 @@ struct Block {
     const auto one = [&](double k, double n) {
       return transposed == 0 ? product(rows, n, k) : transposed == 1 ? product(rows, k, n) : product(k, n, rows);
     };
-    return one(c, (c + 2 * kv) / t) + one(c / t, c) + one(c, gates * f / t) + one(f / t, c);
+    return one(c, c / t + 2 * kv) + one(c / t, c) + one(c, gates * f / t) + one(f / t, c);
   }
 
   double down_product() const { return product(rows, c, f / t); }
@@ -83,13 +85,13 @@ struct Block {
     const double norms_and_adds = (backward ? 13 + 2 * masks : 10 + masks) * e * replicated;
     const double gated = model.gated_ffn ? 1 : 0;
     double split = (backward ? 3 + 2 * gated : 2 + gated) * e * rows * f / t;
-    split += 2 * e * rows * (c + 2 * kv) / t;  // heads to the front, and back
+    split += 2 * e * rows * (c / t + 2 * kv);  // heads to the front, and back
     if (model.max_sequence_length == 0)
-      split += 2 * e * rows * (c + kv) / t;  // rotary positions
+      split += 2 * e * rows * (c / t + kv);  // rotary positions
     if (model.bias && backward)
-      split += e * rows * (f + c + 2 * kv) / t + 2 * e * rows * c;
+      split += e * rows * ((f + c) / t + 2 * kv) + 2 * e * rows * c;
     if (layout.precision == Precision::fp8)  // casts: 2 bytes read, one written twice (as it is, and transposed)
-      split += 4 * rows * (backward ? 2 * c + ((1 + gated) * f + c + 2 * kv) / t : 2 * c + (c + f) / t);
+      split += 4 * rows * (backward ? 2 * c + ((1 + gated) * f + c) / t + 2 * kv : 2 * c + (c + f) / t);
     return traffic_seconds(device(), norms_and_adds + split);
   }
 
@@ -110,7 +112,7 @@ struct Block {
   double context_seconds(double attention_seconds, bool backward) const {
     if (layout.context == 1)
       return 0;
-    const double bytes = (backward ? 2 : 1) * 2 * e * rows * kv / t;
+    const double bytes = (backward ? 2 : 1) * 2 * e * rows * kv;
     const double sent = (layout.context - 1) * message_seconds(cluster, layout.context_axis(), bytes);
     return beside(device(), attention_seconds, sent) - attention_seconds;
   }

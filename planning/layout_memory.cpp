@@ -53,7 +53,7 @@ double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& lay
   const double replicated = layout.sequence_parallel ? t : 1;
   const double c = real(model.hidden_size);
   const double f = real(model.ffn_hidden_size);
-  const double kv = real(model.kv_size());
+  const double kv = t * kv_size_on_rank(model, layout);
   const double heads = real(model.num_heads) / t;
   const double mask = model.dropout ? 1 : 0;
   const bool own_selective = layout.recompute == Recompute::selective && !implementation.recomputes_attention;
@@ -75,9 +75,14 @@ double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& lay
   return kept;
 }
 
+double kv_size_on_rank(const ModelShape& model, const PlanLayout& layout) {
+  return real(model.head_size()) * std::ceil(real(model.num_kv_heads) / layout.tensor);
+}
+
 double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& layout) {
   const double norms = (model.rms_norm ? 2 : 4) * real(model.hidden_size);
-  return norms + (parameters_per_layer(model) - norms) / layout.tensor;
+  const double copied_columns = 2 * (kv_size_on_rank(model, layout) - real(model.kv_size()) / layout.tensor);
+  return norms + (parameters_per_layer(model) - norms) / layout.tensor + real(model.hidden_size) * copied_columns;
 }
 
 double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout) {

@@ -28,6 +28,10 @@ StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas
 double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& layout,
                                   const Implementation& implementation, Index sequence_length);
 
+/// Columns of K (and of V) on a tensor rank: its share of the heads; one head, of which other ranks have copies, where
+/// there are more ranks than such heads.
+double kv_size_on_rank(const ModelShape& model, const PlanLayout& layout);
+
 /// Elements of the weights on a tensor rank: of one block, of the embedding (the position table is not split), of the
 /// head.
 double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& layout);

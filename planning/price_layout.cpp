@@ -311,8 +311,13 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
     return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());
   if (!problem.cluster.device.has(layout.precision))
     return fmt::format("{} has no {}", problem.cluster.device.name, to_string(layout.precision));
+  if (layout.precision == Precision::fp8 && !problem.cluster.device.has(Precision::bf16))
+    return fmt::format("{} has no bf16, in which fp8 leaves attention and head", problem.cluster.device.name);
   if (model.num_heads % layout.tensor != 0)
     return fmt::format("tensor {} does not divide the {} heads", layout.tensor, model.num_heads);
+  if (model.num_kv_heads % layout.tensor != 0 && layout.tensor % model.num_kv_heads != 0)
+    return fmt::format("tensor {} neither divides the {} heads of keys and values nor is a multiple", layout.tensor,
+                       model.num_kv_heads);
   if (model.ffn_hidden_size % layout.tensor != 0)
     return fmt::format("tensor {} does not divide ffn_hidden_size {}", layout.tensor, model.ffn_hidden_size);
   const bool ends_without_blocks = parts == model.num_layers + 2;  // embedding and head count as blocks

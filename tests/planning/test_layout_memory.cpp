@@ -151,4 +151,16 @@ TEST(LayoutMemory, agrees_with_what_train_allocates) {
   }
 }
 
+// 8 heads of keys and values: with 8 tensor ranks each has one, with 16 two have copies of the same.
+TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
+  const ModelShape model = model_preset("llama3-70b");
+  EXPECT_EQ(kv_size_on_rank(model, {.tensor = 4}), 2 * 128);
+  EXPECT_EQ(kv_size_on_rank(model, {.tensor = 8}), 128);
+  EXPECT_EQ(kv_size_on_rank(model, {.tensor = 16}), 128);
+  const double norms = 2.0 * 8192;
+  const auto weights = [&](int tensor) { return parameters_per_layer_on_rank(model, {.tensor = tensor}) - norms; };
+  EXPECT_DOUBLE_EQ(8 * weights(8), weights(1));
+  EXPECT_DOUBLE_EQ(16 * weights(16) - weights(1), 8 * 2 * 128.0 * 8192);  // eight more heads of both
+}
+
 }  // namespace

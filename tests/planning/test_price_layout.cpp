@@ -83,6 +83,13 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
   for (const char* schedule : {"1f1b", "zero_bubble", "zero_bubble_2p"})
     EXPECT_EQ(why(("virtual_stages=2,pipeline=2,schedule=" + std::string(schedule)).c_str()),
               std::string(schedule) + " has one chunk a stage, not 2: schedule=interleaved");
+  PlanProblem llama = problem_of("llama3-3b", "h100:4", 1024);
+  EXPECT_EQ(why_impossible(llama, layout_of("tensor=8,data=4", 32)), "");
+  EXPECT_NE(why_impossible(llama, layout_of("tensor=3", 32)).find("8 heads of keys and values"), std::string::npos);
+  EXPECT_EQ(why_impossible(llama, layout_of("data=4,precision=fp8", 32)), "");
+  llama.cluster.device.rate(Precision::bf16) = {};
+  EXPECT_EQ(why_impossible(llama, layout_of("data=4,precision=fp8", 32)),
+            "h100 has no bf16, in which fp8 leaves attention and head");
   // What is possible can be simulated.
   for (const char* schedule : {"gpipe", "sequential", "interleaved", "zero_bubble_v"}) {
     const std::string text = "virtual_stages=2,pipeline=2,schedule=" + std::string(schedule);
@@ -126,6 +133,14 @@ TEST(PriceLayout, zero_2_reduces_every_microbatch) {
   EXPECT_GT(reduction("data=16,zero=2", 1024), 64 * 0.6 * once);  // 4 of the 6 bytes an element
   EXPECT_LT(reduction("data=16,zero=2", 1024), 64 * once);
   EXPECT_GT(price("data=16,zero=2", 1024).step_seconds, price("data=16,zero=1", 1024).step_seconds);
+}
+
+// Every micro-batch ZeRO-3 gathers weights twice and scatters gradients: 2 + 2 + 4 bytes an element, 4 + 4 + 4 in fp32.
+TEST(PriceLayout, zero_3_gathers_weights_as_wide_as_they_are) {
+  PlanProblem problem = problem_of("gpt3-13b", "a100-80:2");
+  problem.cluster.node.latency = problem.cluster.network.latency = 0;
+  const auto reduction = [&](const char* text) { return price_layout(problem, layout_of(text, 64)).reduction_seconds; };
+  EXPECT_NEAR(reduction("data=16,zero=3,precision=fp32") / reduction("data=16,zero=3"), 12.0 / 8, 1e-9);
 }
 
 // Narayanan et al. 2021, section 5.4: tensor parallelism belongs inside a node, pipelines between them; and
