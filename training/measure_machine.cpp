@@ -13,6 +13,7 @@
 #include "parallel/collectives.hpp"
 #include "parallel/host_ranks.hpp"
 #include "planning/calibration.hpp"
+#include "planning/collective_time.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/measure_layers.hpp"
 #include "training/require_memory.hpp"
@@ -80,21 +81,17 @@ double measure_memory_bandwidth(const Communicator& world) {
   return 3.0 * sizeof(float) * static_cast<double>(count) / seconds;
 }
 
-// Bus bandwidth of a large all_reduce and latency of a small one, in the planner's terms (planning/collective_time).
-LinkTier measure_link(const Communicator& ranks) {
+TimedAllReduce time_all_reduce(const Communicator& ranks) {
   constexpr Index large = 1 << 22;
   const ExecSpace exec;
   const Tensor<float, 1> data("espalier::communication::measured", large);
-  const auto all_reduce_seconds = [&](Index count) {
+  const auto seconds = [&](Index count) {
     const auto part = Kokkos::subview(data, Kokkos::make_pair(Index{0}, count));
     return seconds_of(ranks, [&] { all_reduce(exec, ranks, part); });
   };
-  const double n = ranks.size();
-  const double steps = std::max(1.0, std::ceil(std::log2(n)));
-  LinkTier link{.latency = all_reduce_seconds(1) / steps};
-  const double transfer = std::max(1e-9, all_reduce_seconds(large) - link.latency * steps);
-  link.bandwidth = 2 * (n - 1) / n * sizeof(float) * static_cast<double>(large) / transfer;
-  return link;
+  return {.small_seconds = seconds(1),
+          .large_seconds = seconds(large),
+          .bytes = sizeof(float) * static_cast<double>(large)};
 }
 
 RunConfig config_of(const Shape& shape, const std::string& compute) {
@@ -199,11 +196,11 @@ Cluster measure_machine(const Communicator& world, const std::vector<std::string
   }
   if (host.size() > 1) {
     say(fmt::format("links between {} ranks of a host", host.size()));
-    cluster.node = measure_link(host);
+    cluster.node = node_link(cluster, time_all_reduce(host));
   }
   if (cluster.num_nodes > 1) {
     say(fmt::format("links between {} hosts", cluster.num_nodes));
-    cluster.network = measure_link(world);
+    cluster.network = network_link(cluster, time_all_reduce(world));
   }
   return cluster;
 }

@@ -75,6 +75,26 @@ TEST(CollectiveTime, latency_counts_steps) {
   EXPECT_NEAR(collective_seconds(cluster, Collective::all_gather, {32, 1}, 0), 3e-6 + 3e-5, 1e-12);
 }
 
+// What `bench machine` writes: links for which the formula gives back the times that were measured.
+TEST(CollectiveTime, links_are_found_from_timed_all_reduces) {
+  Cluster cluster = machine();
+  cluster.node.latency = 3e-6;
+  cluster.network.latency = 2e-5;
+  const auto timed = [&](int devices) {
+    const auto seconds = [&](double bytes) {
+      return collective_seconds(cluster, Collective::all_reduce, {devices, 1}, bytes);
+    };
+    return TimedAllReduce{.small_seconds = seconds(0), .large_seconds = seconds(1e8), .bytes = 1e8};
+  };
+  const LinkTier node = node_link(cluster, timed(8));
+  EXPECT_NEAR(node.bandwidth / cluster.node.bandwidth, 1, 1e-9);
+  EXPECT_NEAR(node.latency / cluster.node.latency, 1, 1e-9);
+  const LinkTier network = network_link(cluster, timed(32));  // 80 GB/s a node are 10 a device
+  EXPECT_NEAR(network.bandwidth / cluster.network.bandwidth, 1, 1e-9);
+  EXPECT_NEAR(network.latency / cluster.network.latency, 1, 1e-9);
+  EXPECT_GT(network_link(cluster, {.small_seconds = 0, .large_seconds = 1e-3, .bytes = 1e6}).latency, 0);
+}
+
 TEST(CollectiveTime, a_message_takes_the_link_of_its_axis) {
   Cluster cluster = machine();
   cluster.network.latency = 1e-5;
