@@ -3,7 +3,6 @@
 #include "planning/calibration.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -23,14 +22,17 @@ struct Knob {
   double most;
 };
 
-std::array<Knob, 6> knobs(Accelerator& device, Precision precision) {
+std::vector<Knob> knobs(Accelerator& device, Precision precision, bool device_known) {
   MatrixRate& rate = device.rate(precision);
-  return {{{&rate.product_share, 0.01, 1},
-           {&rate.half_depth, 0.1, 4096},
-           {&rate.fill_waves, 0.001, 100},
-           {&rate.attention_share, 0.001, 1},
-           {&device.memory_share, 0.01, 1},
-           {&device.kernel_seconds, 1e-8, 1e-3}}};
+  std::vector<Knob> all{{&rate.product_share, 0.01, 1},
+                        {&rate.half_depth, 0.1, 4096},
+                        {&rate.fill_waves, 0.001, 100},
+                        {&rate.attention_share, 0.001, 1}};
+  if (!device_known) {
+    all.push_back({&device.memory_share, 0.01, 1});
+    all.push_back({&device.kernel_seconds, 1e-8, 1e-3});
+  }
+  return all;
 }
 
 double squared_log(double predicted, double measured) {
@@ -67,7 +69,8 @@ LayerSample predicted_sample(const Accelerator& device, Precision precision, con
   return predicted;
 }
 
-Calibration calibrate(const Accelerator& start, Precision precision, const std::vector<LayerSample>& samples) {
+Calibration calibrate(const Accelerator& start, Precision precision, const std::vector<LayerSample>& samples,
+                      bool device_known) {
   if (samples.empty() || !start.has(precision))
     throw Error(ExitCode::usage, {.what = "nothing to calibrate with",
                                   .got = std::to_string(samples.size()) + " samples",
@@ -75,17 +78,17 @@ Calibration calibrate(const Accelerator& start, Precision precision, const std::
                                   .todo = "measure layers first (espalier bench machine), in a precision that the "
                                           "device has"});
   Accelerator best = start;
-  for (const Knob& knob : knobs(best, precision))
+  for (const Knob& knob : knobs(best, precision, device_known))
     *knob.value = std::clamp(*knob.value, knob.least, knob.most);
   double least = misfit(best, precision, samples);
   constexpr double first_step = 0.5;  // of the logarithm
   constexpr double last_step = 1e-3;
   for (double step = first_step; step > last_step;) {
     bool better = false;
-    for (std::size_t i = 0; i < knobs(best, precision).size(); ++i)
+    for (std::size_t i = 0; i < knobs(best, precision, device_known).size(); ++i)
       for (const double direction : {step, -step}) {
         Accelerator tried = best;
-        const Knob knob = knobs(tried, precision).at(i);
+        const Knob knob = knobs(tried, precision, device_known).at(i);
         *knob.value = std::clamp(*knob.value * std::exp(direction), knob.least, knob.most);
         const double value = misfit(tried, precision, samples);
         if (value < least) {

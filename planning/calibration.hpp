@@ -29,9 +29,11 @@ struct Calibration {
 /// Fits what a device gets out of its peaks: product_share, half_depth, fill_waves and attention_share of `precision`,
 /// memory_share and kernel_seconds, so that the planner's formulas give the measured times: least squares of the
 /// logarithms, blocks counting most, by a pattern search [Hooke and Jeeves 1961]. `start` brings the peak of the
-/// precision, memory bandwidth and processors; its other values are where the search begins.
+/// precision, memory bandwidth and processors; its other values are where the search begins. Of a device whose
+/// memory_share and kernel_seconds are known, from another precision, they stay.
 /// @throws Error (usage) without samples or without a peak.
-Calibration calibrate(const Accelerator& start, Precision precision, const std::vector<LayerSample>& samples);
+Calibration calibrate(const Accelerator& start, Precision precision, const std::vector<LayerSample>& samples,
+                      bool device_known = false);
 
 /// The planner's seconds of a sample.
 LayerSample predicted_sample(const Accelerator& device, Precision precision, const LayerSample& sample);

@@ -140,7 +140,8 @@ Precision precision_named(const std::string& compute) {
 }
 
 template <class T>
-Calibration measure_precision(const Communicator& world, const Accelerator& start, const std::string& compute) {
+Calibration measure_precision(const Communicator& world, const Accelerator& start, const std::string& compute,
+                              bool device_known) {
   const Precision precision = precision_named(compute);
   RunConfig config;
   config.precision.compute = compute;
@@ -156,7 +157,7 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
   std::vector<LayerSample> samples;
   for (const Shape& shape : shapes)
     samples.push_back(measure_sample<T>(world, shape, compute));
-  return calibrate(device, precision, samples);
+  return calibrate(device, precision, samples, device_known);
 }
 
 }  // namespace
@@ -182,17 +183,15 @@ Cluster measure_machine(const Communicator& world, const std::vector<std::string
   say("memory bandwidth");
   device.memory_bandwidth = measure_memory_bandwidth(world);
   // Several precisions share memory_share and kernel_seconds: those of the first.
+  device.error_share = 0.03;
   for (const std::string& compute : precisions) {
     say(fmt::format("layers in {}", compute));
-    const Calibration found =
-        with_compute_type(compute, [&]<class T>() { return measure_precision<T>(world, device, compute); });
-    const Precision precision = precision_named(compute);
-    if (fits.empty())
-      device = found.device;
-    else
-      device.rate(precision) = found.device.rate(precision);
-    fits.push_back({precision, found.median_error, found.worst_error});
-    device.error_share = std::clamp(found.worst_error, 0.03, 0.5);
+    const bool device_known = !fits.empty();
+    const Calibration found = with_compute_type(
+        compute, [&]<class T>() { return measure_precision<T>(world, device, compute, device_known); });
+    device = found.device;
+    fits.push_back({precision_named(compute), found.median_error, found.worst_error});
+    device.error_share = std::clamp(found.worst_error, device.error_share, 0.5);  // of the worst of them
   }
   if (host.size() > 1) {
     say(fmt::format("links between {} ranks of a host", host.size()));

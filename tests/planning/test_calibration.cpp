@@ -65,6 +65,18 @@ TEST(Calibration, TellsHowFarItIsOff) {
   EXPECT_GT(calibrate(uncalibrated(), Precision::fp32, samples).worst_error, 0.2);
 }
 
+// A second precision leaves alone what the first has found of the device: its error is that of the file.
+TEST(Calibration, WhatIsKnownOfTheDeviceStays) {
+  Accelerator known = made_up();
+  known.memory_share = 0.7;
+  known.rate(Precision::fp32) = uncalibrated().rate(Precision::fp32);
+  const Calibration found = calibrate(known, Precision::fp32, samples_of(made_up()), true);
+  EXPECT_EQ(found.device.memory_share, 0.7);
+  EXPECT_EQ(found.device.kernel_seconds, known.kernel_seconds);
+  EXPECT_NEAR(found.device.rate(Precision::fp32).product_share, 0.85, 0.1);
+  EXPECT_GT(found.worst_error, calibrate(known, Precision::fp32, samples_of(made_up())).worst_error);
+}
+
 TEST(Calibration, NeedsSamplesAndAPeak) {
   EXPECT_THROW(calibrate(made_up(), Precision::fp32, {}), Error);
   EXPECT_THROW(calibrate(made_up(), Precision::bf16, samples_of(made_up())), Error);
