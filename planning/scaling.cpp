@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "core/error.hpp"
+
 namespace espalier {
 namespace {
 
@@ -25,6 +27,19 @@ std::string what_bends(const LayoutPrice& first, const LayoutPrice& now) {
                      100 * now.seconds[most] / now.step_seconds, 100 * first.seconds[most] / first.step_seconds);
 }
 
+void require_machine(const Cluster& cluster, int devices) {
+  const Cluster machine = with_devices(cluster, devices);
+  if (const std::vector<std::string> broken = problems(machine); !broken.empty())
+    throw Error(
+        ExitCode::usage,
+        {.what = fmt::format("this cluster cannot have {} devices", devices),
+         .where = cluster.name,
+         .got = fmt::format("{} nodes of {}; {}", machine.num_nodes, machine.devices_per_node, broken.front()),
+         .wanted = "a cluster that describes what it is to be scaled to",
+         .todo = "add it to the file ([network_link] bandwidth = \"25 GB/s\", latency = \"10 us\"), or scale to "
+                 "fewer devices"});
+}
+
 }  // namespace
 
 std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const LayoutSpace& space,
@@ -32,6 +47,8 @@ std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const Layout
   std::vector<ScalePoint> points;
   const ScalePoint* first = nullptr;
   points.reserve(num_devices.size());
+  for (const int devices : num_devices)
+    require_machine(problem.cluster, devices);
   for (const int devices : num_devices) {
     LayoutSpace here = space;
     here.num_devices = devices;

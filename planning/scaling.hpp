@@ -21,6 +21,7 @@ struct ScalePoint {
 
 /// The best layout at each number of devices, with the same global batch everywhere (strong scaling), or with the batch
 /// of `space` at the first and in proportion at the others (weak scaling).
+/// @throws Error (usage) where the machine cannot have so many devices: it describes no network between its nodes.
 std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const LayoutSpace& space,
                                         const std::vector<int>& num_devices, bool weak);
 

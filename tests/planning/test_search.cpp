@@ -132,6 +132,21 @@ TEST(Scaling, points_without_a_layout_say_so) {
   EXPECT_EQ(points[0].what_bends, "no layout fits");
 }
 
+// A file of `bench machine` on one host says nothing of a network.
+TEST(Scaling, beyond_a_node_needs_a_network) {
+  PlanProblem problem = problem_of("gpt2-124m", "a100-80:1x2", 1024);
+  problem.cluster.network = {};
+  EXPECT_EQ(predict_scaling(problem, {.num_devices = 2, .global_batch = 64}, {1, 2}, false).size(), 2u);
+  try {
+    predict_scaling(problem, {.num_devices = 2, .global_batch = 64}, {2, 8}, false);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(error.report().got.find("4 nodes of 2; network_link.bandwidth is missing"), std::string::npos)
+        << error.report().got;
+  }
+}
+
 TEST(Scaling, one_layout_for_several_machines_loses_little_on_each) {
   std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:4")};
   const CommonLayout common = search_common_layout(problems, {.num_devices = 32, .global_batch = 128});
