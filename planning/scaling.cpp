@@ -13,20 +13,6 @@ namespace {
 
 constexpr double straight = 0.99;  // efficiency above which there is nothing to explain
 
-std::string what_bends(const LayoutPrice& first, const LayoutPrice& now) {
-  std::size_t most = 0;
-  const auto growth = [&](std::size_t i) {
-    return now.seconds[i] / now.step_seconds - first.seconds[i] / first.step_seconds;
-  };
-  for (std::size_t i = 1; i < num_plan_phases; ++i)
-    if (growth(i) > growth(most))
-      most = i;
-  if (growth(most) < 0.005)
-    return "nothing";
-  return fmt::format("{}: {:.1f} % of the step, was {:.1f} %", to_string(static_cast<PlanPhase>(most)),
-                     100 * now.seconds[most] / now.step_seconds, 100 * first.seconds[most] / first.step_seconds);
-}
-
 void require_machine(const Cluster& cluster, int devices) {
   const Cluster machine = with_devices(cluster, devices);
   if (const std::vector<std::string> broken = problems(machine); !broken.empty())
@@ -41,6 +27,29 @@ void require_machine(const Cluster& cluster, int devices) {
 }
 
 }  // namespace
+
+std::string what_bends(const ScalePoint& first, const ScalePoint& now) {
+  const auto cost = [](const ScalePoint& point, std::size_t phase) {  // device-seconds of a sequence
+    return point.price->seconds[phase] * point.num_devices / static_cast<double>(point.global_batch);
+  };
+  std::size_t most = 0;
+  double lost = 0;
+  double most_lost = 0;
+  for (std::size_t phase = 0; phase < num_plan_phases; ++phase) {
+    const double growth = cost(now, phase) - cost(first, phase);
+    lost += std::max(0.0, growth);
+    if (growth > most_lost) {
+      most = phase;
+      most_lost = growth;
+    }
+  }
+  if (most_lost <= 0)
+    return "nothing";
+  return fmt::format("{}: {:.0f} % of what is lost ({:.1f} % of the step, was {:.1f} %)",
+                     to_string(static_cast<PlanPhase>(most)), 100 * most_lost / lost,
+                     100 * now.price->seconds[most] / now.price->step_seconds,
+                     100 * first.price->seconds[most] / first.price->step_seconds);
+}
 
 std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const LayoutSpace& space,
                                         const std::vector<int>& num_devices, bool weak) {
@@ -61,10 +70,10 @@ std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const Layout
     ScalePoint point{.num_devices = devices, .global_batch = here.global_batch, .price = {}, .what_bends = {}};
     if (!result.ranking.empty()) {
       point.price = std::move(result.ranking.front());
-      const LayoutPrice& reference = first ? *first->price : *point.price;
-      const int reference_devices = first ? first->num_devices : devices;
-      point.efficiency = (point.price->tokens_per_second / devices) / (reference.tokens_per_second / reference_devices);
-      point.what_bends = point.efficiency > straight ? "nothing" : what_bends(reference, *point.price);
+      const ScalePoint& reference = first ? *first : point;
+      point.efficiency =
+          (point.price->tokens_per_second / devices) / (reference.price->tokens_per_second / reference.num_devices);
+      point.what_bends = point.efficiency > straight ? "nothing" : what_bends(reference, point);
     } else {
       point.what_bends = result.num_too_large > 0 ? "no layout fits" : "no layout divides model and batch";
     }

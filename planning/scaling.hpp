@@ -16,8 +16,12 @@ struct ScalePoint {
   Index global_batch = 0;
   std::optional<LayoutPrice> price;  ///< nothing: no layout fits or divides
   double efficiency = 0;             ///< tokens per second and device, against the first point that has a price
-  std::string what_bends;            ///< below 99 % efficiency: the phase whose share of the step has grown most
+  std::string what_bends;            ///< below 99 % efficiency: what_bends(); else "nothing"
 };
+
+/// The phase whose device-seconds a sequence have grown most from one point to another, as a share of all that have
+/// grown: "bubble: 60 % of what is lost (12.1 % of the step, was 3.0 %)". Both points have prices.
+std::string what_bends(const ScalePoint& first, const ScalePoint& now);
 
 /// The best layout at each number of devices, with the same global batch everywhere (strong scaling), or with the batch
 /// of `space` at the first and in proportion at the others (weak scaling).

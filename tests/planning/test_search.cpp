@@ -125,6 +125,28 @@ TEST(Scaling, efficiency_falls_and_the_cause_is_named) {
   EXPECT_GT(weak[2].efficiency, points[2].efficiency);
 }
 
+// What counts is what a sequence costs more, not whose share of the step grows.
+TEST(Scaling, the_bend_is_where_device_seconds_grow) {
+  const auto point = [](double forward, double backward, double bubble, double other) {
+    LayoutPrice price;
+    price[PlanPhase::forward] = forward;
+    price[PlanPhase::backward] = backward;
+    price[PlanPhase::bubble] = bubble;
+    price[PlanPhase::other] = other;
+    price.step_seconds = forward + backward + bubble + other;
+    return ScalePoint{.num_devices = 8, .global_batch = 64, .price = price, .what_bends = {}};
+  };
+  EXPECT_EQ(what_bends(point(300, 0, 0, 200), point(360, 0, 30, 200)),
+            "forward: 67 % of what is lost (61.0 % of the step, was 60.0 %)");
+  EXPECT_EQ(what_bends(point(30, 60, 0, 10), point(37, 74, 0, 12)),
+            "backward: 61 % of what is lost (60.2 % of the step, was 60.0 %)");
+  ScalePoint twice = point(30, 60, 0, 10);  // a step as long on twice the devices: half of each second is lost
+  twice.num_devices = 16;
+  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "backward: 60 % of what is lost (60.0 % of the step, was 60.0 %)");
+  twice.global_batch = 128;
+  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "nothing");
+}
+
 TEST(Scaling, points_without_a_layout_say_so) {
   const auto points =
       predict_scaling(problem_of("gpt-1t", "a100-40:1"), {.num_devices = 8, .global_batch = 64}, {8, 4096}, false);
