@@ -9,18 +9,12 @@
 namespace espalier {
 namespace {
 
-std::vector<int> divisors(int value, int most) {
-  std::vector<int> found;
-  for (int i = 1; i <= std::min(value, most); ++i)
+template <class T>
+std::vector<T> divisors(T value, T most) {
+  std::vector<T> found;
+  for (T i = 1; i <= std::min(value, most); ++i)
     if (value % i == 0)
       found.push_back(i);
-  return found;
-}
-
-std::vector<int> powers_of_two(int most) {
-  std::vector<int> found;
-  for (int i = 1; i <= most; i *= 2)
-    found.push_back(i);
   return found;
 }
 
@@ -66,12 +60,8 @@ void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, 
 
 void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& problem, const LayoutSpace& space,
                          PlanLayout lattice) {
-  const Index per_replica = space.global_batch / lattice.data;
-  std::vector<Index> sizes;
-  for (Index size = 1; size <= 16 && size <= std::max<Index>(per_replica, 1); size *= 2)
-    if (per_replica % size == 0)
-      sizes.push_back(size);
-  for (const Index size : fixed_or(space.micro_batch, sizes))
+  const Index per_replica = std::max<Index>(1, space.global_batch / lattice.data);
+  for (const Index size : fixed_or(space.micro_batch, divisors<Index>(per_replica, 16)))
     for (const int chunks : chunk_counts(problem, space, lattice.pipeline)) {
       lattice.micro_batch = size;
       lattice.virtual_stages = chunks;
@@ -102,9 +92,9 @@ std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const Layo
   std::vector<PlanLayout> layouts;
   const int devices = space.num_devices;
   const int most_tensor = std::min(devices, 2 * problem.cluster.devices_per_node);
-  const std::vector<int> tensors = fixed_or(space.tensor, powers_of_two(std::min(most_tensor, 64)));
+  const std::vector<int> tensors = fixed_or(space.tensor, divisors(devices, std::min(most_tensor, 64)));
   const std::vector<int> contexts =
-      fixed_or(space.context, space.tries_context ? powers_of_two(16) : std::vector<int>{1});
+      fixed_or(space.context, space.tries_context ? divisors(devices, 16) : std::vector<int>{1});
   for (const int tensor : tensors)
     for (const int context : contexts) {
       if (devices % (tensor * context) != 0)

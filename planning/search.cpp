@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -20,7 +21,7 @@ using Lattice = std::tuple<int, int, int, int>;
 
 Lattice lattice_of(const PlanLayout& layout) { return {layout.tensor, layout.context, layout.data, layout.pipeline}; }
 
-// Times that differ by less are equal: then what needs less machinery wins.
+// Times are told apart to four digits: of those that are equal what needs less machinery wins.
 constexpr double equal_share = 1e-4;
 
 int complexity(const PlanLayout& layout) {
@@ -30,11 +31,11 @@ int complexity(const PlanLayout& layout) {
 }
 
 bool better(const LayoutPrice& a, const LayoutPrice& b) {
-  if (a.step_seconds < b.step_seconds * (1 - equal_share))
-    return true;
-  if (b.step_seconds < a.step_seconds * (1 - equal_share))
-    return false;
-  return std::pair(complexity(a.layout), a.memory_bytes) < std::pair(complexity(b.layout), b.memory_bytes);
+  const auto key = [](const LayoutPrice& price) {
+    return std::tuple(std::round(std::log(price.step_seconds) / equal_share), complexity(price.layout),
+                      price.memory_bytes);
+  };
+  return key(a) < key(b);
 }
 
 struct Candidates {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "core/error.hpp"
 #include "planning/layout_space.hpp"
 #include "planning/plan_layout.hpp"
@@ -145,6 +147,22 @@ TEST(PlanLayout, the_space_holds_each_layout_once_and_keeps_what_is_fixed) {
     for (const PlanLayout& layout : enumerate_layouts(problem, ordered))
       EXPECT_EQ(layout.data_inside_pipeline, data_inside) << layout.text();
   }
+}
+
+// Nodes of 6 devices, replicas with 3 sequences: neither is a power of two.
+TEST(PlanLayout, the_space_holds_every_degree_that_divides) {
+  PlanProblem problem;
+  problem.model = model_preset("gpt2-1558m");
+  problem.cluster = cluster_preset("v100:4x6");
+  std::set<int> tensors;
+  std::set<Index> micro_batches;
+  for (const PlanLayout& layout : enumerate_layouts(problem, {.num_devices = 24, .global_batch = 72})) {
+    tensors.insert(layout.tensor);
+    if (layout.data == 24)
+      micro_batches.insert(layout.micro_batch);
+  }
+  EXPECT_EQ(tensors, (std::set<int>{1, 2, 3, 4, 6, 8, 12}));
+  EXPECT_EQ(micro_batches, (std::set<Index>{1, 3}));
 }
 
 }  // namespace
