@@ -68,8 +68,12 @@ Json comparison_json(const Comparison& comparison) {
 }  // namespace
 
 std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
-  Json json{{"run", run.directory.string()},   {"state", run.record.state}, {"alive", run.alive},
-            {"layout", run.setup.mesh.text()}, {"gaps", run.gaps},          {"findings", Json::array()}};
+  Json json{{"run", run.directory.string()},
+            {"state", run.record.state},
+            {"alive", run.life == Life::silent ? Json() : Json(run.life == Life::alive)},
+            {"layout", run.setup.mesh.text()},
+            {"gaps", run.gaps},
+            {"findings", Json::array()}};
   for (const Finding& finding : diagnosis.findings)
     json["findings"].push_back(finding_json(finding));
   if (diagnosis.profile)

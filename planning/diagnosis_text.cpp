@@ -40,7 +40,9 @@ std::string item(const char* head, const std::string& text) {
 std::string run_text(const RecordedRun& run) {
   const RunSetup& setup = run.setup;
   std::string text = fmt::format("{}: {}{}, {}, {}\n", run.directory.string(), run.record.state,
-                                 run.record.state == "running" && !run.alive ? " (its process is gone)" : "",
+                                 run.life == Life::gone     ? " (its process is gone)"
+                                 : run.life == Life::silent ? " (its process is out of sight)"
+                                                            : "",
                                  setup.mesh.text(), counted(setup.num_microbatches(), "micro-batch"));
   for (const std::string& gap : run.gaps)
     text += fmt::format("  note: {}\n", wrapped(gap, 8));
@@ -143,7 +145,7 @@ std::string finding_text(const Finding& finding, std::size_t number) {
 
 const char* heading(Concern concern) {
   switch (concern) {
-    case Concern::end: return "why it ended";
+    case Concern::end: return "why it ended, or does not go on";
     case Concern::time: return "where the time goes";
     case Concern::stability: return "stability";
   }

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/find_end.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
+#include <optional>
 #include <sstream>
 
 namespace espalier {
@@ -24,11 +27,20 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// Every rank that has not signed off waits, or has given no sign of life, for a minute.
+// Every rank that has not signed off waits, or has given no sign of life, for a minute. Where other files of the run
+// are newer by more, the positions have not reached this host and say nothing.
 bool hangs(const RecordedRun& run) {
-  return run.alive && !run.positions.empty() &&
-         std::all_of(run.positions.begin(), run.positions.end(),
-                     [](const Position& position) { return now() - position.since > hang_seconds; });
+  double newest = 0;
+  for (const Position& position : run.positions) {
+    if (now() - position.since <= hang_seconds)
+      return false;
+    newest = std::max(newest, position.alive);
+  }
+  return !run.positions.empty() && run.last_sign_of_life - newest <= hang_seconds;
+}
+
+std::string process_text(const RunRecord& record) {
+  return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
 }
 
 void add_positions(const RecordedRun& run, Finding& finding) {
@@ -36,7 +48,7 @@ void add_positions(const RecordedRun& run, Finding& finding) {
     finding.evidence.emplace_back("no rank left its position (state/ is empty)");
     return;
   }
-  std::vector<std::string> lines = lines_of(positions_report(run.positions, run.alive ? now() : 0));
+  std::vector<std::string> lines = lines_of(positions_report(run.positions, run.life == Life::alive ? now() : 0));
   finding.title += fmt::format("; {}", lines.back());
   lines.pop_back();
   finding.evidence.insert(finding.evidence.end(), lines.begin(), lines.end());
@@ -47,34 +59,56 @@ std::string how_far(const RecordedRun& run) {
                            : fmt::format("the last step that was finished is {}", run.steps.back().times.step);
 }
 
+// The cause, its title and what to do; none for a run that goes on or ended as it should.
+std::optional<Finding> finding_of(const RecordedRun& run) {
+  const RunRecord& record = run.record;
+  const Change go_on{.setting =
+                         "the same command goes on from the newest complete checkpoint; a lower checkpoint.interval "
+                         "loses fewer steps"};
+  switch (run.life) {
+    case Life::signed_off: {
+      if (record.state != "failed")
+        return std::nullopt;
+      const std::vector<std::string> lines = lines_of(record.cause);
+      return Finding{
+          .cause = Cause::failed,
+          .title = fmt::format("the run failed: {}", lines.empty() ? std::string("no cause is noted") : lines.front()),
+          .changes = {go_on}};
+    }
+    case Life::alive:
+      if (!hangs(run))
+        return std::nullopt;
+      return Finding{.cause = Cause::hangs,
+                     .title = "the run hangs: its process lives, and no rank has moved for a minute",
+                     .changes = {{.setting = "stop it: run.communication_timeout ends such a wait by itself"}}};
+    case Life::gone:
+      return Finding{.cause = Cause::died,
+                     .title = fmt::format("the run ended without signing off ({}): killed, or its host failed",
+                                          process_text(record)),
+                     .changes = {go_on}};
+    case Life::silent: break;
+  }
+  return Finding{
+      .cause = Cause::silent,
+      .title = fmt::format("no sign of life since {:%Y-%m-%dT%H:%M:%SZ}; its process cannot be seen from here ({})",
+                           fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), process_text(record)),
+      .changes = {{.setting = fmt::format("see on {} whether it still runs, and stop it if it does", record.host)},
+                  go_on}};
+}
+
 }  // namespace
 
 std::vector<Finding> find_end(const RecordedRun& run) {
-  const bool running = run.record.state == "running";
-  if (running && run.alive && !hangs(run))
+  std::optional<Finding> found = finding_of(run);
+  if (!found)
     return {};
-  if (!running && run.record.state != "failed")
-    return {};
-  Finding finding{.cause = running ? (run.alive ? Cause::hangs : Cause::died) : Cause::failed, .title = {}, .risk = 1};
-  if (finding.cause == Cause::failed)
-    finding.title =
-        fmt::format("the run failed: {}", lines_of(run.record.cause).empty() ? std::string("no cause is noted")
-                                                                             : lines_of(run.record.cause).front());
-  else if (finding.cause == Cause::hangs)
-    finding.title = "the run hangs: its process lives, and no rank has moved for a minute";
-  else
-    finding.title =
-        fmt::format("the run ended without signing off (process {} on {}, started {}): killed, or its host failed",
-                    run.record.pid, run.record.host, run.record.started);
+  Finding& finding = *found;
+  finding.risk = 1;
   finding.evidence.push_back(how_far(run));
   if (const std::vector<std::string> lines = lines_of(run.record.cause); lines.size() > 1)
     finding.evidence.insert(finding.evidence.end(), lines.begin() + 1, lines.end());
   if (run.record.cause.find("culprit") == std::string::npos)  // else the cause tells the positions already
     add_positions(run, finding);
-  finding.changes = {{.setting = finding.cause == Cause::hangs
-                                     ? "stop it: run.communication_timeout ends such a wait by itself"
-                                     : "the same command goes on from the newest complete checkpoint; a lower "
-                                       "checkpoint.interval loses fewer steps"}};
   return {finding};
 }
 

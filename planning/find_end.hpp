@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// Why a run ended before its last step, or hangs: who, where, who waited for whom. None for one that completed, was
-/// stopped on request, or trains.
+/// Why a run ended before its last step, hangs, or cannot be heard any more: who, where, who waited for whom. None for
+/// one that completed, was stopped on request, or trains.
 std::vector<Finding> find_end(const RecordedRun& run);
 
 }  // namespace espalier

@@ -7,6 +7,7 @@ namespace espalier {
 const char* to_string(Cause cause) {
   switch (cause) {
     case Cause::died: return "died";
+    case Cause::silent: return "silent";
     case Cause::failed: return "failed";
     case Cause::hangs: return "hangs";
     case Cause::slow_rank: return "slow_rank";
@@ -43,6 +44,7 @@ const char* to_string(Concern concern) {
 Concern concern_of(Cause cause) {
   switch (cause) {
     case Cause::died:
+    case Cause::silent:
     case Cause::failed:
     case Cause::hangs: return Concern::end;
     case Cause::not_finite:

@@ -10,6 +10,7 @@ namespace espalier {
 /// What can be wrong with a run. The words of `diagnose --json` and of docs/diagnose.md.
 enum class Cause {
   died,                ///< ended without signing off
+  silent,              ///< no sign of life, on a host that cannot be seen from here
   failed,              ///< ended with an error
   hangs,               ///< alive, but nobody moves
   slow_rank,           ///< computes slower than the others do the same work

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "io/json_numbers.hpp"
+#include "io/machine.hpp"
 #include "io/metrics.hpp"
 #include "io/run_positions.hpp"
 #include "io/toml_config.hpp"
@@ -15,6 +17,8 @@ namespace espalier {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr double most_silent_seconds = 300;  // files of other hosts arrive late, and steps may be long
 
 [[noreturn]] void refuse(const Path& path, const std::string& what, const std::string& got) {
   throw Error(ExitCode::data, {.what = what,
@@ -267,6 +271,32 @@ std::vector<std::vector<StepTimes>> ranks_of(const RecordedRun& run) {
   return ranks;
 }
 
+double seconds_of(std::chrono::system_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+double time_of_change(const Path& path) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(path, error);
+  return error ? 0 : seconds_of(std::chrono::file_clock::to_sys(time));
+}
+
+double last_sign_of_life_in(const RecordedRun& run) {
+  double last = std::max(time_of_change(run.directory / "run.json"), time_of_change(run.directory / "metrics.jsonl"));
+  for (const Position& position : run.positions)
+    last = std::max(last, position.alive);
+  return last;
+}
+
+Life life_of(const RecordedRun& run) {
+  if (run.record.state != "running")
+    return Life::signed_off;
+  if (run.record.host == host_name())
+    return is_alive_here(run.record) ? Life::alive : Life::gone;
+  const double silent = seconds_of(std::chrono::system_clock::now()) - run.last_sign_of_life;
+  return silent < most_silent_seconds ? Life::alive : Life::silent;
+}
+
 // Those of the last start: an earlier one may have had more.
 int world_size_of(const RecordedRun& run) {
   if (run.facts.ranks > 0)
@@ -301,7 +331,6 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.directory = directory;
   run.record = record_of(directory);
   run.facts = facts_of(run.record, directory / "run.json");
-  run.alive = is_alive_here(run.record);
   run.config = read_file(directory / "config.toml", ExitCode::data);
   run.setup = setup_of(run.config, directory / "config.toml", world_size_of(run));
   if (std::filesystem::exists(directory / "metrics.jsonl"))
@@ -315,6 +344,8 @@ RecordedRun read_recorded_run(const Path& directory) {
                                    run.setup.world_size()));
   run.prediction = prediction_of(directory / "prediction.json", run.gaps);
   run.positions = run_positions(directory);
+  run.last_sign_of_life = last_sign_of_life_in(run);
+  run.life = life_of(run);
   run.traces = rank_files(directory / "trace", ".json");
   return run;
 }

@@ -119,13 +119,22 @@ struct RunPrediction {
   bool has_times() const { return step_seconds > 0 && !stages.empty(); }
 };
 
+/// What became of the process of a run, as far as it can be seen from this machine.
+enum class Life {
+  signed_off,  ///< run.json says how it ended
+  alive,       ///< it runs here; or it runs on another host, and gave a sign of life in the last five minutes
+  gone,        ///< it ran here, and runs no more
+  silent       ///< it ran on another host, out of sight from here, and gives no sign of life
+};
+
 /// A run directory as plain data.
 struct RecordedRun {
   Path directory;
   RunRecord record;  ///< run.json
   RunFacts facts;
-  bool alive = false;  ///< its process still runs, on this host
-  std::string config;  ///< the text of config.toml
+  Life life = Life::signed_off;
+  double last_sign_of_life = 0;  ///< seconds of the system clock: the newest line or position of any rank
+  std::string config;            ///< the text of config.toml
   RunSetup setup;
   std::vector<RecordedStep> steps;            ///< by step; empty where the run ended before its first
   std::vector<std::vector<StepTimes>> ranks;  ///< [rank][step]; of one rank: from metrics.jsonl

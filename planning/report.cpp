@@ -32,12 +32,21 @@ std::string subtitle_of(const RecordedRun& run) {
 
 // What run.json says is what counts, but a process that is gone says nothing any more.
 std::string cause_of(const RecordedRun& run) {
-  if (run.record.state != "running" || run.alive)
-    return run.record.cause;
-  return fmt::format(
-      "run.json says running, but process {} is not on this machine: on {}, or killed before it could sign off. "
-      "`espalier diagnose` says where its ranks were.",
-      run.record.pid, run.record.host);
+  switch (run.life) {
+    case Life::gone:
+      return fmt::format(
+          "run.json says running, but process {} on {} is gone: killed before it could sign off. `espalier diagnose` "
+          "says where its ranks were.",
+          run.record.pid, run.record.host);
+    case Life::silent:
+      return fmt::format(
+          "run.json says running, but there is no sign of life since {:%Y-%m-%d %H:%M} UTC; whether process {} on {} "
+          "still runs cannot be seen from here. `espalier diagnose` says where its ranks were.",
+          fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), run.record.pid, run.record.host);
+    case Life::signed_off:
+    case Life::alive: break;
+  }
+  return run.record.cause;
 }
 
 void add(std::vector<ReportCard>& cards, std::optional<ReportCard> card) {

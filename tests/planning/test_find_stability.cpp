@@ -72,6 +72,7 @@ RecordedRun dead_run() {
   run.record.state = "running";
   run.record.pid = 4711;
   run.record.host = "node07";
+  run.life = Life::gone;
   for (int rank = 0; rank < 3; ++rank) {
     PositionWriter writer;
     writer.set_rank(rank, 3);
@@ -94,6 +95,27 @@ TEST(FindEnd, NamesTheRankThatOthersWaitedFor) {
   EXPECT_NE(findings.front().title.find("node07"), std::string::npos) << findings.front().title;
   EXPECT_NE(findings.front().title.find("likely culprit: rank 1"), std::string::npos) << findings.front().title;
   EXPECT_NE(findings.front().evidence.front().find("7"), std::string::npos);
+}
+
+TEST(FindEnd, RunOfAnotherHostIsNotCalledDead) {
+  RecordedRun run = dead_run();
+  run.life = Life::alive;
+  EXPECT_TRUE(find_end(run).empty()) << "its ranks moved a moment ago";
+  for (Position& position : run.positions) {
+    position.since -= 120;
+    position.alive -= 120;
+  }
+  run.last_sign_of_life = run.positions.front().alive;
+  ASSERT_EQ(find_end(run).size(), 1u);
+  EXPECT_EQ(find_end(run).front().cause, Cause::hangs);
+  run.last_sign_of_life += 100;  // a line of metrics.jsonl: the positions have not reached this host
+  EXPECT_TRUE(find_end(run).empty());
+  run.life = Life::silent;
+  ASSERT_EQ(find_end(run).size(), 1u);
+  const Finding silent = find_end(run).front();
+  EXPECT_EQ(silent.cause, Cause::silent);
+  EXPECT_EQ(silent.title.find("killed"), std::string::npos) << silent.title;
+  EXPECT_NE(silent.title.find("cannot be seen from here (process 4711 on node07"), std::string::npos) << silent.title;
 }
 
 TEST(FindEnd, FailedRunTellsItsCauseAndCompletedOnesHaveNone) {

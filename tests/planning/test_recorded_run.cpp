@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 
+#include "io/machine.hpp"
 #include "planning/recorded_run.hpp"
 #include "tests/io/support.hpp"
 
@@ -89,7 +92,27 @@ TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   EXPECT_EQ(run.ranks[1][2].activation_transit, 0.25);
   EXPECT_EQ(run.ranks[1][2].bytes_sent[2], 2u);
   EXPECT_FALSE(run.prediction);
-  EXPECT_FALSE(run.alive);
+  EXPECT_EQ(run.life, Life::signed_off);
+}
+
+// The login node of a cluster sees the files of a run, and not its process.
+TEST_F(RecordedRunTest, RunOfAnotherHostLivesAsLongAsItsFilesChange) {
+  RunRecord record = read().record;
+  record.state = "running";
+  record.host = "another host";
+  record.pid = 4711;
+  write("run.json", to_json(record).dump());
+  EXPECT_EQ(read().life, Life::alive);
+  const auto an_hour_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+  std::filesystem::last_write_time(path("run.json"), an_hour_ago);
+  EXPECT_EQ(read().life, Life::alive) << "metrics.jsonl is new";
+  std::filesystem::last_write_time(path("metrics.jsonl"), an_hour_ago);
+  const RecordedRun silent = read();
+  EXPECT_EQ(silent.life, Life::silent);
+  EXPECT_NEAR(silent.last_sign_of_life, static_cast<double>(std::time(nullptr)) - 3600, 60);
+  record.host = host_name();
+  write("run.json", to_json(record).dump());
+  EXPECT_EQ(read().life, Life::gone) << "seen from its own host, no file can hide it";
 }
 
 TEST_F(RecordedRunTest, TornLastLineIsPassedOver) {

@@ -194,12 +194,13 @@ TEST(Report, names_from_files_are_text) {
   run.record.details["facts"] = {{"<b>", "<i>"}, {"table", {{"x", 1}}}, {"ranks", 4}, {"gemm_flops", 2.5e11}};
   run.record.state = "running";
   run.record.pid = 4711;
+  run.life = Life::gone;
   const std::string html = report_html(run);
   for (const char* const markup : {"<script>alert", "<img", "<b><", "<i>"})
     EXPECT_THAT(html, Not(HasSubstr(markup)));
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;"));
   EXPECT_THAT(html, HasSubstr("<dt>gemm flops</dt><dd>250G</dd>"));
-  EXPECT_THAT(html, HasSubstr("process 4711 is not on this machine"));
+  EXPECT_THAT(html, HasSubstr("process 4711 on &quot;&gt;&lt;img src=x&gt; is gone"));
 }
 
 TEST(Report, details_of_another_kind_are_passed_over) {
