@@ -91,18 +91,33 @@ void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
     finding.changes = {{.setting = "precision.compute = \"bf16\""}, calmer(run.setup)};
     findings.push_back(std::move(finding));
   }
-  const Index skipped = last.skipped_steps - run.steps.front().skipped_steps;
-  const double share = static_cast<double>(skipped) / static_cast<double>(run.steps.size());
-  if (share > skipped_share) {
-    Finding finding{.cause = Cause::skipped_steps, .title = {}, .share = share, .size = share, .unit = "of the steps"};
-    finding.title = fmt::format("{} of {} steps were skipped", skipped, run.steps.size());
-    finding.risk = std::min(0.9, 0.2 + share);
-    finding.evidence = {
-        "their gradients overflowed fp16, or stability.on_spike let them be skipped (metrics.jsonl: anomaly)"};
+}
+
+// In every precision: fp16 skips what overflows under the loss scale, the spike guard what it is told to.
+void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) {
+  Index anomalies = 0;
+  Index overflows = 0;
+  for (std::size_t i = 1; i < run.steps.size(); ++i)
+    if (run.steps[i].skipped_steps > run.steps[i - 1].skipped_steps)
+      ++(run.steps[i].is_anomaly ? anomalies : overflows);
+  const Index skipped = anomalies + overflows;
+  const double share = static_cast<double>(skipped) / static_cast<double>(std::max<std::size_t>(1, run.steps.size()));
+  if (share <= skipped_share)
+    return;
+  Finding finding{.cause = Cause::skipped_steps, .title = {}, .share = share, .size = share, .unit = "of the steps"};
+  finding.title = fmt::format("{} of {} steps were skipped", skipped, run.steps.size());
+  finding.risk = std::min(0.9, 0.2 + share);
+  if (overflows > 0) {
+    finding.evidence.push_back(fmt::format("of {} a gradient overflowed {}", overflows, run.setup.compute));
     finding.changes = {{.setting = "precision.compute = \"bf16\""},
                        {.setting = "a longer precision.loss_scale_growth_interval"}};
-    findings.push_back(std::move(finding));
   }
+  if (anomalies > 0) {
+    finding.evidence.push_back(
+        fmt::format("{} were spikes or not finite, which stability.on_spike = \"skip\" passes over", anomalies));
+    finding.changes.push_back(calmer(run.setup));
+  }
+  findings.push_back(std::move(finding));
 }
 
 }  // namespace
@@ -139,6 +154,7 @@ std::vector<Finding> find_instability(const RecordedRun& run) {
   add_spikes(run, Cause::loss_spike, "loss", &RecordedStep::loss, loss_rise, findings);
   add_spikes(run, Cause::gradient_spike, "gradient norm", &RecordedStep::gradient_norm, norm_rise, findings);
   find_loss_scale(run, findings);
+  find_skipped_steps(run, findings);
   return findings;
 }
 

@@ -64,6 +64,7 @@ RecordedStep step_from(const Json& line) {
                     .gradient_norm = number_from(line.at("gradient_norm")),
                     .loss_scale = number_from(line.at("loss_scale")),
                     .skipped_steps = line.at("skipped_steps"),
+                    .is_anomaly = line.contains("anomaly"),
                     .tokens = line.at("tokens"),
                     .tokens_per_second = number_from(line.at("tokens_per_second")),
                     .mfu = number_from(line.at("mfu")),

@@ -38,6 +38,7 @@ struct RecordedStep {
   double gradient_norm = 0;
   double loss_scale = 1;
   Index skipped_steps = 0;  ///< so far
+  bool is_anomaly = false;  ///< a spike or not finite, in the eyes of the spike guard
   Index tokens = 0;         ///< so far
   double tokens_per_second = 0;
   double mfu = 0;

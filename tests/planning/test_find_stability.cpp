@@ -67,6 +67,25 @@ TEST(FindStability, LossScaleThatCollapses) {
   EXPECT_NEAR(findings[1].share, 0.5, 0.02);
 }
 
+// The spike guard skips in every precision, and of its skips bf16 is no cure.
+TEST(FindStability, StepsSkippedAsSpikesAreCountedInEveryPrecision) {
+  for (const char* const compute : {"bf16", "fp32", "fp16"}) {
+    RecordedRun run = calm_run(100);
+    run.setup.compute = compute;
+    run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 0.5;  // far from a collapse
+    for (std::size_t i = 0; i < run.steps.size(); ++i) {
+      run.steps[i].skipped_steps = static_cast<Index>(i) / 5;
+      run.steps[i].is_anomaly = i % 5 == 0;
+    }
+    const std::vector<Finding> findings = find_instability(run);
+    ASSERT_EQ(findings.size(), 1u) << compute;
+    EXPECT_EQ(findings[0].cause, Cause::skipped_steps);
+    EXPECT_NEAR(findings[0].size, 0.2, 0.02);
+    ASSERT_EQ(findings[0].changes.size(), 1u);
+    EXPECT_EQ(findings[0].changes[0].setting.find("optimizer."), 0u) << findings[0].changes[0].setting;
+  }
+}
+
 RecordedRun dead_run() {
   RecordedRun run = calm_run(7);
   run.record.state = "running";
