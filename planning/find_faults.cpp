@@ -236,22 +236,22 @@ void find_checkpoint_stall(const RecordedRun& run, const StepProfile& profile, s
 void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   if (!run.is_predicted() || run.prediction->stages.size() != profile.stage_work.size())
     return;
-  std::vector<double> excess;
-  std::vector<double> ratios;
-  for (const RankProfile& rank : profile.ranks) {
+  double least = std::numeric_limits<double>::infinity();  // of the ranks: what all of them are slower by
+  std::vector<double> predictions;
+  for (const RankProfile& rank : without_slow_ranks(profile).ranks) {
     const PhaseSeconds& predicted = run.prediction->stages[at(rank.place[Axis::pp])].seconds;
     const double seconds = predicted[Phase::forward] + predicted[Phase::backward];
     if (seconds <= 0)
       return;
-    ratios.push_back(rank.compute() / seconds);
-    excess.push_back(rank.compute() - seconds);
+    least = std::min(least, rank.compute() / seconds);
+    predictions.push_back(seconds);
   }
-  const double typical = median_of(ratios);
-  if (typical < 1 + std::max(slower_than_predicted, run.prediction->error_share))
+  if (least < 1 + std::max(slower_than_predicted, run.prediction->error_share))
     return;
-  Finding finding{.cause = Cause::slow_compute, .title = {}, .size = typical, .unit = "times as long"};
-  finding.seconds = median_of(excess);
-  finding.title = fmt::format("all ranks compute {:.0f} % longer than predicted", 100 * (typical - 1));
+  Finding finding{.cause = Cause::slow_compute, .title = {}, .size = least, .unit = "times as long"};
+  finding.seconds = (least - 1) * median_of(predictions);
+  finding.title = fmt::format("{} {:.0f} % longer than predicted",
+                              profile.ranks.size() == 1 ? "the rank computes" : "all ranks compute", 100 * (least - 1));
   finding.evidence = {fmt::format("the prediction is by {}", run.prediction->source)};
   finding.changes = {{.setting =
                           "fewer threads than cores? another GEMM library (run.matmul)? other jobs on the nodes? "

@@ -183,6 +183,21 @@ TEST(Diagnose, SlowerThanPredicted) {
       << diagnosis_text(simulated.run, diagnosis);
 }
 
+// "All ranks" is not said of some: the slow ones have findings of their own.
+TEST(Diagnose, SlowRanksAreNotAllRanks) {
+  for (const int slow : {1, 2}) {
+    SimulatedRun simulated(1, 2 * slow, 1, 4, {4});
+    for (int rank = 0; rank < slow; ++rank)
+      for (StepTimes& step : simulated.run.ranks[static_cast<std::size_t>(rank)]) {
+        step.seconds[Phase::forward] *= 1.6;
+        step.seconds[Phase::backward] *= 1.6;
+      }
+    const Diagnosis diagnosis = diagnose(simulated.run);
+    EXPECT_NE(find(diagnosis, Cause::slow_rank), nullptr) << slow;
+    EXPECT_EQ(find(diagnosis, Cause::slow_compute), nullptr) << slow;
+  }
+}
+
 TEST(Diagnose, TextIsWithin120ColumnsAndNamesTheFirstFinding) {
   const SimulatedRun simulated(1, 2, 4, 4, {2, 2, 2, 2}, {.slow_rank = 3, .slow_factor = 1.5});
   const Diagnosis diagnosis = diagnose(simulated.run, &simulated.run);
