@@ -177,25 +177,14 @@ int plan_search(const Options& options, const Task& task) {
   write_outputs(options, task, result);
   if (options.json && !options.rehearsal.directory.empty())
     return rehearse_all(options, problem, {result.ranking.front()});
+  const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, result.ranking.front());
   if (options.json) {
-    fmt::print("{}", search_json(problem, result));
+    fmt::print("{}", search_json(problem, plain, result));
     return 0;
   }
-  fmt::print("{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-             ranking_text(problem, result.ranking, options.top), price_text(problem, result.ranking.front()));
-  fmt::print("\nnot chosen ({} layouts considered, {} impossible, {} too large)\n", result.num_considered,
-             result.num_impossible, result.num_too_large);
-  for (const auto& [name, layout] : plain_layouts(problem, task.space)) {
-    std::string reason = why_impossible(problem, layout);
-    if (reason.empty()) {
-      const LayoutPrice price = price_layout(problem, layout);
-      reason = why_too_large(problem, price);
-      if (reason.empty())
-        reason = why_slower(problem, price, result.ranking.front());
-    }
-    fmt::print("  {}: {}\n      {}\n", name, layout.text(), reason);
-  }
-  fmt::print("{}", rejections_text(result, options.top));
+  fmt::print("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+             ranking_text(problem, result.ranking, options.top), price_text(problem, result.ranking.front()),
+             rejections_text(plain, result, options.top));
   if (!options.rehearsal.directory.empty())
     return rehearse_all(options, problem, {result.ranking.front()});
   return 0;

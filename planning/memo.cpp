@@ -97,18 +97,8 @@ class Memo {
         say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
     say("| total | {}, {} of what is free |\n\n", bytes_text(stage.total()),
         share(static_cast<double>(stage.total()), static_cast<double>(room_)));
-    for (const auto& [name, plain] : plain_layouts(problem_, space_)) {
-      if (const std::string reason = why_impossible(problem_, plain); !reason.empty()) {
-        say("- Not {}: {}.\n", name, reason);
-        continue;
-      }
-      const LayoutPrice price = price_layout(problem_, plain);
-      const std::string reason = why_too_large(problem_, price);
-      if (!reason.empty())
-        say("- Not {}: {}.\n", name, reason);
-      else if (price.step_seconds > best_.step_seconds)
-        say("- Not {}: {}.\n", name, why_slower(problem_, price, best_));
-    }
+    for (const auto& [name, rejection] : plain_rejections(problem_, space_, best_))
+      say("- Not {}: {}.\n", name, rejection.reason);
     say("\n");
   }
 

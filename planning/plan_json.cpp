@@ -48,6 +48,12 @@ const char* to_string(Verdict verdict) {
   return "unknown";
 }
 
+Json rejection_json(const Rejection& rejection) {
+  return {{"layout", layout_json(rejection.layout)},
+          {"verdict", to_string(rejection.verdict)},
+          {"reason", rejection.reason}};
+}
+
 }  // namespace
 
 std::string prices_json(const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
@@ -57,7 +63,8 @@ std::string prices_json(const PlanProblem& problem, const std::vector<LayoutPric
   return json.dump(1) + "\n";
 }
 
-std::string search_json(const PlanProblem& problem, const SearchResult& result) {
+std::string search_json(const PlanProblem& problem, const std::vector<PlainRejection>& plain,
+                        const SearchResult& result) {
   Json json{{"model", problem.model.name},
             {"parameters", num_parameters(problem.model)},
             {"cluster", problem.cluster.name},
@@ -65,13 +72,16 @@ std::string search_json(const PlanProblem& problem, const SearchResult& result) 
             {"impossible", result.num_impossible},
             {"too_large", result.num_too_large},
             {"ranking", Json::array()},
+            {"plain_ideas", Json::array()},
             {"rejections", Json::array()}};
   for (const LayoutPrice& price : result.ranking)
     json["ranking"].push_back(price_json(problem, price));
+  for (const auto& [name, rejection] : plain) {
+    json["plain_ideas"].push_back({{"name", name}});
+    json["plain_ideas"].back().update(rejection_json(rejection));
+  }
   for (const Rejection& rejection : result.rejections)
-    json["rejections"].push_back({{"layout", layout_json(rejection.layout)},
-                                  {"verdict", to_string(rejection.verdict)},
-                                  {"reason", rejection.reason}});
+    json["rejections"].push_back(rejection_json(rejection));
   return json.dump(1) + "\n";
 }
 

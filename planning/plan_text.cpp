@@ -93,8 +93,11 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
   return text;
 }
 
-std::string rejections_text(const SearchResult& result, std::size_t most) {
-  std::string text;
+std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
+  std::string text = fmt::format("not chosen ({} layouts considered, {} impossible, {} too large)\n",
+                                 result.num_considered, result.num_impossible, result.num_too_large);
+  for (const auto& [name, rejection] : plain)
+    text += fmt::format("  {}: {}\n      {}\n", name, rejection.layout.text(), rejection.reason);
   for (std::size_t i = 0; i < result.rejections.size() && i < most; ++i) {
     const Rejection& rejection = result.rejections[i];
     text += fmt::format("  {}\n      {}\n", rejection.layout.text(), rejection.reason);

@@ -20,8 +20,8 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 /// Step time by phase, and memory of every kind of stage by category.
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
 
-/// What was not chosen, a line each: first the plain ideas, then the nearest.
-std::string rejections_text(const SearchResult& result, std::size_t most);
+/// What was not chosen: first the plain ideas, then the nearest lattices.
+std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
 
 /// Named proposals side by side, with the reason where one is impossible or does not fit.
 std::string comparison_text(const PlanProblem& problem, const std::vector<std::pair<std::string, PlanLayout>>& layouts);
@@ -30,7 +30,8 @@ std::string scaling_text(const std::vector<ScalePoint>& points);
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common);
 
 /// A price as JSON; a search's ranking and rejections.
-std::string search_json(const PlanProblem& problem, const SearchResult& result);
+std::string search_json(const PlanProblem& problem, const std::vector<PlainRejection>& plain,
+                        const SearchResult& result);
 std::string prices_json(const PlanProblem& problem, const std::vector<LayoutPrice>& prices);
 std::string scaling_json(const std::vector<ScalePoint>& points);
 std::string common_layout_json(const std::vector<PlanProblem>& problems, const CommonLayout& common);

@@ -3,6 +3,7 @@
 #include "planning/search.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include "core/error.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
+#include "planning/runnable.hpp"
 
 namespace espalier {
 namespace {
@@ -82,36 +84,152 @@ PlanPhase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
   return static_cast<PlanPhase>(most);
 }
 
-std::string cause_of(const PlanProblem& problem, const LayoutPrice& price, PlanPhase phase) {
+// Products of one tensor rank and one micro-batch, against those of the best; empty where none are smaller, or some are
+// and others larger.
+std::string smaller_products(const PlanLayout& layout, const PlanLayout& best) {
+  const auto rows = [](const PlanLayout& of) { return static_cast<double>(of.micro_batch) / of.context; };
+  if (layout.tensor < best.tensor || rows(layout) > rows(best))
+    return {};
+  std::vector<std::string> changes;
+  if (layout.tensor > best.tensor)
+    changes.push_back(fmt::format("tensor {} instead of {}", layout.tensor, best.tensor));
+  if (layout.micro_batch < best.micro_batch)
+    changes.push_back(fmt::format("micro-batch {} instead of {}", layout.micro_batch, best.micro_batch));
+  if (layout.context > best.context)
+    changes.push_back(fmt::format("context {} instead of {}", layout.context, best.context));
+  return changes.empty() ? "" : fmt::format("smaller products ({}) run at a lower rate", fmt::join(changes, ", "));
+}
+
+// Work of the busiest stage over the mean of the stages.
+double unevenness(const LayoutPrice& price) {
+  double most = 0;
+  double sum = 0;
+  for (const std::vector<ChunkPrice>& stage : price.chunks) {
+    double work = 0;
+    for (const ChunkPrice& chunk : stage)
+      work += chunk.work.total();
+    most = std::max(most, work);
+    sum += work;
+  }
+  return sum > 0 ? most * static_cast<double>(price.chunks.size()) / sum : 1;
+}
+
+// Why forward or backward takes longer; empty where neither the sizes of products nor the stages tell.
+std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) {
+  constexpr double same = 0.005;
+  if (price.layout.precision != best.layout.precision)
+    return fmt::format("it computes in {}", to_string(price.layout.precision));
+  if (std::string products = smaller_products(price.layout, best.layout); !products.empty())
+    return products;
+  if (unevenness(price) > unevenness(best) + same)
+    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, there {:.0f} %",
+                       100 * (unevenness(price) - 1), 100 * (unevenness(best) - 1));
+  return {};
+}
+
+// Why `price` has more of a phase than `best`, as far as the two layouts tell; else empty.
+std::string cause_of(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best, PlanPhase phase) {
   const PlanLayout& layout = price.layout;
+  const int replicas = layout.data * layout.context;
   switch (phase) {
     case PlanPhase::tensor_comm:
+      if (layout.tensor == 1)
+        return fmt::format("{} context ranks exchange keys and values in every block", layout.context);
       return crosses_nodes(problem.cluster, layout.tensor_axis())
                  ? "its tensor ranks lie on several nodes"
                  : fmt::format("{} tensor ranks exchange activations in every block", layout.tensor);
     case PlanPhase::bubble:
-      return fmt::format("{} stages share {} micro-batches", layout.pipeline, layout.num_microbatches());
+      return fmt::format("{} stages share {}", layout.pipeline,
+                         layout.num_microbatches() == 1 ? "1 micro-batch"
+                                                        : fmt::format("{} micro-batches", layout.num_microbatches()));
     case PlanPhase::pipeline_comm: return "messages between stages are waited for";
     case PlanPhase::data_comm:
-      return layout.zero_stage == 3 ? "weights are gathered for every micro-batch"
-                                    : fmt::format("gradients are summed over {} replicas", layout.data);
+      return replicas == 1            ? "first and last stage add up the gradients of the table that they share"
+             : layout.zero_stage == 3 ? "weights are gathered for every micro-batch"
+                                      : fmt::format("gradients are summed over {} ranks", replicas);
     case PlanPhase::recompute: return fmt::format("recompute {} repeats work", to_string(layout.recompute));
     case PlanPhase::forward:
-    case PlanPhase::backward:
-      return layout.tensor > 1 ? "smaller products run at a lower rate" : "its busiest stage has more work";
+    case PlanPhase::backward: return cause_of_compute(price, best);
     case PlanPhase::optimizer: return "each rank updates more weights";
     case PlanPhase::other: break;
   }
-  return "overheads";
+  return {};
+}
+
+std::string against_text(const LayoutPrice& price, const LayoutPrice& best) {
+  return fmt::format("{:.1f} % ({:.3g} s against {:.3g} s)", 100 * std::abs(price.step_seconds / best.step_seconds - 1),
+                     price.step_seconds, best.step_seconds);
+}
+
+// The ideas that everybody has first, for the devices and the batch of the space, one sequence a micro-batch.
+std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space) {
+  PlanLayout start;
+  start.global_batch = space.global_batch;
+  start.precision = space.precisions.front();
+  const int devices = space.num_devices;
+  if (devices == 1)
+    return {};
+  std::vector<std::pair<std::string, PlanLayout>> plain;
+  PlanLayout data = start;
+  data.data = devices;
+  plain.emplace_back("data parallelism alone", data);
+  data.zero_stage = 3;
+  plain.emplace_back("data parallelism with ZeRO-3", data);
+  PlanLayout tensor = start;
+  tensor.tensor = devices;
+  plain.emplace_back("tensor parallelism alone", tensor);
+  PlanLayout pipeline = start;
+  pipeline.pipeline = std::min<int>(devices, static_cast<int>(std::min<Index>(problem.model.num_layers, 1 << 20)));
+  pipeline.pipeline = std::gcd(pipeline.pipeline, devices);
+  pipeline.data = devices / pipeline.pipeline;
+  if (pipeline.pipeline > 1 && space.global_batch % pipeline.data == 0) {
+    PlanLayout naive = pipeline;
+    naive.micro_batch = space.global_batch / pipeline.data;
+    plain.emplace_back("a pipeline without micro-batches", naive);
+    plain.emplace_back("a pipeline with micro-batches", pipeline);
+  }
+  return plain;
+}
+
+std::string why_not_faster(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+  if (price.step_seconds >= best.step_seconds)
+    return why_slower(problem, price, best);
+  const std::string reason = why_not_runnable(problem, price.layout);
+  return fmt::format("faster by {}, but {}", against_text(price, best),
+                     reason.empty() ? "outside of what was searched" : reason);
 }
 
 }  // namespace
 
 std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+  if (price.step_seconds < best.step_seconds * (1 + equal_share))
+    return fmt::format("as fast ({:.3g} s)", price.step_seconds);
   const PlanPhase phase = most_increased(price, best);
-  return fmt::format("slower by {:.1f} % ({:.3g} s against {:.3g} s): {:.3g} s more in {}, {}",
-                     100 * (price.step_seconds / best.step_seconds - 1), price.step_seconds, best.step_seconds,
-                     price[phase] - best[phase], to_string(phase), cause_of(problem, price, phase));
+  const std::string cause = cause_of(problem, price, best, phase);
+  return fmt::format("slower by {}: {:.3g} s more in {}{}", against_text(price, best), price[phase] - best[phase],
+                     to_string(phase), cause.empty() ? "" : ", " + cause);
+}
+
+std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
+                                             const LayoutPrice& best) {
+  std::vector<PlainRejection> rejections;
+  for (const auto& [name, layout] : plain_layouts(problem, space)) {
+    if (layout.text() == best.layout.text())
+      continue;
+    const auto reject = [&](Verdict verdict, const std::string& reason) {
+      rejections.push_back({name, {layout, verdict, reason}});
+    };
+    if (const std::string reason = why_impossible(problem, layout); !reason.empty()) {
+      reject(Verdict::impossible, reason);
+      continue;
+    }
+    const LayoutPrice price = price_layout(problem, layout);
+    if (const std::string reason = why_too_large(problem, price); !reason.empty())
+      reject(Verdict::too_large, reason);
+    else
+      reject(Verdict::slower, why_not_faster(problem, price, best));
+  }
+  return rejections;
 }
 
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated) {
@@ -172,34 +290,6 @@ void require_goal(const PlanProblem& problem, const SearchResult& result, const 
          .wanted = fmt::format("{:.4g} or fewer: the nearest is {}", best.tokens_per_second, best.layout.text()),
          .todo = fmt::format("--min-tokens-per-second {:.4g}, more --devices, or a larger --batch",
                              0.999 * best.tokens_per_second)});
-}
-
-std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space) {
-  PlanLayout start;
-  start.global_batch = space.global_batch;
-  start.precision = space.precisions.front();
-  const int devices = space.num_devices;
-  std::vector<std::pair<std::string, PlanLayout>> plain;
-  PlanLayout data = start;
-  data.data = devices;
-  data.global_batch = (space.global_batch + devices - 1) / devices * devices;  // at least one sequence each
-  plain.emplace_back("data parallelism alone", data);
-  data.zero_stage = 3;
-  plain.emplace_back("data parallelism with ZeRO-3", data);
-  PlanLayout tensor = start;
-  tensor.tensor = devices;
-  plain.emplace_back("tensor parallelism alone", tensor);
-  PlanLayout pipeline = start;
-  pipeline.pipeline = std::min<int>(devices, static_cast<int>(std::min<Index>(problem.model.num_layers, 1 << 20)));
-  pipeline.pipeline = std::gcd(pipeline.pipeline, devices);
-  pipeline.data = devices / pipeline.pipeline;
-  if (pipeline.pipeline > 1 && space.global_batch % pipeline.data == 0) {
-    PlanLayout naive = pipeline;
-    naive.micro_batch = space.global_batch / pipeline.data;
-    plain.emplace_back("a pipeline without micro-batches", naive);
-    plain.emplace_back("a pipeline with micro-batches", pipeline);
-  }
-  return plain;
 }
 
 }  // namespace espalier

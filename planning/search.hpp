@@ -21,9 +21,8 @@ struct Rejection {
 
 /// What a search found.
 struct SearchResult {
-  std::vector<LayoutPrice> ranking;  ///< fastest first; of each lattice of ranks the best choice of all else
-  std::vector<Rejection>
-      rejections;  ///< for each plain idea (data parallel alone, ...) and each lattice not ranked, one
+  std::vector<LayoutPrice> ranking;   ///< fastest first; of each lattice of ranks the best choice of all else
+  std::vector<Rejection> rejections;  ///< of each lattice that is not the best, one
   std::size_t num_considered = 0;
   std::size_t num_impossible = 0;
   std::size_t num_too_large = 0;
@@ -42,11 +41,20 @@ struct Goal {
 /// @throws Error (usage) when the best of `result` misses the goal, or when nothing fits.
 void require_goal(const PlanProblem& problem, const SearchResult& result, const Goal& goal);
 
-/// "slower by 12 % (5.1 s against 4.5 s): 0.5 s more in tensor_comm, its tensor ranks lie on several nodes".
+/// "slower by 12 % (5.1 s against 4.5 s): 0.5 s more in tensor_comm, its tensor ranks lie on several nodes"; "as fast
+/// (4.5 s)" where nothing is. The cause is told from what differs between the two, and left out where that tells none.
+/// @pre for the same batch; `best` is no slower.
 std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best);
 
-/// The proposals that everybody makes first, for the devices and the batch of the space: data parallelism alone, with
-/// ZeRO-3, tensor parallelism alone, a pipeline alone without micro-batches and with.
-std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space);
+/// Why a proposal that everybody makes first is not the answer.
+struct PlainRejection {
+  std::string name;     ///< "data parallelism alone"
+  Rejection rejection;  ///< its reason may be that it is faster, but not runnable or not in the space
+};
+
+/// Data parallelism alone, with ZeRO-3, tensor parallelism alone, a pipeline without micro-batches and with, for the
+/// devices and the batch of the space; without the one that is `best`.
+std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
+                                             const LayoutPrice& best);
 
 }  // namespace espalier

@@ -11,6 +11,7 @@
 #include "tests/planning/problems.hpp"
 
 using namespace espalier;
+using espalier::test::layout_of;
 using espalier::test::problem_of;
 
 namespace {
@@ -86,6 +87,45 @@ TEST(Search, rejections_have_reasons) {
   }
   EXPECT_TRUE(slower);
   EXPECT_TRUE(too_large);
+}
+
+// Of the two layouts, not of the phase alone: products of the same size are not called smaller.
+TEST(Search, causes_are_told_from_both_layouts) {
+  const auto reason = [](const PlanProblem& problem, const std::string& slow, const std::string& best) {
+    return why_slower(problem, price_layout(problem, layout_of(slow.c_str(), 64)),
+                      price_layout(problem, layout_of(best.c_str(), 64)));
+  };
+  const PlanProblem nodes = problem_of("gpt2-124m", "cpu:8", 1024);
+  const std::string best = "data=8,precision=fp32,micro_batch=8";
+  const std::string small = reason(nodes, "data=8,precision=fp32,micro_batch=1", best);
+  EXPECT_NE(small.find("smaller products (micro-batch 1 instead of 8)"), std::string::npos) << small;
+  EXPECT_EQ(reason(nodes, best, best).find("as fast ("), 0u);
+  const PlanProblem large = problem_of("gpt-200b", "a100-40:64");
+  const std::string deep = reason(large, "tensor=4,pipeline=64,schedule=zero_bubble", "tensor=4,pipeline=16");
+  EXPECT_EQ(deep.find("smaller products"), std::string::npos) << deep;
+}
+
+TEST(Search, plain_ideas_are_rejected_for_what_they_are) {
+  const auto reasons = [](const PlanProblem& problem, const LayoutSpace& space, const char* best) {
+    std::string text;
+    const LayoutPrice price = price_layout(problem, layout_of(best, space.global_batch));
+    for (const PlainRejection& each : plain_rejections(problem, space, price))
+      text += each.name + ": " + each.rejection.reason + "\n";
+    return text;
+  };
+  const PlanProblem small = problem_of("gpt2-124m", "a100-80:1", 1024);
+  EXPECT_EQ(reasons(small, {.num_devices = 1, .global_batch = 1}, "data=1"), "");
+  const std::string chosen = reasons(small, {.num_devices = 8, .global_batch = 8}, "data=8");
+  EXPECT_EQ(chosen.find("data parallelism alone"), std::string::npos) << chosen;
+  const std::string faster = reasons(small, {.num_devices = 8, .global_batch = 8}, "tensor=4,pipeline=2");
+  EXPECT_EQ(faster.find("data parallelism alone: faster by "), 0u) << faster;
+  EXPECT_NE(faster.find("but outside of what was searched"), std::string::npos) << faster;
+  EXPECT_NE(faster.find("but train has no ZeRO-3"), std::string::npos) << faster;
+  EXPECT_EQ(faster.find("slower by -"), std::string::npos) << faster;
+  const std::string fewer = reasons(problem_of("gpt-22b", "h100:64"), {.num_devices = 512, .global_batch = 256},
+                                    "tensor=4,data=128,pipeline=1");
+  EXPECT_EQ(fewer.find("data parallelism alone: micro-batch 1 x data 512 does not divide the global batch of 256"), 0u)
+      << fewer;
 }
 
 // Goals that nothing reaches: the error says which is the nearest that can be.
