@@ -54,6 +54,20 @@ class Memo {
     text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
   }
 
+  // What a sentence about a layout that does not fit must not leave out; empty where it fits.
+  std::string fit_text(const LayoutPrice& price) const {
+    return why_too_large(problem_, price).empty()
+               ? ""
+               : fmt::format(" (which does not fit: {} on the fullest device, {} free)", bytes_text(price.memory_bytes),
+                             bytes_text(room_));
+  }
+
+  LayoutPrice price_in(Precision precision) const {
+    PlanLayout other = layout_;
+    other.precision = precision;
+    return price_layout(problem_, other);
+  }
+
   void recommendation() {
     const Cluster& cluster = problem_.cluster;
     say("# How to train {} on {} {}\n\n", problem_.model.name, space_.num_devices, cluster.device.name);
@@ -80,10 +94,13 @@ class Memo {
     say("## How it fits in memory\n\n");
     say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: {} times what one device has. ",
         states.total(), bytes(parameters * states.total()),
-        fmt::format("{:.1f}", parameters * states.total() / static_cast<double>(room_)));
-    say("Tensor {} x pipeline {} cuts the model into {} shards{}.\n\n", layout_.tensor, layout_.pipeline,
-        layout_.tensor * layout_.pipeline,
-        layout_.zero_stage == 0
+        fmt::format("{:.2g}", parameters * states.total() / static_cast<double>(room_)));
+    const int shards = layout_.tensor * layout_.pipeline;
+    say("{}{}.\n\n",
+        shards == 1 ? "Tensor 1 x pipeline 1 leaves the model in one piece"
+                    : fmt::format("Tensor {} x pipeline {} cuts the model into {} shards", layout_.tensor,
+                                  layout_.pipeline, shards),
+        layout_.zero_stage == 0 || layout_.data * layout_.context == 1
             ? ""
             : fmt::format("; ZeRO-{} shares {} among {} ranks with the same shard", layout_.zero_stage,
                           layout_.zero_stage == 1   ? "the optimizer"
@@ -108,42 +125,46 @@ class Memo {
       say("There is one replica: no gradients are summed. A larger batch goes through as more micro-batches.\n\n");
       return;
     }
-    const AxisPlacement axis = layout_.data_axis();
-    const double elements = static_cast<double>(best_.memory[0][Category::weights]) /
-                            (activation_bytes(layout_.precision) *
-                             (layout_.zero_stage == 3 ? 1.0 / (layout_.data * layout_.context) : 1.0));
-    const double payload = elements * problem_.implementation.gradient_bytes;
-    const bool scattered = layout_.zero_stage == 3;
-    say("Each of the {} replicas has seen its own part of the batch; gradients are summed {}, over {} ranks ({} on "
-        "each node, "
-        "so {}). The first stage's are {} in fp32. Of the step {:.3g} s ({}) wait for it",
-        layout_.data,
-        scattered ? "after every micro-batch, because no rank has room for all of them"
-                  : "once a step, with the last micro-batch",
-        axis.size, axis.per_node(problem_.cluster),
-        crosses_nodes(problem_.cluster, axis) ? "over the network" : "inside the node", bytes(payload),
-        best_[PlanPhase::data_comm], share(best_[PlanPhase::data_comm], best_.step_seconds));
-    if (scattered)
-      say("; so do the weights, which are gathered before each use.\n\n");
-    else
-      say("; {:.3g} s are hidden behind backward{}.\n\n", best_.hidden_data_seconds,
-          layout_.zero_stage > 0 ? " and, for the weights that come back, forward" : "");
+    const StateBytes whole = state_bytes(layout_.precision, problem_.implementation);
+    const double kept = sharded_state_bytes(whole, layout_.zero_stage, layout_.data * layout_.context).weights;
+    const double elements = static_cast<double>(best_.memory[0][Category::weights]) / kept;
+    const bool every_time = layout_.zero_stage >= 2;
+    say("Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. The first stage's "
+        "take {} at {:.0f} bytes each. Of the step {:.3g} s ({}) wait for it",
+        layout_.data > 1 ? fmt::format("{} replicas", layout_.data) : fmt::format("{} context ranks", layout_.context),
+        every_time ? "after every micro-batch, because no rank keeps all of them"
+                   : "once a step, with the last micro-batch",
+        counted(layout_.data * layout_.context, "rank"),
+        crosses_nodes(problem_.cluster, layout_.data_axis()) ? "over the network" : "inside the node",
+        bytes(elements * whole.gradients), whole.gradients, best_[PlanPhase::data_comm],
+        share(best_[PlanPhase::data_comm], best_.step_seconds));
+    if (layout_.zero_stage == 3)
+      say(", and for the weights, which are gathered before each use");
+    if (every_time) {
+      say(".\n\n");
+      return;
+    }
+    if (best_.hidden_data_seconds <= 0) {
+      say("; nothing is hidden behind other work.\n\n");
+      return;
+    }
+    say("; {:.3g} s are hidden behind other work.\n\n", best_.hidden_data_seconds);
     PlanProblem exposed = problem_;
     exposed.implementation.overlaps_reduction = false;
     const LayoutPrice without = price_layout(exposed, layout_);
-    if (layout_.zero_stage < 3)
-      say("Without that overlap the step would take {:.3g} s, {:.1f} % more: the reduction starts block by block "
-          "inside the "
-          "last backward for this reason.\n\n",
-          without.step_seconds, 100 * (without.step_seconds / best_.step_seconds - 1));
+    say("The reduction starts block by block inside the last backward. Without that overlap the step would take "
+        "{:.3g} s, {:.1f} % more.\n\n",
+        without.step_seconds, 100 * (without.step_seconds / best_.step_seconds - 1));
   }
 
   void microbatches() {
     say("## What micro-batches do\n\n");
     if (layout_.pipeline == 1) {
-      say("There is one stage, so nothing waits for another: micro-batches ({} of {} sequences) only bound the "
-          "activations.\n",
-          layout_.num_microbatches(), layout_.micro_batch);
+      say("There is one stage, so nothing waits for another: {} of {} {}.\n",
+          microbatches_text(layout_.num_microbatches()), counted(layout_.micro_batch, "sequence"),
+          layout_.zero_stage == 3   ? "bound the activations, and each gathers the weights anew"
+          : layout_.zero_stage == 2 ? "bound the activations, and each sums its gradients"
+                                    : "only bound the activations");
       PlanLayout split = layout_;
       split.pipeline = std::gcd(4, static_cast<int>(std::min<Index>(problem_.model.num_layers, layout_.data)));
       if (split.pipeline > 1 && layout_.data % split.pipeline == 0) {
@@ -168,88 +189,141 @@ class Memo {
     const LayoutPrice bare = price_layout(problem_, naive);
     const LayoutPrice with = price_layout(problem_, pipelined);
     say("Naively split, {} stages work one after the other: {:.0f} % of the device time is idle, a step takes {:.3g} "
-        "s. With {} "
-        "micro-batches ({}) the idle share is {:.1f} % and the step {:.3g} s, {:.1f} times as fast. ",
-        pipelined.pipeline, 100 * bare.idle_share, bare.step_seconds, pipelined.num_microbatches(),
-        to_string(pipelined.schedule), 100 * with.idle_share, with.step_seconds, bare.step_seconds / with.step_seconds);
+        "s{}. ",
+        pipelined.pipeline, 100 * bare.idle_share, bare.step_seconds, fit_text(bare));
+    if (pipelined.num_microbatches() > 1)
+      say("With {} micro-batches ({}) the idle share is {:.1f} % and the step {:.3g} s{}, {:.1f} times as fast. ",
+          pipelined.num_microbatches(), to_string(pipelined.schedule), 100 * with.idle_share, with.step_seconds,
+          fit_text(with), bare.step_seconds / with.step_seconds);
     PlanLayout half = pipelined;
     half.micro_batch *= 2;
     if (pipelined.num_microbatches() % 2 == 0 && why_impossible(problem_, half).empty()) {
       const LayoutPrice fewer = price_layout(problem_, half);
-      say("Half as many, twice as large: idle {:.1f} %, {:.3g} s.", 100 * fewer.idle_share, fewer.step_seconds);
+      say("Half as many, twice as large: idle {:.1f} %, {:.3g} s{}.", 100 * fewer.idle_share, fewer.step_seconds,
+          fit_text(fewer));
     }
     say("\n");
   }
 
   void precision() {
     say("## Precision\n\n");
-    const StateBytes mixed = state_bytes(layout_.precision, problem_.implementation);
-    const StateBytes full = state_bytes(Precision::fp32, problem_.implementation);
-    PlanLayout in_fp32 = layout_;
-    in_fp32.precision = Precision::fp32;
-    if (problem_.cluster.device.has(Precision::fp32) && layout_.precision != Precision::fp32) {
-      const LayoutPrice slow = price_layout(problem_, in_fp32);
-      const std::string fits = why_too_large(problem_, slow);
-      say("Products in {} instead of fp32: {:.3g} s a step instead of {:.3g} s, {} instead of {} on the fullest "
-          "device{}. ",
-          to_string(layout_.precision), best_.step_seconds, slow.step_seconds, bytes_text(best_.memory_bytes),
-          bytes_text(slow.memory_bytes), fits.empty() ? "" : " (which does not fit)");
+    const Accelerator& device = problem_.cluster.device;
+    const StateBytes states = state_bytes(layout_.precision, problem_.implementation);
+    if (states.weights == 4) {
+      say("Products are computed in {}; all that is kept is fp32, {:.0f} bytes a parameter. ",
+          to_string(layout_.precision), states.total());
+      const Precision half = device.has(Precision::bf16) ? Precision::bf16 : Precision::fp16;
+      if (device.has(half)) {
+        const LayoutPrice fast = price_in(half);
+        say("In {} this layout would take {:.3g} s a step instead of {:.3g} s{}.\n\n", to_string(half),
+            fast.step_seconds, best_.step_seconds, fit_text(fast));
+      } else {
+        say("The device has no faster type of 16 bits.\n\n");
+      }
+      return;
     }
-    say("States take {:.0f} bytes a parameter, in fp32 {:.0f}: the gain in memory is in the activations, half as "
-        "large.\n\n",
-        mixed.total(), full.total());
+    if (device.has(Precision::fp32)) {
+      const LayoutPrice slow = price_in(Precision::fp32);
+      say("Products in {} instead of fp32: {:.3g} s a step instead of {:.3g} s{}. ", to_string(layout_.precision),
+          best_.step_seconds, slow.step_seconds, fit_text(slow));
+    }
+    say("Activations take {} bytes an element, in fp32 4; states {:.0f} bytes a parameter, in fp32 {:.0f}.\n\n",
+        activation_bytes(layout_.precision), states.total(),
+        state_bytes(Precision::fp32, problem_.implementation).total());
+    what_stays_in_fp32(states);
+    range_of_the_exponent();
+  }
+
+  void what_stays_in_fp32(const StateBytes& states) {
+    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
+    const bool is_fp16 = layout_.precision == Precision::fp16;
     say("What stays in fp32, and why:\n\n");
     say("- master weights and Adam's moments, {} a rank: an update of a thousandth of a weight vanishes in the {} bits "
-        "of a {} "
-        "mantissa;\n",
-        bytes(static_cast<double>(best_.memory[static_cast<std::size_t>(best_.fullest_stage)][Category::optimizer])),
-        layout_.precision == Precision::fp16 ? 10 : 7, layout_.precision == Precision::fp16 ? "fp16" : "bf16");
-    say("- gradients as they are summed over {} and {}, {} a rank: small terms would be lost in "
-        "a large "
-        "sum;\n",
-        microbatches_text(layout_.num_microbatches()), counted(layout_.data, "replica"),
-        bytes(static_cast<double>(best_.memory[static_cast<std::size_t>(best_.fullest_stage)][Category::gradients])));
-    say("- statistics of norms and softmax, and the loss: sums over {} columns.\n\n",
+        "of {}'s mantissa;\n",
+        bytes_text(stage[Category::optimizer]), is_fp16 ? 10 : 7, is_fp16 ? "fp16" : "bf16");
+    if (states.gradients == 4)
+      say("- gradients as they are summed over {} and {}, {} a rank: small terms would be lost in a large sum;\n",
+          microbatches_text(layout_.num_microbatches()), counted(layout_.data, "replica"),
+          bytes_text(stage[Category::gradients]));
+    say("- statistics of norms and softmax, and the loss: sums over up to {} columns.\n\n",
         std::max(problem_.model.hidden_size, problem_.model.vocab_size));
-    if (layout_.precision == Precision::fp16)
+  }
+
+  void range_of_the_exponent() {
+    const Accelerator& device = problem_.cluster.device;
+    if (layout_.precision == Precision::fp16) {
       say("fp16 ends at 65504 and loses what is below 6e-8: it needs loss scaling, skips steps that overflow, and can "
-          "diverge "
-          "when the scale collapses. bf16 has the range of fp32{}.\n\n",
-          problem_.cluster.device.has(Precision::bf16) ? " and the same rate here: prefer it"
-                                                       : ", but this device has none");
-    else if (layout_.precision == Precision::bf16)
-      say("bf16 has the range of fp32, so no loss scaling is needed; fp16 would run at the same rate and overflow at "
-          "65504.\n\n");
+          "diverge when the scale collapses. bf16 has the range of fp32, ");
+      if (device.has(Precision::bf16))
+        say("and takes {:.3g} s a step.\n\n", price_in(Precision::bf16).step_seconds);
+      else
+        say("but this device has none.\n\n");
+    }
+    if (layout_.precision == Precision::bf16) {
+      say("bf16 has the range of fp32, so no loss scaling is needed");
+      if (device.has(Precision::fp16))
+        say("; fp16 would take {:.3g} s a step and overflow at 65504", price_in(Precision::fp16).step_seconds);
+      say(".\n\n");
+    }
+  }
+
+  // Seconds of a phase for as many tokens as a step has now.
+  double comparable(const LayoutPrice& price, PlanPhase phase) const {
+    return price[phase] * static_cast<double>(layout_.global_batch) / static_cast<double>(price.layout.global_batch);
+  }
+
+  // The phase that a change shortens most; or lengthens, where it loses.
+  std::string where_text(const Mitigation& option) const {
+    const auto benefit = [&](std::size_t i) {
+      const double seconds = best_.seconds[i] - comparable(option.price, static_cast<PlanPhase>(i));
+      return option.gain >= 0 ? seconds : -seconds;
+    };
+    std::size_t most = 0;
+    for (std::size_t i = 1; i < num_plan_phases; ++i)
+      if (benefit(i) > benefit(most))
+        most = i;
+    return fmt::format("{} {:.3g} s instead of {:.3g} s", to_string(static_cast<PlanPhase>(most)),
+                       comparable(option.price, static_cast<PlanPhase>(most)), best_.seconds[most]);
+  }
+
+  void faster_links() {
+    PlanProblem faster = problem_;
+    const bool crosses = problem_.cluster.num_nodes > 1;
+    LinkTier& link = crosses ? faster.cluster.network : faster.cluster.node;
+    link.bandwidth *= 2;
+    link.alone *= 2;
+    say(" Twice the bandwidth {} would give {:+.1f} % tokens a second.", crosses ? "between nodes" : "inside the node",
+        100 * (price_layout(faster, layout_).tokens_per_second / best_.tokens_per_second - 1));
   }
 
   void bottleneck_and_mitigation() {
     const PlanPhase phase = bottleneck(best_);
     say("## The most likely bottleneck, and the first thing to try\n\n");
-    say("Beside forward and backward themselves ({} of the step) most time goes to {}: {:.3g} s, {}.\n\n",
-        share(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds), to_string(phase),
-        best_[phase], share(best_[phase], best_.step_seconds));
+    const std::string compute = share(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds);
+    if (best_[phase] < worthwhile * best_.step_seconds)
+      say("Forward and backward themselves are {} of the step, and no other phase half a per cent.\n\n", compute);
+    else
+      say("Beside forward and backward themselves ({} of the step) most time goes to {}: {:.3g} s, {}.\n\n", compute,
+          to_string(phase), best_[phase], share(best_[phase], best_.step_seconds));
     const std::vector<Mitigation> options = mitigations(problem_, best_);
-    if (options.empty() || options.front().gain < worthwhile) {
-      say("No single change to the layout gains half a per cent; what is left is the hardware. ");
-      Cluster faster = problem_.cluster;
-      faster.network.bandwidth *= 2;
-      PlanProblem other = problem_;
-      other.cluster = faster;
-      const LayoutPrice price = price_layout(other, layout_);
-      say("Twice the network bandwidth would give {:+.1f} % tokens a second.\n\n",
-          100 * (price.tokens_per_second / best_.tokens_per_second - 1));
+    if (!options.empty() && options.front().gain >= worthwhile) {
+      const Mitigation& first = options.front();
+      say("First try {}: {:+.1f} % tokens a second, most of it in {} for as many tokens, {} on the fullest device.",
+          first.change, 100 * first.gain, where_text(first), bytes_text(first.price.memory_bytes));
     } else {
-      say("First try {}: {:+.1f} % tokens a second, {} from {:.3g} s to {:.3g} s, memory {} on the fullest device.\n\n",
-          options.front().change, 100 * options.front().gain, to_string(phase), best_[phase],
-          options.front().price[phase], bytes_text(options.front().price.memory_bytes));
+      say("{}", options.empty() ? "No single change to the layout is possible and fits."
+                                : "No single change to the layout gains half a per cent.");
+      if (space_.num_devices > 1)
+        faster_links();
     }
-    if (!options.empty()) {
-      say("| change | tokens/s | {} | memory |\n|---|---|---|---|\n", to_string(phase));
-      for (std::size_t i = 0; i < std::min<std::size_t>(options.size(), 5); ++i)
-        say("| {} | {:+.1f} % | {:.3g} s | {} |\n", options[i].change, 100 * options[i].gain, options[i].price[phase],
-            bytes_text(options[i].price.memory_bytes));
-      say("\n");
-    }
+    say("\n\n");
+    if (options.empty())
+      return;
+    say("| change | tokens/s | most of it in (for as many tokens) | memory |\n|---|---|---|---|\n");
+    for (std::size_t i = 0; i < std::min<std::size_t>(options.size(), 5); ++i)
+      say("| {} | {:+.1f} % | {} | {} |\n", options[i].change, 100 * options[i].gain, where_text(options[i]),
+          bytes_text(options[i].price.memory_bytes));
+    say("\n");
   }
 
   void scaling() {
