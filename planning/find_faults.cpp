@@ -147,27 +147,43 @@ double cost_of_delay(const RecordedRun& run, const StepProfile& profile, const L
   return pipeline_time(costs).window - without;
 }
 
-void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+struct SlowLink {
+  Link link;
+  double typical = 0;  // seconds of the others' messages
+};
+
+// Each link against the others that also lie inside a node, or also between nodes.
+std::vector<SlowLink> slow_links(const RecordedRun& run, const StepProfile& profile) {
   const std::vector<Link> links = links_of(run, profile);
+  const auto crosses = [&](const Link& link) { return run.node_of(link.from) != run.node_of(link.to); };
+  std::vector<SlowLink> slow;
   for (std::size_t i = 0; i < links.size(); ++i) {
     std::vector<double> others;
     for (std::size_t j = 0; j < links.size(); ++j)
-      if (j != i)
+      if (j != i && crosses(links[j]) == crosses(links[i]))
         others.push_back(links[j].transit);
     const double typical = median_of(others);
-    const double extra = links[i].transit - typical;
-    if (others.empty() || links[i].transit < slow_link_ratio * typical || extra < least_extra_transit)
-      continue;
+    if (!others.empty() && links[i].transit >= slow_link_ratio * typical &&
+        links[i].transit - typical >= least_extra_transit)
+      slow.push_back({links[i], typical});
+  }
+  return slow;
+}
+
+void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  for (const auto& [link, typical] : slow_links(run, profile)) {
+    const double extra = link.transit - typical;
+    const bool crosses = run.node_of(link.from) != run.node_of(link.to);
     Finding finding{.cause = Cause::slow_link, .title = {}, .size = extra, .unit = "s a message", .is_fault = true};
-    finding.seconds = cost_of_delay(run, profile, links[i], typical);
+    finding.seconds = cost_of_delay(run, profile, link, typical);
     finding.title =
         fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other links between stages",
-                    links[i].from, links[i].to, 1e3 * extra);
-    finding.ranks = {links[i].from, links[i].to};
-    finding.evidence = {fmt::format("{} are on their way for {:.4g} ms, others for {:.4g} ms",
-                                    links[i].send == OperationKind::send_activations ? "activations" : "gradients",
-                                    1e3 * links[i].transit, 1e3 * typical),
-                        hosts_text(run, links[i].from, links[i].to)};
+                    link.from, link.to, 1e3 * extra);
+    finding.ranks = {link.from, link.to};
+    finding.evidence = {fmt::format("{} are on their way for {:.4g} ms, others {} for {:.4g} ms",
+                                    link.send == OperationKind::send_activations ? "activations" : "gradients",
+                                    1e3 * link.transit, crosses ? "between nodes" : "inside a node", 1e3 * typical),
+                        hosts_text(run, link.from, link.to)};
     finding.changes = {slow_link_change(finding.seconds, "the schedule, run with this link as fast as the others")};
     findings.push_back(std::move(finding));
   }
@@ -272,6 +288,10 @@ StepProfile without_slow_ranks(const StepProfile& profile) {
     healthy.ranks[rank].seconds[Phase::backward] /= ratio;
   }
   return healthy;
+}
+
+bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile) {
+  return !slow_links(run, profile).empty();
 }
 
 std::vector<Finding> find_faults(const RecordedRun& run, const StepProfile& profile) {

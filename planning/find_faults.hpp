@@ -17,4 +17,8 @@ std::vector<Finding> find_faults(const RecordedRun& run, const StepProfile& prof
 /// that alone all others, each by the work of its stage.
 StepProfile without_slow_ranks(const StepProfile& profile);
 
+/// Whether messages between two stages take longer than those over the other links of the same kind: inside a node, or
+/// between nodes.
+bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile);
+
 }  // namespace espalier

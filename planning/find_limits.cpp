@@ -186,6 +186,34 @@ double exposed(const RecordedRun& run, const StepProfile& profile, Axis axis, Ph
   return longest;
 }
 
+// The stage that most of it is predicted for; empty without a prediction.
+std::vector<std::string> predicted_text(const RecordedRun& run, Phase phase) {
+  if (!run.is_predicted())
+    return {};
+  double most = 0;
+  for (const RunPrediction::Stage& stage : run.prediction->stages)
+    most = std::max(most, stage.seconds[phase]);
+  return {fmt::format("predicted: {:.4g} s", most)};
+}
+
+// Of a stage what the least of its replicas has: one slow link is a finding of its own.
+void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  if (run.setup.stages() < 2 || has_slow_stage_link(run, profile))
+    return;
+  Finding finding{.cause = Cause::stage_messages, .title = {}, .unit = "s a step"};
+  finding.seconds = finding.size = exposed(run, profile, Axis::dp, Phase::pipeline_comm);
+  finding.title = fmt::format("{:.4g} s of a step go into messages between stages, hidden by no work", finding.seconds);
+  finding.evidence = predicted_text(run, Phase::pipeline_comm);
+  if (run.setup.virtual_stages > 1)
+    finding.changes = {{.setting = fmt::format("parallel.virtual_stages = {}", (run.setup.virtual_stages + 1) / 2),
+                        .gain_seconds = finding.seconds / 2,
+                        .priced_by = "half as many messages; the bubble grows, and is not counted"}};
+  else
+    finding.changes = {
+        {.setting = "fewer stages, or an order of the ranks (parallel.order) with neighbours on a node"}};
+  findings.push_back(std::move(finding));
+}
+
 void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   const RunSetup& setup = run.setup;
   if (setup.mesh.degree(Axis::dp) == 1)
@@ -199,12 +227,8 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
     if (!rank.empty())
       bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
   finding.evidence = {fmt::format("a rank sends {:.4g} MB of gradients and weights a step", 1e-6 * median_of(bytes))};
-  if (run.is_predicted()) {
-    double predicted = 0;
-    for (const RunPrediction::Stage& stage : run.prediction->stages)
-      predicted = std::max(predicted, stage.seconds[Phase::data_comm]);
-    finding.evidence.push_back(fmt::format("predicted: {:.4g} s", predicted));
-  }
+  for (std::string& line : predicted_text(run, Phase::data_comm))
+    finding.evidence.push_back(std::move(line));
   finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one reduction; "
                                              "other steps, other learning rate)",
                                              2 * setup.global_batch_size),
@@ -217,17 +241,10 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   findings.push_back(std::move(finding));
 }
 
-int node_of(const RecordedRun& run, int rank) {
-  if (run.setup.links.ranks_per_node > 0)
-    return rank / run.setup.links.ranks_per_node;
-  const std::vector<std::size_t>& hosts = run.facts.host_of_rank;
-  return at(rank) < hosts.size() ? static_cast<int>(hosts[at(rank)]) : 0;
-}
-
 bool tensor_crosses_nodes(const RecordedRun& run) {
   for (int rank = 0; rank < run.setup.world_size(); ++rank)
     for (const int member : run.setup.mesh.group(rank, Axis::tp))
-      if (node_of(run, member) != node_of(run, rank))
+      if (run.node_of(member) != run.node_of(rank))
         return true;
   return false;
 }
@@ -302,6 +319,7 @@ std::vector<Finding> find_limits(const RecordedRun& run, const StepProfile& prof
   const std::vector<double> stages = healthy_stages(run, profile);
   find_uneven_stages(run, profile, stages, findings);
   find_bubble(run, profile, stages, findings);
+  find_stage_messages(run, profile, findings);
   find_reduction(run, profile, findings);
   find_tensor(run, profile, findings);
   find_optimizer(run, profile, findings);

@@ -17,6 +17,7 @@ const char* to_string(Cause cause) {
     case Cause::slow_compute: return "slow_compute";
     case Cause::uneven_stages: return "uneven_stages";
     case Cause::bubble: return "bubble";
+    case Cause::stage_messages: return "stage_messages";
     case Cause::gradient_reduction: return "gradient_reduction";
     case Cause::tensor_across_nodes: return "tensor_across_nodes";
     case Cause::tensor_exchange: return "tensor_exchange";

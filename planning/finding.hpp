@@ -20,6 +20,7 @@ enum class Cause {
   slow_compute,        ///< all ranks compute slower than predicted
   uneven_stages,       ///< one stage has more to do
   bubble,              ///< too few micro-batches for the stages
+  stage_messages,      ///< what of them nothing hides
   gradient_reduction,  ///< what of it nothing hides
   tensor_across_nodes,
   tensor_exchange,  ///< tensor parallelism inside nodes

@@ -327,6 +327,13 @@ std::vector<Index> RunSetup::layers_of_stages() const {
   return layers;
 }
 
+int RecordedRun::node_of(int rank) const {
+  if (setup.links.ranks_per_node > 0)
+    return rank / setup.links.ranks_per_node;
+  const std::vector<std::size_t>& hosts = facts.host_of_rank;
+  return static_cast<std::size_t>(rank) < hosts.size() ? static_cast<int>(hosts[static_cast<std::size_t>(rank)]) : 0;
+}
+
 RecordedRun read_recorded_run(const Path& directory) {
   RecordedRun run;
   run.directory = directory;

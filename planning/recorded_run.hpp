@@ -146,6 +146,9 @@ struct RecordedRun {
 
   /// Is there a prediction, and does it tell times?
   bool is_predicted() const { return prediction && prediction->has_times(); }
+
+  /// A number for the node that the rank is on: as [emulate] imitates nodes, else by host; 0 where that is not noted.
+  int node_of(int rank) const;
 };
 
 /// Reads a run directory. A torn last line is passed over, as whoever follows a living run sees one.

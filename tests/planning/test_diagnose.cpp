@@ -80,6 +80,43 @@ TEST(Diagnose, SlowLink) {
   }
 }
 
+// Sets how long the messages to a stage are on their way, and what waiting for them takes of a step.
+void set_messages(RecordedRun& run, int stage, double activations, double gradients, double seconds) {
+  for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+    if (run.setup.mesh.coordinates(static_cast<int>(rank))[Axis::pp] == stage)
+      for (StepTimes& step : run.ranks[rank]) {
+        step.activation_transit = activations;
+        step.gradient_transit = gradients;
+        step.seconds[Phase::pipeline_comm] = seconds;
+        step.step_seconds += seconds;
+      }
+}
+
+TEST(Diagnose, LinksBetweenNodesAreNotSlowLinks) {
+  SimulatedRun simulated(1, 1, 8, 32, std::vector<Index>(8, 2));
+  simulated.run.setup.links.ranks_per_node = 4;
+  set_messages(simulated.run, 3, 2e-4, 4e-3, 0);  // stages 3 and 4 are on different nodes
+  set_messages(simulated.run, 4, 4e-3, 2e-4, 0);
+  EXPECT_EQ(find(diagnose(simulated.run), Cause::slow_link), nullptr);
+  set_messages(simulated.run, 2, 0.02, 2e-4, 0);
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  const Finding* const slow = find(diagnosis, Cause::slow_link);
+  ASSERT_NE(slow, nullptr) << "inside a node";
+  EXPECT_EQ(slow->ranks, (std::vector<int>{1, 2}));
+}
+
+// Both ways through one cable: no link to compare with, but the time is told.
+TEST(Diagnose, SlowCableOfTwoStages) {
+  SimulatedRun simulated(1, 1, 2, 32, {2, 2});
+  const double seconds = 0.4 * simulated.step_seconds;
+  set_messages(simulated.run, 0, 0, 0.05, seconds);
+  set_messages(simulated.run, 1, 0.05, 0, seconds);
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  ASSERT_EQ(first(diagnosis).cause, Cause::stage_messages) << first(diagnosis).title;
+  expect_within_20_percent(first(diagnosis).seconds, seconds);
+  EXPECT_EQ(first(diagnosis).evidence, std::vector<std::string>{"predicted: 0 s"});
+}
+
 TEST(Diagnose, SlowLinkBetweenReplicas) {
   SimulatedRun simulated(1, 3, 1, 8, {2}, {.reduction = 0.1});
   simulated.run.facts.slow_links = {{Axis::dp, 2, 1, 0.1, 1e-4}};
