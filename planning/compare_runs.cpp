@@ -140,25 +140,29 @@ std::vector<Finding> find_effective_batch(const RecordedRun& before, const Recor
   Finding finding{.cause = Cause::effective_batch, .title = {}, .size = batch_ratio, .unit = "times the batch"};
   finding.title = fmt::format("the effective batch is {:.3g} times that of {} ({} sequences, it was {})", batch_ratio,
                               before.directory.string(), new_setup.global_batch_size, old_setup.global_batch_size);
-  finding.risk = after_spikes ? 0.95 : 0.5;
+  const double root = std::sqrt(batch_ratio);
+  const bool scaled =
+      rate_ratio >= 0.95 * std::min(root, batch_ratio) && rate_ratio <= 1.05 * std::max(root, batch_ratio);
+  finding.risk = (after_spikes ? 0.95 : 0.5) * (scaled ? 0.5 : 1);
   finding.evidence = {
       fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})",
                   new_setup.mesh.degree(Axis::dp), old_setup.mesh.degree(Axis::dp), new_setup.num_microbatches(),
                   old_setup.num_microbatches(), new_setup.micro_batch_size, old_setup.micro_batch_size),
       fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); the square root of the "
                   "batch gives {:.3g} times, its ratio {:.3g} times at most",
-                  rate_ratio, new_setup.peak_learning_rate, old_setup.peak_learning_rate, std::sqrt(batch_ratio),
-                  batch_ratio),
+                  rate_ratio, new_setup.peak_learning_rate, old_setup.peak_learning_rate, root, batch_ratio),
       fmt::format("warm-up: {} steps, {:.4g} M tokens (it was {} steps, {:.4g} M tokens)", new_setup.warmup_steps,
                   1e-6 * static_cast<double>(new_setup.warmup_steps * new_setup.tokens_per_step()),
                   old_setup.warmup_steps,
                   1e-6 * static_cast<double>(old_setup.warmup_steps * old_setup.tokens_per_step()))};
-  finding.changes = {
-      {.setting = fmt::format("optimizer.learning_rate = {:.3g}, with optimizer.warmup_steps = {} or more",
-                              old_setup.peak_learning_rate * std::sqrt(batch_ratio),
-                              std::max(old_setup.warmup_steps, new_setup.warmup_steps))},
-      {.setting = fmt::format("batch.global_batch_size = {}, as before: fewer micro-batches of each replica",
-                              old_setup.global_batch_size)}};
+  if (!scaled)
+    finding.changes.push_back(
+        {.setting = fmt::format("optimizer.learning_rate = {:.3g}, with optimizer.warmup_steps = {} or more",
+                                old_setup.peak_learning_rate * root,
+                                std::max(old_setup.warmup_steps, new_setup.warmup_steps))});
+  finding.changes.push_back({.setting = fmt::format("batch.global_batch_size = {}, as before: {} micro-batches of each "
+                                                    "replica",
+                                                    old_setup.global_batch_size, batch_ratio > 1 ? "fewer" : "more")});
   return {finding};
 }
 

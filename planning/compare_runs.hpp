@@ -41,7 +41,8 @@ Comparison compare_runs(const RecordedRun& before, const StepProfile& profile_be
 
 /// The effective batch, replicas x micro-batches x their size, is another than before: what that means for the
 /// learning rate. For Adam the square root of the batch is the rule that theory gives [Malladi et al. 2022]; the
-/// linear rule [Goyal et al. 2017] is its upper bound. None where the batch is the same.
+/// linear rule [Goyal et al. 2017] is its upper bound. Between the two the rate is left as it is. None where the batch
+/// is the same.
 std::vector<Finding> find_effective_batch(const RecordedRun& before, const RecordedRun& after, bool after_spikes);
 
 }  // namespace espalier

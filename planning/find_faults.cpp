@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/median.hpp"
+#include "parallel/reduction_plan.hpp"
 
 namespace espalier {
 namespace {
@@ -189,8 +191,26 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
   }
 }
 
+// Messages of a step that may follow one another over a link between replicas (two a bucket of gradients) or tensor
+// ranks (those of each block and micro-batch): rather too many.
+double most_messages(const RecordedRun& run, const RunFacts::SlowLink& link) {
+  const RunSetup& setup = run.setup;
+  const auto sent = static_cast<double>(run.ranks[at(link.to)].back().bytes_sent[static_cast<std::size_t>(link.axis)]);
+  if (link.axis == Axis::dp) {
+    const ReducerOptions options;
+    const double bucket = std::clamp(sent / options.buckets, static_cast<double>(options.smallest_bucket_bytes),
+                                     static_cast<double>(options.bucket_bytes));
+    return 2 * std::ceil(std::max(1.0, sent / bucket));
+  }
+  constexpr double of_a_block = 15;  // sequence-parallel, recomputed (docs/parallelism.md)
+  constexpr double of_the_ends = 10;
+  const auto blocks = static_cast<double>(setup.shape.num_layers) / setup.stages();
+  return static_cast<double>(setup.num_microbatches()) * (setup.mesh.degree(link.axis) - 1) *
+         (of_a_block * std::ceil(blocks) + of_the_ends);
+}
+
 // Between replicas or tensor ranks: what the start measured. It costs the exposed exchange of the group, but for the
-// share that it would take over the other links.
+// share that it would take over the other links; and no more than each message's delay.
 void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   for (const RunFacts::SlowLink& link : run.facts.slow_links) {
     if (link.axis == Axis::pp || std::max(link.from, link.to) >= run.setup.world_size())
@@ -201,7 +221,7 @@ void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile
       exposed = std::min(exposed, profile.ranks[at(member)].seconds[phase]);
     const double extra = link.seconds - link.typical_seconds;
     Finding finding{.cause = Cause::slow_link, .title = {}, .size = extra, .unit = "s a message", .is_fault = true};
-    finding.seconds = exposed * extra / link.seconds;
+    finding.seconds = std::min(exposed * extra / link.seconds, most_messages(run, link) * extra);
     finding.title = fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other {}",
                                 link.from, link.to, 1e3 * extra, link.axis == Axis::dp ? "replicas" : "tensor ranks");
     finding.ranks = {link.from, link.to};
@@ -210,7 +230,8 @@ void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile
                     1e3 * link.typical_seconds),
         fmt::format("the least {} of the ranks of this group is {:.4g} s a step", to_string(phase), exposed),
         hosts_text(run, link.from, link.to)};
-    finding.changes = {slow_link_change(finding.seconds, "the exposed exchange, as long as over the other links")};
+    finding.changes = {
+        slow_link_change(finding.seconds, "at most the exposed exchange, at most the delay of each message")};
     findings.push_back(std::move(finding));
   }
 }

@@ -235,9 +235,12 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
                       .gain_seconds = finding.seconds / 2,
                       .priced_by = "one reduction for twice the tokens; gain for as many tokens as now"}};
   if (setup.gradient_reduction == "state" && (setup.compute == "bf16" || setup.compute == "fp16"))
-    finding.changes.push_back({.setting = "precision.gradient_reduction = \"compute\"",
-                               .gain_seconds = finding.seconds / 2,
-                               .priced_by = "half the bytes; at least half of what is exposed"});
+    finding.changes.push_back(
+        {.setting = "precision.gradient_reduction = \"compute\"",
+         .gain_seconds = finding.seconds / (setup.zero_stage == 0 ? 2 : 3),
+         .priced_by = setup.zero_stage == 0
+                          ? "half the bytes"
+                          : "a third of the bytes: 2 of 4 of a gradient, none of the 2 of the weight that comes back"});
   findings.push_back(std::move(finding));
 }
 

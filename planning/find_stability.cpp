@@ -55,7 +55,7 @@ void add_spikes(const RecordedRun& run, Cause cause, const char* what, double Re
   finding.evidence = {
       fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
                   spikes.size() > where.size() ? ", ..." : ""),
-      fmt::format("the largest stands {:.0f} spreads above the {} steps before it", worst.z, window_steps)};
+      fmt::format("the largest stands {:.0f} spreads above the {} steps before it", worst.z, worst.num_before)};
   finding.changes = {calmer(run.setup)};
   findings.push_back(std::move(finding));
 }
@@ -136,7 +136,7 @@ std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vecto
       if (z > far_away && values[i] > least_rise * middle) {
         const bool goes_on = !spikes.empty() && i > 0 && spikes.back().last_step == steps[i - 1];
         if (!goes_on)
-          spikes.push_back({.first_step = steps[i], .before = middle});
+          spikes.push_back({.first_step = steps[i], .before = middle, .num_before = window.size()});
         spikes.back().last_step = steps[i];
         spikes.back().value = std::max(spikes.back().value, values[i]);
         spikes.back().z = std::max(spikes.back().z, z);

@@ -13,9 +13,10 @@ namespace espalier {
 struct Spike {
   Index first_step = 0;
   Index last_step = 0;
-  double value = 0;   ///< the highest
-  double before = 0;  ///< median of the steps before
-  double z = 0;       ///< (value - before) over the spread of the steps before
+  double value = 0;            ///< the highest
+  double before = 0;           ///< median of the steps before
+  std::size_t num_before = 0;  ///< how many those are
+  double z = 0;                ///< (value - before) over the spread of the steps before
 };
 
 /// The spikes of a series by step. A value is compared with the median of up to 32 before it that are no spikes, its

@@ -117,6 +117,24 @@ TEST(CompareRuns, ReplicasAndMicrobatchesDoubled) {
   EXPECT_TRUE(names(diagnosis, Cause::loss_spike));
 }
 
+// A rate that was scaled with the batch needs no other; a batch that shrank is had back with more micro-batches.
+TEST(CompareRuns, RateThatFollowsTheBatchIsLeftAlone) {
+  const SimulatedRun before(1, 2, 1, 8, {2});
+  SimulatedRun after(1, 2, 1, 2, {2});
+  std::vector<Finding> findings = find_effective_batch(before.run, after.run, false);
+  ASSERT_EQ(findings.size(), 1u);
+  ASSERT_EQ(findings[0].changes.size(), 2u);
+  EXPECT_EQ(findings[0].changes[0].setting.find("optimizer.learning_rate = 0.0005"), 0u);
+  EXPECT_NE(findings[0].changes[1].setting.find("more micro-batches"), std::string::npos);
+  const double risk = findings[0].risk;
+  after.run.setup.peak_learning_rate = 0.0005;
+  findings = find_effective_batch(before.run, after.run, false);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_LT(findings[0].risk, risk);
+  ASSERT_EQ(findings[0].changes.size(), 1u);
+  EXPECT_EQ(findings[0].changes[0].setting.find("batch.global_batch_size"), 0u);
+}
+
 // A batch that stays is no cause, whatever spikes.
 TEST(CompareRuns, SameBatchIsNoCause) {
   const SimulatedRun before(1, 2, 1, 8, {2});

@@ -127,6 +127,20 @@ TEST(Diagnose, SlowLinkBetweenReplicas) {
   expect_within_20_percent(first(diagnosis).seconds, 0.1);
 }
 
+// A millisecond a message is not most of an exchange of gigabytes.
+TEST(Diagnose, SlowLinkCostsNoMoreThanItsMessages) {
+  SimulatedRun simulated(1, 3, 1, 8, {2}, {.reduction = 2});
+  simulated.run.facts.slow_links = {{Axis::dp, 2, 1, 1.1e-3, 1e-4}};
+  for (auto& steps : simulated.run.ranks)
+    for (StepTimes& step : steps)
+      step.bytes_sent[static_cast<std::size_t>(Axis::dp)] = 32u << 20;
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  EXPECT_EQ(first(diagnosis).cause, Cause::gradient_reduction) << first(diagnosis).title;
+  const Finding* const link = find(diagnosis, Cause::slow_link);
+  ASSERT_NE(link, nullptr);
+  EXPECT_NEAR(link->seconds, 2 * 32 * 1e-3, 1e-9);  // 32 buckets of a MiB
+}
+
 TEST(Diagnose, UnevenStages) {
   const SimulatedRun simulated(1, 1, 4, 8, {5, 3, 2, 2});
   const SimulatedRun even(1, 1, 4, 8, {3, 3, 3, 3});
@@ -172,6 +186,15 @@ TEST(Diagnose, ExposedReduction) {
   const Diagnosis diagnosis = diagnose(simulated.run);
   ASSERT_EQ(first(diagnosis).cause, Cause::gradient_reduction) << first(diagnosis).title;
   expect_within_20_percent(first(diagnosis).seconds, 0.3);
+  for (const auto& [zero_stage, share] : {std::pair{0, 1.0 / 2}, {1, 1.0 / 3}}) {  // ZeRO-1: weights come back
+    RecordedRun run = simulated.run;
+    run.setup.compute = "bf16";
+    run.setup.zero_stage = zero_stage;
+    const Diagnosis in_16_bit = diagnose(run);
+    const Finding& finding = first(in_16_bit);
+    ASSERT_EQ(finding.changes.back().setting, "precision.gradient_reduction = \"compute\"");
+    EXPECT_NEAR(finding.changes.back().gain_seconds, share * finding.seconds, 1e-9);
+  }
 }
 
 TEST(Diagnose, TensorAcrossNodes) {

@@ -44,6 +44,15 @@ TEST(FindStability, SpikesAreCountedOnceEach) {
   EXPECT_NEAR(findings[1].size, 25, 5);
 }
 
+TEST(FindStability, EarlySpikeIsComparedWithTheStepsThatThereAre) {
+  RecordedRun run = calm_run(40);
+  run.steps[12].loss += 1.5;
+  const std::vector<Finding> findings = find_instability(run);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NE(findings[0].evidence.back().find("above the 12 steps before it"), std::string::npos)
+      << findings[0].evidence.back();
+}
+
 TEST(FindStability, LossThatIsNoNumber) {
   RecordedRun run = calm_run(50);
   run.steps.back().loss = std::numeric_limits<double>::quiet_NaN();
