@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/plan_config.hpp"
+#include "app/plan_options.hpp"
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
 #include "planning/case_report.hpp"
@@ -16,36 +18,12 @@
 namespace espalier {
 namespace {
 
-struct Options {
-  std::string model;
-  std::vector<std::string> clusters;
-  int devices = 0;
-  Index batch = 0;
-  Index sequence_length = 0;
-  std::vector<std::string> precisions;
-  std::string fixed;
-  std::vector<std::string> layouts;
-  std::vector<int> scale;
-  bool weak = false;
-  double most_step_seconds = 0;
-  double least_tokens_per_second = 0;
-  double reserve_gib = -1;
-  std::size_t top = 8;
-  bool contexts = false;
-  bool runnable = false;
-  bool json = false;
-  std::string memo;
-  std::string config;
-  std::string cases;
-  RehearseOptions rehearsal{.directory = {}, .mpiexec = default_mpiexec()};
-};
-
 struct Task {
   std::vector<PlanProblem> problems;  // one a machine
   LayoutSpace space;
 };
 
-int plan_cases(const Options& options) {
+int plan_cases(const PlanOptions& options) {
   std::vector<Cluster> calibrated;
   for (const std::string& cluster : options.clusters)
     calibrated.push_back(cluster_from(cluster));
@@ -72,7 +50,33 @@ Precision precision_from(const std::string& name) {
   return *precision;
 }
 
-Task task_from(const Options& options) {
+// One layout has so many ranks on each machine.
+int num_devices(const std::vector<PlanProblem>& problems) {
+  const int devices = problems.front().cluster.num_devices();
+  for (const PlanProblem& problem : problems)
+    if (problem.cluster.num_devices() != devices)
+      throw Error(ExitCode::usage,
+                  {.what = "these machines have different numbers of devices",
+                   .where = "espalier plan",
+                   .got = fmt::format("{} has {}, {} has {}", problems.front().cluster.name, devices,
+                                      problem.cluster.name, problem.cluster.num_devices()),
+                   .wanted = "as many on each: one layout is asked for all",
+                   .todo = fmt::format("--devices {}", std::min(devices, problem.cluster.num_devices()))});
+  return devices;
+}
+
+// The first of bf16, fp16 and fp32 that every device has.
+Precision precision_of_all(const std::vector<PlanProblem>& problems) {
+  for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::fp32})
+    if (std::all_of(problems.begin(), problems.end(),
+                    [&](const PlanProblem& problem) { return problem.cluster.device.has(precision); }))
+      return precision;
+  throw Error(ExitCode::usage, {.what = "no precision of bf16, fp16 and fp32 is one that all these devices have",
+                                .where = "espalier plan",
+                                .todo = "name one: --precision fp8"});
+}
+
+Task task_from(const PlanOptions& options) {
   if (options.model.empty())
     throw_missing("--model NAME or --model CONFIG.toml",
                   "espalier plan --model gpt3-175b --cluster a100-80:128 --batch 1536");
@@ -103,13 +107,12 @@ Task task_from(const Options& options) {
                                     .todo = "correct the file, or lower --devices or --reserve-gib"});
     task.problems.push_back(problem);
   }
-  task.space.num_devices = options.devices > 0 ? options.devices : task.problems.front().cluster.num_devices();
-  const std::string own = task.problems.front().cluster.device.has(Precision::bf16)   ? "bf16"
-                          : task.problems.front().cluster.device.has(Precision::fp16) ? "fp16"
-                                                                                      : "fp32";
+  task.space.num_devices = options.devices > 0 ? options.devices : num_devices(task.problems);
   task.space.precisions.clear();
-  for (const std::string& name : options.precisions.empty() ? std::vector<std::string>{own} : options.precisions)
+  for (const std::string& name : options.precisions)
     task.space.precisions.push_back(precision_from(name));
+  if (options.precisions.empty())
+    task.space.precisions = {precision_of_all(task.problems)};
   task.space.tries_context = options.contexts;
   task.space.tries_orders = true;
   task.space.only_runnable = options.runnable;
@@ -118,7 +121,7 @@ Task task_from(const Options& options) {
   return task;
 }
 
-void write_outputs(const Options& options, const Task& task, const SearchResult& result) {
+void write_outputs(const PlanOptions& options, const Task& task, const SearchResult& result) {
   const PlanProblem& problem = task.problems.front();
   if (!options.memo.empty()) {
     const std::vector<ScalePoint> points = options.scale.empty()
@@ -134,7 +137,7 @@ void write_outputs(const Options& options, const Task& task, const SearchResult&
 }
 
 // One after another; of several each in a directory of its own.
-int rehearse_all(const Options& options, const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
+int rehearse_all(const PlanOptions& options, const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
   std::vector<RehearsedLayout> rehearsed;
   for (const LayoutPrice& price : prices) {
     RehearseOptions each = options.rehearsal;
@@ -151,9 +154,15 @@ int rehearse_all(const Options& options, const PlanProblem& problem, const std::
   return 0;
 }
 
-int plan_scaling(const Options& options, const Task& task) {
+int plan_scaling(const PlanOptions& options, const Task& task) {
   const PlanProblem& problem = task.problems.front();
   const std::vector<ScalePoint> points = predict_scaling(problem, task.space, options.scale, options.weak);
+  if (std::none_of(points.begin(), points.end(), [](const ScalePoint& point) { return point.price.has_value(); }))
+    throw Error(ExitCode::usage,
+                {.what = "no point of the curve has a layout",
+                 .where = "espalier plan --scale",
+                 .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().what_bends),
+                 .todo = "more devices, another --batch, or fewer fixed choices"});
   if (options.rehearsal.directory.empty() || !options.json)
     fmt::print("{}", options.json ? scaling_json(points) : scaling_text(points));
   if (options.rehearsal.directory.empty())
@@ -165,7 +174,7 @@ int plan_scaling(const Options& options, const Task& task) {
   return prices.empty() ? 0 : rehearse_all(options, problem, prices);
 }
 
-int plan_search(const Options& options, const Task& task) {
+int plan_search(const PlanOptions& options, const Task& task) {
   const PlanProblem& problem = task.problems.front();
   const SearchResult result = search_layouts(problem, task.space);
   Goal goal;
@@ -190,7 +199,7 @@ int plan_search(const Options& options, const Task& task) {
   return 0;
 }
 
-int plan_layouts(const Options& options, const Task& task) {
+int plan_layouts(const PlanOptions& options, const Task& task) {
   const PlanProblem& problem = task.problems.front();
   std::vector<std::pair<std::string, PlanLayout>> layouts;
   for (const std::string& text : options.layouts) {
@@ -203,6 +212,12 @@ int plan_layouts(const Options& options, const Task& task) {
   for (const auto& [name, layout] : layouts)
     if (why_impossible(problem, layout).empty())
       prices.push_back(price_layout(problem, layout));
+  if (prices.empty())
+    throw Error(ExitCode::usage,
+                {.what = layouts.size() == 1 ? "this layout is impossible" : "none of these layouts is possible",
+                 .where = layouts.front().second.text(),
+                 .got = why_impossible(problem, layouts.front().second),
+                 .todo = "correct --layout, --devices or --batch"});
   const bool rehearses = !options.rehearsal.directory.empty() && !prices.empty();
   if (options.json) {
     if (rehearses)
@@ -217,18 +232,39 @@ int plan_layouts(const Options& options, const Task& task) {
   return rehearses ? rehearse_all(options, problem, prices) : 0;
 }
 
-int plan(const Options& options) {
+// Each machine's own search says why it has none; where all have one, no single layout suits all.
+[[noreturn]] void throw_no_common_layout(const Task& task) {
+  for (const PlanProblem& problem : task.problems)
+    try {
+      require_goal(problem, search_layouts(problem, task.space), {});
+    } catch (const Error& error) {
+      ErrorReport report = error.report();
+      report.where = problem.cluster.name;
+      throw Error(error.code(), report);
+    }
+  throw Error(ExitCode::usage, {.what = "no layout fits all of these machines",
+                                .where = "espalier plan",
+                                .got = "each has layouts of its own, but none in common",
+                                .todo = "one --cluster at a time shows them"});
+}
+
+int plan_common(const PlanOptions& options, const Task& task) {
+  const CommonLayout common = search_common_layout(task.problems, task.space);
+  if (!common.layout)
+    throw_no_common_layout(task);
+  fmt::print("{}",
+             options.json ? common_layout_json(task.problems, common) : common_layout_text(task.problems, common));
+  return 0;
+}
+
+int plan(const PlanOptions& options) {
   if (!options.cases.empty())
     return plan_cases(options);
   const Task task = task_from(options);
   if (!options.layouts.empty())
     return plan_layouts(options, task);
-  if (task.problems.size() > 1) {
-    const CommonLayout common = search_common_layout(task.problems, task.space);
-    fmt::print("{}",
-               options.json ? common_layout_json(task.problems, common) : common_layout_text(task.problems, common));
-    return 0;
-  }
+  if (task.problems.size() > 1)
+    return plan_common(options, task);
   if (!options.scale.empty() && options.memo.empty())
     return plan_scaling(options, task);
   return plan_search(options, task);
@@ -237,7 +273,7 @@ int plan(const Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& app, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanOptions>();
   CLI::App* const command = app.add_subcommand("plan", "Recommends a layout for a model, a machine and a batch");
   command->add_option("--model", options->model, "Preset (gpt3-175b, llama3-8b, ...) or a config")
       ->type_name("NAME|FILE");
@@ -280,7 +316,13 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--rehearse-seconds", options->rehearsal.seconds, "Of the steps of a rehearsal")
       ->check(real_between(1, 36000));
   command->add_option("--mpiexec", options->rehearsal.mpiexec, "Starts its ranks")->type_name("COMMAND");
-  command->callback([options, &chosen] { chosen = {[options](Runtime*) { return plan(*options); }, false}; });
+  command->callback([options, command, &chosen] {
+    chosen = {[options, command](Runtime*) {
+                refuse_without_effect(*command, *options);
+                return plan(*options);
+              },
+              false};
+  });
 }
 
 }  // namespace espalier

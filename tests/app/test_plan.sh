@@ -31,6 +31,22 @@ expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch
 expect 0 "best for all" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128
 expect 0 '"loss"' "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128 --json
 
+expect 0 "fp16" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster v100:4 --batch 128
+
+# An option that would change nothing is refused, and so is a question without an answer.
+small=("$espalier" plan --model gpt2-124m --batch 64)
+expect 2 "--memo with a second --cluster" "${small[@]}" --cluster a100-80 --cluster h100 --memo no.md
+expect 2 "--config with --layout" "${small[@]}" --cluster a100-80 --layout data=8 --config no.toml
+expect 2 "--max-step-seconds with --scale and no --memo" "${small[@]}" --cluster a100-80 --scale 8,16 --max-step-seconds 1
+expect 2 "--weak without --scale" "${small[@]}" --cluster a100-80 --weak
+expect 2 "the number of replicas cannot be fixed" "${small[@]}" --cluster a100-80 --scale 8,16 --fix data=8
+expect 2 "--model with --cases" "${small[@]}" --cases "$root/tests/planning/published_rows.csv"
+expect 2 "a100-80 has 16, h100 has 8" "${small[@]}" --cluster a100-80:2 --cluster h100
+expect 0 "best for all" "${small[@]}" --cluster a100-80:2 --cluster h100 --devices 8
+expect 2 "the least hungry of" "$espalier" plan --model gpt-200b --cluster h100:64 --cluster v100:64 --devices 8 --batch 64
+says "where:  h100"
+expect 2 "no point of the curve has a layout" "$espalier" plan --model gpt-1t --cluster a100-40 --batch 64 --scale 8,16
+
 # Bad input: exit code 2, what was given, what is wanted.
 expect 2 "did you mean gpt3-175b" "$espalier" plan --model gpt3-157b --cluster a100-80 --batch 8
 expect 2 "unknown cluster" "$espalier" plan --model gpt3-175b --cluster b100 --batch 8
@@ -39,7 +55,8 @@ expect 2 "the least hungry of" "$espalier" plan --model gpt-1t --cluster a100-40
 expect 2 "the nearest is" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --max-step-seconds 0.0001
 expect 2 "fixed degrees that do not divide" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --fix tensor=5
 expect 2 "a100-80 has no fp8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --precision fp8
-expect 0 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16
+expect 0 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16 --layout data=8
+expect 2 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16
 expect 2 "did you mean tensor" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout tensr=2
 printf '[cluster]\npreset = "a100-80"\n[node_link]\nbandwidth = "300"\n[network_link]\nlatency = "5 s"\n' >bad.toml
 expect 2 "bad.toml:4" "$espalier" plan --model gpt2-124m --cluster bad.toml --batch 64

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/command_line.hpp"
+#include "app/rehearse.hpp"
+
+namespace espalier {
+
+/// Of `espalier plan`; 0, -1 and empty: not given.
+struct PlanOptions {
+  std::string model;
+  std::vector<std::string> clusters;
+  int devices = 0;
+  Index batch = 0;
+  Index sequence_length = 0;
+  std::vector<std::string> precisions;
+  std::string fixed;
+  std::vector<std::string> layouts;
+  std::vector<int> scale;
+  bool weak = false;
+  double most_step_seconds = 0;
+  double least_tokens_per_second = 0;
+  double reserve_gib = -1;
+  std::size_t top = 8;
+  bool contexts = false;
+  bool runnable = false;
+  bool json = false;
+  std::string memo;
+  std::string config;
+  std::string cases;
+  RehearseOptions rehearsal{.directory = {}, .mpiexec = default_mpiexec()};
+};
+
+/// Options exclude each other where one would leave another without effect: whoever gives both expects an answer that
+/// would not come. @throws Error (usage).
+void refuse_without_effect(const CLI::App& command, const PlanOptions& options);
+
+}  // namespace espalier
