@@ -138,6 +138,8 @@ void write_outputs(const PlanOptions& options, const Task& task, const SearchRes
 
 // One after another; of several each in a directory of its own.
 int rehearse_all(const PlanOptions& options, const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
+  for (const LayoutPrice& price : prices)
+    require_rehearsable(problem, price.layout);
   std::vector<RehearsedLayout> rehearsed;
   for (const LayoutPrice& price : prices) {
     RehearseOptions each = options.rehearsal;
@@ -150,7 +152,7 @@ int rehearse_all(const PlanOptions& options, const PlanProblem& problem, const s
   if (options.json)
     fmt::print("{}", rehearsals_json(rehearsed));
   else if (rehearsed.size() > 1)
-    fmt::print("\n{}", rehearsed_scaling_text(problem, rehearsed));
+    fmt::print("\n{}", rehearsed_scaling_text(rehearsed));
   return 0;
 }
 
@@ -164,14 +166,20 @@ int plan_scaling(const PlanOptions& options, const Task& task) {
                  .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().what_bends),
                  .todo = "more devices, another --batch, or fewer fixed choices"});
   if (options.rehearsal.directory.empty() || !options.json)
-    fmt::print("{}", options.json ? scaling_json(points) : scaling_text(points));
+    fmt::print("{}", options.json ? scaling_json(problem, points) : scaling_text(points));
   if (options.rehearsal.directory.empty())
     return 0;
   std::vector<LayoutPrice> prices;
-  for (const ScalePoint& point : points)
-    if (point.price)
-      prices.push_back(*point.price);
-  return prices.empty() ? 0 : rehearse_all(options, problem, prices);
+  for (const ScalePoint& point : points) {
+    if (!point.price)
+      throw Error(ExitCode::usage,
+                  {.what = "a point of the curve cannot be rehearsed",
+                   .where = "espalier plan --scale --rehearse",
+                   .got = fmt::format("{} devices: {}", point.num_devices, point.what_bends),
+                   .todo = fmt::format("leave {} out of --scale, or change --batch", point.num_devices)});
+    prices.push_back(*point.price);
+  }
+  return rehearse_all(options, problem, prices);
 }
 
 int plan_search(const PlanOptions& options, const Task& task) {
@@ -201,28 +209,28 @@ int plan_search(const PlanOptions& options, const Task& task) {
 
 int plan_layouts(const PlanOptions& options, const Task& task) {
   const PlanProblem& problem = task.problems.front();
-  std::vector<std::pair<std::string, PlanLayout>> layouts;
+  std::vector<PlanLayout> layouts;
   for (const std::string& text : options.layouts) {
     PlanLayout start;
     start.global_batch = task.space.global_batch;
     start.precision = task.space.precisions.front();
-    layouts.emplace_back("", parse_plan_layout(text, start));
+    layouts.push_back(parse_plan_layout(text, start));
   }
   std::vector<LayoutPrice> prices;
-  for (const auto& [name, layout] : layouts)
+  for (const PlanLayout& layout : layouts)
     if (why_impossible(problem, layout).empty())
       prices.push_back(price_layout(problem, layout));
   if (prices.empty())
     throw Error(ExitCode::usage,
                 {.what = layouts.size() == 1 ? "this layout is impossible" : "none of these layouts is possible",
-                 .where = layouts.front().second.text(),
-                 .got = why_impossible(problem, layouts.front().second),
+                 .where = layouts.front().text(),
+                 .got = why_impossible(problem, layouts.front()),
                  .todo = "correct --layout, --devices or --batch"});
   const bool rehearses = !options.rehearsal.directory.empty() && !prices.empty();
   if (options.json) {
     if (rehearses)
       return rehearse_all(options, problem, prices);
-    fmt::print("{}", prices_json(problem, prices));
+    fmt::print("{}", layouts_json(problem, layouts));
     return 0;
   }
   fmt::print("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),

@@ -165,22 +165,42 @@ nlohmann::ordered_json to_json(const RehearsedLayout& layout) {
             {"rehearsed", json_by_name<Phase>(layout.step.rehearsed.seconds)}}}};
 }
 
+// Sequences per second and device, against the first of several layouts.
+struct Efficiency {
+  double predicted = 0;
+  double rehearsed = 0;
+};
+
+Efficiency efficiency_of(const RehearsedLayout& layout, const RehearsedLayout& first) {
+  const auto speed = [](const RehearsedLayout& of, double seconds) {
+    return static_cast<double>(of.price.layout.global_batch) / seconds / of.price.layout.num_devices();
+  };
+  return {speed(layout, layout.price.step_seconds) / speed(first, first.price.step_seconds),
+          speed(layout, layout.whole_step_seconds()) / speed(first, first.whole_step_seconds())};
+}
+
 }  // namespace
 
 std::string default_mpiexec() { return ESPALIER_MPIEXEC; }
 
-RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options) {
-  const PlanLayout& layout = price.layout;
+void require_rehearsable(const PlanProblem& problem, const PlanLayout& layout) {
   if (const std::string reason = why_not_runnable(problem.model.num_layers, layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "this layout cannot be rehearsed",
-                                  .got = layout.text(),
-                                  .wanted = reason,
+                                  .where = layout.text(),
+                                  .got = reason,
+                                  .wanted = "a layout that train runs",
                                   .todo = "add --runnable, fix other choices with --fix, or name another --layout"});
   if (layout.num_devices() > most_ranks)
     throw Error(ExitCode::usage, {.what = "this layout has too many ranks to rehearse",
+                                  .where = layout.text(),
                                   .got = std::to_string(layout.num_devices()),
                                   .wanted = fmt::format("{} at most", most_ranks),
                                   .todo = "rehearse it on fewer devices: --devices"});
+}
+
+RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options) {
+  const PlanLayout& layout = price.layout;
+  require_rehearsable(problem, layout);
   const RehearsalFiles files(options.directory);
   prepare(files);
   RehearsedLayout result{.price = price,
@@ -217,31 +237,28 @@ std::string rehearsal_text(const RehearsedLayout& layout, const RehearseOptions&
   return text + fmt::format("  its run: {}/run (report.html; espalier diagnose says more)\n", options.directory);
 }
 
-std::string rehearsed_scaling_text(const PlanProblem& problem, const std::vector<RehearsedLayout>& layouts) {
+std::string rehearsed_scaling_text(const std::vector<RehearsedLayout>& layouts) {
   std::string text = fmt::format("{:>8} {:>12} {:>12} {:>7} {:>22}   layout\n{:>8} {:>12} {:>12} {:>7} {:>11} {:>10}\n",
                                  "devices", "predicted", "rehearsed", "error", "efficiency", "", "step, s", "step, s",
                                  "", "predicted", "rehearsed");
-  const auto speed = [&](const RehearsedLayout& layout, double seconds) {
-    const auto tokens = static_cast<double>(layout.price.layout.global_batch * problem.sequence_length);
-    return tokens / seconds / layout.price.layout.num_devices();
-  };
-  const RehearsedLayout& first = layouts.front();
   for (const RehearsedLayout& layout : layouts) {
-    const double predicted = layout.price.step_seconds;
-    const double rehearsed = layout.whole_step_seconds();
-    text += fmt::format("{:>8} {:>12.4g} {:>12.4g} {:>+5.1f} % {:>9.1f} % {:>8.1f} %   {}\n",
-                        layout.rehearsal.num_ranks(), predicted, rehearsed, 100 * layout.step.error_share(),
-                        100 * speed(layout, predicted) / speed(first, first.price.step_seconds),
-                        100 * speed(layout, rehearsed) / speed(first, first.whole_step_seconds()),
-                        layout.price.layout.text());
+    const Efficiency efficiency = efficiency_of(layout, layouts.front());
+    text +=
+        fmt::format("{:>8} {:>12.4g} {:>12.4g} {:>+5.1f} % {:>9.1f} % {:>8.1f} %   {}\n", layout.rehearsal.num_ranks(),
+                    layout.price.step_seconds, layout.whole_step_seconds(), 100 * layout.step.error_share(),
+                    100 * efficiency.predicted, 100 * efficiency.rehearsed, layout.price.layout.text());
   }
   return text;
 }
 
 std::string rehearsals_json(const std::vector<RehearsedLayout>& layouts) {
   nlohmann::ordered_json json = {{"rehearsals", nlohmann::ordered_json::array()}};
-  for (const RehearsedLayout& layout : layouts)
+  for (const RehearsedLayout& layout : layouts) {
+    const Efficiency efficiency = efficiency_of(layout, layouts.front());
     json["rehearsals"].push_back(to_json(layout));
+    json["rehearsals"].back().update(
+        {{"predicted_efficiency", efficiency.predicted}, {"rehearsed_efficiency", efficiency.rehearsed}});
+  }
   return json.dump(1) + "\n";
 }
 

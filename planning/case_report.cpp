@@ -72,6 +72,51 @@ std::string groups_text(const std::vector<std::string>& order, const std::map<st
   return text;
 }
 
+// Errors by source, in the order of the table, and of all.
+struct Summaries {
+  std::vector<std::string> order;
+  std::map<std::string, Group> time;
+  std::map<std::string, Group> memory;
+  Group all;  // of time
+  Group analytic;
+  Group measured;
+};
+
+Summaries summaries_of(const std::vector<PricedCase>& cases) {
+  Summaries made;
+  for (const PricedCase& each : cases) {
+    const std::string& source = each.published.source;
+    if (!made.time.contains(source))
+      made.order.push_back(source);
+    Group& mine = made.time[source];
+    Group& mine_memory = made.memory[source];
+    if (each.published.timed && each.published.dense) {
+      ++mine.all;
+      ++made.all.all;
+      if (has_time(each)) {
+        mine.errors.push_back(each.time_error());
+        made.all.errors.push_back(each.time_error());
+      }
+    }
+    if (each.published.measured_bytes > 0) {
+      Group& kind = each.published.analytic ? made.analytic : made.measured;
+      ++mine_memory.all;
+      ++kind.all;
+      if (has_memory(each)) {
+        mine_memory.errors.push_back(each.memory_error());
+        kind.errors.push_back(each.memory_error());
+      }
+    }
+  }
+  return made;
+}
+
+nlohmann::ordered_json to_json(const Group& group) {
+  const ErrorSummary errors = summary_of(group.errors);
+  return {{"rows", group.all}, {"priced", errors.count}, {"median", errors.median},
+          {"p95", errors.p95}, {"worst", errors.worst},  {"bias", errors.bias}};
+}
+
 }  // namespace
 
 ErrorSummary summary_of(std::vector<double> errors) {
@@ -90,36 +135,7 @@ ErrorSummary summary_of(std::vector<double> errors) {
 }
 
 std::string case_report(const std::vector<PricedCase>& cases) {
-  std::vector<std::string> order;
-  std::map<std::string, Group> time;
-  std::map<std::string, Group> memory;
-  Group all;
-  Group analytic;
-  Group measured;
-  for (const PricedCase& each : cases) {
-    const std::string& source = each.published.source;
-    if (!time.contains(source))
-      order.push_back(source);
-    Group& mine = time[source];
-    Group& mine_memory = memory[source];
-    if (each.published.timed && each.published.dense) {
-      ++mine.all;
-      ++all.all;
-      if (has_time(each)) {
-        mine.errors.push_back(each.time_error());
-        all.errors.push_back(each.time_error());
-      }
-    }
-    if (each.published.measured_bytes > 0) {
-      Group& kind = each.published.analytic ? analytic : measured;
-      ++mine_memory.all;
-      ++kind.all;
-      if (has_memory(each)) {
-        mine_memory.errors.push_back(each.memory_error());
-        kind.errors.push_back(each.memory_error());
-      }
-    }
-  }
+  const auto [order, time, memory, all, analytic, measured] = summaries_of(cases);
   std::string text = rows_text(cases) + "\n" + reasons_text(cases);
   if (analytic.all + measured.all > 0)
     text += "\nmemory by source\n" + groups_text(order, memory) +
@@ -153,7 +169,17 @@ std::string case_report_json(const std::vector<PricedCase>& cases) {
       row["why_not"] = each.published.why_not;
     rows.push_back(std::move(row));
   }
-  return rows.dump(1) + "\n";
+  const Summaries summaries = summaries_of(cases);
+  nlohmann::ordered_json json{
+      {"rows", rows},
+      {"time", to_json(summaries.all)},
+      {"memory", {{"analytic", to_json(summaries.analytic)}, {"measured", to_json(summaries.measured)}}},
+      {"sources", nlohmann::ordered_json::array()}};
+  for (const std::string& source : summaries.order)
+    json["sources"].push_back({{"source", source},
+                               {"time", to_json(summaries.time.at(source))},
+                               {"memory", to_json(summaries.memory.at(source))}});
+  return json.dump(1) + "\n";
 }
 
 }  // namespace espalier

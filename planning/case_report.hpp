@@ -26,7 +26,7 @@ ErrorSummary summary_of(std::vector<double> errors);
 /// the errors by source; memory; last "priced N of M timed rows: median X %, p95 Y %, worst Z %".
 std::string case_report(const std::vector<PricedCase>& cases);
 
-/// The same for programs, as JSON.
+/// The same for programs, as JSON: `rows`, and the errors of all (`time`, `memory`) and by source (`sources`).
 std::string case_report_json(const std::vector<PricedCase>& cases);
 
 }  // namespace espalier

@@ -28,10 +28,15 @@ Json layout_json(const PlanLayout& layout) {
 }
 
 Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
-  Json json{{"layout", layout_json(price.layout)}, {"step_seconds", price.step_seconds},
-            {"error_share", price.error_share},    {"tokens_per_second", price.tokens_per_second},
-            {"mfu", price.model_flops_share},      {"idle_share", price.idle_share},
-            {"memory_bytes", price.memory_bytes},  {"not_runnable", why_not_runnable(problem, price.layout)}};
+  Json json{{"layout", layout_json(price.layout)},
+            {"step_seconds", price.step_seconds},
+            {"error_share", price.error_share},
+            {"tokens_per_second", price.tokens_per_second},
+            {"mfu", price.model_flops_share},
+            {"idle_share", price.idle_share},
+            {"memory_bytes", price.memory_bytes},
+            {"too_large", why_too_large(problem, price)},
+            {"not_runnable", why_not_runnable(problem, price.layout)}};
   json["seconds"] = json_by_name<PlanPhase>(price.seconds);
   json["hidden_data_seconds"] = price.hidden_data_seconds;
   for (const MemoryByCategory& stage : price.memory)
@@ -56,10 +61,13 @@ Json rejection_json(const Rejection& rejection) {
 
 }  // namespace
 
-std::string prices_json(const PlanProblem& problem, const std::vector<LayoutPrice>& prices) {
+std::string layouts_json(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
   Json json = Json::array();
-  for (const LayoutPrice& price : prices)
-    json.push_back(price_json(problem, price));
+  for (const PlanLayout& layout : layouts)
+    if (const std::string reason = why_impossible(problem, layout); !reason.empty())
+      json.push_back({{"layout", layout_json(layout)}, {"impossible", reason}});
+    else
+      json.push_back(price_json(problem, price_layout(problem, layout)));
   return json.dump(1) + "\n";
 }
 
@@ -85,15 +93,14 @@ std::string search_json(const PlanProblem& problem, const std::vector<PlainRejec
   return json.dump(1) + "\n";
 }
 
-std::string scaling_json(const std::vector<ScalePoint>& points) {
+std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points) {
   Json json = Json::array();
   for (const ScalePoint& point : points) {
     Json each{{"devices", point.num_devices}, {"global_batch", point.global_batch}, {"what_bends", point.what_bends}};
-    if (point.price)
-      each.update({{"step_seconds", point.price->step_seconds},
-                   {"tokens_per_second", point.price->tokens_per_second},
-                   {"efficiency", point.efficiency},
-                   {"layout", layout_json(point.price->layout)}});
+    if (point.price) {
+      each["efficiency"] = point.efficiency;
+      each.update(price_json(problem, *point.price));
+    }
     json.push_back(each);
   }
   return json.dump(1) + "\n";

@@ -107,8 +107,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
   return text;
 }
 
-std::string comparison_text(const PlanProblem& problem,
-                            const std::vector<std::pair<std::string, PlanLayout>>& layouts) {
+std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
   std::string text = head_text();
   std::vector<LayoutPrice> prices;
   const LayoutPrice* best = nullptr;
@@ -116,23 +115,21 @@ std::string comparison_text(const PlanProblem& problem,
   std::vector<std::string> reasons(layouts.size());
   std::vector<std::size_t> price_of(layouts.size());
   for (std::size_t i = 0; i < layouts.size(); ++i) {
-    reasons[i] = why_impossible(problem, layouts[i].second);
+    reasons[i] = why_impossible(problem, layouts[i]);
     if (!reasons[i].empty())
       continue;
-    prices.push_back(price_layout(problem, layouts[i].second));
+    prices.push_back(price_layout(problem, layouts[i]));
     price_of[i] = prices.size() - 1;
     reasons[i] = why_too_large(problem, prices.back());
     if (reasons[i].empty() && (!best || prices.back().step_seconds < best->step_seconds))
       best = &prices.back();
   }
   for (std::size_t i = 0; i < layouts.size(); ++i) {
-    const bool priced = why_impossible(problem, layouts[i].second).empty();
+    const bool priced = why_impossible(problem, layouts[i]).empty();
     if (priced)
       text += row_text(problem, fmt::format("{}", i + 1), prices[price_of[i]]);
     else
-      text += fmt::format("{:>4} {}\n", i + 1, layouts[i].second.text());
-    if (!layouts[i].first.empty())
-      text += fmt::format("       {}\n", layouts[i].first);
+      text += fmt::format("{:>4} {}\n", i + 1, layouts[i].text());
     if (!reasons[i].empty())
       text += fmt::format("       {}\n", reasons[i]);
     else if (&prices[price_of[i]] == best)

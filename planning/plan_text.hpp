@@ -23,8 +23,8 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
 /// What was not chosen: first the plain ideas, then the nearest lattices.
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
 
-/// Named proposals side by side, with the reason where one is impossible or does not fit.
-std::string comparison_text(const PlanProblem& problem, const std::vector<std::pair<std::string, PlanLayout>>& layouts);
+/// Proposals side by side, with the reason where one is impossible or does not fit.
+std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts);
 
 std::string scaling_text(const std::vector<ScalePoint>& points);
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common);
@@ -32,8 +32,9 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
 /// A price as JSON; a search's ranking and rejections.
 std::string search_json(const PlanProblem& problem, const std::vector<PlainRejection>& plain,
                         const SearchResult& result);
-std::string prices_json(const PlanProblem& problem, const std::vector<LayoutPrice>& prices);
-std::string scaling_json(const std::vector<ScalePoint>& points);
+/// An entry a layout: its price, or why it is impossible.
+std::string layouts_json(const PlanProblem& problem, const std::vector<PlanLayout>& layouts);
+std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points);
 std::string common_layout_json(const std::vector<PlanProblem>& problems, const CommonLayout& common);
 
 }  // namespace espalier

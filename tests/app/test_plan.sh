@@ -29,6 +29,15 @@ expect 0 "the fastest of these that fits" "$espalier" plan --model gpt-200b --cl
 says "does not fit: stage 0 needs 3.3 TiB"
 expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,16,32
 expect 0 "best for all" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128
+expect 0 '"median"' "$espalier" plan --cases "$root/tests/planning/published_rows.csv" --json
+says '"sources"' '"p95"'
+expect 0 '"impossible": "it needs 16 devices' "$espalier" plan --model gpt-200b --cluster a100-80 --batch 64 --json --layout data=16 \
+  --layout data=8
+says '"too_large": "does not fit: stage 0' '"mfu"'
+expect 0 '"plain_ideas"' "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --json
+says "data parallelism with ZeRO-3"
+expect 0 '"memory_by_stage"' "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --scale 4,8 --json
+says '"efficiency"'
 expect 0 '"loss"' "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128 --json
 
 expect 0 "fp16" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster v100:4 --batch 128

@@ -34,7 +34,7 @@ expect 0 "mine" cat pipeline/notes.txt
 expect 0 "efficiency" "$espalier" plan --model gpt2-1558m --cluster a100-80 --mpiexec "$mpiexec" --batch 16 --runnable --scale 2,4 --rehearse scale --rehearse-seconds 4
 [[ -d scale/1-ranks-2/run && -d scale/2-ranks-4/run ]] || fail "the runs of the curve are not kept"
 expect 0 '"planned_microbatches": 16' "${plan[@]}" --batch 16 --layout pipeline=2 --json --rehearse pipeline --rehearse-seconds 2
-says '"rehearsed_step_seconds"' '"microbatches": 8'
+says '"rehearsed_step_seconds"' '"rehearsed_efficiency": 1.0' '"microbatches": 8'
 
 # Replicas and micro-batches doubled, over a plain network (examples/plan): why a device trains fewer tokens, and what
 # else has changed for the loss.
@@ -48,6 +48,7 @@ says "gradient_reduction explains" "summing gradients over 2 replicas" "optimize
 # Refused.
 expect 2 "ZeRO-3" "${plan[@]}" --batch 16 --layout data=8,zero=3 --rehearse refused
 expect 2 "64 at most" "$espalier" plan --model gpt-22b --cluster a100-80:16 --batch 128 --layout data=128 --rehearse refused
+expect 2 "64 at most" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 128 --runnable --scale 2,128 --rehearse refused
 expect 2 "holds something else" "${plan[@]}" --batch 16 --layout pipeline=2 --rehearse .
 [[ ! -e refused ]] || fail "a refused rehearsal made a directory"
 expect 2 "the rehearsal did not start" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse none \

@@ -25,7 +25,7 @@ TEST(Scenario, a_200b_needs_a_hybrid) {
   EXPECT_NE(reason.find("does not fit: stage 0 needs 3.3"), std::string::npos) << reason;  // TiB: 18 bytes a parameter
   EXPECT_NE(reason.find("optimizer"), std::string::npos) << reason;
   EXPECT_EQ(why_too_large(problem, price_layout(problem, hybrid)), "");
-  const std::string text = comparison_text(problem, {{"data parallelism", replicas}, {"hybrid", hybrid}});
+  const std::string text = comparison_text(problem, {replicas, hybrid});
   EXPECT_NE(text.find("does not fit"), std::string::npos);
   EXPECT_NE(text.find("the fastest of these that fits"), std::string::npos);
   // ZeRO alone does not save the first proposal where the batch must stay: gathering is paid for every micro-batch.
