@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -87,7 +88,8 @@ Task task_from(const PlanOptions& options) {
   Task task;
   task.space.global_batch = options.batch > 0 ? options.batch : planned.global_batch;
   if (task.space.global_batch < 1)
-    throw_missing("--batch SEQUENCES", "the global batch of a step");
+    throw_missing("--batch SEQUENCES: those of a step, all replicas together",
+                  "add --batch 1536, say, or name a config that has a batch");
   for (const std::string& name : options.clusters) {
     PlanProblem problem;
     problem.model = planned.model;
@@ -99,11 +101,13 @@ Task task_from(const PlanOptions& options) {
     problem.implementation = espalier_implementation();
     problem.sequence_length = options.sequence_length > 0 ? options.sequence_length : planned.sequence_length;
     if (problem.sequence_length < 1)
-      throw_missing("--sequence-length TOKENS", "a model with rotary positions has no length of its own");
+      throw_missing("--sequence-length TOKENS: a model with rotary positions has no length of its own",
+                    "add --sequence-length 4096, say");
     if (const std::vector<std::string> broken = problems(problem.cluster); !broken.empty())
       throw Error(ExitCode::usage, {.what = "this cluster cannot be",
                                     .where = name,
-                                    .got = broken.front(),
+                                    .got = fmt::format("{}", fmt::join(broken, "; ")),
+                                    .wanted = "a machine that docs/planner.md describes",
                                     .todo = "correct the file, or lower --devices or --reserve-gib"});
     task.problems.push_back(problem);
   }

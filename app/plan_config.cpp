@@ -39,9 +39,10 @@ PlannedModel planned_model(const std::string& name_or_file) {
 std::string train_config(const std::string& name_or_file, const PlanProblem& problem, const PlanLayout& layout) {
   if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "no config: train cannot run this layout",
-                                  .got = layout.text(),
-                                  .wanted = reason,
-                                  .todo = "fix other choices with --fix, or leave --config away"});
+                                  .where = layout.text(),
+                                  .got = reason,
+                                  .wanted = "a layout that train runs",
+                                  .todo = "add --runnable, fix other choices with --fix, or leave --config away"});
   const GptConfig shape = trainable_config(problem.model);
   std::vector<std::string> overrides{
       fmt::format("model.vocab_size={}", shape.vocab_size),

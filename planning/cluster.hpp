@@ -17,6 +17,8 @@ struct LinkTier {
   double alone = 0;      ///< bytes per second of one device while the others are silent; 0: the same
 };
 
+inline constexpr int most_devices = 1 << 24;  ///< of a machine
+
 /// Equal nodes with equal devices; devices of a node are joined by `node`, nodes by `network`.
 struct Cluster {
   std::string name;
@@ -26,7 +28,7 @@ struct Cluster {
   LinkTier node;
   LinkTier network;          ///< each device's share of the network cards of its node
   Index reserved_bytes = 0;  ///< of a device: context, library scratch, fragmentation
-  int num_devices() const { return num_nodes * devices_per_node; }
+  int num_devices() const { return num_nodes * devices_per_node; }  ///< @pre problems() has none
 };
 
 /// Broken rules, one sentence each: what no machine can be.

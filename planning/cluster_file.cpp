@@ -109,6 +109,9 @@ std::vector<std::string> problems(const Cluster& cluster) {
     if (absent)
       found.push_back(fmt::format("{} is missing: give it, or a preset", what));
   };
+  if (const Index devices = Index{cluster.num_nodes} * cluster.devices_per_node; devices > most_devices)
+    found.push_back(fmt::format("{} nodes of {} are {} devices: at most {}", cluster.num_nodes,
+                                cluster.devices_per_node, devices, most_devices));
   const Accelerator& device = cluster.device;
   missing(device.memory_bytes <= 0, "device.memory");
   missing(device.memory_bandwidth <= 0, "device.memory_bandwidth");

@@ -184,9 +184,10 @@ std::string why_not_trainable(const ModelShape& model) {
 GptConfig trainable_config(const ModelShape& model) {
   if (const std::string reason = why_not_trainable(model); !reason.empty())
     throw Error(ExitCode::usage, {.what = "this model can be priced but not trained",
-                                  .got = model.name,
+                                  .where = model.name,
+                                  .got = reason,
                                   .wanted = "a GPT (LayerNorm, GELU, learned positions, tied head)",
-                                  .todo = reason});
+                                  .todo = "name another model, such as gpt3-6.7b, or only price this one"});
   return {.vocab_size = model.vocab_size,
           .max_sequence_length = model.max_sequence_length,
           .num_layers = model.num_layers,

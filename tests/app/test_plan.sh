@@ -70,6 +70,11 @@ expect 2 "did you mean tensor" "$espalier" plan --model gpt2-124m --cluster a100
 printf '[cluster]\npreset = "a100-80"\n[node_link]\nbandwidth = "300"\n[network_link]\nlatency = "5 s"\n' >bad.toml
 expect 2 "bad.toml:4" "$espalier" plan --model gpt2-124m --cluster bad.toml --batch 64
 says "node_link.bandwidth" "network_link.latency" "is the unit right?"
+expect 2 "536870912 nodes of 8 are 4294967296 devices: at most 16777216" "$espalier" plan --model gpt2-124m --batch 64 \
+  --cluster a100-80:536870912
+expect 2 "add --batch 1536" "$espalier" plan --model gpt3-175b --cluster a100-80
+expect 2 "add --sequence-length 4096" "$espalier" plan --model llama3-8b --cluster a100-80 --batch 8
+expect 2 "got:    train has no model with" "$espalier" plan --model llama2-7b --sequence-length 4096 --cluster a100-80 --batch 8 --config no.toml
 expect 2 "train cannot run this layout" "$espalier" plan --model llama2-7b --sequence-length 4096 --cluster a100-80 --batch 8 --config no.toml
 expect 2 "this layout cannot be rehearsed" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 14 \
   --layout pipeline=7,virtual_stages=2 --rehearse refused
