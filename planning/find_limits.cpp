@@ -260,8 +260,9 @@ Change inside_nodes(const RecordedRun& run, double seconds) {
     const double bytes = static_cast<double>(run.ranks.front().back().bytes_sent[static_cast<std::size_t>(Axis::tp)]);
     return link.bytes_per_second > 0 ? bytes * links.message_scale / link.bytes_per_second : 0.0;
   };
-  Change change{.setting = fmt::format("parallel.tensor such that a group fits into a node, with \"tp\" first in "
-                                       "parallel.order; parallel.pipeline between nodes"),
+  Change change{.setting =
+                    "parallel.tensor such that a group fits into a node, with \"tp\" first in parallel.order; "
+                    "parallel.pipeline between nodes",
                 .gain_seconds = seconds,
                 .priced_by = "an upper bound: all of it, as if links inside a node cost nothing"};
   const double latency = links.between_nodes.latency;
@@ -271,6 +272,18 @@ Change inside_nodes(const RecordedRun& run, double seconds) {
   change.gain_seconds = std::max(0.0, seconds - messages * links.within_node.latency - transfer(links.within_node));
   change.priced_by = "the same messages over the links inside a node";
   return change;
+}
+
+// Rings of half the ranks send (t/2 - 1) / (t/2) of a micro-batch where t ranks sent (t - 1) / t; with twice the
+// replicas each has half the micro-batches.
+Change fewer_tensor_ranks(const RecordedRun& run, int degree, double seconds) {
+  if (degree % 2 != 0 || run.setup.num_microbatches() % 2 != 0)
+    return {.setting = "a smaller parallel.tensor, with more stages or replicas"};
+  return {.setting = fmt::format("parallel.tensor = {}, with twice the replicas", degree / 2),
+          .gain_seconds = seconds * (1 - (degree - 2.0) / (2 * (degree - 1.0))),
+          .priced_by =
+              "rings of half the ranks, half the micro-batches; more memory and longer sums of gradients are "
+              "not counted"};
 }
 
 void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
@@ -287,7 +300,7 @@ void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector
   if (crosses)
     finding.changes = {inside_nodes(run, finding.seconds)};
   else
-    finding.changes = {{.setting = fmt::format("parallel.tensor = {}, with more stages or replicas", degree / 2)}};
+    finding.changes = {fewer_tensor_ranks(run, degree, finding.seconds)};
   findings.push_back(std::move(finding));
 }
 

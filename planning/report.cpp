@@ -90,8 +90,6 @@ std::string report_html(const RecordedRun& run) {
     page.gaps.emplace_back("no trace/: the timeline of a step is drawn for runs with run.trace_steps=1");
   if (run.steps.size() == 1)
     page.gaps.emplace_back("only one step was recorded: a curve is a point");
-  page.footer =
-      fmt::format("Drawn {:%Y-%m-%d %H:%M} UTC from {}", fmt::gmtime(std::time(nullptr)), run.directory.string());
   return to_html(page);
 }
 

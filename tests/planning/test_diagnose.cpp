@@ -211,7 +211,9 @@ TEST(Diagnose, TensorAcrossNodes) {
   EXPECT_NEAR(finding.changes.front().gain_seconds, 0.9 * 0.4, 1e-3);  // 400 latencies, a tenth as long
   links.ranks_per_node = 4;
   const Diagnosis inside = diagnose(simulated.run);
-  EXPECT_EQ(first(inside).cause, Cause::tensor_exchange);
+  ASSERT_EQ(first(inside).cause, Cause::tensor_exchange);
+  EXPECT_EQ(first(inside).changes.front().setting, "parallel.tensor = 2, with twice the replicas");
+  EXPECT_NEAR(first(inside).changes.front().gain_seconds, 0.4 * 2 / 3, 1e-3);  // (3/4 - 1/2 x 1/2) / (3/4)
 }
 
 TEST(Diagnose, StalledLoader) {
