@@ -275,7 +275,8 @@ void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::
     return;
   double least = std::numeric_limits<double>::infinity();  // of the ranks: what all of them are slower by
   std::vector<double> predictions;
-  for (const RankProfile& rank : without_slow_ranks(profile).ranks) {
+  const StepProfile healthy = without_slow_ranks(profile);
+  for (const RankProfile& rank : healthy.ranks) {
     const PhaseSeconds& predicted = run.prediction->stages[at(rank.place[Axis::pp])].seconds;
     const double seconds = predicted[Phase::forward] + predicted[Phase::backward];
     if (seconds <= 0)
