@@ -199,6 +199,15 @@ std::string why_not_faster(const PlanProblem& problem, const LayoutPrice& price,
                      reason.empty() ? "outside of what was searched" : reason);
 }
 
+Rejection rejection_of(const PlanProblem& problem, const PlanLayout& layout, const LayoutPrice& best) {
+  if (const std::string reason = why_impossible(problem, layout); !reason.empty())
+    return {layout, Verdict::impossible, reason};
+  const LayoutPrice price = price_layout(problem, layout);
+  if (const std::string reason = why_too_large(problem, price); !reason.empty())
+    return {layout, Verdict::too_large, reason};
+  return {layout, Verdict::slower, why_not_faster(problem, price, best)};
+}
+
 }  // namespace
 
 std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
@@ -213,22 +222,9 @@ std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, con
 std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
                                              const LayoutPrice& best) {
   std::vector<PlainRejection> rejections;
-  for (const auto& [name, layout] : plain_layouts(problem, space)) {
-    if (layout.text() == best.layout.text())
-      continue;
-    const auto reject = [&](Verdict verdict, const std::string& reason) {
-      rejections.push_back({name, {layout, verdict, reason}});
-    };
-    if (const std::string reason = why_impossible(problem, layout); !reason.empty()) {
-      reject(Verdict::impossible, reason);
-      continue;
-    }
-    const LayoutPrice price = price_layout(problem, layout);
-    if (const std::string reason = why_too_large(problem, price); !reason.empty())
-      reject(Verdict::too_large, reason);
-    else
-      reject(Verdict::slower, why_not_faster(problem, price, best));
-  }
+  for (const auto& [name, layout] : plain_layouts(problem, space))
+    if (layout.text() != best.layout.text())
+      rejections.push_back({name, rejection_of(problem, layout, best)});
   return rejections;
 }
 

@@ -22,7 +22,7 @@ struct StoredLoss {
 StoredLoss stored_loss(const nlohmann::json& json, const std::string& checkpoint) {
   constexpr Index most_samples = Index{1} << 20;
   try {
-    const StoredLoss stored{json.at("samples"), json.at("loss"), json.value("compute", "")};
+    StoredLoss stored{json.at("samples"), json.at("loss"), json.value("compute", "")};
     const bool knows_compute = stored.compute.empty() || std::ranges::count(compute_types, stored.compute) > 0;
     if (stored.samples >= 1 && stored.samples <= most_samples && knows_compute)
       return stored;
