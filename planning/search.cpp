@@ -122,7 +122,7 @@ std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) 
   if (std::string products = smaller_products(price.layout, best.layout); !products.empty())
     return products;
   if (unevenness(price) > unevenness(best) + same)
-    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, there {:.0f} %",
+    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, in the best {:.0f} %",
                        100 * (unevenness(price) - 1), 100 * (unevenness(best) - 1));
   return {};
 }
