@@ -104,7 +104,7 @@ KOKKOS_INLINE_FUNCTION Head<const Operand> operand_rows(const TeamMember& team, 
 }
 
 template <class T>
-constexpr Index copied(Index size) {  // of a tile that operand_rows() makes
+KOKKOS_INLINE_FUNCTION constexpr Index copied(Index size) {  // of a tile that operand_rows() makes
   return copies_operands<T> ? size : 0;
 }
 
@@ -118,7 +118,7 @@ KOKKOS_INLINE_FUNCTION W* weights_of(const ScratchVector<S>& tile, const Scratch
 }
 
 template <class T, class Operand>
-constexpr Index rounded(Index size) {  // of the copy for weights_of()
+KOKKOS_INLINE_FUNCTION constexpr Index rounded(Index size) {  // of the copy for weights_of()
   return std::is_same_v<Weight<T, Operand>, State<T>> ? 0 : size;
 }
 
