@@ -39,7 +39,8 @@ std::string keep_until(std::string_view text, std::int64_t last_step) {
 }  // namespace
 
 MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(path) {
-  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) {
+  // A link is left to open(), which follows none; anything else to read_file(): open() would wait for a FIFO's reader.
+  if (const auto status = std::filesystem::symlink_status(path); exists(status) && !is_symlink(status)) {
     const std::string text = read_file(path, ExitCode::write);
     const std::string kept = keep_until(text, last_step);
     if (kept != text)

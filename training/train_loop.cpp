@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/ops/matmul.hpp"
 #include "io/json_by_name.hpp"
@@ -236,10 +237,11 @@ class Loop {
                      const std::function<bool()>& stop_requested) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
+    double saving_seconds = 0;
     const auto first_step = Clock::now();
     while (trainer.steps_done() < total) {
       records.before_step(trainer.steps_done() + 1);
-      const double saving_seconds = saver.take_seconds();  // after the step before
+      saving_seconds += saver.take_seconds();  // after the step before, also one that was taken back
       StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
       saver.take_seconds();  // while an anomaly was kept: the step has counted that
       MemoryLedger::instance().check_budget();
@@ -248,7 +250,7 @@ class Loop {
         go_back(trainer, saver, records, report);
         continue;
       }
-      report.seconds[Phase::checkpoint] += saving_seconds;
+      report.seconds[Phase::checkpoint] += std::exchange(saving_seconds, 0.0);
       const bool last = report.step == total;
       TrainProgress progress = progress_of(report, total);
       if (trainer.has_validation() &&

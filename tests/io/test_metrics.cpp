@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -90,4 +92,11 @@ TEST(Metrics, a_link_in_its_place_is_not_followed) {
     expect_error(ExitCode::write, {"something else stands at this path"}, [&] { MetricsWriter(path, 0); });
     EXPECT_EQ(std::filesystem::exists(other), !dangling);
   }
+}
+
+TEST(Metrics, what_is_no_file_is_refused_and_not_waited_for) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "metrics.jsonl";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  expect_error(ExitCode::write, {"metrics.jsonl", "regular file"}, [&] { MetricsWriter(path, 0); });
 }
