@@ -60,8 +60,7 @@ int replay_command(const std::string& incident_path, const std::vector<std::stri
                                   .got = fmt::format("{} ranks", runtime.size()),
                                   .todo = "start it without mpiexec"});
   const Incident incident = read_incident(incident_path);
-  RunConfig config = replay_config(incident_path, overrides);
-  config.run.device_memory = 0;  // that of the ranks it came from
+  const RunConfig config = replay_config(incident_path, overrides);
   require_memory(config, make_run_layout(config, 1), memory_of_a_rank(runtime.world()));
   const double tolerance = default_tolerance(config.precision.compute);
   fmt::print("{}\nlayout {}; here one rank, tolerance {:g}\n\n", to_text(incident), incident.layout, tolerance);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 
@@ -15,7 +16,10 @@ namespace {
 
 constexpr long polls_between_clock_reads = 64;
 constexpr double yield_seconds = 2e-3;  // a message among busy ranks takes about 1 ms; after that, sleep
-constexpr std::chrono::microseconds emulated_nap{200};
+// Naps of emulated work are a small part of the wait: many ranks that poll often keep few cores busy.
+constexpr double shortest_nap = 200e-6;
+constexpr double longest_nap = 5e-3;
+constexpr double nap_share = 1.0 / 64;
 constexpr std::chrono::microseconds nap{100};  // the kernel's timer slack adds about 60 us
 
 }  // namespace
@@ -51,8 +55,10 @@ Waiter::Waiter(const WaitSettings& settings)
 
 bool Waiter::pause() {
   if (naps_) {
-    std::this_thread::sleep_for(emulated_nap);
-    return seconds() <= deadline_seconds_;
+    const double waited = seconds();
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(std::clamp(nap_share * waited, shortest_nap, longest_nap)));
+    return waited <= deadline_seconds_;
   }
   if (++polls_ % polls_between_clock_reads != 0 && (policy_ == WaitPolicy::block || polls_ < polls_between_clock_reads))
     return true;

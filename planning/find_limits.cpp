@@ -13,6 +13,7 @@
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "planning/find_faults.hpp"
+#include "planning/real.hpp"
 
 namespace espalier {
 namespace {
@@ -20,8 +21,6 @@ namespace {
 constexpr double uneven = 0.03;  // of the mean stage
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-double real(Index value) { return static_cast<double>(value); }
-
 // Seconds of work of each stage, the median over replicas, with every slow rank as fast as the others.
 std::vector<double> healthy_stages(const RecordedRun& run, const StepProfile& profile) {
   const std::vector<std::vector<double>> replicas = work_of_replicas(run, without_slow_ranks(profile));

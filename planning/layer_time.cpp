@@ -6,14 +6,13 @@
 #include <cmath>
 
 #include "planning/layout_memory.hpp"
+#include "planning/real.hpp"
 
 namespace espalier {
 namespace {
 
 // Letters: M rows of a micro-batch on a rank (B T / context), C hidden, F feed-forward, KV columns of K on a rank, t
 // tensor ranks, e bytes of an activation.
-
-double real(Index value) { return static_cast<double>(value); }
 
 constexpr double attention_block = 128;   // rows of a fused kernel's tile: on the diagonal it computes the masked half
 constexpr double kernels_forward = 22;    // of a block: products, norms, attention, copies, adds

@@ -6,11 +6,10 @@
 #include <cmath>
 
 #include "planning/pipeline_time.hpp"
+#include "planning/real.hpp"
 
 namespace espalier {
 namespace {
-
-double real(Index value) { return static_cast<double>(value); }
 
 constexpr double bucket_elements = 4 << 20;  // of a gradient bucket under reduction
 constexpr double logits_at_once = 16 << 20;  // of a chunked loss

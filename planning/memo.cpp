@@ -92,9 +92,10 @@ class Memo {
     const StateBytes states = state_bytes(layout_.precision, problem_.implementation);
     const double parameters = num_parameters(problem_.model);
     say("## How it fits in memory\n\n");
-    say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: {} times what one device has. ",
-        states.total(), bytes(parameters * states.total()),
-        fmt::format("{:.2g}", parameters * states.total() / static_cast<double>(room_)));
+    const double devices = parameters * states.total() / static_cast<double>(room_);
+    say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: {:.{}f} times what one device "
+        "has. ",
+        states.total(), bytes(parameters * states.total()), devices, devices < 10 ? 1 : 0);
     const int shards = layout_.tensor * layout_.pipeline;
     say("{}{}.\n\n",
         shards == 1 ? "Tensor 1 x pipeline 1 leaves the model in one piece"
@@ -162,9 +163,10 @@ class Memo {
     if (layout_.pipeline == 1) {
       say("There is one stage, so nothing waits for another: {} of {} {}.\n",
           microbatches_text(layout_.num_microbatches()), counted(layout_.micro_batch, "sequence"),
-          layout_.zero_stage == 3   ? "bound the activations, and each gathers the weights anew"
-          : layout_.zero_stage == 2 ? "bound the activations, and each sums its gradients"
-                                    : "only bound the activations");
+          layout_.num_microbatches() == 1 ? "hold all activations of a step at once"
+          : layout_.zero_stage == 3       ? "bound the activations, and each gathers the weights anew"
+          : layout_.zero_stage == 2       ? "bound the activations, and each sums its gradients"
+                                          : "only bound the activations");
       PlanLayout split = layout_;
       split.pipeline = std::gcd(4, static_cast<int>(std::min<Index>(problem_.model.num_layers, layout_.data)));
       if (split.pipeline > 1 && layout_.data % split.pipeline == 0) {

@@ -7,11 +7,10 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "planning/real.hpp"
 
 namespace espalier {
 namespace {
-
-double real(Index value) { return static_cast<double>(value); }
 
 ModelShape gpt(std::string name, Index layers, Index hidden, Index heads, Index vocab, Index positions) {
   return {.name = std::move(name),

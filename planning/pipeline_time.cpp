@@ -6,11 +6,10 @@
 #include <cmath>
 
 #include "parallel/pipeline_simulator.hpp"
+#include "planning/real.hpp"
 
 namespace espalier {
 namespace {
-
-double real(Index value) { return static_cast<double>(value); }
 
 std::optional<ScheduleKind> list_kind(PlanSchedule schedule) {
   switch (schedule) {

@@ -10,11 +10,10 @@
 #include "planning/layer_time.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/pipeline_time.hpp"
+#include "planning/real.hpp"
 
 namespace espalier {
 namespace {
-
-double real(Index value) { return static_cast<double>(value); }
 
 // Adam reads gradient, master weight and two moments, writes three of them and the weight; the norm and the unscaling
 // read the gradients once or twice more.

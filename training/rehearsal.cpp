@@ -11,6 +11,7 @@
 #include "io/token_file.hpp"
 #include "parallel/schedule_run.hpp"
 #include "planning/layout_memory.hpp"
+#include "planning/real.hpp"
 #include "training/predict_time.hpp"
 #include "training/predict_traffic.hpp"
 #include "training/with_compute_type.hpp"
@@ -28,8 +29,6 @@ constexpr double most_buckets = 64;          // of a stage's gradients
 constexpr std::size_t tokens_repeat = 4;     // after so few; learned in some steps, and each model has as many
 constexpr double free_bandwidth = 1e15;      // bytes a second: what no scale makes longer takes no time
 constexpr double percent_of_longest = 1e4;   // so that shorter parts are told to a ten-thousandth
-
-double real(Index value) { return static_cast<double>(value); }
 
 // The layout with as many micro-batches as fill and empty its pipeline; a multiple of the stages, as `interleaved`
 // wants.

@@ -24,6 +24,7 @@ grep -qE '^ +[0-9]+ +[0-9.]+ +[0-9.]+!' out.txt || fail "no sample stands out"
 sed -i 's/"gradient_norm": /"gradient_norm": 1/' "$incident/incident.json"
 expect 5 "suspect the layout" "$espalier" train --replay "$incident" run.matmul=tiled
 says "NOT reproduced"
+expect 7 "budget" "$espalier" train --replay "$incident" run.device_memory=100kB
 expect 2 "replayed on one rank" "${two_ranks[@]}" "$espalier" train --replay "$incident"
 expect 2 "this is no incident" "$espalier" train --replay spiky
 sed -i 's/"step"/"stop"/' "$incident/incident.json"

@@ -1,5 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "core/error.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/matmul.hpp"
 #include "tests/support/gradient_check.hpp"
@@ -138,6 +141,31 @@ TEST(Attention, nan_is_not_lost) {
   EXPECT_TRUE(std::isnan(out[3 * 4]));
   EXPECT_FALSE(std::isnan(out[2 * 4]));
   EXPECT_FALSE(std::isnan(out[4 * 4]));
+}
+
+// Kokkos counts the scratch memory of a team in int.
+TEST(Attention, a_head_beyond_the_memory_of_a_team_is_refused) {
+  float nothing = 0;  // no element of these is touched
+  const auto refused = [&](Index length, Index head_size) {
+    const AttentionShape shape{1, length, 1, head_size};
+    const Tensor<float, 2> rows(&nothing, length, head_size);
+    const Tensor<float, 1> log_sum_exp(&nothing, length);
+    const Tensor<float, 2> qkv(&nothing, length, 3 * head_size);
+    const auto attempt = [&](const auto& pass) {
+      try {
+        pass();
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        EXPECT_EQ(error.report().got, fmt::format("{} positions of {} channels a head", length, head_size));
+      }
+    };
+    if (head_size > length)
+      attempt([&] { attention_forward<float>(ExecSpace(), rows, log_sum_exp, qkv, shape); });
+    attempt([&] { attention_backward<float>(ExecSpace(), qkv, rows, rows, log_sum_exp, qkv, shape); });
+  };
+  refused(1, Index{1} << 25);
+  refused(Index{1} << 15, Index{1} << 15);
 }
 
 }  // namespace

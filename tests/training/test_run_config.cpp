@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <sstream>
 
 #include "training/run_config.hpp"
@@ -90,6 +91,16 @@ TEST(RunConfig, AdviceOnALayoutCanBeFollowed) {
 
 TEST(RunConfig, TheRunHasADirectory) {
   EXPECT_CONTAINS(error_of(good, {"run.directory=\"\"", "run.steps=-1"}), "run.directory: is empty");
+}
+
+TEST(RunConfig, TheRunIsCalledAsItsDirectory) {
+  RunConfig config;
+  for (const char* const directory : {"runs/one", "runs/one/", "runs/one//", "./runs/two/../one/.", "/runs/one/"}) {
+    config.run.directory = directory;
+    EXPECT_EQ(config.run_name(), "one") << directory;
+  }
+  config.run.directory = ".";
+  EXPECT_EQ(config.run_name(), std::filesystem::current_path().filename());
 }
 
 TEST(RunConfig, RecomputationByStage) {

@@ -3,6 +3,9 @@
 // Spikes in training: found by all ranks alike, on any layout, before and after a resume.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "io/checkpoint.hpp"
 #include "tests/training/poisoned_run.hpp"
 #include "training/incidents.hpp"
@@ -88,9 +91,17 @@ TEST(Spikes, WhatIsNotFiniteIsSkippedToo) {
     Kokkos::deep_copy(trainer.parameters().flat_weights(), host);
   };
   Index seen = 0;
-  trainer.observe_anomalies([&](const StepReport& report) { seen = report.step; });
+  constexpr double pause = 0.05;
+  trainer.observe_anomalies([&](const StepReport& report) {
+    seen = report.step;
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+  });
   set(std::vector<float>(good.size(), 1e38F));
+  const auto start = std::chrono::steady_clock::now();
   const StepReport skipped = trainer.step();
+  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(skipped.seconds[Phase::checkpoint], pause) << "what the observer keeps takes time,";
+  EXPECT_LE(skipped.step_seconds, whole.count() - pause) << "which is no time of the step";
   EXPECT_TRUE(skipped.skipped);
   EXPECT_EQ(skipped.judgement.anomaly, Anomaly::non_finite);
   EXPECT_EQ(seen, 2);

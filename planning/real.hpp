@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/types.hpp"
+
+namespace espalier {
+
+/// A count as a floating-point number, which compilers want to be told (-Wconversion).
+constexpr double real(Index value) { return static_cast<double>(value); }
+
+}  // namespace espalier
