@@ -16,6 +16,10 @@ EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
   return links;
 }
 
+double reduction_scale(const RunConfig::Emulate& emulate, ReductionGroup group) {
+  return group == ReductionGroup::replicas_and_tensor ? 1 : emulate.data_message_scale;
+}
+
 }  // namespace
 
 double message_scale(const RunConfig::Emulate& emulate, Axis axis) {
@@ -27,10 +31,16 @@ double message_scale(const RunConfig::Emulate& emulate, Axis axis) {
   return emulate.message_scale * emulate.pipeline_message_scale;
 }
 
+double message_scale(const RunConfig::Emulate& emulate, ReductionGroup group) {
+  return emulate.message_scale * reduction_scale(emulate, group);
+}
+
 void emulate_network(const RunConfig::Emulate& emulate, const ProcessMesh& mesh) {
   mesh.world().set_emulated_links(emulated_links(emulate));
+  const PerGroup<GroupPlace> places = mesh.layout().reduction_places(mesh.world().rank());
   for (const ReductionGroup group : all_reduction_groups)
-    mesh.reduction(group).set_message_scale(emulate.data_message_scale);
+    if (places[group].joins == group)
+      mesh.reduction(group).set_message_scale(reduction_scale(emulate, group));
   mesh.tp().set_message_scale(emulate.tensor_message_scale);
   mesh.pp().set_message_scale(emulate.pipeline_message_scale);
 }

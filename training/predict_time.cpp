@@ -27,9 +27,22 @@ constexpr std::array<std::pair<PlanPhase, Phase>, num_plan_phases> same_phase{
      {PlanPhase::optimizer, Phase::optimizer},
      {PlanPhase::other, Phase::other}}};
 
-std::array<std::uint64_t, num_axes> traffic_of(const RunConfig& config, const RunLayout& layout, int rank) {
-  return with_compute_type(config.precision.compute,
-                           [&]<class T>() { return predict_traffic<T>(config, layout, rank); });
+// What a rank sends along each axis, each byte counted as often as [emulate] says.
+std::array<double, num_axes> counted_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
+  return with_compute_type(config.precision.compute, [&]<class T>() {
+    const std::array<std::uint64_t, num_axes> bytes = predict_traffic<T>(config, layout, rank);
+    const PerGroup<ReductionTraffic> reductions = predict_reduction_traffic<T>(config, layout, rank);
+    std::array<double, num_axes> counted{};
+    for (const Axis axis : {Axis::tp, Axis::pp}) {
+      const auto i = static_cast<std::size_t>(axis);
+      counted[i] = message_scale(config.emulate, axis) * static_cast<double>(bytes[i]);
+    }
+    for (const ReductionGroup group : all_reduction_groups)
+      counted[static_cast<std::size_t>(Axis::dp)] +=
+          message_scale(config.emulate, group) *
+          static_cast<double>(reductions[group].reduce_bytes + reductions[group].gather_bytes);
+    return counted;
+  });
 }
 
 int count(const TensorCollectives& collectives) {
@@ -43,7 +56,7 @@ class Emulation {
       : config_(config), layout_(layout), schedules_(make_schedules(layout)) {
     for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
       ranks_.push_back(layout.mesh.first_rank_of_stage(stage));
-      traffic_.push_back(traffic_of(config, layout, ranks_.back()));
+      traffic_.push_back(counted_traffic(config, layout, ranks_.back()));
     }
   }
 
@@ -100,7 +113,7 @@ class Emulation {
                                      }});
   }
 
-  // Seconds of `bytes` in `count` messages one after another from a stage's rank along an axis.
+  // Seconds of `bytes` in so many `messages` one after another from a stage's rank along an axis.
   double link_seconds(std::size_t stage, Axis axis, double bytes, double messages) const {
     const RunConfig::Emulate& e = config_.emulate;
     const std::vector<int> group = layout_.mesh.group(ranks_[stage], axis);
@@ -109,12 +122,10 @@ class Emulation {
                         });
     const double latency = inside ? e.latency : e.node_latency;
     const double bandwidth = inside ? e.bandwidth : e.node_bandwidth;
-    return messages * latency + (bandwidth > 0 ? bytes * message_scale(e, axis) / bandwidth : 0);
+    return messages * latency + (bandwidth > 0 ? bytes / bandwidth : 0);
   }
 
-  double bytes_of(std::size_t stage, Axis axis) const {
-    return static_cast<double>(traffic_[stage][static_cast<std::size_t>(axis)]);
-  }
+  double bytes_of(std::size_t stage, Axis axis) const { return traffic_[stage][static_cast<std::size_t>(axis)]; }
 
   double message_seconds(std::size_t stage) const {
     const auto sends = std::ranges::count_if(schedules_[stage], [](const Operation& o) { return is_send(o.kind); });
@@ -148,8 +159,8 @@ class Emulation {
   const RunConfig& config_;
   const RunLayout& layout_;
   std::vector<PipelineSchedule> schedules_;
-  std::vector<int> ranks_;  // one of each stage
-  std::vector<std::array<std::uint64_t, num_axes>> traffic_;
+  std::vector<int> ranks_;                             // one of each stage
+  std::vector<std::array<double, num_axes>> traffic_;  // counted bytes of these
 };
 
 }  // namespace

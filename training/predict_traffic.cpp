@@ -49,8 +49,10 @@ std::uint64_t tensor_bytes(const Operation& operation, const ChunkLayers& chunk,
   return sum + times(inside.reduce_scatter, reduce_scatter_traffic(shapes.rows * shapes.channels, bytes, size));
 }
 
+}  // namespace
+
 template <class T>
-std::uint64_t data_bytes(const RunConfig& config, const RunLayout& layout, int rank) {
+PerGroup<ReductionTraffic> predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
   const PerAxis place = layout.mesh.coordinates(rank);
   ParameterStore<T> parameters;
   const TensorParallel<T> tensor(place[Axis::tp], layout.mesh.degree(Axis::tp), layout.sequence_parallel);
@@ -60,14 +62,8 @@ std::uint64_t data_bytes(const RunConfig& config, const RunLayout& layout, int r
   const auto places = layout.mesh.reduction_places(rank);
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
                                             reducer_options(config, layout), sizeof(State<T>));
-  const auto traffic = reduction_traffic(plan, places, reducer_options(config, layout), sizeof(State<T>), sizeof(T));
-  std::uint64_t sum = 0;
-  for (const ReductionTraffic& group : traffic.values)
-    sum += group.reduce_bytes + group.gather_bytes;
-  return sum;
+  return reduction_traffic(plan, places, reducer_options(config, layout), sizeof(State<T>), sizeof(T));
 }
-
-}  // namespace
 
 template <class T>
 std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
@@ -90,11 +86,13 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
       bytes[static_cast<std::size_t>(Axis::pp)] +=
           static_cast<std::uint64_t>(shapes.rows * shapes.channels) * message_bytes;
   }
-  bytes[static_cast<std::size_t>(Axis::dp)] = data_bytes<T>(config, layout, rank);
+  for (const ReductionTraffic& group : predict_reduction_traffic<T>(config, layout, rank).values)
+    bytes[static_cast<std::size_t>(Axis::dp)] += group.reduce_bytes + group.gather_bytes;
   return bytes;
 }
 
-#define ESPALIER_INSTANTIATE(T) \
+#define ESPALIER_INSTANTIATE(T)                                                                              \
+  template PerGroup<ReductionTraffic> predict_reduction_traffic<T>(const RunConfig&, const RunLayout&, int); \
   template std::array<std::uint64_t, num_axes> predict_traffic<T>(const RunConfig&, const RunLayout&, int);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "parallel/process_mesh.hpp"
+#include "parallel/reduction_plan.hpp"
 #include "training/run_layout.hpp"
 
 namespace espalier {
@@ -19,5 +20,9 @@ namespace espalier {
 /// The few numbers that the whole world sums once a step (loss, norm, flags) belong to no axis.
 template <class T>
 std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank);
+
+/// What of it the reduction of each group of parameters sends, and the gathering of its weights.
+template <class T>
+PerGroup<ReductionTraffic> predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank);
 
 }  // namespace espalier

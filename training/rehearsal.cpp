@@ -128,8 +128,17 @@ void emulate_work(RunConfig::Emulate& emulate, const LayoutPrice& price, double 
 struct TinyTraffic {
   double seconds_a_tensor_byte = 0;  // priced, on the cluster
   double message_bytes = 0;          // between stages
-  double reduced_bytes = 0;
+  double reduced_bytes = 0;          // of those that [emulate] scales
 };
+
+double reduced_bytes(const RunConfig& config, const RunLayout& layout, int rank) {
+  const auto traffic = with_compute_type(config.precision.compute,
+                                         [&]<class T>() { return predict_reduction_traffic<T>(config, layout, rank); });
+  std::uint64_t bytes = 0;
+  for (const ReductionGroup group : {ReductionGroup::replicas, ReductionGroup::tied})
+    bytes += traffic[group].reduce_bytes + traffic[group].gather_bytes;
+  return static_cast<double>(bytes);
+}
 
 TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   const RunLayout layout = make_run_layout(config, price.layout.num_devices());
@@ -149,14 +158,14 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
     const auto sends = std::ranges::count_if(list, [](const Operation& o) { return is_send(o.kind); });
     if (sends > 0)
       most.message_bytes = std::max(most.message_bytes, bytes(Axis::pp) / static_cast<double>(sends));
-    most.reduced_bytes = std::max(most.reduced_bytes, bytes(Axis::dp));
+    most.reduced_bytes =
+        std::max(most.reduced_bytes, reduced_bytes(config, layout, layout.mesh.first_rank_of_stage(stage)));
   }
   return most;
 }
 
 // The bytes of tiny tensors count such that messages along each axis take the seconds that are priced. A replica is a
-// node of its own: a long reduction does not hold up its messages, which are short, and its sums of the norms'
-// gradients, which weigh more beside tiny tensors than beside planned ones, take no time.
+// node of its own: a long reduction does not hold up its messages, which are short.
 void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_scale) {
   RunConfig::Emulate& emulate = config.emulate;
   emulate.ranks_per_node = price.layout.tensor * price.layout.pipeline;

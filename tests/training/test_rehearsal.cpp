@@ -5,6 +5,7 @@
 #include "io/token_file.hpp"
 #include "tests/io/support.hpp"
 #include "tests/planning/problems.hpp"
+#include "training/emulated_network.hpp"
 #include "training/predict_time.hpp"
 #include "training/predict_traffic.hpp"
 #include "training/rehearsal.hpp"
@@ -105,6 +106,24 @@ TEST(Rehearsal, AReplicaIsANode) {
         EXPECT_EQ(member / node, rank / node);
     for (const int member : run.mesh.group(rank, Axis::dp))
       EXPECT_EQ(member / node == rank / node, member == rank);
+  }
+}
+
+// The vectors that tensor ranks sum besides fall to few ranks, and are a large part of a tiny model.
+TEST(Rehearsal, NoRankReducesLongerThanPriced) {
+  const Rehearsal rehearsal = make_rehearsal(
+      problem_on("a100-80:2"), layout_of("tensor=8,data=2,sequence_parallel=1", 64), "tokens.bin", "run", 60, 64);
+  const RunConfig& config = rehearsal.config;
+  const RunLayout run = make_run_layout(config, rehearsal.num_ranks());
+  ASSERT_GT(rehearsal.price.reduction_seconds, 0);
+  for (int rank = 0; rank < rehearsal.num_ranks(); ++rank) {
+    const auto traffic = with_compute_type(config.precision.compute,
+                                           [&]<class T>() { return predict_reduction_traffic<T>(config, run, rank); });
+    double bytes = 0;
+    for (const ReductionGroup group : all_reduction_groups)
+      bytes += message_scale(config.emulate, group) * static_cast<double>(traffic[group].reduce_bytes);
+    const double seconds = bytes / config.emulate.node_bandwidth / rehearsal.time_scale;
+    EXPECT_NEAR(seconds / rehearsal.price.reduction_seconds, 1, 0.05) << "rank " << rank;
   }
 }
 
