@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "core/error.hpp"
 #include "core/shard_boxes.hpp"
 
@@ -27,6 +29,16 @@ Index for_each_box(const Parameter& parameter, const std::vector<IndexRange>& he
     base += run.size();
   }
   return visited;
+}
+
+template <class S>
+void want(std::vector<WantedBox>& boxes, const std::vector<Parameter>& parameters, const FlatArray<S>& array, S* host) {
+  for (const Parameter& parameter : parameters)
+    for_each_box(parameter, array.held, {parameter.offset, parameter.offset + parameter.size},
+                 [&](const ShardBox& box, Index position) {
+                   boxes.push_back({stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(),
+                                    host + position});
+                 });
 }
 
 template <class S>
@@ -64,29 +76,40 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
   return blocks;
 }
 
-template <class S>
-void read_flat_array(const CheckpointReader& checkpoint, const std::vector<Parameter>& parameters,
-                     const FlatArray<S>& array) {
-  check_size(array);
-  const auto host = Kokkos::create_mirror_view(array.data);
-  Kokkos::deep_copy(host, array.data);  // padding stays as it is
-  std::vector<WantedBox> boxes;
-  for (const Parameter& parameter : parameters)
-    for_each_box(parameter, array.held, {parameter.offset, parameter.offset + parameter.size},
-                 [&](const ShardBox& box, Index position) {
-                   boxes.push_back({stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(),
-                                    host.data() + position});
-                 });
-  checkpoint.read(boxes);
-  Kokkos::deep_copy(array.data, host);
+template <class... S>
+void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
+                      const std::vector<Parameter>& parameters, const FlatArray<S>&... arrays) {
+  (check_size(arrays), ...);
+  const std::tuple<HostTensor<S, 1>...> mirrors(Kokkos::create_mirror_view(arrays.data)...);
+  std::apply(
+      [&](const HostTensor<S, 1>&... hosts) {
+        (Kokkos::deep_copy(exec, hosts, arrays.data), ...);
+        compat::fence(exec, "espalier::read_flat_arrays: padding stays as it is, the rest is written on the host");
+        std::vector<WantedBox> boxes;
+        (want(boxes, parameters, arrays, hosts.data()), ...);
+        checkpoint.read(boxes);
+        (Kokkos::deep_copy(exec, arrays.data, hosts), ...);
+        compat::fence(exec,
+                      "espalier::read_flat_arrays: any instance may read the arrays, and the host copies go away");
+      },
+      mirrors);
 }
 
 #define ESPALIER_INSTANTIATE(S)                                                                                     \
   template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const std::string&, const S*, \
                                                        const std::vector<IndexRange>&,                              \
                                                        const std::vector<IndexRange>&);                             \
-  template void read_flat_array<S>(const CheckpointReader&, const std::vector<Parameter>&, const FlatArray<S>&);
+  template void read_flat_arrays<S>(const ExecSpace&, const CheckpointReader&, const std::vector<Parameter>&,       \
+                                    const FlatArray<S>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T)                                                                   \
+  template void read_flat_arrays<T, State<T>>(const ExecSpace&, const CheckpointReader&,          \
+                                              const std::vector<Parameter>&, const FlatArray<T>&, \
+                                              const FlatArray<State<T>>&);
+ESPALIER_INSTANTIATE(bfloat16)
+ESPALIER_INSTANTIATE(float16)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -31,9 +31,10 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
                                          const S* host, const std::vector<IndexRange>& held,
                                          const std::vector<IndexRange>& counted);
 
-/// Fills all that the array holds, whatever layout wrote the checkpoint. @throws Error (checkpoint).
-template <class S>
-void read_flat_array(const CheckpointReader& checkpoint, const std::vector<Parameter>& parameters,
-                     const FlatArray<S>& array);
+/// Fills all that the arrays hold, whatever layout wrote the checkpoint. A stored block that several of them want,
+/// weights and their masters, is read once. @throws Error (checkpoint).
+template <class... S>
+void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
+                      const std::vector<Parameter>& parameters, const FlatArray<S>&... arrays);
 
 }  // namespace espalier

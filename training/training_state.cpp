@@ -20,11 +20,16 @@ std::vector<IndexRange> everything(const ParameterStore<T>& parameters) {
 }
 
 template <class T>
+FlatArray<T> weights_of(const ParameterStore<T>& parameters) {
+  return {"weights", parameters.flat_weights(), everything(parameters)};
+}
+
+template <class T>
 FlatArray<State<T>> masters_of(const ParameterStore<T>& parameters, const AdamW<T>& optimizer) {
   if constexpr (has_masters<T>)
     return {"weights", optimizer.masters(), optimizer.owned()};
   else
-    return {"weights", parameters.flat_weights(), everything(parameters)};
+    return weights_of(parameters);
 }
 
 template <class T>
@@ -173,17 +178,19 @@ template <class T>
 void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
                   const std::vector<std::string>& model_tensors) {
   check_same_model(checkpoint, parameters, model_tensors);
-  read_flat_array<T>(checkpoint, parameters.parameters(),
-                     {"weights", parameters.flat_weights(), everything(parameters)});
+  read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters));
 }
 
 template <class T>
 void load_weights(const CheckpointReader& checkpoint, const Trainer<T>& trainer,
                   const std::vector<std::string>& model_tensors) {
-  load_weights(checkpoint, trainer.parameters(), model_tensors);
+  const ParameterStore<T>& parameters = trainer.parameters();
+  check_same_model(checkpoint, parameters, model_tensors);
   if constexpr (has_masters<T>)
-    read_flat_array(checkpoint, trainer.parameters().parameters(),
-                    masters_of(trainer.parameters(), trainer.optimizer()));
+    read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters),
+                     masters_of(parameters, trainer.optimizer()));
+  else
+    read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters));
 }
 
 template <class T>
@@ -199,7 +206,7 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
                          const std::vector<std::string>& model_tensors) {
   load_weights(checkpoint, trainer, model_tensors);
   for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
-    read_flat_array(checkpoint, trainer.parameters().parameters(), moments);
+    read_flat_arrays(ExecSpace(), checkpoint, trainer.parameters().parameters(), moments);
   const nlohmann::json& state = checkpoint.state();
   try {
     trainer.restore(state.at("step").get<Index>(), state.at("data_position").get<Index>(),

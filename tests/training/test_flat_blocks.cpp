@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/io/support.hpp"
+#include "tests/support/tensors.hpp"
 #include "tests/training/virtual_ranks.hpp"
 
 namespace espalier::test {
@@ -63,6 +64,21 @@ TEST(FlatBlocks, DoublesToo) {
   const VirtualRank<double> rank({3, 1, 1, false}, 1);
   rank.read(checkpoint);
   EXPECT_EQ(rank.num_wrong(), 0);
+}
+
+TEST(FlatBlocks, WeightsAndTheirMastersAreFilledTogether) {
+  const TemporaryDirectory directory;
+  const CheckpointReader checkpoint(write<float>(directory / "c", {2, 2, 1, true}));
+  const VirtualRank<float> rank({3, 1, 1, false}, 1);
+  const FlatArray<float>& masters = rank.arrays().back();
+  const FlatArray<bfloat16> weights{
+      "weights", allocate<bfloat16>(Category::weights, "weights", rank.store().flat_size()), masters.held};
+  rank.fill(false);
+  const Values wanted = on_host(masters.data);
+  rank.fill(true);
+  read_flat_arrays(ExecSpace(), checkpoint, rank.store().parameters(), weights, masters);
+  EXPECT_EQ(on_host(masters.data), wanted);
+  EXPECT_EQ(on_host(weights.data), rounded<bfloat16>(wanted));
 }
 
 TEST(FlatBlocks, RanksWithoutAnythingOfTheirOwnWriteNothing) {

@@ -91,7 +91,7 @@ class VirtualRank {
 
   void read(const CheckpointReader& checkpoint) const {
     for (const FlatArray<T>& array : arrays_)
-      read_flat_array(checkpoint, store_.parameters(), array);
+      read_flat_arrays(ExecSpace(), checkpoint, store_.parameters(), array);
   }
 
  private:
