@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/optim/adamw.hpp"
+#include "core/stopwatch.hpp"
 #include "io/units.hpp"
 #include "models/gpt_config.hpp"
 
@@ -32,12 +32,12 @@ template <class F>
 double best_seconds(const ExecSpace& exec, const F& run) {
   double best = 1e30;
   for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch stopwatch;
     run();
     compat::fence(exec, "espalier::bench_ops: the call is over when the clock stops");
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    const double seconds = stopwatch.seconds();
     if (i > 0)
-      best = std::min(best, elapsed.count());
+      best = std::min(best, seconds);
   }
   return best;
 }

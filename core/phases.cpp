@@ -3,6 +3,7 @@
 #include "core/phases.hpp"
 
 #include <numeric>
+#include <string>
 
 namespace espalier {
 
@@ -16,13 +17,6 @@ const char* to_string(Phase phase) {
 double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
 PhaseTimer::PhaseTimer(PhaseSeconds& seconds, Phase phase)
-    : region_(std::string("espalier::training::") + to_string(phase)),
-      seconds_(seconds),
-      phase_(phase),
-      start_(std::chrono::steady_clock::now()) {}
-
-PhaseTimer::~PhaseTimer() {
-  seconds_[phase_] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
+    : region_(std::string("espalier::training::") + to_string(phase)), add_seconds_(seconds[phase]) {}
 
 }  // namespace espalier

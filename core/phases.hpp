@@ -3,10 +3,9 @@
 #pragma once
 
 #include <array>
-#include <chrono>
-#include <string>
 
 #include "core/region.hpp"
+#include "core/stopwatch.hpp"
 
 namespace espalier {
 
@@ -37,15 +36,10 @@ struct PhaseSeconds {
 class PhaseTimer {
  public:
   PhaseTimer(PhaseSeconds& seconds, Phase phase);
-  ~PhaseTimer();
-  PhaseTimer(const PhaseTimer&) = delete;
-  PhaseTimer& operator=(const PhaseTimer&) = delete;
 
  private:
   Region region_;
-  PhaseSeconds& seconds_;
-  Phase phase_;
-  std::chrono::steady_clock::time_point start_;
+  AddSeconds add_seconds_;
 };
 
 }  // namespace espalier

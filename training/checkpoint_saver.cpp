@@ -4,33 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
+#include "core/stopwatch.hpp"
 #include "io/background_task.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "training/sharded_save.hpp"
 
 namespace espalier {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Adds the time of its scope.
-class AddSeconds {
- public:
-  explicit AddSeconds(double& seconds) : seconds_(seconds) {}
-  ~AddSeconds() { seconds_ += seconds_since(start_); }
-  AddSeconds(const AddSeconds&) = delete;
-
- private:
-  double& seconds_;
-  Clock::time_point start_ = Clock::now();
-};
-
-}  // namespace
 
 template <class T>
 struct CheckpointSaver<T>::Behind {
@@ -38,7 +18,7 @@ struct CheckpointSaver<T>::Behind {
   Index step = 0;
   double copy_seconds = 0;
   double held_up = 0;  // seconds, before the first turn
-  Clock::time_point start = Clock::now();
+  Stopwatch since_start = {};
   int turn = 0;
   std::optional<BackgroundTask> task = {};  // of this turn; last: it uses the save
 
@@ -61,25 +41,25 @@ CheckpointSaver<T>::~CheckpointSaver() = default;
 template <class T>
 void CheckpointSaver<T>::save() {
   wait_for_the_one_before();
-  const auto start = Clock::now();
+  const Stopwatch since_start;
   const AddSeconds held_up(seconds_);
   mesh_.world().position().set_operation(-1, "save", -1, -1);
   if (!copy_) {
     const Path path =
         save_training_state(checkpoints_, trainer_, config_, mesh_, config_.run_name(), ownership_of(trainer_));
     prune(trainer_.steps_done());
-    note_(fmt::format("saved {} in {:.1f} s", path.string(), seconds_since(start)));
+    note_(fmt::format("saved {} in {:.1f} s", path.string(), since_start.seconds()));
     return;
   }
   copy_->take(ExecSpace());
-  const double copy_seconds = seconds_since(start);
+  const double copy_seconds = since_start.seconds();
   behind_.reset(new Behind{
       .save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, config_.run_name()), copy_->state().blocks,
                copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file},
       .step = trainer_.steps_done(),
       .copy_seconds = copy_seconds,
-      .held_up = seconds_since(start),
-      .start = start});
+      .held_up = since_start.seconds(),
+      .since_start = since_start});
   behind_->start_turn();
 }
 
@@ -88,12 +68,12 @@ void CheckpointSaver<T>::wait_for_the_one_before() {
   if (!behind_)
     return;
   const Index before = behind_->step;
-  const auto start = Clock::now();
+  const Stopwatch waiting;
   drain();
   note_(
       fmt::format("the save of step {} waited {:.1f} s for that of step {} (wait {} of this start): a longer "
                   "checkpoint.interval, or a faster disk, spares that",
-                  trainer_.steps_done(), seconds_since(start), before, ++waits_));
+                  trainer_.steps_done(), waiting.seconds(), before, ++waits_));
 }
 
 template <class T>
@@ -117,7 +97,7 @@ void CheckpointSaver<T>::drain() {
 
 template <class T>
 void CheckpointSaver<T>::end_turn() {
-  const auto start = Clock::now();
+  const Stopwatch ending;
   std::unique_ptr<Behind> ended = std::move(behind_);  // gone, when a rank has failed
   attempt_together(mesh_.world(), ExitCode::write, [&] { ended->task->get(); });
   if (++ended->turn < ended->save.num_turns()) {
@@ -128,7 +108,7 @@ void CheckpointSaver<T>::end_turn() {
   const Path path = ended->save.publish();
   prune(ended->step);
   note_(fmt::format("saved {} in {:.1f} s behind the training, which stood still for {:.2f} s ({:.2f} s to copy)",
-                    path.string(), seconds_since(ended->start), ended->held_up + seconds_since(start),
+                    path.string(), ended->since_start.seconds(), ended->held_up + ending.seconds(),
                     ended->copy_seconds));
 }
 

@@ -3,12 +3,12 @@
 #include "training/gemm_rate.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/random.hpp"
+#include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
 
 namespace espalier {
@@ -20,8 +20,7 @@ constexpr double moment_seconds = 0.06;  // many time slices of an operating sys
 // One product after another for a moment. The mean, not the best: who shares a core has it to himself at times.
 template <class T>
 double rate_of_a_moment(const ExecSpace& exec, const Tensor<T, 2>& c, const Tensor<T, 2>& a) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  const Stopwatch stopwatch;
   const auto size = static_cast<double>(c.extent(0));
   double flops = 0;
   double seconds = 0;
@@ -29,7 +28,7 @@ double rate_of_a_moment(const ExecSpace& exec, const Tensor<T, 2>& c, const Tens
     matmul<T>(exec, c, Transpose::no, a, Transpose::yes, a);
     compat::fence(exec, "espalier::measure_gemm_rate: the product is done when it is counted");
     flops += 2.0 * size * size * size;
-    seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    seconds = stopwatch.seconds();
   }
   return flops / seconds;
 }

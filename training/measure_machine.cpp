@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "core/kokkos_compat.hpp"
 #include "core/ops/matmul.hpp"
+#include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/host_ranks.hpp"
 #include "planning/calibration.hpp"
@@ -43,22 +43,21 @@ constexpr std::array<Shape, 7> shapes{{{128, 4, 64, 8, 256},
 // Seconds of one call: the slowest rank's, the best of a few rounds.
 template <class F>
 double seconds_of(const Communicator& world, const F& call) {
-  using Clock = std::chrono::steady_clock;
   constexpr int rounds = 3;
   constexpr double round_seconds = 0.05;
   call();  // warms up
   double best = 0;
   for (int round = 0; round < rounds; ++round) {
     barrier(world);
-    const auto start = Clock::now();
+    const Stopwatch first;
     call();
-    const double once = all_reduce(world, std::chrono::duration<double>(Clock::now() - start).count(), ReduceOp::max);
+    const double once = all_reduce(world, first.seconds(), ReduceOp::max);
     const int calls = std::clamp(static_cast<int>(round_seconds / once), 1, 10000);
     barrier(world);
-    const auto again = Clock::now();
+    const Stopwatch again;
     for (int i = 0; i < calls; ++i)
       call();
-    const double mine = std::chrono::duration<double>(Clock::now() - again).count() / calls;
+    const double mine = again.seconds() / calls;
     const double slowest = all_reduce(world, mine, ReduceOp::max);
     best = round == 0 ? slowest : std::min(best, slowest);
   }

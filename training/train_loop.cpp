@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/ops/matmul.hpp"
+#include "core/stopwatch.hpp"
 #include "io/json_by_name.hpp"
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
@@ -35,10 +36,6 @@
 
 namespace espalier {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Rank 0 chooses, so that all ranks multiply alike.
 template <class T>
@@ -226,7 +223,7 @@ class Loop {
       cause_ = "asked to stop";
     else if (options_.stop_after > 0 && steps_of_this_start + 1 >= options_.stop_after)
       cause_ = fmt::format("stopped after {} steps", options_.stop_after);
-    else if (config_.run.max_duration > 0 && seconds_since(start_) >= config_.run.max_duration)
+    else if (config_.run.max_duration > 0 && since_start_.seconds() >= config_.run.max_duration)
       cause_ = "run.max_duration is over";
     else
       return false;
@@ -238,7 +235,7 @@ class Loop {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     double saving_seconds = 0;
-    const auto first_step = Clock::now();
+    const Stopwatch since_first_step;
     while (trainer.steps_done() < total) {
       records.before_step(trainer.steps_done() + 1);
       saving_seconds += saver.take_seconds();  // after the step before, also one that was taken back
@@ -256,7 +253,7 @@ class Loop {
       if (trainer.has_validation() &&
           (last || (config_.run.eval_interval > 0 && report.step % config_.run.eval_interval == 0)))
         progress.validation_loss = trainer.evaluate();
-      const double pace = seconds_since(first_step) / static_cast<double>(steps_of_this_start);
+      const double pace = since_first_step.seconds() / static_cast<double>(steps_of_this_start);
       progress.seconds_left = pace * static_cast<double>(total - report.step);
       progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));
       records.after_step(report);
@@ -365,7 +362,7 @@ class Loop {
   double gemm_rate_ = 0;
   std::optional<PredictionCheck> prediction_;
   std::string cause_ = "another rank was asked to stop";
-  Clock::time_point start_ = Clock::now();
+  Stopwatch since_start_;
 };
 
 }  // namespace

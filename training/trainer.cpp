@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/kokkos_compat.hpp"
+#include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/operation_pace.hpp"
@@ -129,10 +130,10 @@ std::array<std::uint64_t, num_axes> Trainer<T>::bytes_so_far() const {
 
 template <class T>
 StepReport Trainer<T>::step(bool stop_requested) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch;
   StepReport report = compute_gradients(stop_requested);
   update(report);
-  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double whole = stopwatch.seconds();
   report.seconds[Phase::other] = whole - report.seconds.total();
   report.step_seconds = whole - report.seconds[Phase::checkpoint];
   return report;

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/ops/matmul_onednn.hpp"
 #include "core/random.hpp"
+#include "core/stopwatch.hpp"
 
 namespace espalier {
 namespace {
@@ -139,12 +139,12 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
     for (std::size_t i = 0; i < libraries.size(); ++i) {
       if (libraries[i] == MatmulLibrary::tiled && (repetition > 1 || (size > 1024 && libraries.size() > 1)))
         continue;  // slow by design; one figure is enough
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch stopwatch;
       run<T, T>(libraries[i], exec, c, Transpose::no, a, Transpose::yes, b, 1, 0);
       compat::fence(exec, "espalier::measure_matmul_rates: the product is done when the clock stops");
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      const double seconds = stopwatch.seconds();
       if (repetition > 0)
-        best_seconds[i] = std::min(best_seconds[i], elapsed.count());
+        best_seconds[i] = std::min(best_seconds[i], seconds);
     }
   const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
   std::vector<double> rates;

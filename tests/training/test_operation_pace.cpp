@@ -5,14 +5,11 @@
 #include <chrono>
 #include <thread>
 
+#include "core/stopwatch.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -21,50 +18,50 @@ constexpr double late = 0.04;
 
 TEST(OperationPace, AnOperationLastsAsTold) {
   int calls = 0;
-  const auto begin = Clock::now();
+  const Stopwatch stopwatch;
   OperationPace pace(0.1, 1);
   pace.part_done(0, [&] { ++calls; });
-  EXPECT_GE(seconds_since(begin), 0.1);
-  EXPECT_LT(seconds_since(begin), 0.1 + late);
+  EXPECT_GE(stopwatch.seconds(), 0.1);
+  EXPECT_LT(stopwatch.seconds(), 0.1 + late);
   EXPECT_GE(calls, 3) << "messages stand still while it sleeps";
 }
 
 TEST(OperationPace, EachPartEndsInItsTurn) {
-  const auto begin = Clock::now();
+  const Stopwatch stopwatch;
   OperationPace pace(0.1, 2);
   sleep(0.02);  // real work is part of it
   pace.part_done(0);
-  EXPECT_GE(seconds_since(begin), 0.05);
-  EXPECT_LT(seconds_since(begin), 0.05 + late);
+  EXPECT_GE(stopwatch.seconds(), 0.05);
+  EXPECT_LT(stopwatch.seconds(), 0.05 + late);
   pace.part_done(0);
-  EXPECT_GE(seconds_since(begin), 0.1);
-  EXPECT_LT(seconds_since(begin), 0.1 + late);
+  EXPECT_GE(stopwatch.seconds(), 0.1);
+  EXPECT_LT(stopwatch.seconds(), 0.1 + late);
 }
 
 TEST(OperationPace, CommunicationComesOnTop) {
-  const auto begin = Clock::now();
+  const Stopwatch stopwatch;
   OperationPace pace(0.05, 1);
   sleep(0.06);
   pace.part_done(0.06);
-  EXPECT_GE(seconds_since(begin), 0.11);
-  EXPECT_LT(seconds_since(begin), 0.11 + late) << "once";
+  EXPECT_GE(stopwatch.seconds(), 0.11);
+  EXPECT_LT(stopwatch.seconds(), 0.11 + late) << "once";
 }
 
 TEST(OperationPace, ASlowRankTakesItsFactorOfWhatItWorked) {
-  const auto begin = Clock::now();
+  const Stopwatch stopwatch;
   OperationPace pace(0, 1, 3);
   sleep(0.03);
   pace.part_done(0);
-  EXPECT_GE(seconds_since(begin), 0.09);
-  EXPECT_LT(seconds_since(begin), 0.09 + 3 * late);
+  EXPECT_GE(stopwatch.seconds(), 0.09);
+  EXPECT_LT(stopwatch.seconds(), 0.09 + 3 * late);
 }
 
 TEST(OperationPace, WithoutATimeNothingIsAdded) {
-  const auto begin = Clock::now();
+  const Stopwatch stopwatch;
   int calls = 0;
   OperationPace pace(0, 1);
   pace.part_done(0, [&] { ++calls; });
-  EXPECT_LT(seconds_since(begin), late);
+  EXPECT_LT(stopwatch.seconds(), late);
   EXPECT_EQ(calls, 0);
 }
 
