@@ -15,6 +15,28 @@ std::string broadcast_text(const Communicator& communicator, std::string text, i
   return text;
 }
 
+std::vector<std::string> broadcast_texts(const Communicator& communicator, const std::vector<std::string>& texts,
+                                         int root) {
+  std::string joined;
+  std::vector<Index> sizes;
+  for (const std::string& text : texts) {
+    joined += text;
+    sizes.push_back(static_cast<Index>(text.size()));
+  }
+  auto count = static_cast<Index>(sizes.size());
+  broadcast(communicator, std::span<Index>(&count, 1), root);
+  sizes.resize(static_cast<std::size_t>(count));
+  broadcast(communicator, std::span<Index>(sizes), root);
+  joined = broadcast_text(communicator, std::move(joined), root);
+  std::vector<std::string> result;
+  std::size_t begin = 0;
+  for (const Index size : sizes) {
+    result.push_back(joined.substr(begin, static_cast<std::size_t>(size)));
+    begin += static_cast<std::size_t>(size);
+  }
+  return result;
+}
+
 std::vector<std::string> gather_texts(const Communicator& communicator, const std::string& text) {
   const auto own_size = static_cast<Index>(text.size());
   std::vector<Index> sizes(static_cast<std::size_t>(communicator.size()));

@@ -14,6 +14,10 @@ namespace espalier {
 /// The text of `root` on every rank.
 std::string broadcast_text(const Communicator& communicator, std::string text, int root);
 
+/// The texts of `root` on every rank.
+std::vector<std::string> broadcast_texts(const Communicator& communicator, const std::vector<std::string>& texts,
+                                         int root);
+
 /// The texts of all ranks, by rank, on rank 0; nothing on the others: only rank 0 needs the memory.
 std::vector<std::string> gather_texts(const Communicator& communicator, const std::string& text);
 

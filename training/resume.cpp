@@ -63,20 +63,14 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, bool may_resume, c
 
 // What rank 0 finds, on all ranks; where it throws, all ranks do.
 std::vector<Path> found_by_root(const Communicator& world, const std::function<std::vector<Path>()>& find) {
-  std::string list;
+  std::vector<std::string> found;
   attempt_together(world, ExitCode::checkpoint, [&] {
     if (world.rank() == 0)
       for (const Path& path : find())
-        list += path.string() + '\n';
+        found.push_back(path.string());
   });
-  list = broadcast_text(world, list, 0);
-  std::vector<Path> paths;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = list.find('\n', begin);
-    paths.emplace_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return paths;
+  found = broadcast_texts(world, found, 0);
+  return {found.begin(), found.end()};
 }
 
 struct Loaded {

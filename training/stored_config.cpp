@@ -95,13 +95,20 @@ std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoin
   return differences;
 }
 
+Error of_another_model(const CheckpointReader& checkpoint, const std::string& differences, const std::string& got,
+                       const std::string& wanted) {
+  return {ExitCode::checkpoint,
+          {.what = "the checkpoint belongs to another model" + (differences.empty() ? "" : ":" + differences),
+           .where = checkpoint.path().string(),
+           .got = got,
+           .wanted = wanted,
+           .todo = "use the [model] section that wrote it (`espalier checkpoint inspect` shows it)"}};
+}
+
 void require_same_model(const CheckpointReader& checkpoint, const RunConfig& config) {
   const auto differences = differences_from(stored_config(checkpoint), config);
   if (const std::string refused = refused_lines(differences, leaves_the_model); !refused.empty())
-    throw Error(ExitCode::checkpoint,
-                {.what = "the checkpoint belongs to another model:" + refused,
-                 .where = checkpoint.path().string(),
-                 .todo = "use the [model] section that wrote it (`espalier checkpoint inspect` shows it)"});
+    throw of_another_model(checkpoint, refused);
 }
 
 }  // namespace espalier

@@ -26,6 +26,10 @@ std::vector<ConfigDifference> differences_from(const std::string& stored, const 
 /// @throws Error (usage) that lists what may not.
 std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config);
 
+/// "The checkpoint belongs to another model": the lines of `differences` show it, or what it has and what is wanted.
+Error of_another_model(const CheckpointReader& checkpoint, const std::string& differences, const std::string& got = "",
+                       const std::string& wanted = "");
+
 /// For a run that only takes the weights: they must mean the same. Shapes do not tell all of it: four heads or two have
 /// the same weights. @throws Error (checkpoint) that lists the keys of [model] that differ.
 void require_same_model(const CheckpointReader& checkpoint, const RunConfig& config);

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <sstream>
 
 #include "core/ops/matmul.hpp"
 #include "parallel/texts.hpp"
 #include "training/next_loss.hpp"
 #include "training/sharded_save.hpp"
+#include "training/stored_config.hpp"
 
 namespace espalier {
 namespace {
@@ -44,12 +46,7 @@ template <class T>
 void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
                       const std::vector<std::string>& model_tensors) {
   const auto refuse = [&](const std::string& got, const std::string& wanted) {
-    throw Error(ExitCode::checkpoint,
-                {.what = "the checkpoint belongs to another model",
-                 .where = checkpoint.path().string(),
-                 .got = got,
-                 .wanted = wanted,
-                 .todo = "use the [model] section that wrote it (`espalier checkpoint inspect` shows it)"});
+    throw of_another_model(checkpoint, "", got, wanted);
   };
   for (const Parameter& parameter : parameters.parameters()) {
     const std::string name = stored_name("weights", parameter);
@@ -154,24 +151,16 @@ Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunCon
 
 template <class T>
 std::vector<std::string> model_tensors(const Communicator& world, const ParameterStore<T>& parameters) {
-  std::string text;
+  std::string ours;
   for (const Parameter& parameter : parameters.parameters())
-    text += parameter.spec.name + '\n';
+    ours += parameter.spec.name + '\n';
   std::set<std::string> names;
-  const auto insert_lines = [&](const std::string& lines) {
-    for (std::size_t begin = 0; begin < lines.size();) {
-      const std::size_t end = lines.find('\n', begin);
-      names.insert(lines.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  };
-  for (const std::string& lines : gather_texts(world, text))
-    insert_lines(lines);
-  text.clear();
-  for (const std::string& name : names)
-    text += name + '\n';
-  insert_lines(broadcast_text(world, text, 0));
-  return {names.begin(), names.end()};
+  for (const std::string& lines : gather_texts(world, ours)) {
+    std::istringstream stream(lines);
+    for (std::string name; std::getline(stream, name);)
+      names.insert(name);
+  }
+  return broadcast_texts(world, {names.begin(), names.end()}, 0);
 }
 
 template <class T>

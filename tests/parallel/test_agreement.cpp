@@ -30,6 +30,17 @@ TEST(Texts, AreBroadcastFromAnyRank) {
     EXPECT_EQ(broadcast_text(world(), text_of(world().rank()), root), text_of(root));
 }
 
+TEST(Texts, SeveralAreBroadcastFromAnyRank) {
+  const auto texts_of = [](int rank) {  // as many as the rank's number, an empty one and one with a line break
+    std::vector<std::string> texts(static_cast<std::size_t>(rank), text_of(rank) + "\n");
+    if (rank > 1)
+      texts[1].clear();
+    return texts;
+  };
+  for (int root = 0; root < world().size(); ++root)
+    EXPECT_EQ(broadcast_texts(world(), texts_of(world().rank()), root), texts_of(root));
+}
+
 TEST(Agreement, SuccessOfAllIsSuccess) {
   int runs = 0;
   attempt_together(world(), ExitCode::write, [&] { ++runs; });
