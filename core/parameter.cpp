@@ -3,7 +3,6 @@
 #include "core/parameter.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -17,10 +16,6 @@ constexpr Index parameter_alignment = 64;  // elements
 constexpr Index segment_alignment = 256;   // elements
 
 Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-Index product(const std::vector<Index>& extents) {
-  return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
-}
 
 auto segment_key(const ParameterSpec& spec) {
   return std::tuple(spec.chunk, spec.block, spec.group, !spec.weight_decay);
@@ -38,7 +33,7 @@ ShardGeometry geometry(const ParameterSpec& spec) {
   const auto dim = static_cast<std::size_t>(spec.shard.dim);
   const Index global_extent = spec.shape[dim];
   const IndexRange ours = spec.shard.range(global_extent);
-  const Index inner = product({spec.shape.begin() + spec.shard.dim + 1, spec.shape.end()});
+  const Index inner = num_elements({spec.shape.begin() + spec.shard.dim + 1, spec.shape.end()});
   return {ours.size(), global_extent, inner, ours.begin};
 }
 
@@ -58,11 +53,11 @@ void fill(const ExecSpace& exec, const std::vector<Parameter>& parameters, std::
     const double mean = parameter.spec.init_mean;
     const double deviation = parameter.spec.init_std;
     const Index offset = parameter.offset;
-    const Index first = std::max(range.begin, offset);
-    const Index last = std::max(first, std::min(range.end, offset + parameter.size));
+    const IndexRange part = intersection(range, parameter.flat_range());
     V* const out = values.data() - range.begin;
     Kokkos::parallel_for(
-        "espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, first, last), KOKKOS_LAMBDA(const Index i) {
+        "espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, part.begin, part.end),
+        KOKKOS_LAMBDA(const Index i) {
           const double noise =
               deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i - offset)));
           out[i] = static_cast<V>(static_cast<State<V>>(mean + deviation * noise));
@@ -71,6 +66,11 @@ void fill(const ExecSpace& exec, const std::vector<Parameter>& parameters, std::
 }
 
 }  // namespace
+
+IndexRange intersection(IndexRange a, IndexRange b) {
+  const Index begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
 
 IndexRange Shard::range(Index extent) const {
   const auto begin_of = [&](Index p) { return p * (extent / parts) + std::min(p, extent % parts); };
@@ -88,7 +88,7 @@ typename ParameterStore<T>::Id ParameterStore<T>::declare(ParameterSpec spec) {
   Parameter parameter;
   parameter.local_shape = spec.shape;
   parameter.local_shape[sharded_dim] = spec.shard.range(spec.shape[sharded_dim]).size();
-  parameter.size = product(parameter.local_shape);
+  parameter.size = num_elements(parameter.local_shape);
   parameter.spec = std::move(spec);
   parameters_.push_back(std::move(parameter));
   position_.push_back(parameters_.size() - 1);
@@ -133,7 +133,7 @@ template <class T>
 Index ParameterStore<T>::num_parameters() const {
   Index total = 0;
   for (const Parameter& parameter : parameters_)
-    total += product(parameter.spec.shape);
+    total += num_elements(parameter.spec.shape);
   return total;
 }
 
@@ -159,7 +159,7 @@ void ParameterStore<T>::initial_values(const ExecSpace& exec, std::uint64_t seed
 template <class T>
 void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) const {
   ESPALIER_ASSERT(flat_size_ > 0, "espalier::ParameterStore: weights are asked for before allocate()");
-  ESPALIER_ASSERT(product(extents) == parameter(id).size,
+  ESPALIER_ASSERT(num_elements(extents) == parameter(id).size,
                   "espalier::ParameterStore: " + parameter(id).spec.name + " has local shape " +
                       shape_text(parameter(id).local_shape) + ", asked for " + shape_text(extents));
 }

@@ -19,6 +19,9 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
+/// What two runs share; empty where they share nothing.
+IndexRange intersection(IndexRange a, IndexRange b);
+
 /// The part of a logical tensor that this rank holds: dimension `dim` is cut into `parts`, ours is `part`. Where the
 /// extent does not divide, the first parts are one longer: nothing is ever padded.
 struct Shard {
@@ -54,6 +57,7 @@ struct Parameter {
   std::vector<Index> local_shape;
   Index offset = 0;  ///< elements from the start of the flat arrays
   Index size = 0;    ///< local elements
+  IndexRange flat_range() const { return {offset, offset + size}; }
 };
 
 /// A contiguous run of parameters that are reduced and updated alike.
@@ -64,6 +68,7 @@ struct Segment {
   bool weight_decay = true;
   Index offset = 0;
   Index size = 0;  ///< with padding, which is zero in every array and stays zero
+  IndexRange flat_range() const { return {offset, offset + size}; }
 };
 
 /// All parameters of a rank in flat arrays, cut into aligned segments ordered by (chunk, block, group, decay): what

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/shard_boxes.hpp"
 
-#include <algorithm>
-
 #include "core/error.hpp"
 
 namespace espalier {
@@ -77,11 +75,6 @@ std::vector<ShardBox> shard_boxes(const Parameter& parameter, IndexRange local) 
   for (ShardBox& box : boxes)
     box.start[dim] += parameter.spec.shard.range(parameter.spec.shape[dim]).begin;
   return boxes;
-}
-
-IndexRange intersection(IndexRange a, IndexRange b) {
-  const Index begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
 }  // namespace espalier

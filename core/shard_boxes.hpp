@@ -19,7 +19,4 @@ struct ShardBox {
 /// shard, at most 2 x (number of dimensions) - 1 for any other run of elements. Pure.
 std::vector<ShardBox> shard_boxes(const Parameter& parameter, IndexRange local);
 
-/// What two runs share; empty where they share nothing.
-IndexRange intersection(IndexRange a, IndexRange b);
-
 }  // namespace espalier

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
@@ -56,6 +59,11 @@ Tensor<T, 1> allocate(Category category, const std::string& name, Index count) {
       KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });
   compat::fence(ExecSpace(), "espalier::allocate: the caller may use any instance next");
   return data;
+}
+
+/// Of a tensor of these extents.
+inline Index num_elements(const std::vector<Index>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
 }
 
 /// Extents as text, "(4, 256, 768)", for messages.

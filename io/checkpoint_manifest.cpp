@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "core/tensor.hpp"
 #include "io/block_copy.hpp"
 #include "io/hash.hpp"
 
@@ -99,13 +100,6 @@ void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
 }
 
 }  // namespace
-
-Index num_elements(const std::vector<Index>& shape) {
-  Index product = 1;
-  for (const Index extent : shape)
-    product *= extent;
-  return product;
-}
 
 json to_json(const ShardRecord& record) {
   json blocks = json::array();

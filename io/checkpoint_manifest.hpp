@@ -71,6 +71,4 @@ Manifest parse_manifest(const std::string& text, const Path& path);
 /// Every element of every tensor must lie in exactly one block. @throws Error (checkpoint) naming the tensor.
 void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path);
 
-Index num_elements(const std::vector<Index>& shape);
-
 }  // namespace espalier

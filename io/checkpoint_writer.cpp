@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "core/tensor.hpp"
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_index.hpp"

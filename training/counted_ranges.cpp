@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/counted_ranges.hpp"
 
-#include <algorithm>
 #include <numeric>
 
 namespace espalier {
@@ -25,9 +24,8 @@ std::vector<IndexRange> counted_ranges(const std::vector<Parameter>& parameters,
     if (!counts(parameter.spec, layout.coordinates(rank), places, by_slice))
       continue;
     for (const IndexRange& range : ranges) {
-      const IndexRange common{std::max(range.begin, parameter.offset),
-                              std::min(range.end, parameter.offset + parameter.size)};
-      if (common.begin < common.end)
+      const IndexRange common = intersection(range, parameter.flat_range());
+      if (common.size() > 0)
         result.push_back(common);
     }
   }

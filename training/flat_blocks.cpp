@@ -17,7 +17,7 @@ namespace {
 template <class Visit>
 Index for_each_box(const Parameter& parameter, const std::vector<IndexRange>& held, IndexRange wanted,
                    const Visit& visit) {
-  const IndexRange whole{parameter.offset, parameter.offset + parameter.size};
+  const IndexRange whole = parameter.flat_range();
   Index visited = 0;
   Index base = 0;  // where a held run begins in the array
   for (const IndexRange& run : held) {
@@ -34,11 +34,10 @@ Index for_each_box(const Parameter& parameter, const std::vector<IndexRange>& he
 template <class S>
 void want(std::vector<WantedBox>& boxes, const std::vector<Parameter>& parameters, const FlatArray<S>& array, S* host) {
   for (const Parameter& parameter : parameters)
-    for_each_box(parameter, array.held, {parameter.offset, parameter.offset + parameter.size},
-                 [&](const ShardBox& box, Index position) {
-                   boxes.push_back({stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(),
-                                    host + position});
-                 });
+    for_each_box(parameter, array.held, parameter.flat_range(), [&](const ShardBox& box, Index position) {
+      boxes.push_back(
+          {stored_name(array.group, parameter), box.start, box.count, scalar_type_of<S>(), host + position});
+    });
 }
 
 template <class S>
@@ -68,8 +67,7 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
         blocks.push_back({stored_name(group, parameter), scalar_type_of<S>(), parameter.spec.shape, box.start,
                           box.count, host + position});
       });
-      const IndexRange whole{parameter.offset, parameter.offset + parameter.size};
-      ESPALIER_ASSERT(visited == intersection(whole, run).size(),
+      ESPALIER_ASSERT(visited == intersection(parameter.flat_range(), run).size(),
                       fmt::format("espalier::blocks_to_write: elements of {} are counted here but not held",
                                   stored_name(group, parameter)));
     }

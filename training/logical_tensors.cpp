@@ -4,17 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 
 #include "parallel/collectives.hpp"
 
 namespace espalier {
 namespace {
-
-Index size_of_shape(const std::vector<Index>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>());
-}
 
 // f(flat index, index in the logical tensor) for the elements of `ranges` that belong to the tensor.
 template <class F>
@@ -24,8 +18,8 @@ void for_each_element(const std::vector<Parameter>& parameters, const std::strin
     if (parameter.spec.name != name)
       continue;
     for (const IndexRange& range : ranges) {
-      const Index end = std::min(range.end, parameter.offset + parameter.size);
-      for (Index i = std::max(range.begin, parameter.offset); i < end; ++i)
+      const IndexRange part = intersection(range, parameter.flat_range());
+      for (Index i = part.begin; i < part.end; ++i)
         f(static_cast<std::size_t>(i), static_cast<std::size_t>(global_index(parameter.spec, i - parameter.offset)));
     }
   }
@@ -44,7 +38,7 @@ std::vector<LogicalTensor> logical_tensors(const std::vector<Parameter>& whole_m
 void assemble(const Communicator& world, const ShardedCopy& copy, std::span<LogicalTensor> tensors) {
   std::vector<double> packed;
   for (LogicalTensor& tensor : tensors) {
-    tensor.values.assign(static_cast<std::size_t>(size_of_shape(tensor.shape)), 0.0);
+    tensor.values.assign(static_cast<std::size_t>(num_elements(tensor.shape)), 0.0);
     for_each_element(copy.parameters, tensor.name, copy.counted,
                      [&](std::size_t flat, std::size_t logical) { tensor.values[logical] = copy.values[flat]; });
     packed.insert(packed.end(), tensor.values.begin(), tensor.values.end());

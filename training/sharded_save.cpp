@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/tensor.hpp"
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint_index.hpp"
 #include "parallel/agreement.hpp"

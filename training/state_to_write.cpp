@@ -3,7 +3,6 @@
 #include "training/state_to_write.hpp"
 
 #include "core/error.hpp"
-#include "core/shard_boxes.hpp"
 #include "training/counted_ranges.hpp"
 
 namespace espalier {

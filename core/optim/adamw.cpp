@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/adamw.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/vector_math.hpp"
@@ -60,10 +59,9 @@ AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
   for (const IndexRange& range : owned_) {
     moment_starts_.push_back(num_moments);
     for (const Segment& segment : parameters.segments()) {
-      const Index begin = std::max(range.begin, segment.offset);
-      const Index end = std::min(range.end, segment.offset + segment.size);
-      if (begin < end)
-        pieces_.push_back({begin, num_moments + begin - range.begin, end - begin, segment.weight_decay});
+      const IndexRange part = intersection(range, segment.flat_range());
+      if (part.size() > 0)
+        pieces_.push_back({part.begin, num_moments + part.begin - range.begin, part.size(), segment.weight_decay});
     }
     num_moments += range.size();
   }

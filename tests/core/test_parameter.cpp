@@ -62,6 +62,12 @@ TEST(ParameterStore, aligns_and_covers_the_flat_arrays) {
   EXPECT_EQ(static_cast<Index>(store.flat_gradients().extent(0)), store.flat_size());
 }
 
+TEST(ParameterStore, ranges_share_what_lies_in_both) {
+  EXPECT_EQ(intersection({0, 5}, {3, 9}), (IndexRange{3, 5}));
+  EXPECT_EQ(intersection({3, 9}, {4, 5}), (IndexRange{4, 5}));
+  EXPECT_EQ(intersection({0, 5}, {7, 9}).size(), 0);
+}
+
 TEST(ParameterStore, refuses_what_does_not_fit) {
   ParameterStore<float> store;
   EXPECT_THROW(store.declare({.name = "short", .shape = {1, 2}, .shard = {0, 0, 2}}), std::logic_error);

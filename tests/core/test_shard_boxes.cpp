@@ -95,8 +95,6 @@ TEST(ShardBoxes, nothing_has_no_box_and_more_than_there_is_is_refused) {
   const Parameter row = parameter_of({8}, {0, 0, 2});
   EXPECT_TRUE(shard_boxes(row, {2, 2}).empty());
   EXPECT_THROW(shard_boxes(row, {2, 5}), std::logic_error);
-  EXPECT_EQ(intersection({0, 5}, {3, 9}), (IndexRange{3, 5}));
-  EXPECT_EQ(intersection({0, 5}, {7, 9}).size(), 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "core/tensor.hpp"
 #include "io/atomic_directory.hpp"
 #include "io/block_copy.hpp"
 #include "io/checkpoint.hpp"

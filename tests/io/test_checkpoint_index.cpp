@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/tensor.hpp"
 #include "io/block_copy.hpp"
 #include "io/checkpoint_index.hpp"
 #include "tests/io/checkpoint_support.hpp"

@@ -60,12 +60,11 @@ class VirtualRank {
                            (parameter.spec.group == ReductionGroup::tied && layout_.pp > 1 && pp_ > 0);
       if (is_copy)
         continue;
-      const IndexRange whole{parameter.offset, parameter.offset + parameter.size};
+      const IndexRange whole = parameter.flat_range();
       if (dp_ == 0)
         ownership.weights.push_back(whole);
       for (const IndexRange& run : held_)
-        if (const IndexRange part{std::max(whole.begin, run.begin), std::min(whole.end, run.end)};
-            part.begin < part.end && (layout_.zero || dp_ == 0))
+        if (const IndexRange part = intersection(whole, run); part.size() > 0 && (layout_.zero || dp_ == 0))
           ownership.moments.push_back(part);
     }
     return ownership;
@@ -164,8 +163,8 @@ class VirtualRank {
         const RandomStream values(5, array.group + parameter.spec.name);
         Index base = 0;
         for (const IndexRange& run : array.held) {
-          for (Index i = std::max(run.begin, parameter.offset);
-               i < std::min(run.end, parameter.offset + parameter.size); ++i)
+          const IndexRange part = intersection(run, parameter.flat_range());
+          for (Index i = part.begin; i < part.end; ++i)
             visit(array.data(static_cast<std::size_t>(base + i - run.begin)),
                   static_cast<T>(
                       values.normal(static_cast<std::uint64_t>(global_index(parameter.spec, i - parameter.offset)))));
