@@ -96,12 +96,18 @@ void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
 #define ESPALIER_INSTANTIATE(S)                                                                                     \
   template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const std::string&, const S*, \
                                                        const std::vector<IndexRange>&,                              \
-                                                       const std::vector<IndexRange>&);                             \
-  template void read_flat_arrays<S>(const ExecSpace&, const CheckpointReader&, const std::vector<Parameter>&,       \
-                                    const FlatArray<S>&);
+                                                       const std::vector<IndexRange>&);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(T)                                                                               \
+  template void read_flat_arrays<T>(const ExecSpace&, const CheckpointReader&, const std::vector<Parameter>&, \
+                                    const FlatArray<T>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
+// Weights and their masters.
 #define ESPALIER_INSTANTIATE(T)                                                                   \
   template void read_flat_arrays<T, State<T>>(const ExecSpace&, const CheckpointReader&,          \
                                               const std::vector<Parameter>&, const FlatArray<T>&, \

@@ -86,7 +86,8 @@ void StateCopy<S>::take(const ExecSpace& exec) {
 #define ESPALIER_INSTANTIATE(S)                                                                               \
   template StateToWrite<S> view_state<S>(const std::vector<Parameter>&, const std::vector<CountedArray<S>>&); \
   template class StateCopy<S>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier
