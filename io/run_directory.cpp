@@ -244,11 +244,9 @@ void RunDirectory::update(const nlohmann::json& details) {
   write_record();
 }
 
-void RunDirectory::finish(const std::string& state, const std::string& cause) {
-  ESPALIER_ASSERT(state == "completed" || state == "preempted",
-                  "espalier::RunDirectory::finish: unknown state " + state);
+void RunDirectory::finish(RunEnd end, const std::string& cause) {
   const FileDescriptor turn = take_turn(path_);
-  record_.state = state;
+  record_.state = end == RunEnd::completed ? "completed" : "preempted";
   record_.cause = cause;
   record_.ended = utc_now();
   write_record();

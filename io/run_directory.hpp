@@ -40,6 +40,9 @@ bool is_alive_here(const RunRecord& record);
 /// to know is the one who knows the cause. Any rank may call it. Never throws: the error at hand matters more.
 void sign_off_failed(const Path& directory, const std::string& cause, ExitCode code) noexcept;
 
+/// How a start may sign itself off; a failure signs off by sign_off_failed().
+enum class RunEnd { completed, preempted };
+
 /// A start that ended without signing off: killed, or left with exit(0) before the end.
 struct UnfinishedStart {
   RunRecord record;
@@ -78,9 +81,8 @@ class RunDirectory {
   /// Rewrites run.json with more details, unless a rank has signed it off as failed meanwhile.
   void update(const nlohmann::json& details);
 
-  /// Signs the start off: "completed" or "preempted"; failures by sign_off_failed(). Nothing else makes a run
-  /// completed.
-  void finish(const std::string& state, const std::string& cause = "");
+  /// Signs the start off. Nothing else makes a run completed.
+  void finish(RunEnd end, const std::string& cause = "");
 
  private:
   void make_directory();

@@ -336,8 +336,10 @@ class Loop {
   }
 
   void sign_off(TrainOutcome outcome) {
-    files_.directory->finish(outcome == TrainOutcome::completed ? "completed" : "preempted",
-                             outcome == TrainOutcome::completed ? "" : cause_);
+    if (outcome == TrainOutcome::completed)
+      files_.directory->finish(RunEnd::completed);
+    else
+      files_.directory->finish(RunEnd::preempted, cause_);
     if (const std::string problem = write_report_at_end(run_path()); !problem.empty())
       note(problem);
   }

@@ -38,7 +38,7 @@ TEST(RunDirectory, keeps_config_and_record) {
     EXPECT_EQ(read_run_record(path)->state, "running");
     EXPECT_EQ(read_run_record(path)->pid, ::getpid());
     run.update({{"step", 7}});
-    run.finish("preempted", "SIGTERM");
+    run.finish(RunEnd::preempted, "SIGTERM");
   }
   EXPECT_EQ(read_bytes(path / "config.toml"), config);
   EXPECT_TRUE(std::filesystem::is_directory(path / "checkpoints"));
@@ -49,7 +49,7 @@ TEST(RunDirectory, keeps_config_and_record) {
   EXPECT_EQ(again.previous()->state, "preempted");
   EXPECT_EQ(again.previous()->cause, "SIGTERM");
   EXPECT_EQ(again.previous()->details["step"], 7);
-  again.finish("completed");
+  again.finish(RunEnd::completed);
   EXPECT_EQ(read_run_record(path)->starts, 2);
   EXPECT_FALSE(read_run_record(path)->ended.empty());
 }
@@ -79,7 +79,7 @@ TEST(RunDirectory, before_it_signs_on_nothing_changes) {
       if (state == std::string("failed"))
         sign_off_failed(path, "", ExitCode::write);
       else if (state != std::string("running"))
-        run.finish(state);
+        run.finish(RunEnd::completed);
     }
     const auto before = content_of(path);
     EXPECT_EQ(read_run_record(path)->state, state);
@@ -127,8 +127,7 @@ TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
     for (const std::string& part : {std::string("process ") + std::to_string(left), run.unfinished()->record.started,
                                     std::string("without signing off")})
       EXPECT_NE(text.find(part), std::string::npos) << text;
-    run.finish("completed");
-    EXPECT_THROW(run.finish("done"), std::logic_error);
+    run.finish(RunEnd::completed);
   }
   EXPECT_FALSE(RunDirectory(path).unfinished());
 }
