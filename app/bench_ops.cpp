@@ -127,7 +127,7 @@ class OpsBench {
     const auto losses = filled<1>(rows_);
     const Tensor<TokenId, 1> targets("espalier::workspace::bench_targets", static_cast<std::size_t>(rows_));
     add("cross_entropy, forward and backward", 0, bytes(2 * rows_ * shape_.vocab_size),
-        [&] { cross_entropy_forward_backward<float>(exec_, losses, logits, targets, shape_.vocab_size, 1e-3F); });
+        [&] { cross_entropy_forward_backward<float>(exec_, losses, logits, targets, 1e-3F); });
   }
 
   void adamw() {
@@ -135,8 +135,9 @@ class OpsBench {
     const auto weights = filled<1>(elements), m = filled<1>(elements), v = filled<1>(elements), g = filled<1>(elements);
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     Kokkos::deep_copy(clip, 1.0);
-    add("adamw", 0, bytes(7 * elements),
-        [&] { adamw_update<float>(exec_, weights, weights, m, v, g, 0, elements, AdamWConfig{}, 1e-3, 0.1, clip, 1); });
+    add("adamw", 0, bytes(7 * elements), [&] {
+      adamw_update<float>(exec_, weights, weights, m, v, g, 0, 0, elements, AdamWConfig{}, 1e-3, 0.1, clip, 1);
+    });
   }
 
   static double bytes(Index elements) { return 4.0 * static_cast<double>(elements); }

@@ -96,13 +96,12 @@ void Head<T, Residual>::for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> norm
 template <class T, class Residual>
 void Head<T, Residual>::split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses,
                                    Tensor<T, 2> logits, Scratch& scratch) const {
-  const IndexRange ours = vocabulary();
   const auto count = static_cast<Index>(logits.extent(0));
   const Tensor<State<T>, 1> largest = part(scratch.largest, 0, count);
   const Tensor<State<T>, 1> statistics = part(scratch.statistics, 0, 2 * count);
-  cross_entropy_largest<T>(exec, largest, logits, ours.size());
+  cross_entropy_largest<T>(exec, largest, logits);
   tensor_->all_reduce_rows(exec, largest, ReduceOp::max);
-  cross_entropy_sums<T>(exec, statistics, logits, targets, largest, ours.size(), ours.begin);
+  cross_entropy_sums<T>(exec, statistics, logits, targets, largest, vocabulary().begin);
   tensor_->all_reduce_rows(exec, statistics, ReduceOp::sum);
   cross_entropy_losses<State<T>>(exec, losses, targets, largest, statistics);
 }
@@ -116,7 +115,7 @@ void Head<T, Residual>::loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, 
                if (tensor_->size() > 1)
                  split_loss(exec, wanted, losses, logits, scratch);
                else
-                 cross_entropy_forward<T>(exec, losses, logits, wanted, config_.vocab_size);
+                 cross_entropy_forward<T>(exec, losses, logits, wanted);
              });
 }
 
@@ -134,10 +133,9 @@ void Head<T, Residual>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId,
                  split_loss(exec, wanted, losses, logits, scratch);
                  const Index count = dlogits.rows;
                  cross_entropy_split_backward<T>(exec, logits, wanted, part(scratch.largest, 0, count),
-                                                 part(scratch.statistics, 0, 2 * count), ours.size(), ours.begin,
-                                                 scale);
+                                                 part(scratch.statistics, 0, 2 * count), ours.begin, scale);
                } else {
-                 cross_entropy_forward_backward<T>(exec, losses, logits, wanted, config_.vocab_size, scale);
+                 cross_entropy_forward_backward<T>(exec, losses, logits, wanted, scale);
                }
                matmul<T, State<T>>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
                                    Transpose::yes, dlogits, Transpose::no, normed, State<T>(1), State<T>(1));

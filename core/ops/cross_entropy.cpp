@@ -15,19 +15,19 @@ struct Softmax {
 };
 
 template <class S, class T>
-KOKKOS_INLINE_FUNCTION S row_largest(const TeamMember& team, const T* row, Index vocab_size) {
-  return row_max<S>(team, vocab_size, [=](const Index v) { return static_cast<S>(row[v]); });
+KOKKOS_INLINE_FUNCTION S row_largest(const TeamMember& team, const T* row, Index columns) {
+  return row_max<S>(team, columns, [=](const Index v) { return static_cast<S>(row[v]); });
 }
 
 template <class S, class T>
-KOKKOS_INLINE_FUNCTION S row_exp_sum(const TeamMember& team, const T* row, Index vocab_size, S largest) {
-  return row_sum<S>(team, vocab_size, [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - largest); });
+KOKKOS_INLINE_FUNCTION S row_exp_sum(const TeamMember& team, const T* row, Index columns, S largest) {
+  return row_sum<S>(team, columns, [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - largest); });
 }
 
 template <class S, class T>
-KOKKOS_INLINE_FUNCTION Softmax<S> row_softmax(const TeamMember& team, const T* row, Index vocab_size) {
-  const S largest = row_largest<S>(team, row, vocab_size);
-  return {largest, row_exp_sum<S>(team, row, vocab_size, largest)};
+KOKKOS_INLINE_FUNCTION Softmax<S> row_softmax(const TeamMember& team, const T* row, Index columns) {
+  const S largest = row_largest<S>(team, row, columns);
+  return {largest, row_exp_sum<S>(team, row, columns, largest)};
 }
 
 template <class S, class T>
@@ -35,18 +35,17 @@ KOKKOS_INLINE_FUNCTION S row_loss(const Softmax<S>& softmax, const T* row, Token
   return target < 0 ? S(0) : compat::log(softmax.sum) + softmax.largest - static_cast<S>(row[target]);
 }
 
-// weight * (softmax - onehot(target)) in place of a row of logits, zero in its padding; no one-hot for a target < 0.
+// weight * (softmax - onehot(target)) in place of a row of logits; no one-hot for a target < 0.
 template <class S, class T>
 KOKKOS_INLINE_FUNCTION void row_gradient(const TeamMember& team, const Softmax<S>& softmax, T* row, Index target,
-                                         Index vocab_size, Index width, S weight) {
+                                         Index columns, S weight) {
   const S factor = weight / softmax.sum;
   // Of a confident row softmax is almost 1: subtracted after it was rounded to 16 bits, nothing right would be left.
   const S at_target = target < 0 ? S(0) : factor * vector_exp(static_cast<S>(row[target]) - softmax.largest) - weight;
   team.team_barrier();  // everyone has read the target's logit
-  row_for(team, vocab_size, [&](const Index v) {
+  row_for(team, columns, [&](const Index v) {
     row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
   });
-  row_for(team, width - vocab_size, [&](const Index v) { row[vocab_size + v] = T(0); });
   team.team_barrier();  // the whole row is softmax before the target is set
   Kokkos::single(Kokkos::PerTeam(team), [&]() {
     if (target >= 0)
@@ -58,65 +57,65 @@ KOKKOS_INLINE_FUNCTION void row_gradient(const TeamMember& team, const Softmax<S
 
 template <class T>
 void cross_entropy_forward(const ExecSpace& exec, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
-                           Tensor<TokenId, 1> targets, Index vocab_size) {
+                           Tensor<TokenId, 1> targets) {
   using S = State<T>;
+  const Index columns = logits.extent(1);
   Kokkos::parallel_for(
       "espalier::core::cross_entropy_forward", row_policy(exec, logits.extent(0)),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const T* const row = &logits(n, 0);
-        const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
+        const Softmax<S> softmax = row_softmax<S>(team, row, columns);
         Kokkos::single(Kokkos::PerTeam(team), [&]() { losses(n) = row_loss(softmax, row, targets(n)); });
       });
 }
 
 template <class T>
 void cross_entropy_forward_backward(const ExecSpace& exec, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
-                                    Tensor<TokenId, 1> targets, Index vocab_size, State<T> scale) {
+                                    Tensor<TokenId, 1> targets, State<T> scale) {
   using S = State<T>;
-  const Index width = logits.extent(1);
+  const Index columns = logits.extent(1);
   Kokkos::parallel_for(
       "espalier::core::cross_entropy_forward_backward", row_policy(exec, logits.extent(0)),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const TokenId target = targets(n);
         T* const row = &logits(n, 0);
-        const Softmax<S> softmax = row_softmax<S>(team, row, vocab_size);
+        const Softmax<S> softmax = row_softmax<S>(team, row, columns);
         Kokkos::single(Kokkos::PerTeam(team), [&]() { losses(n) = row_loss(softmax, row, target); });
         team.team_barrier();  // the loss has read its logit
-        row_gradient(team, softmax, row, target, vocab_size, width, target < 0 ? S(0) : scale);
+        row_gradient(team, softmax, row, target, columns, target < 0 ? S(0) : scale);
       });
 }
 
 template <class T>
-void cross_entropy_largest(const ExecSpace& exec, Tensor<State<T>, 1> largest, Tensor<T, 2> logits,
-                           Index local_vocabulary) {
+void cross_entropy_largest(const ExecSpace& exec, Tensor<State<T>, 1> largest, Tensor<T, 2> logits) {
   using S = State<T>;
+  const Index columns = logits.extent(1);
   Kokkos::parallel_for(
       "espalier::core::cross_entropy_largest", row_policy(exec, logits.extent(0)),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
-        const S value = row_largest<S>(team, &logits(n, 0), local_vocabulary);
+        const S value = row_largest<S>(team, &logits(n, 0), columns);
         Kokkos::single(Kokkos::PerTeam(team), [&]() { largest(n) = value; });
       });
 }
 
 template <class T>
 void cross_entropy_sums(const ExecSpace& exec, Tensor<State<T>, 1> sums, Tensor<T, 2> logits,
-                        Tensor<TokenId, 1> targets, Tensor<State<T>, 1> largest, Index local_vocabulary,
-                        Index first_token) {
+                        Tensor<TokenId, 1> targets, Tensor<State<T>, 1> largest, Index first_token) {
   using S = State<T>;
   const Index rows = logits.extent(0);
+  const Index columns = logits.extent(1);
   Kokkos::parallel_for(
       "espalier::core::cross_entropy_sums", row_policy(exec, rows), KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const T* const row = &logits(n, 0);
-        const S sum = row_exp_sum<S>(team, row, local_vocabulary, largest(n));
+        const S sum = row_exp_sum<S>(team, row, columns, largest(n));
         Kokkos::single(Kokkos::PerTeam(team), [&]() {
           const Index target = targets(n) - first_token;
           sums(n) = sum;
-          sums(rows + n) =
-              targets(n) >= 0 && target >= 0 && target < local_vocabulary ? static_cast<S>(row[target]) : S(0);
+          sums(rows + n) = targets(n) >= 0 && target >= 0 && target < columns ? static_cast<S>(row[target]) : S(0);
         });
       });
 }
@@ -134,19 +133,18 @@ void cross_entropy_losses(const ExecSpace& exec, Tensor<S, 1> losses, Tensor<Tok
 
 template <class T>
 void cross_entropy_split_backward(const ExecSpace& exec, Tensor<T, 2> logits, Tensor<TokenId, 1> targets,
-                                  Tensor<State<T>, 1> largest, Tensor<State<T>, 1> sums, Index local_vocabulary,
-                                  Index first_token, State<T> scale) {
+                                  Tensor<State<T>, 1> largest, Tensor<State<T>, 1> sums, Index first_token,
+                                  State<T> scale) {
   using S = State<T>;
-  const Index width = logits.extent(1);
+  const Index columns = logits.extent(1);
   Kokkos::parallel_for(
       "espalier::core::cross_entropy_split_backward", row_policy(exec, logits.extent(0)),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const S weight = targets(n) < 0 ? S(0) : scale;  // an ignored row has no gradient on any rank
         const Index target = targets(n) - first_token;
-        const bool ours = targets(n) >= 0 && target >= 0 && target < local_vocabulary;
-        row_gradient(team, Softmax<S>{largest(n), sums(n)}, &logits(n, 0), ours ? target : Index{-1}, local_vocabulary,
-                     width, weight);
+        const bool ours = targets(n) >= 0 && target >= 0 && target < columns;
+        row_gradient(team, Softmax<S>{largest(n), sums(n)}, &logits(n, 0), ours ? target : Index{-1}, columns, weight);
       });
 }
 
@@ -162,16 +160,15 @@ void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> los
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                   \
-  template void cross_entropy_forward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>, \
-                                         Index);                                                                  \
-  template void cross_entropy_forward_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>,            \
-                                                  Tensor<TokenId, 1>, Index, State<T>);                           \
-  template void cross_entropy_largest<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Index);             \
-  template void cross_entropy_sums<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>,    \
-                                      Tensor<State<T>, 1>, Index, Index);                                         \
-  template void cross_entropy_split_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>,               \
-                                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, State<T>);
+#define ESPALIER_INSTANTIATE(T)                                                                                    \
+  template void cross_entropy_forward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>); \
+  template void cross_entropy_forward_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>,             \
+                                                  Tensor<TokenId, 1>, State<T>);                                   \
+  template void cross_entropy_largest<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>);                     \
+  template void cross_entropy_sums<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, Tensor<TokenId, 1>,     \
+                                      Tensor<State<T>, 1>, Index);                                                 \
+  template void cross_entropy_split_backward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>,                \
+                                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, State<T>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

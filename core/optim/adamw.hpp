@@ -29,16 +29,6 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
                   Index size, const AdamWConfig& config, double learning_rate, double weight_decay,
                   Tensor<double, 0> clip, Index step);
 
-/// The same with masters and moments laid out as the weights.
-template <class T>
-void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
-                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index size,
-                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip,
-                  Index step) {
-  adamw_update<T>(exec, weights, masters, exp_avg, exp_avg_sq, gradients, offset, offset, size, config, learning_rate,
-                  weight_decay, clip, step);
-}
-
 /// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1): both moments, and
 /// fp32 masters of weights of 16 bits.
 template <class T>

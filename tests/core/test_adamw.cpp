@@ -43,8 +43,8 @@ void compare(Index size, double decay, double tolerance_of_weights) {
   for (int t = 1; t <= 5; ++t) {
     const Values gradient = rounded<T>(random_values("gradient" + std::to_string(t), total));
     Kokkos::deep_copy(clip, 1.0 / t);
-    adamw_update<T>(ExecSpace(), w, w, m, v, on_device<T>(gradient, total), offset, size, config, 0.01 * t, decay, clip,
-                    t);
+    adamw_update<T>(ExecSpace(), w, w, m, v, on_device<T>(gradient, total), offset, offset, size, config, 0.01 * t,
+                    decay, clip, t);
     Kokkos::fence();
     plain.step(part(gradient), 0.01 * t, decay, 1.0 / t, t);
   }
@@ -73,7 +73,7 @@ TEST(AdamW, without_gradient_only_decays) {
   const auto v = on_device<double>(Values{0, 0, 0}, 3);
   const Tensor<double, 0> clip("espalier::other::clip");
   Kokkos::deep_copy(clip, 1.0);
-  adamw_update<double>(ExecSpace(), w, w, m, v, zero, 0, 3, config, 0.5, 0.1, clip, 1);
+  adamw_update<double>(ExecSpace(), w, w, m, v, zero, 0, 0, 3, config, 0.5, 0.1, clip, 1);
   EXPECT_TRUE(allclose(on_host(w), {0.95, -1.9, 0}, 1e-15));
 }
 

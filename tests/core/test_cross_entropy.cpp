@@ -10,21 +10,15 @@ using namespace espalier::test;
 
 namespace {
 
-// Every third row is ignored; three padding columns hold numbers that would win if they were looked at.
+// Every third row is ignored.
 struct Case {
-  Index width;
   Values logits;
   std::vector<TokenId> targets;
   explicit Case(const OpShape& s)
-      : width(s.vocabulary + 3),
-        logits(random_values("logits", s.rows() * width, 4)),
+      : logits(random_values("logits", s.rows() * s.vocabulary, 4)),
         targets(random_tokens("targets", s.rows(), s.vocabulary)) {
-    for (std::size_t n = 0; n < targets.size(); ++n) {
-      if (n % 3 == 1)
-        targets[n] = -1 - static_cast<TokenId>(n % 2) * 99;
-      for (Index v = s.vocabulary; v < width; ++v)
-        logits[reference::at(static_cast<Index>(n), v, width)] = 1e4;
-    }
+    for (std::size_t n = 1; n < targets.size(); n += 3)
+      targets[n] = -1 - static_cast<TokenId>(n % 2) * 99;
   }
 };
 
@@ -32,25 +26,24 @@ TEST(CrossEntropy, losses_are_those_of_plain_loops) {
   for_each_shape_and_type([]<class T>(const OpShape& s) {
     const Case c(s);
     const auto losses = undefined<State<T>>(s.rows());
-    const auto logits = on_device<T>(c.logits, s.rows(), c.width);
+    const auto logits = on_device<T>(c.logits, s.rows(), s.vocabulary);
     const auto targets = on_device<TokenId>(c.targets, s.rows());
     const std::uint64_t before = fingerprint(logits);
-    const Values wanted = reference::cross_entropy(rounded<T>(c.logits), c.targets, s.vocabulary);
-    cross_entropy_forward<T>(ExecSpace(), losses, logits, targets, s.vocabulary);
+    const Values wanted = reference::cross_entropy(rounded<T>(c.logits), c.targets);
+    cross_entropy_forward<T>(ExecSpace(), losses, logits, targets);
     EXPECT_TRUE(allclose(on_host(losses), wanted, tolerance<T>));
     EXPECT_EQ(before, fingerprint(logits)) << "logits are left as they are";
     const std::uint64_t forward_bits = fingerprint(losses);
-    cross_entropy_forward_backward<T>(ExecSpace(), losses, logits, targets, s.vocabulary, State<T>(0.25));
+    cross_entropy_forward_backward<T>(ExecSpace(), losses, logits, targets, State<T>(0.25));
     EXPECT_EQ(forward_bits, fingerprint(losses));
   });
 }
 
 template <class T>
 Values gradient(const Case& c, const OpShape& s, double scale) {
-  const auto logits = on_device<T>(c.logits, s.rows(), c.width);
+  const auto logits = on_device<T>(c.logits, s.rows(), s.vocabulary);
   cross_entropy_forward_backward<T>(ExecSpace(), undefined<State<T>>(s.rows()), logits,
-                                    on_device<TokenId>(c.targets, s.rows()), s.vocabulary,
-                                    static_cast<State<T>>(scale));
+                                    on_device<TokenId>(c.targets, s.rows()), static_cast<State<T>>(scale));
   return on_host(logits);
 }
 
@@ -61,10 +54,9 @@ TEST(CrossEntropy, gradient_is_that_of_finite_differences) {
     const double scale = 1.0 / 7;
     const Values scales(c.targets.size(), scale);
     const Values dlogits = gradient<double>(c, s, scale);
-    EXPECT_TRUE(gradient_check(
-        [&](const Values& v) { return dot(scales, reference::cross_entropy(v, c.targets, s.vocabulary)); }, c.logits,
-        dlogits, 24, 1e-8, {s.rows(), c.width}));
-    EXPECT_TRUE(allclose(gradient<float>(c, s, scale), dlogits, 1e-5, {s.rows(), c.width}));
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(scales, reference::cross_entropy(v, c.targets)); },
+                               c.logits, dlogits, 24, 1e-8, {s.rows(), s.vocabulary}));
+    EXPECT_TRUE(allclose(gradient<float>(c, s, scale), dlogits, 1e-5, {s.rows(), s.vocabulary}));
   }
 }
 
@@ -76,11 +68,11 @@ void expect_confident_gradient() {
   c.targets = {0, 1, 2, 3};
   for (Index n = 0; n < 4; ++n)
     for (Index v = 0; v < s.vocabulary; ++v)
-      c.logits[reference::at(n, v, c.width)] = v == n ? 4.0 + 2.0 * static_cast<double>(n) : 0.0;
+      c.logits[reference::at(n, v, s.vocabulary)] = v == n ? 4.0 + 2.0 * static_cast<double>(n) : 0.0;
   const Values actual = gradient<T>(c, s, 0.25);
   const Values wanted = gradient<double>(c, s, 0.25);
   for (Index n = 0; n < 4; ++n) {
-    const std::size_t target = reference::at(n, n, c.width);
+    const std::size_t target = reference::at(n, n, s.vocabulary);
     EXPECT_LT(wanted[target], 0);
     EXPECT_NEAR(actual[target], wanted[target], -2 * tolerance<T> * wanted[target]) << "row " << n;
   }
@@ -91,15 +83,14 @@ TEST(CrossEntropy, a_confident_row_keeps_its_gradient_in_16_bits) {
   expect_confident_gradient<float16>();
 }
 
-TEST(CrossEntropy, ignored_rows_and_padding_have_no_gradient) {
+TEST(CrossEntropy, ignored_rows_have_no_gradient) {
   const OpShape s{2, 6, 1, 1, 33};
   const Case c(s);
   const Values dlogits = gradient<float>(c, s, 1);
   for (Index n = 0; n < s.rows(); ++n)
-    for (Index v = 0; v < c.width; ++v) {
-      const bool counts = v < s.vocabulary && c.targets[static_cast<std::size_t>(n)] >= 0;
-      EXPECT_EQ(dlogits[reference::at(n, v, c.width)] != 0, counts) << "row " << n << ", column " << v;
-    }
+    for (Index v = 0; v < s.vocabulary; ++v)
+      EXPECT_EQ(dlogits[reference::at(n, v, s.vocabulary)] != 0, c.targets[static_cast<std::size_t>(n)] >= 0)
+          << "row " << n << ", column " << v;
 }
 
 TEST(CrossEntropy, extreme_logits_stay_finite_and_nan_is_not_lost) {
@@ -110,22 +101,22 @@ TEST(CrossEntropy, extreme_logits_stay_finite_and_nan_is_not_lost) {
   logits[80 + 5] = std::nan("");
   const auto losses = undefined<float>(3);
   cross_entropy_forward<float>(ExecSpace(), losses, on_device<float>(logits, 3, vocabulary),
-                               on_device<TokenId>(std::vector<TokenId>{0, 8, 0}, 3), vocabulary);
+                               on_device<TokenId>(std::vector<TokenId>{0, 8, 0}, 3));
   const Values actual = on_host(losses);
   EXPECT_EQ(actual[0], 0);
   EXPECT_FLOAT_EQ(static_cast<float>(actual[1]), 2e30F);
   EXPECT_TRUE(std::isnan(actual[2]));
 }
 
-// Columns of the logits as `parts` ranks hold them, each with padding columns of its own.
+// Columns of the logits as `parts` ranks hold them.
 template <class T>
 void compare_split_vocabulary(const OpShape& s, Index parts) {
   const Case c(s);
   const State<T> scale(0.125);
   const auto targets = on_device<TokenId>(c.targets, s.rows());
-  const auto whole = on_device<T>(c.logits, s.rows(), c.width);
+  const auto whole = on_device<T>(c.logits, s.rows(), s.vocabulary);
   const auto wanted_losses = undefined<State<T>>(s.rows());
-  cross_entropy_forward_backward<T>(ExecSpace(), wanted_losses, whole, targets, s.vocabulary, scale);
+  cross_entropy_forward_backward<T>(ExecSpace(), wanted_losses, whole, targets, scale);
   const Values wanted = on_host(whole);
 
   std::vector<IndexRange> columns;
@@ -137,10 +128,10 @@ void compare_split_vocabulary(const OpShape& s, Index parts) {
     const IndexRange ours = columns.emplace_back(Shard{0, part, parts}.range(s.vocabulary));
     Values local;
     for (Index n = 0; n < s.rows(); ++n)
-      for (Index v = 0; v < ours.size() + 2; ++v)
-        local.push_back(v < ours.size() ? c.logits[reference::at(n, ours.begin + v, c.width)] : 1e4);
-    logits.push_back(on_device<T>(local, s.rows(), ours.size() + 2));
-    cross_entropy_largest<T>(ExecSpace(), partial, logits.back(), ours.size());
+      for (Index v = ours.begin; v < ours.end; ++v)
+        local.push_back(c.logits[reference::at(n, v, s.vocabulary)]);
+    logits.push_back(on_device<T>(local, s.rows(), ours.size()));
+    cross_entropy_largest<T>(ExecSpace(), partial, logits.back());
     const Values values = on_host(partial);
     for (std::size_t n = 0; n < values.size(); ++n)
       largest[n] = std::max(largest[n], values[n]);
@@ -148,8 +139,7 @@ void compare_split_vocabulary(const OpShape& s, Index parts) {
   const auto all_largest = on_device<State<T>>(largest, s.rows());
   for (Index part = 0; part < parts; ++part) {
     const auto p = static_cast<std::size_t>(part);
-    cross_entropy_sums<T>(ExecSpace(), partial_sums, logits[p], targets, all_largest, columns[p].size(),
-                          columns[p].begin);
+    cross_entropy_sums<T>(ExecSpace(), partial_sums, logits[p], targets, all_largest, columns[p].begin);
     sums = reference::add(sums, on_host(partial_sums));
   }
   const auto all_sums = on_device<State<T>>(sums, 2 * s.rows());
@@ -158,14 +148,12 @@ void compare_split_vocabulary(const OpShape& s, Index parts) {
   EXPECT_TRUE(allclose(on_host(losses), on_host(wanted_losses), tolerance<T>)) << parts << " parts";
   for (Index part = 0; part < parts; ++part) {
     const auto p = static_cast<std::size_t>(part);
-    cross_entropy_split_backward<T>(ExecSpace(), logits[p], targets, all_largest, all_sums, columns[p].size(),
-                                    columns[p].begin, scale);
+    cross_entropy_split_backward<T>(ExecSpace(), logits[p], targets, all_largest, all_sums, columns[p].begin, scale);
     const Values gradient = on_host(logits[p]);
     for (Index n = 0; n < s.rows(); ++n)
-      for (Index v = 0; v < columns[p].size() + 2; ++v) {
-        const double want = v < columns[p].size() ? wanted[reference::at(n, columns[p].begin + v, c.width)] : 0.0;
-        EXPECT_NEAR(gradient[reference::at(n, v, columns[p].size() + 2)], want,
-                    1e-6 + 2 * tolerance<T> * std::abs(want))
+      for (Index v = 0; v < columns[p].size(); ++v) {
+        const double want = wanted[reference::at(n, columns[p].begin + v, s.vocabulary)];
+        EXPECT_NEAR(gradient[reference::at(n, v, columns[p].size())], want, 1e-6 + 2 * tolerance<T> * std::abs(want))
             << "row " << n << " of " << part;
       }
   }

@@ -104,9 +104,9 @@ inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp
   return out;
 }
 
-/// losses (N) from logits (N, Vp), of which V columns count; a negative target has none
-inline Values cross_entropy(const Values& logits, const std::vector<TokenId>& targets, Index vocabulary) {
-  const Index width = static_cast<Index>(logits.size() / targets.size());
+/// losses (N) from logits (N, V); a negative target has none
+inline Values cross_entropy(const Values& logits, const std::vector<TokenId>& targets) {
+  const Index vocabulary = static_cast<Index>(logits.size() / targets.size());
   Values losses(targets.size(), 0);
   for (Index n = 0; n < static_cast<Index>(targets.size()); ++n) {
     const TokenId target = targets[static_cast<std::size_t>(n)];
@@ -114,11 +114,11 @@ inline Values cross_entropy(const Values& logits, const std::vector<TokenId>& ta
       continue;
     double largest = -HUGE_VAL;
     for (Index v = 0; v < vocabulary; ++v)
-      largest = std::max(largest, logits[at(n, v, width)]);
+      largest = std::max(largest, logits[at(n, v, vocabulary)]);
     double sum = 0;
     for (Index v = 0; v < vocabulary; ++v)
-      sum += std::exp(logits[at(n, v, width)] - largest);
-    losses[static_cast<std::size_t>(n)] = std::log(sum) + largest - logits[at(n, target, width)];
+      sum += std::exp(logits[at(n, v, vocabulary)] - largest);
+    losses[static_cast<std::size_t>(n)] = std::log(sum) + largest - logits[at(n, target, vocabulary)];
   }
   return losses;
 }

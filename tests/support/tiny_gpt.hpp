@@ -124,8 +124,7 @@ inline Values gpt_logits(const std::map<std::string, Values>& w, const GptConfig
 inline double gpt_loss(const std::map<std::string, Values>& w, const GptConfig& config, const Tokens& tokens,
                        Index batch, Index length) {
   double sum = 0;
-  for (const double loss :
-       cross_entropy(gpt_logits(w, config, tokens.inputs, batch, length), tokens.targets, config.vocab_size))
+  for (const double loss : cross_entropy(gpt_logits(w, config, tokens.inputs, batch, length), tokens.targets))
     sum += loss;
   return sum;
 }
