@@ -36,8 +36,10 @@ class Generator {
   std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
     make_room(static_cast<Index>(tokens.size()));
     const Matrix<float> logits = model_.logits(exec_, tokens);
-    Tensor<float, 1> row(logits.data, logits.cols);
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), row);
+    const Tensor<float, 1> row(logits.data, logits.cols);
+    const auto host = Kokkos::create_mirror_view(row);
+    Kokkos::deep_copy(exec_, host, row);
+    compat::fence(exec_, "espalier::generate: the logits are read on the host");
     return {host.data(), host.data() + logits.cols};
   }
 

@@ -165,7 +165,7 @@ void bias(benchmark::State& state, int part) {
 
 template <class S>
 void squared_norm(benchmark::State& state) {
-  const SquaredNorm norm({{0, flat}});
+  const SquaredNorm norm(ExecSpace(), {{0, flat}});
   const auto values = random_tensor<State<S>>(flat);
   measure(state, Unit::bytes, bytes<State<S>>(flat),
           [&](const ExecSpace& exec) { norm.compute<State<S>>(exec, values); });

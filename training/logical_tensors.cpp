@@ -49,9 +49,10 @@ void assemble(const Communicator& world, const ShardedCopy& copy, std::span<Logi
   const Kokkos::View<double*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(packed.data(),
                                                                                                     packed.size());
   const ExecSpace exec;
-  Kokkos::deep_copy(device, host);
+  Kokkos::deep_copy(exec, device, host);
   all_reduce(exec, world, device);
-  Kokkos::deep_copy(host, device);
+  Kokkos::deep_copy(exec, host, device);
+  compat::fence(exec, "espalier::assemble: the sums are read on the host");
   auto next = packed.begin();
   for (LogicalTensor& tensor : tensors) {
     std::copy_n(next, tensor.values.size(), tensor.values.begin());

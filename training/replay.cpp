@@ -27,11 +27,12 @@ std::vector<TensorNorm> gradient_norms(const Trainer<T>& trainer, double loss_sc
     ranges.push_back({parameter.offset, parameter.size});
     norms.push_back({parameter.spec.name, 0});
   }
-  const SquaredNorm squares(ranges);
   const ExecSpace exec;
+  const SquaredNorm squares(exec, ranges);
   squares.compute<State<T>>(exec, trainer.parameters().flat_gradients());
+  const auto host = Kokkos::create_mirror_view(squares.sums());
+  Kokkos::deep_copy(exec, host, squares.sums());
   compat::fence(exec, "espalier::replay: the norms are read on the host");
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), squares.sums());
   for (std::size_t i = 0; i < norms.size(); ++i)
     norms[i].norm = std::sqrt(host(i)) / loss_scale;
   std::stable_sort(norms.begin(), norms.end(),

@@ -47,16 +47,18 @@ void for_each_counted(const CountedArray<S>& array, const Visit& visit) {
 }  // namespace
 
 template <class S>
-StateToWrite<S> view_state(const std::vector<Parameter>& parameters, const std::vector<CountedArray<S>>& arrays) {
+StateToWrite<S> view_state(const ExecSpace& exec, const std::vector<Parameter>& parameters,
+                           const std::vector<CountedArray<S>>& arrays) {
   StateToWrite<S> state;
   state.tensors = names_of(parameters, arrays);
   for (const CountedArray<S>& array : arrays) {
     if (array.counted.empty())
       continue;
     const auto host = state.memory.emplace_back(Kokkos::create_mirror_view(array.array.data));
-    Kokkos::deep_copy(host, array.array.data);
+    Kokkos::deep_copy(exec, host, array.array.data);
     add(state, parameters, array, host.data(), array.array.held);
   }
+  compat::fence(exec, "espalier::view_state: the host reads what it has been given");
   return state;
 }
 
@@ -83,8 +85,9 @@ void StateCopy<S>::take(const ExecSpace& exec) {
   compat::fence(exec, "espalier::StateCopy: training goes on when the copy is complete");
 }
 
-#define ESPALIER_INSTANTIATE(S)                                                                               \
-  template StateToWrite<S> view_state<S>(const std::vector<Parameter>&, const std::vector<CountedArray<S>>&); \
+#define ESPALIER_INSTANTIATE(S)                                                           \
+  template StateToWrite<S> view_state<S>(const ExecSpace&, const std::vector<Parameter>&, \
+                                         const std::vector<CountedArray<S>>&);            \
   template class StateCopy<S>;
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

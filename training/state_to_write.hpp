@@ -26,7 +26,8 @@ struct StateToWrite {
 
 /// The arrays themselves, where the host can read them; copies of whole arrays elsewhere.
 template <class S>
-StateToWrite<S> view_state(const std::vector<Parameter>& parameters, const std::vector<CountedArray<S>>& arrays);
+StateToWrite<S> view_state(const ExecSpace& exec, const std::vector<Parameter>& parameters,
+                           const std::vector<CountedArray<S>>& arrays);
 
 /// A copy of what this rank writes, and nothing more: training may go on while it is written. Its memory is entered in
 /// the ledger and made once, so that a save costs a copy and no page faults.

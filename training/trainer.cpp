@@ -103,7 +103,7 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
                                       mesh.world().rank(), false)),
       counted_owned_(counted_ranges(parameters_.parameters(), reducer_.owned(), mesh.layout(), mesh.world().rank(),
                                     layout.zero_stage > 0)),
-      squared_norm_(norm_ranges(counted_owned_)),
+      squared_norm_(exec, norm_ranges(counted_owned_)),
       global_sum_(ledger_label(Category::workspace, "squared_norm"), 1),
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")),

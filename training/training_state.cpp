@@ -136,7 +136,7 @@ CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, con
 template <class T>
 Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                          const std::string& run_name, const StateOwnership& ownership) {
-  const auto ours = view_state(trainer.parameters().parameters(), counted_arrays(trainer, ownership));
+  const auto ours = view_state(ExecSpace(), trainer.parameters().parameters(), counted_arrays(trainer, ownership));
   return save_sharded(directory, checkpoint_info(trainer, config, mesh, run_name), ours.blocks, ours.tensors,
                       mesh.world(), config.checkpoint.ranks_per_file);
 }
@@ -144,7 +144,8 @@ Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunCo
 template <class T>
 Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                   const std::string& run_name, const StateOwnership& ownership) {
-  const auto ours = view_state<State<T>>(trainer.parameters().parameters(), {counted_weights(trainer, ownership)});
+  const auto ours =
+      view_state<State<T>>(ExecSpace(), trainer.parameters().parameters(), {counted_weights(trainer, ownership)});
   return save_sharded(directory, info_of(trainer, config, mesh, run_name), ours.blocks, ours.tensors, mesh.world(),
                       config.checkpoint.ranks_per_file);
 }

@@ -26,7 +26,10 @@ constexpr double smallest_share = 1e-3;  // of the global norm: below it a tenso
 
 template <class View>
 std::vector<double> to_host(const View& view) {
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view);
+  const ExecSpace exec;
+  const auto host = Kokkos::create_mirror_view(view);
+  Kokkos::deep_copy(exec, host, view);
+  compat::fence(exec, "espalier::verify: the values are read on the host");
   std::vector<double> values(host.extent(0));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<double>(host(i));
@@ -39,7 +42,9 @@ void to_device(const std::vector<double>& values, const View& view) {
   const auto host = Kokkos::create_mirror_view(view);
   for (std::size_t i = 0; i < values.size(); ++i)
     host(i) = static_cast<Value>(static_cast<State<Value>>(values[i]));
-  Kokkos::deep_copy(view, host);
+  const ExecSpace exec;
+  Kokkos::deep_copy(exec, view, host);
+  compat::fence(exec, "espalier::verify: any instance may read the values, and the host copy goes away");
 }
 
 // Moments as if they lay like the weights: zero where this rank keeps none.

@@ -11,7 +11,7 @@ namespace {
 constexpr Index piece_length = Index{1} << 15;  // elements: a few microseconds of work
 }
 
-SquaredNorm::SquaredNorm(const std::vector<Range>& ranges) {
+SquaredNorm::SquaredNorm(const ExecSpace& exec, const std::vector<Range>& ranges) {
   std::vector<Range> pieces;
   std::vector<Index> first_piece;
   for (const Range& range : ranges) {
@@ -33,7 +33,6 @@ SquaredNorm::SquaredNorm(const std::vector<Range>& ranges) {
   }
   const auto host_first = Kokkos::create_mirror_view(first_piece_);
   std::copy(first_piece.begin(), first_piece.end(), host_first.data());
-  const ExecSpace exec;
   Kokkos::deep_copy(exec, pieces_, host_pieces);
   Kokkos::deep_copy(exec, first_piece_, host_first);
   compat::fence(exec, "espalier::SquaredNorm: any instance may read the pieces, and the host copies go away");

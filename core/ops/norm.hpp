@@ -20,7 +20,7 @@ class SquaredNorm {
     Index offset;
     Index size;
   };
-  explicit SquaredNorm(const std::vector<Range>& ranges);
+  SquaredNorm(const ExecSpace& exec, const std::vector<Range>& ranges);
 
   /// sums()(i) = sum of squares over range i; asynchronous on exec.
   template <class S>

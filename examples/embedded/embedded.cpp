@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     GradientReducer<float> reducer(exec, ReductionCommunicators::all(world), parameters.flat_gradients(),
                                    parameters.segments(), parameters.parameters());
     const LearningRate rate{.peak = 1e-2, .minimum = 1e-3, .warmup_steps = 5, .decay_steps = 50};
-    const SquaredNorm squared_norm({{0, parameters.flat_size()}});
+    const SquaredNorm squared_norm(exec, {{0, parameters.flat_size()}});
     const Tensor<double, 0> norm("espalier::other::norm"), clip("espalier::other::clip");
 
     std::vector<TokenId> inputs(batch * length), targets(batch * length);

@@ -12,7 +12,7 @@ using Range = SquaredNorm::Range;
 
 template <class T>
 Values sums_of(const Values& values, const std::vector<Range>& ranges) {
-  const SquaredNorm norm(ranges);
+  const SquaredNorm norm(ExecSpace(), ranges);
   norm.compute<T>(ExecSpace(), on_device<T>(values, static_cast<Index>(values.size())));
   return on_host(norm.sums());
 }
@@ -44,7 +44,7 @@ TEST(Norm, fp32_does_not_overflow_in_the_square) {
 }
 
 TEST(Norm, is_computed_again_from_new_values) {
-  const SquaredNorm norm({{0, 4}});
+  const SquaredNorm norm(ExecSpace(), {{0, 4}});
   const auto values = on_device<double>(Values{1, 2, 3, 4}, 4);
   norm.compute<double>(ExecSpace(), values);
   norm.compute<double>(ExecSpace(), values);

@@ -83,7 +83,7 @@ Bits bits_of_ops() {
 
   const Index flat = 100000;
   const auto gradients = on_device<float>(random_values("gradients", flat), flat);
-  const SquaredNorm norm({{0, 300}, {512, 99000}});
+  const SquaredNorm norm(exec, {{0, 300}, {512, 99000}});
   norm.compute<float>(exec, gradients);
   const Tensor<double, 0> value("espalier::other::norm"), clip("espalier::other::clip");
   clip_factor(exec, value, clip, norm.sums(), 1.0);

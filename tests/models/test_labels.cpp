@@ -61,7 +61,7 @@ TEST(Labels, everything_of_a_training_step_has_our_name) {
     parameters.initialize(ExecSpace(), 1);
     model.plan_activations(2, 5, 1);
     const AdamW<float> optimizer(parameters, {});
-    const SquaredNorm norm({{0, parameters.flat_size()}});
+    const SquaredNorm norm(ExecSpace(), {{0, parameters.flat_size()}});
     const Tensor<double, 0> value("espalier::workspace::norm"), clip("espalier::workspace::clip");
     parameters.zero_gradients(ExecSpace());
     model.forward(ExecSpace(), 0, tokens.batch(), 0.1);

@@ -60,7 +60,7 @@ Curve train() {
   set_weights(tiny);
   const AdamW<T> optimizer(tiny.parameters, {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1});
   const LearningRate rate{.peak = 1e-2, .minimum = 1e-3, .warmup_steps = 3, .decay_steps = steps};
-  const SquaredNorm squares({{0, tiny.parameters.flat_size()}});
+  const SquaredNorm squares(ExecSpace(), {{0, tiny.parameters.flat_size()}});
   const Tensor<double, 0> norm("espalier::workspace::norm");
   const Tensor<double, 0> clip("espalier::workspace::clip");
   Curve curve;
