@@ -106,8 +106,8 @@ class ParameterStore {
   Index flat_size() const { return flat_size_; }
   Index num_parameters() const;  ///< global elements of the declared tensors
 
-  Tensor<T, 1> flat_weights() const { return weights_; }
-  Tensor<State<T>, 1> flat_gradients() const { return gradients_; }
+  Tensor<T, 1> flat_weights() const { return weights_; }             ///< (flat_size)
+  Tensor<State<T>, 1> flat_gradients() const { return gradients_; }  ///< (flat_size)
 
   void zero_gradients(const ExecSpace& exec) const;
 
@@ -117,7 +117,7 @@ class ParameterStore {
   /// The same values before they are rounded to T: of the elements `range` of the flat arrays, at the front of
   /// `values`. Padding is left alone.
   void initial_values(const ExecSpace& exec, std::uint64_t seed, IndexRange range,
-                      const Tensor<State<T>, 1>& values) const;
+                      const Tensor<State<T>, 1>& values /* (range.size() or more) */) const;
 
  private:
   void check_size(Id id, const std::vector<Index>& extents) const;
@@ -126,8 +126,8 @@ class ParameterStore {
   std::vector<std::size_t> position_;  // by handle; parameters_ is sorted by segment
   std::vector<Segment> segments_;
   Index flat_size_ = 0;
-  Tensor<T, 1> weights_;
-  Tensor<State<T>, 1> gradients_;
+  Tensor<T, 1> weights_;           // (flat_size)
+  Tensor<State<T>, 1> gradients_;  // (flat_size)
 };
 
 /// Index into the global tensor of element `local` of a shard.

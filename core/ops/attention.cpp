@@ -24,7 +24,8 @@ using DefaultOperand = std::conditional_t<exec_is_host, State<T>, T>;
 template <class T, class Operand>
 using Weight = std::conditional_t<exec_is_host, Operand, State<T>>;
 
-// A tile of scores stays in the second-level cache of a core, or in the scratch memory of a GPU team.
+// A tile of scores, of TQ queries and TK keys, stays in the second-level cache of a core, or in the scratch memory of a
+// GPU team.
 template <class Operand>
 constexpr Index query_tile = !exec_is_host          ? 32
                              : sizeof(Operand) == 2 ? 128
@@ -129,11 +130,12 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
   using W = Weight<T, Operand>;
   constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+  const Index score_size = tile * key_tile;
   const Index query_size = tile * shape.head_size;
   const Index key_size = key_tile * shape.head_size;
   const TeamPolicy policy = head_policy<S, Operand>(
-      exec, shape, {tile * key_tile, tile, tile, query_size},
-      {rounded<T, Operand>(tile * key_tile), copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
+      exec, shape, {score_size, tile, tile, query_size},
+      {rounded<T, Operand>(score_size), copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
   Kokkos::parallel_for(
       "espalier::core::attention_forward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index length = shape.sequence_length;
@@ -142,15 +144,15 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
         const Head<T> k = head_of<T>(qkv, shape, team.league_rank(), 1);
         const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
         const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
-        const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), tile * key_tile);
-        const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), Index{tile});
-        const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), Index{tile});
-        const ScratchVector<S> sum(team.team_scratch(int{scratch_level}), query_size);  // of probabilities times V
+        const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), score_size);        // (TQ, TK)
+        const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), Index{tile});      // (TQ)
+        const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), Index{tile});  // (TQ)
+        const ScratchVector<S> sum(team.team_scratch(int{scratch_level}), query_size);           // (TQ, HS), of P V
         const ScratchVector<W> rounded_scores(team.team_scratch(int{scratch_level}),
-                                              rounded<T, Operand>(tile * key_tile));
-        const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
-        const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
-        const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+                                              rounded<T, Operand>(score_size));                             // (TQ, TK)
+        const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));  // (TQ, HS)
+        const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));    // (TK, HS)
+        const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));    // (TK, HS)
         W* const probabilities = weights_of<W>(scores, rounded_scores);
 
         for (Index q0 = 0; q0 < length; q0 += tile) {
@@ -238,17 +240,19 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
         const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
         const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
         const Head<T> d_o = head_of<T>(dout, shape, team.league_rank(), 0);
-        const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), score_size);
-        const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), score_size);
-        const ScratchVector<S> dk(team.team_scratch(int{scratch_level}), key_size);
-        const ScratchVector<S> dv(team.team_scratch(int{scratch_level}), key_size);
-        const ScratchVector<S> dq(team.team_scratch(int{long_level}), dq_size);
-        const ScratchVector<W> rounded_scores(team.team_scratch(int{scratch_level}), rounded<T, Operand>(score_size));
-        const ScratchVector<W> rounded_dscores(team.team_scratch(int{scratch_level}), rounded<T, Operand>(score_size));
-        const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
-        const ScratchVector<Operand> do_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));
-        const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
-        const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));
+        const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), score_size);   // (TQ, TK)
+        const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), score_size);  // (TQ, TK)
+        const ScratchVector<S> dk(team.team_scratch(int{scratch_level}), key_size);         // (TK, HS)
+        const ScratchVector<S> dv(team.team_scratch(int{scratch_level}), key_size);         // (TK, HS)
+        const ScratchVector<S> dq(team.team_scratch(int{long_level}), dq_size);             // (T, HS)
+        const ScratchVector<W> rounded_scores(team.team_scratch(int{scratch_level}),
+                                              rounded<T, Operand>(score_size));  // (TQ, TK)
+        const ScratchVector<W> rounded_dscores(team.team_scratch(int{scratch_level}),
+                                               rounded<T, Operand>(score_size));                             // (TQ, TK)
+        const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));   // (TQ, HS)
+        const ScratchVector<Operand> do_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));  // (TQ, HS)
+        const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));     // (TK, HS)
+        const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));     // (TK, HS)
         W* const p = weights_of<W>(scores, rounded_scores);
         W* const ds = weights_of<W>(dscores, rounded_dscores);
         const auto store = [&](const Index part, const Index t, const Index rows, const S* from) {

@@ -24,6 +24,6 @@ void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias /* (F), += *
 
 /// to(i) = from(i), rounded or widened to another type.
 template <class To, class From>
-void convert(const ExecSpace& exec, Tensor<To, 1> to, Tensor<From, 1> from);
+void convert(const ExecSpace& exec, Tensor<To, 1> to /* (size) */, Tensor<From, 1> from /* (size) */);
 
 }  // namespace espalier

@@ -20,11 +20,13 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tenso
 template <class T, class Residual = T>
 void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (N, C), += */,
                               Tensor<T, 2> dy /* (N, C) */, Tensor<Residual, 2> x /* (N, C) */,
-                              Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd, Tensor<T, 1> weight);
+                              Tensor<State<T>, 1> mean /* (N) */, Tensor<State<T>, 1> rstd /* (N) */,
+                              Tensor<T, 1> weight /* (C) */);
 
 template <class T, class Residual = T>
 void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight /* (C), += */,
                                Tensor<State<T>, 1> dbias /* (C), += */, Tensor<T, 2> dy /* (N, C) */,
-                               Tensor<Residual, 2> x /* (N, C) */, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd);
+                               Tensor<Residual, 2> x /* (N, C) */, Tensor<State<T>, 1> mean /* (N) */,
+                               Tensor<State<T>, 1> rstd /* (N) */);
 
 }  // namespace espalier

@@ -22,12 +22,13 @@ struct AdamWConfig {
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
 /// updates master and both moments in the state type and writes the compute weight. Where weights are their own state
 /// type they are the masters, and `masters` is not read. The factor `clip` stays on the device. `step` counts from 1.
-/// The masters and moments of the part start at `moment_offset` of their arrays.
+/// Of F elements of the flat arrays M have their masters and moments here; those of the part start at `moment_offset`.
 template <class T>
-void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
-                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index moment_offset,
-                  Index size, const AdamWConfig& config, double learning_rate, double weight_decay,
-                  Tensor<double, 0> clip, Index step);
+void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (F) */, Tensor<State<T>, 1> masters /* (M) */,
+                  Tensor<State<T>, 1> exp_avg /* (M) */, Tensor<State<T>, 1> exp_avg_sq /* (M) */,
+                  Tensor<State<T>, 1> gradients /* (F) */, Index offset, Index moment_offset, Index size,
+                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip,
+                  Index step);
 
 /// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1): both moments, and
 /// fp32 masters of weights of 16 bits.
@@ -44,9 +45,9 @@ class AdamW {
   /// Updates the owned ranges; `step` counts from 1.
   void step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const;
 
-  Tensor<State<T>, 1> masters() const { return masters_; }        ///< empty where weights are their own
-  Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< first moment
-  Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< second moment
+  Tensor<State<T>, 1> masters() const { return masters_; }        ///< (M); empty where weights are their own
+  Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< (M), first moment
+  Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< (M), second moment
 
   /// The masters and moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the other:
   /// where all is owned, the arrays are laid out as the weights.
@@ -66,9 +67,9 @@ class AdamW {
   std::vector<IndexRange> owned_;
   std::vector<Index> moment_starts_;
   std::vector<Piece> pieces_;
-  Tensor<State<T>, 1> masters_;
-  Tensor<State<T>, 1> exp_avg_;
-  Tensor<State<T>, 1> exp_avg_sq_;
+  Tensor<State<T>, 1> masters_;     // (M)
+  Tensor<State<T>, 1> exp_avg_;     // (M)
+  Tensor<State<T>, 1> exp_avg_sq_;  // (M)
 };
 
 }  // namespace espalier
