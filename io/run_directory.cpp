@@ -134,7 +134,7 @@ void sign_off_failed(const Path& directory, const std::string& cause, ExitCode c
   }
 }
 
-RunDirectory::Made::~Made() {
+RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
   std::error_code ignored;
   for (const Path& path : paths)
     std::filesystem::remove(path, ignored);  // a directory only if it is empty

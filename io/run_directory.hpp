@@ -98,9 +98,9 @@ class RunDirectory {
   RunRecord record_;
 
   // What the constructor made, to be removed unless the start signs on. The last member: it goes while the lock holds.
-  struct Made {
+  struct RemoveUnlessSignedOn {
     std::vector<Path> paths;
-    ~Made();
+    ~RemoveUnlessSignedOn();
   } made_;
 };
 

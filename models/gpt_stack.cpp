@@ -107,7 +107,17 @@ const typename GptChunk<T, Residual>::Slot& GptStack<T, Residual>::slot(Microbat
 }
 
 template <class T, class Residual>
+typename GptChunk<T, Residual>::Slot& GptStack<T, Residual>::slot(MicrobatchPlace place) {
+  return slots_.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
+}
+
+template <class T, class Residual>
 const typename GptChunk<T, Residual>::Gradients& GptStack<T, Residual>::gradients(MicrobatchPlace place) const {
+  return workspace_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
+}
+
+template <class T, class Residual>
+typename GptChunk<T, Residual>::Gradients& GptStack<T, Residual>::gradients(MicrobatchPlace place) {
   return workspace_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
 }
 

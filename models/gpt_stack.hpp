@@ -65,9 +65,9 @@ class GptStack {
     return chunks_[static_cast<std::size_t>(place.chunk)];
   }
   const Slot& slot(MicrobatchPlace place) const;
-  Slot& slot(MicrobatchPlace place) { return const_cast<Slot&>(std::as_const(*this).slot(place)); }
+  Slot& slot(MicrobatchPlace place);
   const Gradients& gradients(MicrobatchPlace place) const;
-  Gradients& gradients(MicrobatchPlace place) { return const_cast<Gradients&>(std::as_const(*this).gradients(place)); }
+  Gradients& gradients(MicrobatchPlace place);
   void load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const;
 
   GptConfig config_;

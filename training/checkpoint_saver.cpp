@@ -13,7 +13,7 @@
 namespace espalier {
 
 template <class T>
-struct CheckpointSaver<T>::Behind {
+struct CheckpointSaver<T>::BackgroundSave {
   ShardedSave save;
   Index step = 0;
   double copy_seconds = 0;
@@ -53,21 +53,21 @@ void CheckpointSaver<T>::save() {
   }
   copy_->take(ExecSpace());
   const double copy_seconds = since_start.seconds();
-  behind_.reset(new Behind{
+  in_flight_.reset(new BackgroundSave{
       .save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, config_.run_name()), copy_->state().blocks,
                copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file},
       .step = trainer_.steps_done(),
       .copy_seconds = copy_seconds,
       .held_up = since_start.seconds(),
       .since_start = since_start});
-  behind_->start_turn();
+  in_flight_->start_turn();
 }
 
 template <class T>
 void CheckpointSaver<T>::wait_for_the_one_before() {
-  if (!behind_)
+  if (!in_flight_)
     return;
-  const Index before = behind_->step;
+  const Index before = in_flight_->step;
   const Stopwatch waiting;
   drain();
   note_(
@@ -78,10 +78,10 @@ void CheckpointSaver<T>::wait_for_the_one_before() {
 
 template <class T>
 void CheckpointSaver<T>::poll() {
-  if (!behind_)
+  if (!in_flight_)
     return;
   const AddSeconds held_up(seconds_);
-  const Index writing = behind_->task->is_done() ? 0 : 1;
+  const Index writing = in_flight_->task->is_done() ? 0 : 1;
   if (all_reduce(mesh_.world(), writing, ReduceOp::max) == 0)
     end_turn();
 }
@@ -89,20 +89,20 @@ void CheckpointSaver<T>::poll() {
 template <class T>
 void CheckpointSaver<T>::drain() {
   const AddSeconds held_up(seconds_);
-  if (behind_)
+  if (in_flight_)
     mesh_.world().position().set_operation(-1, "save", -1, -1);
-  while (behind_)
+  while (in_flight_)
     end_turn();
 }
 
 template <class T>
 void CheckpointSaver<T>::end_turn() {
   const Stopwatch ending;
-  std::unique_ptr<Behind> ended = std::move(behind_);  // gone, when a rank has failed
+  std::unique_ptr<BackgroundSave> ended = std::move(in_flight_);  // gone, when a rank has failed
   attempt_together(mesh_.world(), ExitCode::write, [&] { ended->task->get(); });
   if (++ended->turn < ended->save.num_turns()) {
     ended->start_turn();
-    behind_ = std::move(ended);
+    in_flight_ = std::move(ended);
     return;
   }
   const Path path = ended->save.publish();

@@ -40,7 +40,7 @@ class CheckpointSaver {
   double take_seconds() { return std::exchange(seconds_, 0.0); }
 
  private:
-  struct Behind;  // a save that is being written
+  struct BackgroundSave;  // a save that is being written
 
   void wait_for_the_one_before();
   void end_turn();
@@ -54,7 +54,7 @@ class CheckpointSaver {
   double seconds_ = 0;
   Index waits_ = 0;
   std::optional<StateCopy<State<T>>> copy_;
-  std::unique_ptr<Behind> behind_;  // last: its thread reads the copy
+  std::unique_ptr<BackgroundSave> in_flight_;  // last: its thread reads the copy
 };
 
 }  // namespace espalier

@@ -48,16 +48,22 @@ class NoBudget {
 // Of the libraries present; found on rank 0, while the others wait.
 template <class T>
 MatmulLibrary fastest_library(const Communicator& world, Index size) {
-  double fastest = 0;
+  MatmulLibrary fastest = MatmulLibrary::tiled;
   if (world.rank() == 0) {
     const std::vector<double> rates = measure_matmul_rates<T>(ExecSpace(), size, 4);
-    fastest = static_cast<double>(std::max_element(rates.begin(), rates.end()) - rates.begin());
+    const auto best = std::max_element(rates.begin(), rates.end());
+    fastest = matmul_libraries().at(static_cast<std::size_t>(best - rates.begin()));
   }
-  broadcast(world, std::span<double>(&fastest, 1), 0);
-  return matmul_libraries().at(static_cast<std::size_t>(fastest));
+  return library_of_root(world, fastest);
 }
 
 }  // namespace
+
+MatmulLibrary library_of_root(const Communicator& world, MatmulLibrary library) {
+  auto number = static_cast<std::int32_t>(library);
+  broadcast(world, std::span<std::int32_t>(&number, 1), 0);
+  return static_cast<MatmulLibrary>(number);
+}
 
 template <class T>
 double measure_gemm_rate(const Communicator& world, Index size) {

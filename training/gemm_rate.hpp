@@ -14,6 +14,9 @@ MatmulLibrary wanted_matmul_library(const RunConfig& config) {
   return config.run.matmul == "auto" ? default_matmul_library<T>() : parse_matmul_library(config.run.matmul);
 }
 
+/// What rank 0 names, on all ranks, so that they multiply alike. Collective.
+MatmulLibrary library_of_root(const Communicator& world, MatmulLibrary library);
+
 /// FLOP/s of matrix products on all ranks together: what an MFU is a share of. All multiply at the same time, by the
 /// library that is fastest here, since ranks that share cores or caches are slower than one that works alone; the best
 /// of a few moments, some 200 ms in all. Products of `size` squared. The same on every rank; collective.

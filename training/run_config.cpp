@@ -168,7 +168,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences used; 0: all");
   v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
-  v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library; auto: by CPU");
+  v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library of linear layers and head; auto: by CPU");
   v.text("cluster", c.run.cluster,
          "cluster file or preset that step times are predicted for (espalier bench machine); \"\": a rough guess");
   v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is written to trace/");

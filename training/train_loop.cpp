@@ -37,14 +37,6 @@
 namespace espalier {
 namespace {
 
-// Rank 0 chooses, so that all ranks multiply alike.
-template <class T>
-void choose_matmul_library(const RunConfig& config, const ProcessMesh& mesh) {
-  auto library = static_cast<double>(wanted_matmul_library<T>(config));
-  broadcast(mesh.world(), std::span<double>(&library, 1), 0);
-  set_matmul_library(static_cast<MatmulLibrary>(library));
-}
-
 nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress) {
   nlohmann::ordered_json line = {{"step", report.step},
                                  {"loss", report.loss},
@@ -104,7 +96,7 @@ class Loop {
     check_token_files(config_, mesh_.world());
     // What refuses a start comes before it signs on.
     open_directory();
-    choose_matmul_library<T>(config_, mesh_);
+    set_matmul_library(library_of_root(mesh_.world(), wanted_matmul_library<T>(config_)));
     MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
     prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
     MemoryLedger::instance().reset_peak();  // of the training itself

@@ -45,6 +45,7 @@ const char* to_string(MatmulLibrary library);
 std::vector<MatmulLibrary> matmul_libraries();
 
 /// The library that matmul() uses from now on. A choice of the process, made once before training: bits depend on it.
+/// Attention's tiles ask for it only in 16 bits (tile_matmul.hpp).
 MatmulLibrary matmul_library();
 void set_matmul_library(MatmulLibrary library);
 

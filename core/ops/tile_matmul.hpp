@@ -7,11 +7,13 @@
 
 namespace espalier {
 namespace impl {
-/// The product of one thread, through a BLAS where there is one (which runs serially inside a parallel region).
+/// The product of one thread, through OpenBLAS where this build has it, whatever matmul_library() is. The OpenMP build
+/// of OpenBLAS runs serially inside a parallel region.
 template <class T>
 void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb,
                          Index m, Index n, Index k, T beta);
 
+/// Through oneDNN; only where multiplies_16_bits<bfloat16>(matmul_library()).
 inline void tile_matmul_on_host(float* c, Index ldc, Transpose ta, const bfloat16* a, Index lda, Transpose tb,
                                 const bfloat16* b, Index ldb, Index m, Index n, Index k, float beta) {
   const bool plain_a = ta == Transpose::no;
