@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "io/checkpoint.hpp"
-
 #include <fmt/format.h>
 
 #include <memory>
@@ -9,6 +7,8 @@
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "core/tensor.hpp"
+#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint_reader.hpp"
 #include "io/units.hpp"
 #include "training/stored_config.hpp"
 

@@ -8,6 +8,7 @@
 #include "app/commands.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/random.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "io/tokenizer.hpp"
 #include "models/sampler.hpp"
 #include "training/stored_config.hpp"

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "io/checkpoint_directory.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -9,7 +11,7 @@
 #include <utility>
 
 #include "io/atomic_directory.hpp"
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_reader.hpp"
 
 namespace espalier {
 namespace {

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "io/checkpoint_reader.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +10,6 @@
 #include <set>
 
 #include "io/block_copy.hpp"
-#include "io/checkpoint.hpp"
 #include "io/hash.hpp"
 #include "io/metadata_hash.hpp"
 

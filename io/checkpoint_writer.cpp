@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "io/checkpoint_writer.hpp"
+
 #include <fmt/format.h>
 
 #include <cerrno>
 
 #include "core/tensor.hpp"
 #include "io/atomic_directory.hpp"
-#include "io/checkpoint.hpp"
 #include "io/checkpoint_index.hpp"
 #include "io/hash.hpp"
 #include "io/metadata_hash.hpp"

@@ -6,6 +6,7 @@
 
 #include "core/stopwatch.hpp"
 #include "io/background_task.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "training/sharded_save.hpp"

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "core/parameter.hpp"
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_reader.hpp"
+#include "io/checkpoint_writer.hpp"
 
 namespace espalier {
 

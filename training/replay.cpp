@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/ops/matmul.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/resume.hpp"

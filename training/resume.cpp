@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/ops/matmul.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_reader.hpp"
 #include "training/train_loop.hpp"
 
 namespace espalier {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_writer.hpp"
 #include "parallel/communicator.hpp"
 
 namespace espalier {

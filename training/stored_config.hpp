@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_reader.hpp"
 #include "io/config_diff.hpp"
 #include "training/run_config.hpp"
 

@@ -9,6 +9,7 @@
 
 #include "core/ops/matmul.hpp"
 #include "core/stopwatch.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "io/json_by_name.hpp"
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"

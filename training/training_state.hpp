@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_reader.hpp"
 #include "training/state_to_write.hpp"
 #include "training/trainer.hpp"
 

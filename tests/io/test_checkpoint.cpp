@@ -8,7 +8,9 @@
 #include "core/tensor.hpp"
 #include "io/atomic_directory.hpp"
 #include "io/block_copy.hpp"
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint_reader.hpp"
+#include "io/checkpoint_writer.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;

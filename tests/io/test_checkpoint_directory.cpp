@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "io/checkpoint_directory.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 namespace espalier::test {

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "io/checkpoint_directory.hpp"
 #include "io/hdf5_file.hpp"
 #include "tests/io/checkpoint_support.hpp"
 

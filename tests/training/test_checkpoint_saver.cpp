@@ -3,6 +3,7 @@
 // Saves behind the training: what they hold, when they are there, and what becomes of one that fails.
 #include <gtest/gtest.h>
 
+#include "io/checkpoint_directory.hpp"
 #include "tests/io/support.hpp"
 #include "tests/training/run_starts.hpp"
 #include "training/checkpoint_saver.hpp"

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint_reader.hpp"
+#include "io/checkpoint_writer.hpp"
 #include "tests/training/run_starts.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/next_loss.hpp"

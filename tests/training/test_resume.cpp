@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "tests/training/run_starts.hpp"
 
 namespace espalier::test {

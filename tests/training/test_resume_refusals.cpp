@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "io/run_directory.hpp"
 #include "tests/training/run_starts.hpp"
 

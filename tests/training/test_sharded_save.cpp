@@ -3,6 +3,7 @@
 // All ranks save together or not at all.
 #include <gtest/gtest.h>
 
+#include "io/checkpoint_directory.hpp"
 #include "tests/io/support.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "tests/training/virtual_ranks.hpp"

@@ -6,7 +6,8 @@
 #include <chrono>
 #include <thread>
 
-#include "io/checkpoint.hpp"
+#include "io/checkpoint_directory.hpp"
+#include "io/checkpoint_reader.hpp"
 #include "tests/training/poisoned_run.hpp"
 #include "training/incidents.hpp"
 

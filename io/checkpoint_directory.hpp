@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/types.hpp"
+#include "io/file.hpp"
+
+namespace espalier {
+
+struct CheckpointEntry {
+  Path path;
+  Index step = 0;
+  bool complete = false;
+  bool unfinished = false;  ///< left by a save or a removal that was killed: it never counted, or no longer does
+  std::string reason = {};  ///< why it is not complete
+};
+
+/// Newest first, complete or not; none where there is no such directory. Judges manifests and sizes; checksums of data
+/// are read by loading or verify(). @throws Error (checkpoint) when the directory is there and cannot be listed.
+std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
+
+/// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its
+/// newest complete one. @throws Error (checkpoint) that names what is there and is not complete.
+Path resolve_checkpoint(const Path& given);
+
+/// Which complete checkpoints stay.
+struct KeptCheckpoints {
+  Index last = 2;   ///< so many of the newest, at least 1
+  Index every = 0;  ///< and all whose step is a multiple of it; 0: none
+};
+
+/// Removes the complete checkpoints that need not be kept, never an incomplete one. Those of steps after `newest`, the
+/// one just saved, neither count nor go: they are not of this run's past.
+void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest = std::numeric_limits<Index>::max());
+
+/// Renames all checkpoints of later steps to step-XXXXXXXX.abandoned, which is never taken for a checkpoint: a run that
+/// resumes from an older one must not find them when it starts again. Nothing is deleted. @returns their new paths.
+std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step);
+
+}  // namespace espalier
