@@ -14,6 +14,7 @@
 #include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/stopwatch.hpp"
 #include "io/units.hpp"

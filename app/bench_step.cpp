@@ -13,7 +13,7 @@
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "core/median.hpp"
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/random.hpp"
 #include "io/json_by_name.hpp"
 #include "io/token_file.hpp"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/commands.hpp"
 #include "app/cpu_features.hpp"
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "io/hdf5_file.hpp"
 
 namespace espalier {

@@ -66,6 +66,49 @@ MatmulLibrary library_of_root(const Communicator& world, MatmulLibrary library) 
 }
 
 template <class T>
+std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions) {
+  const RandomStream stream(1, "measure_matmul_rates");
+  Tensor<T, 2> a("espalier::workspace::measure_a", size, size);
+  Tensor<T, 2> b("espalier::workspace::measure_b", size, size);
+  Tensor<T, 2> c("espalier::workspace::measure_c", size, size);
+  Kokkos::parallel_for(
+      "espalier::training::measure_matmul_rates::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size),
+      KOKKOS_LAMBDA(const Index i) {
+        for (Index j = 0; j < size; ++j) {
+          a(i, j) =
+              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5));
+          b(i, j) =
+              static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(j * size + i)) - 0.5));
+        }
+      });
+  compat::fence(exec, "espalier::measure_matmul_rates: inputs are ready before the clock starts");
+  // In turns, so that whatever else the machine does for a while meets all of them.
+  const std::vector<MatmulLibrary> libraries = matmul_libraries();
+  const MatmulLibrary chosen = matmul_library();
+  constexpr double unknown = 1e30;
+  std::vector<double> best_seconds(libraries.size(), unknown);
+  for (int repetition = 0; repetition <= repetitions; ++repetition)  // one more: the first warms up
+    for (std::size_t i = 0; i < libraries.size(); ++i) {
+      if (libraries[i] == MatmulLibrary::tiled && (repetition > 1 || (size > 1024 && libraries.size() > 1)))
+        continue;  // slow by design; one figure is enough
+      set_matmul_library(libraries[i]);
+      const Stopwatch stopwatch;
+      matmul<T>(exec, c, Transpose::no, a, Transpose::yes, b);
+      compat::fence(exec, "espalier::measure_matmul_rates: the product is done when the clock stops");
+      const double seconds = stopwatch.seconds();
+      if (repetition > 0)
+        best_seconds[i] = std::min(best_seconds[i], seconds);
+    }
+  set_matmul_library(chosen);
+  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+  std::vector<double> rates;
+  rates.reserve(libraries.size());
+  for (const double seconds : best_seconds)
+    rates.push_back(seconds < unknown ? flops / seconds : 0);
+  return rates;
+}
+
+template <class T>
 double measure_gemm_rate(const Communicator& world, Index size) {
   const NoBudget no_budget;
   const MatmulLibrary chosen = matmul_library();
@@ -90,7 +133,9 @@ double measure_gemm_rate(const Communicator& world, Index size) {
   return best;
 }
 
-#define ESPALIER_INSTANTIATE(T) template double measure_gemm_rate<T>(const Communicator&, Index);
+#define ESPALIER_INSTANTIATE(T)                                                       \
+  template std::vector<double> measure_matmul_rates<T>(const ExecSpace&, Index, int); \
+  template double measure_gemm_rate<T>(const Communicator&, Index);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

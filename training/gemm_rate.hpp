@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "parallel/communicator.hpp"
 #include "training/run_config.hpp"
 
@@ -16,6 +16,11 @@ MatmulLibrary wanted_matmul_library(const RunConfig& config) {
 
 /// What rank 0 names, on all ranks, so that they multiply alike. Collective.
 MatmulLibrary library_of_root(const Communicator& world, MatmulLibrary library);
+
+/// Multiplies square random matrices with every library present.
+/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries(); 0 where `tiled` takes too long.
+template <class T>
+std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
 
 /// FLOP/s of matrix products on all ranks together: what an MFU is a share of. All multiply at the same time, by the
 /// library that is fastest here, since ranks that share cores or caches are slower than one that works alone; the best

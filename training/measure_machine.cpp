@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "core/kokkos_compat.hpp"
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/host_ranks.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "models/gpt.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/counted_ranges.hpp"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/layouts_to_verify.hpp"

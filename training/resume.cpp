@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "io/toml_config.hpp"
 #include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "io/machine.hpp"
 #include "parallel/texts.hpp"
 #include "training/link_check.hpp"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "io/json_by_name.hpp"

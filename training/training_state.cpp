@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "parallel/texts.hpp"
 #include "training/next_loss.hpp"
 #include "training/sharded_save.hpp"

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/ops/tile_matmul.hpp"
 #include "core/vector_math.hpp"
 

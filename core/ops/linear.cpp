@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/ops/elementwise.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/ops/matmul_onednn.hpp"
 
 namespace espalier {

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <type_traits>
-#include <vector>
 
 #include "core/tensor.hpp"
 
@@ -37,64 +35,4 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
             std::type_identity_t<Matrix<const T>> a, Transpose transpose_b, std::type_identity_t<Matrix<const T>> b,
             State<T> alpha = 1, State<T> beta = 0);
 
-/// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does.
-enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn };
-const char* to_string(MatmulLibrary library);
-
-/// Those this build has, portable first.
-std::vector<MatmulLibrary> matmul_libraries();
-
-/// The library that matmul() uses from now on. A choice of the process, made once before training: bits depend on it.
-/// Attention's tiles ask for it only in 16 bits (tile_matmul.hpp).
-MatmulLibrary matmul_library();
-void set_matmul_library(MatmulLibrary library);
-
-/// Which library the name means. @throws Error (usage) naming those present.
-MatmulLibrary parse_matmul_library(const std::string& name);
-
-/// Multiplies square random matrices with every library present.
-/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries(); 0 where `tiled` takes too long.
-template <class T>
-std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
-
-/// The library to prefer here. Follows from the CPU, the libraries present and T alone, not from a measurement: the
-/// bits of a run must not depend on what else the machine is doing when it starts.
-template <class T>
-MatmulLibrary default_matmul_library();
-
-/// Whether the library multiplies 16-bit T as they are, on units of this CPU. Else it multiplies copies in fp32.
-template <class T>
-bool multiplies_16_bits(MatmulLibrary library);
-
-/// Bytes that matmul<T> through this library holds on to from its first call; one workspace for the process.
-template <class T>
-std::size_t matmul_workspace_bytes(MatmulLibrary library);
-
-/// Gives it back, until the next product needs one.
-void release_matmul_workspace();
-
-/// One line about the libraries and the kernels they chose for this CPU.
-std::string describe_matmul_libraries();
-
-namespace impl {
-
-template <class T, class Out>
-void matmul_tiled(const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
-                  Matrix<const T> b, State<T> alpha, State<T> beta);
-
-/// A product of 16-bit types by a library that has none here: block by block, of copies in fp32, in a workspace that is
-/// allocated at the first call.
-inline constexpr Index widened_edge = 2048;  // a block of C is (edge, edge) or less: an element that is converted takes
-inline constexpr Index widened_depth = 1024;  // part in 2 * edge FLOPs, so that conversions cost a few per cent
-template <class T, class Out>
-void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a,
-                    Transpose tb, Matrix<const T> b, float alpha, float beta);
-void release_widened_workspace();
-
-/// One product through a GEMM library; false where the library is absent or has no kernel for T.
-template <class T>
-bool matmul_by_library(MatmulLibrary library, const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a,
-                       Transpose tb, Matrix<const T> b, T alpha, T beta);
-
-}  // namespace impl
 }  // namespace espalier

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "core/error.hpp"
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_kernels.hpp"
 #include "core/vector_math.hpp"
 
 namespace espalier::impl {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/error.hpp"
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_kernels.hpp"
 #include "core/vector_math.hpp"
 
 namespace espalier {

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/parameter.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/runtime.hpp"

@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/ops/attention.hpp"
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 

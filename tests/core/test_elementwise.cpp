@@ -3,6 +3,7 @@
 #include "core/ops/elementwise.hpp"
 #include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 

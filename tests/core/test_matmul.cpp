@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/memory_ledger.hpp"
 #include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "tests/support/allclose.hpp"
 #include "tests/support/reference_ops.hpp"
 
@@ -208,12 +209,6 @@ TEST(MatmulLibraries, are_found_by_name) {
   }
 }
 
-TEST(MatmulLibraries, are_measured) {
-  const std::vector<double> rates = measure_matmul_rates<float>(ExecSpace(), 64, 1);
-  ASSERT_EQ(rates.size(), matmul_libraries().size());
-  for (const double rate : rates)
-    EXPECT_GT(rate, 0);
-  EXPECT_FALSE(describe_matmul_libraries().empty());
-}
+TEST(MatmulLibraries, are_described) { EXPECT_FALSE(describe_matmul_libraries().empty()); }
 
 }  // namespace

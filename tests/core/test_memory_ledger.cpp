@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/memory_ledger.hpp"
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "core/tensor.hpp"
 
 using namespace espalier;

@@ -4,13 +4,22 @@
 
 #include <algorithm>
 
-#include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "parallel/collectives.hpp"
 #include "tests/support/world.hpp"
 #include "training/gemm_rate.hpp"
 
 namespace espalier::test {
 namespace {
+
+TEST(GemmRate, EachLibraryHasOne) {
+  const MatmulLibrary before = matmul_library();
+  const std::vector<double> rates = measure_matmul_rates<float>(ExecSpace(), 64, 1);
+  EXPECT_EQ(matmul_library(), before);
+  ASSERT_EQ(rates.size(), matmul_libraries().size());
+  for (const double rate : rates)
+    EXPECT_GT(rate, 0);
+}
 
 TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
   double alone = 0;

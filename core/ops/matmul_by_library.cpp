@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// The only file that calls a GEMM library, but for matmul_onednn.cpp with its products of 16 bits.
+// The only file that multiplies by a GEMM library, but for matmul_onednn.cpp with its products of 16 bits.
 #ifdef ESPALIER_HAVE_OPENBLAS
 #include <cblas.h>
 #endif
@@ -15,12 +15,10 @@
 
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
-#include "core/ops/matmul.hpp"
-#include "core/ops/matmul_onednn.hpp"
+#include "core/ops/matmul_kernels.hpp"
 #include "core/ops/tile_matmul.hpp"
 
-namespace espalier {
-namespace impl {
+namespace espalier::impl {
 namespace {
 
 // A size as the library counts them.
@@ -161,97 +159,4 @@ ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE
 
-}  // namespace impl
-
-std::vector<MatmulLibrary> matmul_libraries() {
-  std::vector<MatmulLibrary> libraries = {MatmulLibrary::tiled};
-#ifdef ESPALIER_HAVE_KOKKOS_KERNELS
-  libraries.push_back(MatmulLibrary::kokkos_kernels);
-#endif
-  if constexpr (exec_is_host) {  // the others read host memory
-#ifdef ESPALIER_HAVE_ONEDNN
-    libraries.push_back(MatmulLibrary::onednn);
-#endif
-#ifdef ESPALIER_HAVE_OPENBLAS
-    libraries.push_back(MatmulLibrary::openblas);
-#endif
-  }
-  return libraries;
-}
-
-namespace {
-
-#ifdef ESPALIER_HAVE_OPENBLAS
-// Whether OpenBLAS has found kernels for this CPU; where it has not it falls back on those of a very old one.
-bool openblas_knows_cpu() {
-#if defined(__x86_64__)
-  const std::string core = openblas_get_corename();
-  for (const char* const old : {"Prescott", "Core2", "Penryn", "Dunnington", "Nehalem", "Opteron", "Barcelona"})
-    if (core == old)
-      return !__builtin_cpu_supports("avx2");
-#endif
-  return openblas_get_parallel() != 0;  // a serial build leaves all threads but one idle
-}
-#endif
-
-// oneDNN makes its kernels at run time and so never misses AVX-512; where there is none OpenBLAS is faster.
-[[maybe_unused]] bool onednn_excels() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f");
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
-template <class T>
-MatmulLibrary default_matmul_library() {
-  if constexpr (exec_is_host) {
-#ifdef ESPALIER_HAVE_ONEDNN
-    if (std::is_same_v<State<T>, float> && onednn_excels())
-      return MatmulLibrary::onednn;
-#endif
-#ifdef ESPALIER_HAVE_OPENBLAS
-    if (openblas_knows_cpu())
-      return MatmulLibrary::openblas;
-#endif
-#ifdef ESPALIER_HAVE_ONEDNN
-    if (std::is_same_v<State<T>, float>)
-      return MatmulLibrary::onednn;
-#endif
-#ifdef ESPALIER_HAVE_OPENBLAS
-    return MatmulLibrary::openblas;
-#endif
-  }
-#ifdef ESPALIER_HAVE_KOKKOS_KERNELS
-  return MatmulLibrary::kokkos_kernels;
-#else
-  return MatmulLibrary::tiled;
-#endif
-}
-
-#define ESPALIER_INSTANTIATE(T) template MatmulLibrary default_matmul_library<T>();
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
-#undef ESPALIER_INSTANTIATE
-
-std::string describe_matmul_libraries() {
-  std::string text = "tiled (own kernel)";
-#ifdef ESPALIER_HAVE_KOKKOS_KERNELS
-  text += ", Kokkos Kernels";
-#endif
-#ifdef ESPALIER_HAVE_ONEDNN
-  const dnnl_version_t* version = dnnl_version();
-  text += fmt::format(", oneDNN {}.{}.{}{}", version->major, version->minor, version->patch,
-                      impl::onednn_multiplies_bf16() ? " (bf16 on units of this CPU)" : "");
-#endif
-#ifdef ESPALIER_HAVE_OPENBLAS
-  const char* const threading = openblas_get_parallel() == 2   ? "OpenMP"
-                                : openblas_get_parallel() == 1 ? "pthreads"
-                                                               : "serial";
-  text += fmt::format(", {} on {} kernels ({})", openblas_get_config(), openblas_get_corename(), threading);
-#endif
-  return text;
-}
-
-}  // namespace espalier
+}  // namespace espalier::impl

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does.
+enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn };
+const char* to_string(MatmulLibrary library);
+
+/// Those this build has, portable first.
+std::vector<MatmulLibrary> matmul_libraries();
+
+/// The library that matmul() uses from now on. A choice of the process, made once before training: bits depend on it.
+/// Attention's tiles ask for it only in 16 bits (tile_matmul.hpp).
+MatmulLibrary matmul_library();
+void set_matmul_library(MatmulLibrary library);
+
+/// Which library the name means. @throws Error (usage) naming those present.
+MatmulLibrary parse_matmul_library(const std::string& name);
+
+/// The library to prefer here. Follows from the CPU, the libraries present and T alone, not from a measurement: the
+/// bits of a run must not depend on what else the machine is doing when it starts.
+template <class T>
+MatmulLibrary default_matmul_library();
+
+/// Whether the library multiplies 16-bit T as they are, on units of this CPU. Else it multiplies copies in fp32.
+template <class T>
+bool multiplies_16_bits(MatmulLibrary library);
+
+/// Bytes that matmul<T> through this library holds on to from its first call; one workspace for the process.
+template <class T>
+std::size_t matmul_workspace_bytes(MatmulLibrary library);
+
+/// Gives it back, until the next product needs one.
+void release_matmul_workspace();
+
+/// One line about the libraries and the kernels they chose for this CPU.
+std::string describe_matmul_libraries();
+
+}  // namespace espalier
