@@ -144,9 +144,7 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
   const Precision precision = precision_named(compute);
   RunConfig config;
   config.precision.compute = compute;
-  auto library = static_cast<double>(wanted_matmul_library<T>(config));
-  broadcast(world, std::span<double>(&library, 1), 0);
-  set_matmul_library(static_cast<MatmulLibrary>(library));
+  set_matmul_library(library_of_root(world, wanted_matmul_library<T>(config)));
   Accelerator device = start;
   device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, 2048) / world.size(),
                             .product_share = 0.9,
