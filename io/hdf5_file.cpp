@@ -21,9 +21,16 @@ DatasetPlace place_of(hid_t dataset) {
   return {static_cast<Index>(H5Dget_offset(dataset)), static_cast<Index>(H5Dget_storage_size(dataset))};
 }
 
+// HDF5's own, of the file that its serial driver has opened; negative: none.
+int descriptor_of(hid_t file) {
+  void* descriptor = nullptr;
+  const bool known = H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) >= 0 && descriptor != nullptr;
+  return known ? *static_cast<const int*>(descriptor) : -1;
+}
+
 }  // namespace
 
-Hdf5Writer::Hdf5Writer(const Path& path, Open open) : path_(path) {
+Hdf5Writer::Hdf5Writer(const Path& path, Open open) : path_(path), write_behind_(path) {
   const auto turn = enter();
   std::error_code error;
   if (open == Open::append && !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)))
@@ -76,6 +83,8 @@ DatasetPlace Hdf5Writer::write(const std::string& name, ScalarType type, const s
   const DatasetPlace place = place_of(dataset);
   if (!dataset.close())
     hdf5::throw_write_error("cannot write a checkpoint file: dataset " + name, path_);
+  if (const int descriptor = descriptor_of(file_); descriptor >= 0)
+    write_behind_.wrote(descriptor, place.offset + place.bytes);
   return place;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/types.hpp"
 #include "io/file.hpp"
+#include "io/write_behind.hpp"
 
 namespace espalier {
 
@@ -42,6 +43,7 @@ class Hdf5Writer {
   void discard() noexcept;
 
   Path path_;
+  WriteBehind write_behind_;
   std::int64_t file_ = -1;  ///< negative: closed, or tried to
 };
 
