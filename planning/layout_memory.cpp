@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/head.hpp"
+#include "parallel/reduction_plan.hpp"
 #include "planning/pipeline_time.hpp"
 #include "planning/real.hpp"
 
@@ -19,10 +21,47 @@ void add(MemoryByCategory& memory, Category category, double bytes) {
   memory.bytes[static_cast<std::size_t>(category)] += static_cast<std::size_t>(std::max(0.0, bytes));
 }
 
+// What the reducer of `train` stages of gradients that so many ranks sum: what the others send of the buckets in
+// flight.
+double staged_bytes(double gradients, double ranks) {
+  const ReducerOptions options;
+  const double bucket =
+      std::clamp(gradients / options.buckets, real(options.smallest_bucket_bytes), real(options.bucket_bytes));
+  return std::min(gradients, options.buckets_in_flight * bucket) * (ranks - 1) / ranks;
+}
+
+// A stage of the model.
 struct Stage {
-  double elements = 0;       // of the weights on this rank
-  double largest_layer = 0;  // elements that ZeRO-3 gathers at once
+  std::vector<Index> blocks;  // of its chunks
+  int number = 0;
+  bool first = false;
+  bool last = false;
 };
+
+// What `train` keeps for backward beside the slots (GptStack::take_workspace): gradients of one block and of the stream
+// on both sides, two sets where they are sent; of a split backward those of all blocks, as often as weight parts wait.
+double gradient_workspace(const ModelShape& model, const PlanLayout& layout, const Stage& stage, double rows) {
+  const double e = activation_bytes(layout.precision);
+  const double c = real(model.hidden_size);
+  const double f = real(model.ffn_hidden_size);
+  const double t = layout.tensor;
+  const double stream = e * rows * c / (layout.sequence_parallel ? t : 1);
+  const double block = 3 * stream + e * rows * (2 * c + 2 * t * kv_size_on_rank(model, layout) + f) / t;
+  double bytes = layout.sequence_parallel ? e * rows * c : 0;
+  if (layout.schedule == PlanSchedule::zero_bubble) {
+    const double again = layout.recompute == Recompute::full ? 3 * stream + e * rows * (c + f) / t : 0;
+    const double count = real(stage.blocks.front());
+    const double waiting = std::min(real(layout.num_microbatches()), stage.number + 1.0);
+    return bytes + waiting * ((count + 1) * stream + count * (block + again));
+  }
+  bytes += block + 2 * stream;
+  for (std::size_t chunk = 0; chunk < stage.blocks.size(); ++chunk) {
+    const bool has_embedding = stage.first && chunk == 0;
+    const bool has_head = stage.last && chunk + 1 == stage.blocks.size();
+    bytes += (has_embedding ? 1 : 2) * ((has_embedding ? 0 : 1) + (has_head ? 0 : 1)) * stream;
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -138,10 +177,11 @@ std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanL
     const bool first = stage == 0;
     // ZB-V lays both ends on the first stage.
     const bool last = layout.schedule == PlanSchedule::zero_bubble_v ? first : stage == stages - 1;
+    Stage here{.blocks = {}, .number = stage, .first = first, .last = last};
     double count = 0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      const int part = chunk * stages + stage;
-      count += real(blocks[static_cast<std::size_t>(part)]);
+      here.blocks.push_back(blocks[static_cast<std::size_t>(chunk * stages + stage)]);
+      count += real(here.blocks.back());
     }
     double elements = count * layer;
     double largest = layer;
@@ -150,46 +190,66 @@ std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanL
       elements += embedding;
       largest = std::max(largest, embedding);
     }
+    const double table = model.tied_embeddings && stages > 1 && (first || last) ? real(model.vocab_size) * c / t : 0;
     if (last) {  // a tied table stands on the last stage a second time
       elements += head_parameters_on_rank(model, layout);
-      if (model.tied_embeddings && stages > 1 && !first)
-        elements += real(model.vocab_size) * c / t;
+      if (!first)
+        elements += table;
     }
     add(mine, Category::weights, elements * each.weights);
     add(mine, Category::gradients, elements * each.gradients);
-    add(mine, Category::optimizer, elements * each.optimizer);
+    // Both stages of a tied table share its optimizer.
+    const double shared = implementation.arenas_of_train && layout.zero_stage > 0 ? table / 2 : 0;
+    add(mine, Category::optimizer, (elements - shared) * each.optimizer);
     if (layout.zero_stage == 3) {
       add(mine, Category::communication, gathered_layers * largest * whole.weights);
       add(mine, Category::workspace, largest * whole.gradients);
+    } else if (implementation.arenas_of_train) {
+      const double replicas = layout.data * layout.context;
+      add(mine, Category::communication,
+          staged_bytes(table * whole.gradients, 2 * replicas) +
+              staged_bytes((elements - table) * whole.gradients, replicas));
     } else if (layout.data * layout.context > 1) {
       add(mine, Category::communication,
           layout.zero_stage > 0 || implementation.overlaps_reduction ? 2 * bucket_elements * whole.gradients : 0);
     }
 
     const double slots = slots_in_flight(layout.schedule, stages, chunks, layout.num_microbatches(), stage);
-    double activations = slots * count / chunks * kept;
     const double microbatches = slots / chunks;
-    if (implementation.keeps_chunk_input)
-      activations += slots * e * rows * c / replicated + (last ? microbatches * e * rows * c / replicated : 0);
+    const double stream = e * rows * c / replicated;  // one (rows, C) of the residual stream
+    double activations = slots * count / chunks * kept;
+    if (implementation.arenas_of_train) {
+      const std::vector<double> held =
+          slots_of_chunks(layout.schedule, stages, chunks, layout.num_microbatches(), stage);
+      activations = last ? held.back() * stream : 0;
+      for (std::size_t chunk = 0; chunk < held.size(); ++chunk)
+        activations += held[chunk] * (real(here.blocks[chunk]) * kept + stream);
+    }
     if (first && model.dropout)
       activations += microbatches * rows * c / replicated;  // mask of the embedding's dropout
     if (last) {
       // final norm's input and the head's; the logits with their gradient, all or a chunk of them
-      if (!implementation.keeps_chunk_input)
-        activations += 2 * e * rows * c / replicated;
+      if (!implementation.arenas_of_train)
+        activations += 2 * stream;
       const double columns = real(model.vocab_size) / t;
-      const double logits = implementation.chunked_loss ? std::min(rows * columns, logits_at_once) : rows * columns;
+      const double at_once = implementation.arenas_of_train
+                                 ? real(logit_rows(static_cast<Index>(rows), model.vocab_size, layout.tensor))
+                                 : rows;
+      const double logits = implementation.chunked_loss ? std::min(at_once * columns, logits_at_once) : rows * columns;
       add(mine, Category::workspace, implementation.chunked_loss ? logits * e : logits * (4 + e));
     }
     add(mine, Category::activations, activations);
     // Gradients of the block at work, and what recomputation fills again.
     double work = 0;
     if (layout.recompute != Recompute::none && kept < block_at_work)
-      work += layout.recompute == Recompute::full ? block_at_work : block_at_work - kept;
-    work += rows * (2 * c * e / replicated + 2 * real(model.ffn_hidden_size) * e / t);
+      work += layout.recompute != Recompute::full ? block_at_work - kept
+              : implementation.arenas_of_train    ? block_at_work - stream  // its input lies in the slot
+                                                  : block_at_work;
+    work += implementation.arenas_of_train ? gradient_workspace(model, layout, here, rows)
+                                           : 2 * stream + 2 * e * rows * real(model.ffn_hidden_size) / t;
     add(mine, Category::workspace, work);
-    if (stages > 1)
-      add(mine, Category::communication, 2 * e * rows * c / replicated);
+    if (stages > 1 && !implementation.arenas_of_train)
+      add(mine, Category::communication, 2 * stream);
   }
   return memory;
 }

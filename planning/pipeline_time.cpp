@@ -141,4 +141,28 @@ double slots_in_flight(PlanSchedule schedule, int stages, int chunks, Index micr
   return m;
 }
 
+std::vector<double> slots_of_chunks(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage) {
+  const double in_flight = slots_in_flight(schedule, stages, chunks, microbatches, stage);
+  std::vector<double> slots(static_cast<std::size_t>(chunks), in_flight / chunks);
+  if (schedule != PlanSchedule::interleaved)
+    return slots;
+  // Forward takes p micro-batches through one chunk after the other, backward the same from the last chunk on: of the
+  // first n passes so many are of the chunk that is `place` passes after the first of a round.
+  const Index p = stages;
+  const Index round = p * chunks;
+  const auto passes = [&](Index n, Index place) { return n / round * p + std::clamp<Index>(n % round - place, 0, p); };
+  const Index ahead = 2 * (stages - 1 - stage) + (chunks - 1) * p + 1;  // forward passes before the first backward
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const Index forward_place = chunk * p;
+    const Index backward_place = (chunks - 1 - chunk) * p;
+    // Most are held when a run of forwards ends, or just before backwards begin.
+    const Index run_ends = ((forward_place + p - ahead) % round + round) % round;
+    Index most = 0;
+    for (const Index done : {Index{0}, backward_place, run_ends})
+      most = std::max(most, std::min(passes(ahead + done, forward_place), microbatches) - passes(done, backward_place));
+    slots[static_cast<std::size_t>(chunk)] = real(most);
+  }
+  return slots;
+}
+
 }  // namespace espalier

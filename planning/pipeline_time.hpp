@@ -55,4 +55,7 @@ double bubble_seconds(PlanSchedule schedule, int stages, int chunks, Index micro
 /// chunks. Equal to the slots of the lists.
 double slots_in_flight(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage);
 
+/// The same of each chunk by itself, which is more in all where chunks have their most at different times.
+std::vector<double> slots_of_chunks(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage);
+
 }  // namespace espalier

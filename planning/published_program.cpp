@@ -81,7 +81,7 @@ Implementation published_implementation(const CsvRow& row) {
   made.recomputes_last_product = old || contains(words, "Megatron") || contains(words, "NeMo");
   made.one_ring = old && fully_sharded(row);
   made.chunked_loss = false;
-  made.keeps_chunk_input = false;
+  made.arenas_of_train = false;
   made.compiled =
       contains(words, "llm.c") || contains(words, "torchtitan") || contains(words, "Dao-AILab/flash-attention");
   made.fused_loss = made.compiled;

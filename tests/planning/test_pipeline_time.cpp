@@ -101,6 +101,20 @@ TEST(PlanPipeline, slots_are_those_of_the_lists) {
       }
 }
 
+TEST(PlanPipeline, slots_of_chunks_are_those_of_the_lists) {
+  for (const auto& [stages, chunks, m] : {std::tuple(4, 2, 16), std::tuple(4, 3, 16), std::tuple(4, 4, 8),
+                                          std::tuple(8, 3, 8), std::tuple(3, 4, 12), std::tuple(2, 5, 2)})
+    for (int stage = 0; stage < stages; ++stage) {
+      const PipelineSchedule list = make_schedule(
+          {.kind = ScheduleKind::interleaved, .stages = stages, .chunks = chunks, .microbatches = m}, stage);
+      const std::vector<double> slots = slots_of_chunks(PlanSchedule::interleaved, stages, chunks, m, stage);
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        EXPECT_EQ(slots[static_cast<std::size_t>(chunk)], slots_needed(list, chunk))
+            << stages << " stages, " << m << " micro-batches: chunk " << chunk << " of " << chunks << " on stage "
+            << stage;
+    }
+}
+
 // Narayanan et al. 2021: 1 + (p - 1)/(p v) times the activations of 1F1B on the first stage.
 TEST(PlanPipeline, interleaving_holds_more_on_the_first_stage) {
   const double chunks_held = slots_in_flight(PlanSchedule::interleaved, 8, 4, 64, 0);
