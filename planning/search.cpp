@@ -199,13 +199,40 @@ std::string why_not_faster(const PlanProblem& problem, const LayoutPrice& price,
                      reason.empty() ? "outside of what was searched" : reason);
 }
 
-Rejection rejection_of(const PlanProblem& problem, const PlanLayout& layout, const LayoutPrice& best) {
-  if (const std::string reason = why_impossible(problem, layout); !reason.empty())
-    return {layout, Verdict::impossible, reason};
-  const LayoutPrice price = price_layout(problem, layout);
-  if (const std::string reason = why_too_large(problem, price); !reason.empty())
-    return {layout, Verdict::too_large, reason};
-  return {layout, Verdict::slower, why_not_faster(problem, price, best)};
+// An idea as somebody would tune it who holds on to it, by recomputation and, where it begins with one sequence, by the
+// micro-batch: the fastest that fits, else the one that needs least; none where all are impossible.
+std::optional<LayoutPrice> tuned(const PlanProblem& problem, const PlanLayout& idea) {
+  std::optional<LayoutPrice> best;
+  const auto key = [&](const LayoutPrice& price) {
+    const bool fits = why_too_large(problem, price).empty();
+    return std::pair(!fits, fits ? price.step_seconds : static_cast<double>(price.memory_bytes));
+  };
+  for (const Recompute recompute : all_recompute_modes())
+    for (const Index micro_batch : {1, 2, 4, 8}) {
+      PlanLayout layout = idea;
+      layout.recompute = recompute;
+      layout.micro_batch *= micro_batch;
+      if ((micro_batch > 1 && idea.micro_batch > 1) || !why_impossible(problem, layout).empty())
+        continue;
+      if (LayoutPrice price = price_layout(problem, layout); !best || key(price) < key(*best))
+        best = std::move(price);
+    }
+  return best;
+}
+
+Rejection rejection_of(const PlanProblem& problem, const PlanLayout& idea, const LayoutPrice& best) {
+  const std::optional<LayoutPrice> price = tuned(problem, idea);
+  if (!price)
+    return {idea, Verdict::impossible, why_impossible(problem, idea)};
+  if (const std::string reason = why_too_large(problem, *price); !reason.empty())
+    return {price->layout, Verdict::too_large, reason};
+  return {price->layout, Verdict::slower, why_not_faster(problem, *price, best)};
+}
+
+// Whether a layout is an idea with choices beside it, and no other split.
+bool follows(const PlanLayout& layout, const PlanLayout& idea) {
+  return lattice_of(layout) == lattice_of(idea) && (layout.zero_stage == 3) == (idea.zero_stage == 3) &&
+         (layout.pipeline == 1 || (layout.num_microbatches() == 1) == (idea.num_microbatches() == 1));
 }
 
 }  // namespace
@@ -223,7 +250,7 @@ std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const L
                                              const LayoutPrice& best) {
   std::vector<PlainRejection> rejections;
   for (const auto& [name, layout] : plain_layouts(problem, space))
-    if (layout.text() != best.layout.text())
+    if (!follows(best.layout, layout))
       rejections.push_back({name, rejection_of(problem, layout, best)});
   return rejections;
 }

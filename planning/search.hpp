@@ -53,7 +53,8 @@ struct PlainRejection {
 };
 
 /// Data parallelism alone, with ZeRO-3, tensor parallelism alone, a pipeline without micro-batches and with, for the
-/// devices and the batch of the space; without the one that is `best`.
+/// devices and the batch of the space, each with the recomputation and micro-batch that suit it; without those that
+/// `best` is one of.
 std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
                                              const LayoutPrice& best);
 

@@ -126,6 +126,14 @@ TEST(Search, plain_ideas_are_rejected_for_what_they_are) {
                                     "tensor=4,data=128,pipeline=1");
   EXPECT_EQ(fewer.find("data parallelism alone: micro-batch 1 x data 512 does not divide the global batch of 256"), 0u)
       << fewer;
+  // An idea is rejected for what is best about it, not for choices that nobody would make with it.
+  const LayoutSpace many{.num_devices = 512, .global_batch = 1024};
+  const std::string large = reasons(problem_of("gpt-200b", "a100-40:64"), many, "tensor=8,pipeline=16,data=4");
+  EXPECT_NE(large.find("data parallelism with ZeRO-3: "), std::string::npos) << large;
+  EXPECT_EQ(large.find("ZeRO-3: does not fit"), std::string::npos) << large << "it fits where blocks are recomputed";
+  const std::string zero = reasons(small, {.num_devices = 8, .global_batch = 64}, "data=8,zero=3,micro_batch=4");
+  EXPECT_EQ(zero.find("with ZeRO-3"), std::string::npos) << zero << "is what was chosen";
+  EXPECT_NE(zero.find("data parallelism alone"), std::string::npos) << zero;
 }
 
 // Goals that nothing reaches: the error says which is the nearest that can be.
