@@ -180,7 +180,8 @@ std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanL
     Stage here{.blocks = {}, .number = stage, .first = first, .last = last};
     double count = 0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      here.blocks.push_back(blocks[static_cast<std::size_t>(chunk * stages + stage)]);
+      const int part = chunk * stages + stage;
+      here.blocks.push_back(blocks[static_cast<std::size_t>(part)]);
       count += real(here.blocks.back());
     }
     double elements = count * layer;
