@@ -43,19 +43,11 @@ std::string train_config(const std::string& name_or_file, const PlanProblem& pro
                                   .got = reason,
                                   .wanted = "a layout that train runs",
                                   .todo = "add --runnable, fix other choices with --fix, or leave --config away"});
-  const GptConfig shape = trainable_config(problem.model);
-  std::vector<std::string> overrides{
-      fmt::format("model.vocab_size={}", shape.vocab_size),
-      fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
-      fmt::format("model.num_layers={}", shape.num_layers),
-      fmt::format("model.hidden_size={}", shape.hidden_size),
-      fmt::format("model.num_heads={}", shape.num_heads),
-      fmt::format("model.ffn_hidden_size={}", shape.ffn_hidden_size),
-      fmt::format("batch.global_batch_size={}", layout.global_batch),
-      fmt::format("batch.micro_batch_size={}", layout.micro_batch),
-      fmt::format("batch.sequence_length={}", problem.sequence_length),
-      fmt::format("precision.compute={}", to_string(layout.precision)),
-  };
+  std::vector<std::string> overrides = model_keys(trainable_config(problem.model));
+  overrides.insert(overrides.end(), {fmt::format("batch.global_batch_size={}", layout.global_batch),
+                                     fmt::format("batch.micro_batch_size={}", layout.micro_batch),
+                                     fmt::format("batch.sequence_length={}", problem.sequence_length),
+                                     fmt::format("precision.compute={}", to_string(layout.precision))});
   const std::vector<std::string> of_layout = parallel_keys(layout, blocks_per_part(problem.model, layout));
   overrides.insert(overrides.end(), of_layout.begin(), of_layout.end());
   if (is_file(name_or_file))

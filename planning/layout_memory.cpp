@@ -14,7 +14,6 @@ namespace espalier {
 namespace {
 
 constexpr double bucket_elements = 4 << 20;  // of a gradient bucket under reduction
-constexpr double logits_at_once = 16 << 20;  // of a chunked loss
 constexpr double gathered_layers = 2;        // ZeRO-3: the block at work and the next one
 
 void add(MemoryByCategory& memory, Category category, double bytes) {
@@ -233,10 +232,10 @@ std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanL
       if (!implementation.arenas_of_train)
         activations += 2 * stream;
       const double columns = real(model.vocab_size) / t;
-      const double at_once = implementation.arenas_of_train
+      const double at_once = implementation.chunked_loss
                                  ? real(logit_rows(static_cast<Index>(rows), model.vocab_size, layout.tensor))
                                  : rows;
-      const double logits = implementation.chunked_loss ? std::min(at_once * columns, logits_at_once) : rows * columns;
+      const double logits = at_once * columns;
       add(mine, Category::workspace, implementation.chunked_loss ? logits * e : logits * (4 + e));
     }
     add(mine, Category::activations, activations);

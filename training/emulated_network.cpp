@@ -17,10 +17,12 @@ EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
 }
 
 double reduction_scale(const RunConfig::Emulate& emulate, ReductionGroup group) {
-  return group == ReductionGroup::replicas_and_tensor ? 1 : emulate.data_message_scale;
+  return has_message_scale(group) ? emulate.data_message_scale : 1;
 }
 
 }  // namespace
+
+bool has_message_scale(ReductionGroup group) { return group != ReductionGroup::replicas_and_tensor; }
 
 double message_scale(const RunConfig::Emulate& emulate, Axis axis) {
   switch (axis) {

@@ -10,9 +10,11 @@ namespace espalier {
 /// As how many bytes each byte counts that is sent along an axis.
 double message_scale(const RunConfig::Emulate& emulate, Axis axis);
 
-/// The same of what the reduction of a group of parameters sends. Vectors that tensor ranks sum as well (norms, under
-/// sequence parallelism) have no scale: beside the matrices of a tiny model they weigh much more than beside those that
-/// it stands for.
+/// Whether [emulate] scales the reduction of a group: not of vectors that tensor ranks sum as well (norms, under
+/// sequence parallelism), which weigh much more beside the matrices of a tiny model than beside those it stands for.
+bool has_message_scale(ReductionGroup group);
+
+/// The same of what the reduction of a group of parameters sends.
 double message_scale(const RunConfig::Emulate& emulate, ReductionGroup group);
 
 /// From now on messages take the time that [emulate] gives them. Collective, between messages.

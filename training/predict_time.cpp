@@ -193,6 +193,15 @@ PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precisi
   return planned;
 }
 
+std::vector<std::string> model_keys(const GptConfig& shape) {
+  return {fmt::format("model.vocab_size={}", shape.vocab_size),
+          fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
+          fmt::format("model.num_layers={}", shape.num_layers),
+          fmt::format("model.hidden_size={}", shape.hidden_size),
+          fmt::format("model.num_heads={}", shape.num_heads),
+          fmt::format("model.ffn_hidden_size={}", shape.ffn_hidden_size)};
+}
+
 std::vector<std::string> parallel_keys(const PlanLayout& layout, const std::vector<Index>& blocks) {
   std::vector<std::string> keys{
       fmt::format("parallel.tensor={}", layout.tensor),

@@ -38,6 +38,9 @@ PhaseSeconds train_phases(const PlanPhases& planned);
 /// The layout in the planner's terms.
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision);
 
+/// The keys of [model] for a shape: "model.num_layers=12", ...
+std::vector<std::string> model_keys(const GptConfig& shape);
+
 /// The way back: the keys of [parallel] ("parallel.tensor=2", ...) for a layout that `train` can run.
 /// @param blocks of each part of the model in its order
 std::vector<std::string> parallel_keys(const PlanLayout& layout, const std::vector<Index>& blocks);

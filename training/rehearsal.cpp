@@ -12,6 +12,7 @@
 #include "parallel/schedule_run.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/real.hpp"
+#include "training/emulated_network.hpp"
 #include "training/predict_time.hpp"
 #include "training/predict_traffic.hpp"
 #include "training/with_compute_type.hpp"
@@ -70,13 +71,15 @@ std::vector<std::string> tiny_model(const PlanProblem& problem, const PlanLayout
   const double smaller =
       real(hidden) / real(problem.model.hidden_size) * real(num_blocks) / real(problem.model.num_layers);
   const Index sequence = rounded_up(8, layout.tensor);
-  return {fmt::format("model.vocab_size={}", rounded_up(smaller * real(problem.model.vocab_size), 4 * heads)),
-          fmt::format("model.max_sequence_length={}", sequence),
-          fmt::format("model.num_layers={}", num_blocks),
-          fmt::format("model.hidden_size={}", hidden),
-          fmt::format("model.num_heads={}", heads),
-          fmt::format("model.ffn_hidden_size={}", 4 * hidden),
-          fmt::format("batch.sequence_length={}", sequence)};
+  std::vector<std::string> keys =
+      model_keys({.vocab_size = rounded_up(smaller * real(problem.model.vocab_size), 4 * heads),
+                  .max_sequence_length = sequence,
+                  .num_layers = num_blocks,
+                  .hidden_size = hidden,
+                  .num_heads = heads,
+                  .ffn_hidden_size = 4 * hidden});
+  keys.push_back(fmt::format("batch.sequence_length={}", sequence));
+  return keys;
 }
 
 RunConfig tiny_config(const PlanProblem& problem, const PlanLayout& layout, const std::vector<Index>& blocks,
@@ -135,8 +138,9 @@ double reduced_bytes(const RunConfig& config, const RunLayout& layout, int rank)
   const auto traffic = with_compute_type(config.precision.compute,
                                          [&]<class T>() { return predict_reduction_traffic<T>(config, layout, rank); });
   std::uint64_t bytes = 0;
-  for (const ReductionGroup group : {ReductionGroup::replicas, ReductionGroup::tied})
-    bytes += traffic[group].reduce_bytes + traffic[group].gather_bytes;
+  for (const ReductionGroup group : all_reduction_groups)
+    if (has_message_scale(group))
+      bytes += traffic[group].reduce_bytes + traffic[group].gather_bytes;
   return static_cast<double>(bytes);
 }
 

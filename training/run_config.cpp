@@ -191,7 +191,8 @@ void visit_keys(Config& c, Visitor&& v) {
              "the same of backward alone; []: as part_percent");
   v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "each byte of a message counts as so many");
   v.real("tensor_message_scale", c.emulate.tensor_message_scale, {0, 1e18}, "and on the tensor axis times so many");
-  v.real("data_message_scale", c.emulate.data_message_scale, {0, 1e18}, "and in reductions of gradients");
+  v.real("data_message_scale", c.emulate.data_message_scale, {0, 1e18},
+         "and in reductions of gradients, but for norms that tensor ranks share");
   v.real("pipeline_message_scale", c.emulate.pipeline_message_scale, {0, 1e18}, "and between stages");
   v.boolean("per_layer", c.emulate.per_layer, "forward and backward are times of one layer, not of a chunk");
   v.seconds("data", c.emulate.data, {0, 1e6}, "of reading the tokens of a step");

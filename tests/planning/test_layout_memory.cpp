@@ -122,17 +122,10 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
   SCOPED_TRACE(model + " " + text);
   const PlanLayout layout = layout_of(text.c_str(), global_batch);
   const ModelShape shape = model_preset(model);
-  std::vector<std::string> keys{"data.train=[\"x\"]",
-                                "run.steps=1",
-                                "precision.compute=bf16",
-                                fmt::format("model.vocab_size={}", shape.vocab_size),
-                                fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
-                                fmt::format("model.num_layers={}", shape.num_layers),
-                                fmt::format("model.hidden_size={}", shape.hidden_size),
-                                fmt::format("model.num_heads={}", shape.num_heads),
-                                fmt::format("model.ffn_hidden_size={}", shape.ffn_hidden_size),
-                                fmt::format("batch.global_batch_size={}", global_batch),
-                                fmt::format("batch.micro_batch_size={}", layout.micro_batch)};
+  std::vector<std::string> keys = model_keys(trainable_config(shape));
+  keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "precision.compute=bf16",
+                           fmt::format("batch.global_batch_size={}", global_batch),
+                           fmt::format("batch.micro_batch_size={}", layout.micro_batch)});
   const std::vector<std::string> parallel = parallel_keys(layout, blocks_per_part(shape, layout));
   keys.insert(keys.end(), parallel.begin(), parallel.end());
   const RunConfig config = parse_run_config("", "test", keys, layout.num_devices());
