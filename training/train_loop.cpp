@@ -10,7 +10,6 @@
 #include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
 #include "io/checkpoint_directory.hpp"
-#include "io/json_by_name.hpp"
 #include "io/metrics.hpp"
 #include "io/run_directory.hpp"
 #include "io/run_positions.hpp"
@@ -24,6 +23,7 @@
 #include "training/checkpoint_saver.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
+#include "training/metrics_line.hpp"
 #include "training/prediction_check.hpp"
 #include "training/rank_records.hpp"
 #include "training/require_memory.hpp"
@@ -37,32 +37,6 @@
 
 namespace espalier {
 namespace {
-
-nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgress& progress) {
-  nlohmann::ordered_json line = {{"step", report.step},
-                                 {"loss", report.loss},
-                                 {"learning_rate", report.learning_rate},
-                                 {"gradient_norm", report.gradient_norm},
-                                 {"loss_scale", report.loss_scale},
-                                 {"skipped_steps", report.skipped_steps},
-                                 {"tokens", report.tokens},
-                                 {"tokens_per_second", progress.tokens_per_second},
-                                 {"step_seconds", report.step_seconds},
-                                 {"seconds", json_by_name<Phase>(report.seconds.seconds)},
-                                 {"bytes_sent", json_by_name<Axis>(report.bytes_sent)},
-                                 {"memory_peak_bytes", json_by_name<Category>(MemoryLedger::instance().peak().bytes)},
-                                 {"mfu", progress.mfu},
-                                 {"passed_over_samples", report.passed_over}};
-  if (const auto& scores = report.judgement.scores) {
-    line["loss_score"] = scores->loss;
-    line["gradient_norm_score"] = scores->gradient_norm;
-  }
-  if (report.judgement.anomaly != Anomaly::none)
-    line["anomaly"] = to_string(report.judgement.anomaly);
-  if (progress.validation_loss)
-    line["validation_loss"] = *progress.validation_loss;
-  return line;
-}
 
 // Which limit ends the run: "run.steps = 100".
 std::string limit_text(const RunConfig& config) {
