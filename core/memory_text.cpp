@@ -5,23 +5,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "core/memory_ledger.hpp"
 
 namespace espalier {
+namespace {
 
-std::string bytes_text(std::size_t bytes) {
+// `round` makes a whole number of the last decimals that are shown.
+std::string size_text(std::size_t bytes, double (*round)(double)) {
   auto value = static_cast<double>(bytes);
-  for (const char* unit : {"B", "KiB", "MiB", "GiB", "TiB"}) {
+  std::string_view unit = "B";
+  for (const std::string_view larger : {"KiB", "MiB", "GiB", "TiB", "PiB"}) {
     if (value < 1024)
-      return fmt::format("{:.{}f} {}", value, *unit == 'B' ? 0 : *unit == 'G' ? 2 : 1, unit);
+      break;
     value /= 1024;
+    unit = larger;
   }
-  return fmt::format("{:.1f} PiB", value);
+  const int decimals = unit == "B" ? 0 : unit == "GiB" ? 2 : 1;
+  const double scale = std::pow(10.0, decimals);
+  return fmt::format("{:.{}f} {}", round(value * scale) / scale, decimals, unit);
 }
+
+}  // namespace
+
+std::string bytes_text(std::size_t bytes) { return size_text(bytes, std::nearbyint); }
+
+std::string budget_text(std::size_t bytes) { return size_text(bytes, std::ceil); }
 
 std::string biggest_categories(const MemoryByCategory& memory) {
   std::vector<std::size_t> order(num_categories);

@@ -45,7 +45,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-// Digits alone keep all 63 bits; a fraction or a unit goes through double and must come out whole.
+// Digits alone keep all 63 bits; a fraction or a unit goes through double and is rounded.
 std::optional<Index> scaled(const Number& number, double scale) {
   Index exact = 0;
   const char* const text_end = number.text.data() + number.text.size();
@@ -53,9 +53,15 @@ std::optional<Index> scaled(const Number& number, double scale) {
   if (error == std::errc() && end == text_end && scale == 1)
     return exact;
   const double product = number.value * scale;
-  if (!(product < 0x1p62) || std::abs(product - std::round(product)) > 1e-6)
+  if (!(product < 0x1p62))
     return std::nullopt;
   return static_cast<Index>(std::llround(product));
+}
+
+// The same of what can only be counted.
+std::optional<Index> scaled_whole(const Number& number, double scale) {
+  const double product = number.value * scale;
+  return std::abs(product - std::round(product)) > 1e-6 ? std::nullopt : scaled(number, scale);
 }
 
 std::optional<double> parse_clock(std::string_view text) {
@@ -109,7 +115,7 @@ std::optional<Index> parse_count(std::string_view text) {
   if (scale != 1)
     unit = take_word(text);
   const bool known = unit.empty() || unit == "tokens" || unit == "steps" || unit == "samples" || unit == "sequences";
-  return known && text.empty() ? scaled(*number, scale) : std::nullopt;
+  return known && text.empty() ? scaled_whole(*number, scale) : std::nullopt;
 }
 
 std::optional<Index> parse_bytes(std::string_view text) {
@@ -120,7 +126,7 @@ std::optional<Index> parse_bytes(std::string_view text) {
   if (!text.empty())
     return std::nullopt;
   if (unit.empty() || unit == "B" || unit == "bytes")
-    return scaled(*number, 1);
+    return scaled_whole(*number, 1);
   const std::string_view prefixes = "KMGT";
   const std::size_t power = prefixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
   const std::string_view rest = unit.substr(1);

@@ -15,8 +15,8 @@ namespace espalier {
 /// number.
 std::optional<Index> parse_count(std::string_view text);
 
-/// "4096", "64 MiB", "2GB", "16G": KiB ... and bare K, M, G, T are powers of 1024 (as in batch systems); kB,
-/// MB ... of 1000.
+/// "4096", "64 MiB", "1.1 MiB", "2GB", "16G": KiB ... and bare K, M, G, T are powers of 1024 (as in batch systems); kB,
+/// MB ... of 1000. The nearest whole number of bytes.
 std::optional<Index> parse_bytes(std::string_view text);
 
 /// Seconds: "90", "1.5h", "1h30m", "250ms", "2d", "01:30:00", "1-12:00:00" (days first, as in batch systems).

@@ -112,7 +112,7 @@ std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
     sort_by_need(found);
     for (std::size_t i = 0; i < std::min(most_layouts, found.size()); ++i)
       layouts.push_back(
-          fmt::format("{} ({} a rank)", make_run_layout(found[i].config, ranks).text(), bytes_text(found[i].bytes)));
+          fmt::format("{} ({} a rank)", make_run_layout(found[i].config, ranks).text(), budget_text(found[i].bytes)));
     worlds += found.empty() ? 0 : 1;
   }
   return fmt::format("{}", fmt::join(layouts, "; "));
@@ -125,8 +125,8 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
   for (const MemoryNeed& need : leaner_settings(config, ranks)) {
     const std::string settings = settings_text(config, need.config);
     if (need.bytes <= budget)
-      fitting += fmt::format("{} would fit ({} a rank); ", settings, bytes_text(need.bytes));
-    lowering.push_back(fmt::format("{} ({})", settings, bytes_text(need.bytes)));
+      fitting += fmt::format("{} would fit ({} a rank); ", settings, budget_text(need.bytes));
+    lowering.push_back(fmt::format("{} ({})", settings, budget_text(need.bytes)));
   }
   if (!fitting.empty())
     return fitting;
@@ -135,7 +135,7 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
   const std::string helping =
       lowering.empty() ? "" : fmt::format("what lowers the need: {}; ", fmt::join(lowering, ", "));
   return fmt::format("{}the least that this model needs on {} is {} a rank{}{}; ", helping, counted(ranks, "rank"),
-                     bytes_text(least.bytes), least.bytes <= budget ? ", which fits" : "",
+                     budget_text(least.bytes), least.bytes <= budget ? ", which fits" : "",
                      settings.empty() ? "" : ", with " + settings);
 }
 
@@ -202,7 +202,7 @@ void require_memory(const RunConfig& config, const RunLayout& layout, std::size_
               {.what = is_set ? "the model does not fit the memory budget of a rank"
                               : "the model does not fit the memory that this machine has for a rank",
                .where = fmt::format("stage {} of {} on {}", stage, stages.size(), layout.text()),
-               .got = fmt::format("a need of {}: {}", bytes_text(need.total()), biggest_categories(need)),
+               .got = fmt::format("a need of {}: {}", budget_text(need.total()), biggest_categories(need)),
                .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
                                 : fmt::format("at most {}", bytes_text(budget)),
                .todo = advice_for_these_ranks(config, layout.mesh.size(), budget) +

@@ -195,6 +195,11 @@ TEST(Units, counts_sizes_and_durations) {
   EXPECT_EQ(parse_bytes("64M"), 64 << 20);
   EXPECT_EQ(parse_bytes("2GB"), 2000000000);
   EXPECT_EQ(parse_bytes("123"), 123);
+  EXPECT_EQ(parse_bytes("1.1 MiB"), 1153434);  // 1153433.6
+  EXPECT_EQ(parse_bytes("1.1MiB"), 1153434);
+  EXPECT_EQ(parse_bytes("1.1M"), 1153434);
+  EXPECT_EQ(parse_bytes("0.3 kB"), 300);
+  EXPECT_FALSE(parse_bytes("1.5"));
   EXPECT_FALSE(parse_bytes("64X"));
   EXPECT_FALSE(parse_bytes("99999999T"));
   EXPECT_EQ(parse_seconds("90"), 90);
@@ -205,6 +210,17 @@ TEST(Units, counts_sizes_and_durations) {
   EXPECT_EQ(parse_seconds("1-12:00:00"), 129600);
   EXPECT_FALSE(parse_seconds("1:30"));
   EXPECT_FALSE(parse_seconds("soon"));
+}
+
+TEST(Units, sizes_are_printed_to_the_nearest_and_budgets_rounded_up) {
+  EXPECT_EQ(bytes_text(1), "1 B");
+  EXPECT_EQ(bytes_text(1153434), "1.1 MiB");
+  EXPECT_EQ(bytes_text(std::size_t{3} << 29), "1.50 GiB");
+  EXPECT_EQ(budget_text(1023), "1023 B");
+  EXPECT_EQ(budget_text(1153433), "1.1 MiB");
+  EXPECT_EQ(budget_text(1153434), "1.2 MiB");
+  EXPECT_EQ(budget_text((std::size_t{3} << 29) + 1), "1.51 GiB");
+  EXPECT_EQ(budget_text(std::size_t{1} << 50), "1.0 PiB");
 }
 
 TEST(Units, nearest_words) {

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
+#include "io/units.hpp"
 #include "models/recompute.hpp"
 #include "tests/training/shape_config.hpp"
 #include "training/predict_memory.hpp"
@@ -96,7 +98,7 @@ TEST(RequireMemory, TellsTheLeastAndWhatLowersTheNeed) {
   const RunConfig base = small_model();
   const MemoryNeed least = least_memory(base, ranks);
   const std::string wanted =
-      fmt::format("the least that this model needs on 4 ranks is {} a rank, with ", bytes_text(least.bytes));
+      fmt::format("the least that this model needs on 4 ranks is {} a rank, with ", budget_text(least.bytes));
   const std::string almost = advice(base, least.bytes - 1);
   EXPECT_NE(almost.find(wanted), std::string::npos) << almost;
   const std::string never = advice(base, 1000);
@@ -107,6 +109,20 @@ TEST(RequireMemory, TellsTheLeastAndWhatLowersTheNeed) {
     EXPECT_NE(never.find(part), std::string::npos) << part << " is missing in\n" << never;
   const std::string together = advice(base, least.bytes);
   EXPECT_NE(together.find("a rank, which fits, with "), std::string::npos) << together;
+}
+
+// The least is rarely a whole number of tenths: rounded to the nearest, every other one would not do.
+TEST(RequireMemory, TheLeastIsEnoughAsItIsPrinted) {
+  for (const int hidden_size : {64, 80, 96, 112, 128}) {
+    const RunConfig base = small_model({fmt::format("model.hidden_size={}", hidden_size)});
+    const std::string text = advice(base, 1000);
+    const std::string before = "the least that this model needs on 4 ranks is ";
+    const std::size_t begin = text.find(before) + before.size();
+    const std::string printed = text.substr(begin, text.find(" a rank", begin) - begin);
+    const std::optional<Index> typed = parse_bytes(printed);
+    ASSERT_TRUE(typed) << printed;
+    EXPECT_EQ(advice(least_memory(base, ranks).config, static_cast<std::size_t>(*typed)), "") << printed;
+  }
 }
 
 TEST(RequireMemory, OneSettingThatIsEnoughIsNamedFirst) {
