@@ -143,6 +143,7 @@ RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
 RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
   make_directory();
   take_ownership();
+  describe_lost();
   describe_unfinished();
 }
 
@@ -212,6 +213,16 @@ void RunDirectory::sign_on(const std::string& config_text) {
              .starts = previous_ ? previous_->starts + 1 : 1,
              .details = previous_ ? previous_->details : nlohmann::json::object()};
   write_record();
+}
+
+void RunDirectory::describe_lost() {
+  std::error_code ignored;
+  const Path path = path_ / "run.json";
+  if (!previous_ && std::filesystem::exists(path, ignored))
+    lost_ = fmt::format(
+        "{} is damaged: how the starts before ended, how many there were and how many came no further (exit 93) is "
+        "lost; counted anew from here",
+        path.string());
 }
 
 // Whoever holds the lock and finds "running" knows that the owner is gone, if it ran here: take_ownership() has looked.

@@ -30,7 +30,7 @@ struct RunRecord {
 nlohmann::ordered_json to_json(const RunRecord& record);
 RunRecord run_record_from_json(const nlohmann::ordered_json& json);
 
-/// run.json of a directory, if there is a readable one.
+/// run.json of a directory, if there is a readable one: absent or damaged is the same to most, as it is advisory.
 std::optional<RunRecord> read_run_record(const Path& directory);
 
 /// Whether the process that signed on still lives, as far as this machine can see: false where it ran on another host.
@@ -75,6 +75,9 @@ class RunDirectory {
   /// The record the last start left, before this one.
   const std::optional<RunRecord>& previous() const { return previous_; }
 
+  /// Set when there was a run.json that cannot be read: a sentence for the user about what is lost with it.
+  const std::optional<std::string>& lost() const { return lost_; }
+
   /// Set when that start never signed off. Its positions stay in state() until the caller removes them.
   const std::optional<UnfinishedStart>& unfinished() const { return unfinished_; }
 
@@ -88,12 +91,14 @@ class RunDirectory {
   void make_directory();
   bool take_lock();
   void take_ownership();
+  void describe_lost();
   void describe_unfinished();
   void write_record() const;
 
   Path path_;
   FileDescriptor lock_;
   std::optional<RunRecord> previous_;
+  std::optional<std::string> lost_;
   std::optional<UnfinishedStart> unfinished_;
   RunRecord record_;
 

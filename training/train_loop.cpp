@@ -155,6 +155,8 @@ class Loop {
       if (!is_root_)
         return;
       files_.directory.emplace(run_path());
+      if (const auto& lost = files_.directory->lost())
+        note(*lost);
       if (const auto& unfinished = files_.directory->unfinished()) {
         note(unfinished->text);
         if (const std::string positions = positions_in(run_path(), true); !positions.empty())

@@ -44,5 +44,9 @@ for _ in 1 2 3 4; do
 done
 expect 93 "do not requeue" "$espalier" train tiny.toml run.directory=stuck
 says "each went on after step 0" "the training diverged" "--retry"
+cp -a stuck damaged
+echo '{"bro' >damaged/run.json
+expect 0 "damaged/run.json is damaged" "$espalier" train tiny.toml run.directory=damaged
+says "(exit 93) is lost" "completed"
 expect 0 "completed" "$espalier" train tiny.toml run.directory=stuck --retry
 summary

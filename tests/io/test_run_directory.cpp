@@ -88,6 +88,19 @@ TEST(RunDirectory, before_it_signs_on_nothing_changes) {
   }
 }
 
+TEST(RunDirectory, a_damaged_record_is_told_of) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "a";
+  SignedOn(path).finish(RunEnd::completed);
+  EXPECT_FALSE(RunDirectory(path).lost());
+  write_bytes(path / "run.json", "{\"bro");
+  SignedOn run(path);
+  ASSERT_TRUE(run.lost());
+  EXPECT_NE(run.lost()->find("a/run.json is damaged"), std::string::npos) << *run.lost();
+  EXPECT_EQ(read_run_record(path)->starts, 1);
+  EXPECT_FALSE(RunDirectory(directory / "new").lost());
+}
+
 // Runs `action` in a process of its own that then ends in its own way.
 template <class Action>
 pid_t in_child(const Action& action) {
