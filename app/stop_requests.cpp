@@ -8,13 +8,19 @@
 namespace espalier {
 namespace {
 
-constexpr std::array stop_signals = {SIGTERM, SIGUSR1, SIGINT, SIGPIPE, SIGHUP};
+struct Signal {
+  int number;
+  const char* name;
+};
+
+constexpr std::array stop_signals = {Signal{SIGTERM, "SIGTERM"}, Signal{SIGUSR1, "SIGUSR1"}, Signal{SIGINT, "SIGINT"},
+                                     Signal{SIGPIPE, "SIGPIPE"}, Signal{SIGHUP, "SIGHUP"}};
 
 sigset_t stop_signal_set() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : stop_signals)
-    sigaddset(&set, signal);
+  for (const Signal& signal : stop_signals)
+    sigaddset(&set, signal.number);
   return set;
 }
 
@@ -36,14 +42,14 @@ void release_stop_requests() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-bool stop_requested() {
+std::string stop_request() {
   sigset_t pending;
   sigemptyset(&pending);
   sigpending(&pending);
-  for (const int signal : stop_signals)
-    if (sigismember(&pending, signal) == 1 && !(signal == SIGHUP && is_ignored(signal)))
-      return true;
-  return false;
+  for (const auto& [number, name] : stop_signals)
+    if (sigismember(&pending, number) == 1 && !(number == SIGHUP && is_ignored(number)))
+      return name;
+  return {};
 }
 
 }  // namespace espalier

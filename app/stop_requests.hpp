@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 namespace espalier {
 
 // Requests to stop: SIGTERM, SIGUSR1 and SIGINT; SIGHUP and SIGPIPE too, as nobody may look on any more, but what nohup
@@ -16,7 +18,8 @@ void hold_stop_requests();
 /// The calling thread takes them again: whatever has come ends the process.
 void release_stop_requests();
 
-/// Has one come? Asked by a thread that holds them; SIGPIPE is seen by the thread alone that wrote.
-bool stop_requested();
+/// The one that has come, by name ("SIGTERM"); empty: none. Asked by a thread that holds them; SIGPIPE is seen by the
+/// thread alone that wrote.
+std::string stop_request();
 
 }  // namespace espalier

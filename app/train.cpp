@@ -70,7 +70,7 @@ int train_command(Options& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
   const TrainOutcome outcome = with_compute_type(config.precision.compute, [&]<class T>() {
-    return train<T>(config, options.train, layout, mesh, events, stop_requested);
+    return train<T>(config, options.train, layout, mesh, events, stop_request);
   });
   if (runtime.rank() == 0)
     console.note(

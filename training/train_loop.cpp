@@ -18,6 +18,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
+#include "parallel/texts.hpp"
 #include "planning/report.hpp"
 #include "training/check_token_files.hpp"
 #include "training/checkpoint_saver.hpp"
@@ -64,7 +65,7 @@ class Loop {
         is_root_(mesh.world().rank() == 0),
         rollbacks_(config.stability.max_rollbacks) {}
 
-  TrainOutcome run(const std::function<bool()>& stop_requested) {
+  TrainOutcome run(const std::function<std::string()>& stop_request) {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
                                                                      options_.resume, options_.init_from));
     require_memory(config_, layout_, memory_of_a_rank(mesh_.world()));
@@ -84,7 +85,7 @@ class Loop {
                      matmul_libraries().size(), gemm_rate_ * 1e-9,
                      mesh_.world().size() > 1 ? " on all ranks together" : ""));
     try {
-      return train_in_directory(trainer, saver, resumed_step, stop_requested);
+      return train_in_directory(trainer, saver, resumed_step, stop_request);
     } catch (const Error& error) {
       if (error.code() == ExitCode::numerical)
         publish_if_possible(saver);
@@ -99,7 +100,7 @@ class Loop {
 
  private:
   TrainOutcome train_in_directory(Trainer<T>& trainer, CheckpointSaver<T>& saver, Index resumed_step,
-                                  const std::function<bool()>& stop_requested) {
+                                  const std::function<std::string()>& stop_request) {
     sign_on(resumed_step);
     signed_on_ = true;
     const AtEarlyExit sign_off(
@@ -116,7 +117,7 @@ class Loop {
     StragglerWatch stragglers(config_.stability, mesh_);
     if (resumed_step >= config_.total_steps())
       note(fmt::format("nothing left to do: {} done, and {}", counted(resumed_step, "step"), limit_text(config_)));
-    const TrainOutcome outcome = finish(steps(trainer, saver, records, stragglers, stop_requested));
+    const TrainOutcome outcome = finish(steps(trainer, saver, records, stragglers, stop_request));
     records.sign_off();
     return outcome;
   }
@@ -187,9 +188,12 @@ class Loop {
     });
   }
 
-  bool must_stop(Index steps_of_this_start, const std::function<bool()>& stop_requested) {
-    if (stop_requested && stop_requested())
-      cause_ = "asked to stop";
+  bool must_stop(Index steps_of_this_start, const std::function<std::string()>& stop_request) {
+    const std::string request = stop_request ? stop_request() : std::string();
+    if (!request.empty())
+      cause_ = mesh_.world().size() == 1
+                   ? "asked to stop by " + request
+                   : fmt::format("rank {} was asked to stop by {}", mesh_.world().rank(), request);
     else if (options_.stop_after > 0 && steps_of_this_start + 1 >= options_.stop_after)
       cause_ = fmt::format("stopped after {} steps", options_.stop_after);
     else if (config_.run.max_duration > 0 && since_start_.seconds() >= config_.run.max_duration)
@@ -200,7 +204,7 @@ class Loop {
   }
 
   TrainOutcome steps(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, StragglerWatch& stragglers,
-                     const std::function<bool()>& stop_requested) {
+                     const std::function<std::string()>& stop_request) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     double saving_seconds = 0;
@@ -208,7 +212,7 @@ class Loop {
     while (trainer.steps_done() < total) {
       records.before_step(trainer.steps_done() + 1);
       saving_seconds += saver.take_seconds();  // after the step before, also one that was taken back
-      StepReport report = trainer.step(must_stop(steps_of_this_start, stop_requested));
+      StepReport report = trainer.step(must_stop(steps_of_this_start, stop_request));
       saver.take_seconds();  // while an anomaly was kept: the step has counted that
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
@@ -313,8 +317,17 @@ class Loop {
       note(problem);
   }
 
+  // Of the first rank that has one: a signal may have come to one rank only.
+  std::string cause_of_all() const {
+    const std::vector<std::string> causes = gather_texts(mesh_.world(), cause_);
+    const auto first = std::ranges::find_if(causes, [](const std::string& cause) { return !cause.empty(); });
+    return first == causes.end() ? std::string() : *first;
+  }
+
   TrainOutcome finish(TrainOutcome outcome) {
     compare_with_prediction();
+    if (outcome == TrainOutcome::stopped)
+      cause_ = cause_of_all();
     barrier(mesh_.world());  // signed off only when every rank has come to the end
     if (is_root_)
       sign_off(outcome);
@@ -332,7 +345,7 @@ class Loop {
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;
   std::optional<PredictionCheck> prediction_;
-  std::string cause_ = "another rank was asked to stop";
+  std::string cause_;  // of a stop: on a rank that asks for one, at the end on rank 0
   Stopwatch since_start_;
 };
 
@@ -340,13 +353,14 @@ class Loop {
 
 template <class T>
 TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
-                   const ProcessMesh& mesh, const TrainEvents& events, const std::function<bool()>& stop_requested) {
-  return Loop<T>(config, options, layout, mesh, events).run(stop_requested);
+                   const ProcessMesh& mesh, const TrainEvents& events,
+                   const std::function<std::string()>& stop_request) {
+  return Loop<T>(config, options, layout, mesh, events).run(stop_request);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                               \
   template TrainOutcome train<T>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&, \
-                                 const TrainEvents&, const std::function<bool()>&);
+                                 const TrainEvents&, const std::function<std::string()>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

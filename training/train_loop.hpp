@@ -38,10 +38,12 @@ struct TrainEvents {
 enum class TrainOutcome { completed, stopped };
 
 /// A whole run in its directory: resume, steps, evaluations, saves, metrics, signing off. Collective over the mesh.
-/// `stop_requested` is asked before each step; true on any rank stops all of them after that step, with a checkpoint.
-/// Afterwards the position of this rank says whether it came to the end.
+/// `stop_request` is asked before each step: what asks this rank to stop ("SIGTERM"), or nothing. A request on any rank
+/// stops all of them after that step, with a checkpoint, and stands in run.json. Afterwards the position of this rank
+/// says whether it came to the end.
 template <class T>
 TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
-                   const ProcessMesh& mesh, const TrainEvents& events, const std::function<bool()>& stop_requested);
+                   const ProcessMesh& mesh, const TrainEvents& events,
+                   const std::function<std::string()>& stop_request);
 
 }  // namespace espalier

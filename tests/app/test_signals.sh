@@ -44,6 +44,7 @@ for signal in TERM USR1 INT HUP; do
   stop "$signal" rank
   [[ $got == 75 ]] || fail "exit code $got after $signal to a rank, wanted 75"
   saved
+  grep -qE "\"cause\": \"rank [0-3] was asked to stop by SIG$signal\"" "$run/run.json" || fail "the cause is not told" "$run/run.json"
   goes_on "$signal to a rank"
 done
 # mpiexec may give 0 instead of 75 after a signal to itself (MPICH), or leave the ranks no time (Open MPI); SIGHUP kills it
@@ -67,6 +68,7 @@ sleep 0.5
 kill -TERM "$job" || fail "a hang-up ended what was started with nohup"
 got=0; wait "$job" || got=$?
 [[ $got == 75 ]] || fail "exit code $got, wanted 75"
+grep -q '"cause": "asked to stop by SIGTERM"' "$run/run.json" || fail "the cause is not told" "$run/run.json"
 
 # A storm of requests in the middle of products must not touch what they compute: a handler on a thread that is in an fp32
 # product of oneDNN damages the heap.

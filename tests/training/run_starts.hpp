@@ -31,7 +31,7 @@ inline Start start_run(const RunConfig& config, TrainOptions options) {
   const ProcessMesh mesh(world(), layout.mesh);
   TrainEvents events;
   events.note = [&](const std::string& text) { start.notes.push_back(text); };
-  start.outcome = train<float>(config, options, layout, mesh, events, [] { return false; });
+  start.outcome = train<float>(config, options, layout, mesh, events, {});
   barrier(world());
   return start;
 }

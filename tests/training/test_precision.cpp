@@ -108,7 +108,7 @@ std::vector<std::string> losses_of_run(const RunConfig& config, const std::vecto
   for (const Index stop : stops) {
     TrainOptions options;
     options.stop_after = stop;
-    train<T>(config, options, layout, mesh, {}, [] { return false; });
+    train<T>(config, options, layout, mesh, {}, {});
     barrier(world());
   }
   std::vector<std::string> texts;

@@ -72,7 +72,7 @@ TEST(Replay, IsRightIn16Bits) {
       laid_out(poisoned_config(folder, "run", world().size(), {"precision.compute=bf16"}), split_up());
   const RunLayout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh);
-  train<bfloat16>(config, {}, layout, mesh, {}, [] { return false; });
+  train<bfloat16>(config, {}, layout, mesh, {}, {});
   barrier(world());
   expect_replay<bfloat16>(config, 0.05);
   barrier(world());
