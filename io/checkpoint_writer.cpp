@@ -16,18 +16,29 @@
 namespace espalier {
 namespace {
 
+// What makes room, of what is not at its least already.
+std::string advice_on_space(const KeptCheckpoints& kept) {
+  constexpr KeptCheckpoints least;
+  std::string settings;
+  if (kept.last > least.last)
+    settings = fmt::format("checkpoint.keep_last = {} (now {})", least.last, kept.last);
+  if (kept.every != 0)
+    settings += fmt::format("{}checkpoint.keep_every = 0 (now {})", settings.empty() ? "" : ", ", kept.every);
+  return "free some space there, or choose another directory" +
+         (settings.empty() ? "" : "; fewer checkpoints stay with " + settings + ", once there is room for this one");
+}
+
 // A save that cannot fit is refused before it has filled the disk for everybody else.
-void check_space(const Path& directory, Index bytes) {
+void check_space(const Path& directory, Index bytes, const KeptCheckpoints& kept) {
   const auto needed = static_cast<std::uintmax_t>(bytes);
   std::error_code error;
   const auto space = std::filesystem::space(directory, error);
   if (!error && space.available < needed)
-    throw Error(ExitCode::write,
-                {.what = "no space for a checkpoint",
-                 .where = directory.string(),
-                 .got = fmt::format("{} free", bytes_text(space.available)),
-                 .wanted = bytes_text(needed),
-                 .todo = "free some space there, lower checkpoint.keep_last or choose another directory"});
+    throw Error(ExitCode::write, {.what = "no space for a checkpoint",
+                                  .where = directory.string(),
+                                  .got = fmt::format("{} free", bytes_text(space.available)),
+                                  .wanted = bytes_text(needed),
+                                  .todo = advice_on_space(kept)});
 }
 
 }  // namespace
@@ -39,10 +50,10 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
 
 Path checkpoint_path(const Path& directory, Index step) { return directory / fmt::format("step-{:08}", step); }
 
-Path begin_checkpoint(const Path& directory, Index step, Index bytes) {
+Path begin_checkpoint(const Path& directory, Index step, Index bytes, const KeptCheckpoints& kept) {
   Path partial = begin_directory(checkpoint_path(directory, step));
   try {
-    check_space(partial, bytes);
+    check_space(partial, bytes, kept);
   } catch (...) {
     abandon_checkpoint(directory, step);
     throw;

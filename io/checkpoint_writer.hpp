@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/checkpoint_directory.hpp"
 #include "io/checkpoint_manifest.hpp"
 #include "io/shard_place.hpp"
 
@@ -33,8 +34,8 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
 Path checkpoint_path(const Path& directory, Index step);
 
 /// Makes the partial directory, and room by removing leftovers of killed saves. Returns its path. Throws Error(write)
-/// when there is no room for `bytes`, what all writers together are going to write.
-Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0);
+/// when there is no room for `bytes`, what all writers together are going to write, with advice on what is kept.
+Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0, const KeptCheckpoints& kept = {});
 
 /// What a writer is going to write where, without the places in the file and the checksums.
 std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks);

@@ -56,7 +56,7 @@ void CheckpointSaver<T>::save() {
   const double copy_seconds = since_start.seconds();
   in_flight_.reset(new BackgroundSave{
       .save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, config_.run_name()), copy_->state().blocks,
-               copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file},
+               copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file, kept_checkpoints(config_)},
       .step = trainer_.steps_done(),
       .copy_seconds = copy_seconds,
       .held_up = since_start.seconds(),
@@ -117,7 +117,7 @@ template <class T>
 void CheckpointSaver<T>::prune(Index newest) {
   attempt_together(mesh_.world(), ExitCode::write, [&] {
     if (mesh_.world().rank() == 0)
-      prune_checkpoints(checkpoints_, {config_.checkpoint.keep_last, config_.checkpoint.keep_every}, newest);
+      prune_checkpoints(checkpoints_, kept_checkpoints(config_), newest);
   });
 }
 

@@ -55,7 +55,8 @@ Index bytes_of(std::span<const TensorBlock> blocks) {
 }  // namespace
 
 ShardedSave::ShardedSave(const Path& directory, CheckpointInfo info, std::vector<TensorBlock> blocks,
-                         const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file)
+                         const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file,
+                         const KeptCheckpoints& kept)
     : directory_(directory),
       info_(std::move(info)),
       blocks_(std::move(blocks)),
@@ -74,7 +75,7 @@ ShardedSave::ShardedSave(const Path& directory, CheckpointInfo info, std::vector
     if (!is_root_)
       return;
     plan_ = checked_plan(plans, checkpoint_path(directory_, info_.step));
-    begin_checkpoint(directory_, info_.step, total_bytes);
+    begin_checkpoint(directory_, info_.step, total_bytes, kept);
   });
 }
 
@@ -107,8 +108,9 @@ Path ShardedSave::publish() {
 }
 
 Path save_sharded(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks,
-                  const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file) {
-  ShardedSave save(directory, info, {blocks.begin(), blocks.end()}, tensors, world, ranks_per_file);
+                  const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file,
+                  const KeptCheckpoints& kept) {
+  ShardedSave save(directory, info, {blocks.begin(), blocks.end()}, tensors, world, ranks_per_file, kept);
   for (int turn = 0; turn < save.num_turns(); ++turn)
     attempt_together(world, ExitCode::write, [&] { save.write(turn); });
   return save.publish();

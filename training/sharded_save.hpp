@@ -19,9 +19,11 @@ class ShardedSave {
  public:
   /// Before the first byte rank 0 proves that every element of every tensor has exactly one writer; `tensors` names
   /// those that this rank knows of, so that one that nobody writes is found, too. The blocks' data must stay as they
-  /// are until the last turn is over. Collective. @throws Error on every rank, when any failed.
+  /// are until the last turn is over. `kept`: those that stay, for advice where there is no room. Collective. @throws
+  /// Error on every rank, when any failed.
   ShardedSave(const Path& directory, CheckpointInfo info, std::vector<TensorBlock> blocks,
-              const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file = 1);
+              const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file = 1,
+              const KeptCheckpoints& kept = {});
   /// Unless it was published, nothing of it stays.
   ~ShardedSave();
   ShardedSave(const ShardedSave&) = delete;
@@ -54,6 +56,7 @@ class ShardedSave {
 /// All parts of it. @throws Error on every rank, with the reason of the lowest rank that failed, when any did; then
 /// there is no checkpoint. Collective.
 Path save_sharded(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks,
-                  const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file = 1);
+                  const std::vector<std::string>& tensors, const Communicator& world, Index ranks_per_file = 1,
+                  const KeptCheckpoints& kept = {});
 
 }  // namespace espalier

@@ -133,12 +133,16 @@ CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, con
   return info;
 }
 
+KeptCheckpoints kept_checkpoints(const RunConfig& config) {
+  return {config.checkpoint.keep_last, config.checkpoint.keep_every};
+}
+
 template <class T>
 Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                          const std::string& run_name, const StateOwnership& ownership) {
   const auto ours = view_state(ExecSpace(), trainer.parameters().parameters(), counted_arrays(trainer, ownership));
   return save_sharded(directory, checkpoint_info(trainer, config, mesh, run_name), ours.blocks, ours.tensors,
-                      mesh.world(), config.checkpoint.ranks_per_file);
+                      mesh.world(), config.checkpoint.ranks_per_file, kept_checkpoints(config));
 }
 
 template <class T>

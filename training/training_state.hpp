@@ -33,6 +33,9 @@ template <class T>
 CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                                const std::string& run_name);
 
+/// Which of a run's checkpoints stay.
+KeptCheckpoints kept_checkpoints(const RunConfig& config);
+
 /// Writes weights, both moments and all other state under `directory`/step-XXXXXXXX, each rank its own part.
 /// Collective over the mesh. @returns the checkpoint's path. @throws Error on all ranks when any failed.
 template <class T>

@@ -120,6 +120,18 @@ TEST(CheckpointFaults, a_close_that_failed_is_not_tried_again) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST(CheckpointFaults, without_room_only_what_can_help_is_advised) {
+  const TemporaryDirectory directory;
+  const auto advice = [&](const KeptCheckpoints& kept) {
+    return caught([&] { begin_checkpoint(directory / "c", 1, Index{1} << 60, kept); }).report().todo;
+  };
+  EXPECT_EQ(advice({}).find("keep_"), std::string::npos) << "already at their least: " << advice({});
+  EXPECT_EQ(advice({2, 100}).find("keep_last"), std::string::npos) << advice({2, 100});
+  EXPECT_NE(advice({2, 100}).find("checkpoint.keep_every = 0 (now 100)"), std::string::npos) << advice({2, 100});
+  EXPECT_EQ(advice({5, 0}).find("keep_every"), std::string::npos) << advice({5, 0});
+  EXPECT_NE(advice({5, 0}).find("checkpoint.keep_last = 2 (now 5)"), std::string::npos) << advice({5, 0});
+}
+
 TEST(CheckpointFaults, unwritable_and_planted_places) {
   const TemporaryDirectory directory;
   write_bytes(directory / "victim", "precious");
