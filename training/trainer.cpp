@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
@@ -53,6 +54,9 @@ GradientReducer<State<T>> make_reducer(const ExecSpace& exec, const ProcessMesh&
   return GradientReducer<State<T>>(exec, mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
                                    parameters.parameters(), options);
 }
+
+// The sign of a NaN means nothing, and depends on the order of operands; people would read it.
+double unsigned_if_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
 std::vector<SquaredNorm::Range> norm_ranges(const std::vector<IndexRange>& ranges) {
   std::vector<SquaredNorm::Range> result;
@@ -182,9 +186,9 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
     std::array<double, 3> shared = {has_loss ? to_host(exec_, model_.loss()) : 0.0, stop_requested ? 1.0 : 0.0,
                                     squares};
     all_reduce(mesh_->world(), std::span<double>(shared));
-    report.loss = shared[0];
+    report.loss = unsigned_if_nan(shared[0]);
     report.stop = shared[1] > 0;
-    report.gradient_norm = std::sqrt(shared[2]) / report.loss_scale;
+    report.gradient_norm = unsigned_if_nan(std::sqrt(shared[2]) / report.loss_scale);
   }
   report.step = steps_done_ + 1;
   report.samples = {loader_.position() - config_.batch.global_batch_size, loader_.position()};

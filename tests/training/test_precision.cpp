@@ -73,6 +73,7 @@ TEST(Precision, AnOverflowIsSkippedByAllRanksAndTheRunRecovers) {
     ASSERT_EQ(report.loss_scale, scale) << "step " << report.step;
     const std::vector<double> after = on_host(on.trainer.parameters().flat_weights());
     EXPECT_EQ(before == after, report.skipped) << "step " << report.step;
+    EXPECT_FALSE(std::signbit(report.gradient_norm)) << "\"norm -nan\" in step " << report.step;
     skipped += report.skipped ? 1 : 0;
     scale /= report.skipped ? 2 : 1;
     EXPECT_EQ(report.skipped_steps, skipped);
