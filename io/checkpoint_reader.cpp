@@ -16,20 +16,22 @@
 namespace espalier {
 namespace {
 
+constexpr const char* use_another = "use another checkpoint; this one is damaged or was tampered with";
+
 [[noreturn]] void refuse(const Path& path, std::string what, std::string got, std::string wanted,
-                         std::string todo = "use another checkpoint; this one is damaged or was tampered with") {
+                         std::string todo = use_another) {
   throw Error(ExitCode::checkpoint,
               {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
 }
 
 // A plain file of the directory itself; a symbolic link could name any file.
-void check_regular(const Path& path) {
+void check_regular(const Path& path, const std::string& todo = use_another) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
   if (!std::filesystem::exists(status))
-    refuse(path, "a file of a checkpoint is missing", "no such file", "the file that the manifest names");
+    refuse(path, "a file of a checkpoint is missing", "no such file", "the file that the manifest names", todo);
   if (!std::filesystem::is_regular_file(status))
-    refuse(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file");
+    refuse(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file", todo);
 }
 
 void check_inside(const Path& path, const TensorInfo& info, const WantedBox& box) {
@@ -208,11 +210,12 @@ Index CheckpointReader::verify() const {
   }
   if (const auto& index = data_->manifest.index) {
     const Path path = data_->path / index->name;
-    check_regular(path);
+    const std::string todo =
+        "Espalier itself never reads it, and goes on from here; do not trust what other tools show";
+    check_regular(path, todo);
     const std::string found = metadata_hash(path, {}, ExitCode::checkpoint);
     if (found != index->xxh3_128)
-      refuse(path, "the index of a checkpoint is damaged", "XXH3-128 " + found, index->xxh3_128,
-             "Espalier itself never reads it; do not trust what other tools show");
+      refuse(path, "the index of a checkpoint is damaged", "XXH3-128 " + found, index->xxh3_128, todo);
     bytes += index->bytes;
   }
   return bytes;
