@@ -5,17 +5,11 @@
 #include <algorithm>
 
 namespace espalier {
-namespace {
-
-constexpr double largest_scale = 0x1p32;  // what grows for ever would overflow in fp32
-
-}  // namespace
-
 void LossScaler::good_step() {
   skipped_at_floor_ = 0;
   if (!active_ || config_.growth_interval == 0 || ++good_steps_ < config_.growth_interval)
     return;
-  scale_ = std::min(2 * scale_, largest_scale);
+  scale_ = std::min(2 * scale_, largest);
   good_steps_ = 0;
 }
 

@@ -36,6 +36,7 @@ class LossScaler {
   [[nodiscard]] bool skipped_step();
 
   static constexpr int patience = 5;
+  static constexpr double largest = 0x1p32;  ///< what grows for ever would overflow in fp32
 
   /// All of it, for checkpoints and comparisons. A state of an inactive one, trained in another precision, leaves the
   /// scale as it is. @throws nlohmann::json::exception on a state of something else.

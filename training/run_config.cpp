@@ -106,9 +106,10 @@ void visit_keys(Config& c, Visitor&& v) {
            "type of the residual stream and of what passes between stages; state: fp32 beside 16 bits");
   v.choice("gradient_reduction", c.precision.gradient_reduction, state_or_compute,
            "type in which gradients travel between replicas; compute: 16 bits where compute is");
-  v.real("initial_loss_scale", c.precision.loss_scale.initial, {0, 1e9, true},
-         "fp16: factor of the loss, so that small gradients do not vanish; halved when gradients overflow");
-  v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {0, 1e9, true}, "fp16: it is halved no further");
+  v.real("initial_loss_scale", c.precision.loss_scale.initial, {},
+         "fp16: factor of the loss, a power of two up to 2^32, so that small gradients do not vanish; "
+         "halved when they overflow");
+  v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {}, "fp16: a power of two; it is halved no further");
   v.integer("loss_scale_growth_interval", c.precision.loss_scale.growth_interval, not_negative,
             "fp16: steps without overflow after which it doubles; 0: never");
 

@@ -16,6 +16,7 @@
 #include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
+#include "training/loss_scaler.hpp"
 
 namespace espalier {
 namespace {
@@ -241,9 +242,12 @@ void check_recompute(const RunConfig& c, ConfigReader& reader) {
 void check_loss_scale(const LossScaleConfig& c, ConfigReader& reader) {
   const auto check = [&](const char* key, double scale) {
     int exponent = 0;
-    if (std::frexp(scale, &exponent) != 0.5)
-      reader.problem("precision", key,
-                     fmt::format("got {}, wanted a power of two; near it: {}", scale, std::ldexp(1.0, exponent - 1)));
+    if (std::frexp(scale, &exponent) == 0.5 && scale <= LossScaler::largest)
+      return;
+    const double near = std::min(std::ldexp(1.0, exponent - 1), LossScaler::largest);
+    reader.problem("precision", key,
+                   fmt::format("got {}, wanted a power of two of at most {:.0f} (2^32){}", scale, LossScaler::largest,
+                               scale > 0 && std::isfinite(scale) ? fmt::format("; near it: {}", near) : std::string()));
   };
   check("initial_loss_scale", c.initial);
   check("minimum_loss_scale", c.minimum);

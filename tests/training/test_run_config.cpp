@@ -149,7 +149,8 @@ TEST(RunConfig, RealNumbersAreFiniteAndInTheirRange) {
       const std::string text = error_of(good, {key + "=" + wrong});
       EXPECT_CONTAINS(text, key + ": got " + wrong);
       EXPECT_TRUE(text.find("wanted at least ") != std::string::npos ||
-                  text.find("wanted more than 0") != std::string::npos)
+                  text.find("wanted more than 0") != std::string::npos ||
+                  (key.ends_with("_loss_scale") && text.find("wanted a ") != std::string::npos))
           << text;
     }
   }
@@ -198,8 +199,13 @@ TEST(RunConfig, TheDecayEndsAfterTheWarmUp) {
 
 TEST(RunConfig, LossScalesArePowersOfTwo) {
   EXPECT_EQ(error_of(good, {"precision.compute=fp16", "precision.initial_loss_scale=1024"}), "");
-  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=1000"}), "wanted a power of two; near it: 512");
-  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=0"}), "precision.initial_loss_scale: got 0");
+  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=1000"}),
+                  "wanted a power of two of at most 4294967296 (2^32); near it: 512");
+  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=1e9"}), "(2^32); near it: 536870912");
+  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=8589934592"}), "(2^32); near it: 4294967296");
+  EXPECT_EQ(error_of(good, {"precision.compute=fp16", "precision.initial_loss_scale=4294967296"}), "");
+  EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=0"}),
+                  "precision.initial_loss_scale: got 0, wanted a power of two");
   EXPECT_CONTAINS(error_of(good, {"precision.initial_loss_scale=2", "precision.minimum_loss_scale=4"}),
                   "4 is above initial_loss_scale 2");
   EXPECT_CONTAINS(config_warnings(parse_run_config(good, "run.toml", {"precision.initial_loss_scale=2"}, 1), 1).at(0),
