@@ -71,10 +71,11 @@ void CheckpointSaver<T>::wait_for_the_one_before() {
   const Index before = in_flight_->step;
   const Stopwatch waiting;
   drain();
-  note_(
-      fmt::format("the save of step {} waited {:.1f} s for that of step {} (wait {} of this start): a longer "
-                  "checkpoint.interval, or a faster disk, spares that",
-                  trainer_.steps_done(), waiting.seconds(), before, ++waits_));
+  const double seconds = waiting.seconds();
+  constexpr double worth_advice = 0.1;
+  note_(fmt::format("the save of step {} waited {:.1f} s for that of step {} (wait {} of this start){}",
+                    trainer_.steps_done(), seconds, before, ++waits_,
+                    seconds < worth_advice ? "" : ": a longer checkpoint.interval, or a faster disk, spares that"));
 }
 
 template <class T>

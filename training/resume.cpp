@@ -181,6 +181,21 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   return 0;
 }
 
+Error with_way_back(const Error& error, const Path& checkpoints) {
+  std::string steps;
+  for (const CheckpointEntry& entry : find_checkpoints(checkpoints))
+    if (entry.complete)
+      steps += fmt::format("{}{}", steps.empty() ? "" : ", ", entry.step);
+  ErrorReport report = error.report();
+  report.todo += steps.empty()
+                     ? "; there is no checkpoint yet to go on from: the next start begins anew"
+                     : fmt::format(
+                           "; there are checkpoints of steps {}: the same command goes on from the newest, with "
+                           "--resume {} from an older one",
+                           steps, (checkpoints / "step-XXXXXXXX").string());
+  return {error.code(), report};
+}
+
 #define ESPALIER_INSTANTIATE(T)                                                                             \
   template Index resume_training<T>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&, \
                                     Trainer<T>&, const Note&);

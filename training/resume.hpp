@@ -25,4 +25,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
                       const ProcessMesh& mesh, Trainer<T>& trainer,
                       const std::function<void(const std::string&)>& note);
 
+/// The error of a run that diverged, with where the run can be taken up among its checkpoints, if there are any.
+Error with_way_back(const Error& error, const Path& checkpoints);
+
 }  // namespace espalier

@@ -87,9 +87,10 @@ class Loop {
     try {
       return train_in_directory(trainer, saver, resumed_step, stop_request);
     } catch (const Error& error) {
-      if (error.code() == ExitCode::numerical)
-        publish_if_possible(saver);
-      throw with_positions(error);
+      if (error.code() != ExitCode::numerical)
+        throw with_positions(error);
+      publish_if_possible(saver);
+      throw with_positions(with_way_back(error, run_path() / "checkpoints"));
     } catch (const std::exception& exception) {
       const Error error = error_from(exception, ExitCode::defect);
       if (signed_on_)

@@ -206,8 +206,8 @@ void Trainer<T>::give_up(const StepReport& report) const {
                                     report.samples.end - 1),
                .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
                .wanted = skips ? "numbers like those of the steps before" : "finite numbers",
-               .todo = "lower optimizer.learning_rate, lengthen optimizer.warmup_steps, or resume from an older "
-                       "checkpoint; the weights were not changed by this step"});
+               .todo = "lower optimizer.learning_rate or lengthen optimizer.warmup_steps; the weights were not changed "
+                       "by this step"});
 }
 
 template <class T>
@@ -220,8 +220,8 @@ void Trainer<T>::skip_overflow(const StepReport& report) {
                .where = fmt::format("step {}, loss scale {}", report.step, report.loss_scale),
                .got = fmt::format("loss {}, gradient norm {}", report.loss, report.gradient_norm),
                .wanted = "finite numbers",
-               .todo = "use precision.compute=bf16 or fp32, lower optimizer.learning_rate, or resume from an older "
-                       "checkpoint; the weights were not changed by these steps"});
+               .todo = "use precision.compute=bf16 or fp32, or lower optimizer.learning_rate; the weights were not "
+                       "changed by these steps"});
 }
 
 template <class T>

@@ -38,7 +38,8 @@ TEST(Restarts, ThreeInVainEndTheRunUntilSomebodyLooks) {
   const SharedFolder folder("restarts");
   const RunConfig config = config_in(folder, "run", diverging());
   for (int start = 0; start < 4; ++start)
-    expect_refusal(ExitCode::numerical, {"the training diverged"}, [&] { start_run(config, {}); });
+    expect_refusal(ExitCode::numerical, {"the training diverged", "there is no checkpoint yet to go on from"},
+                   [&] { start_run(config, {}); });
   std::string before;
   on_root([&] { before = read_file(folder / "run/run.json", ExitCode::data); });
   expect_refusal(ExitCode::no_progress, {"4 starts in a row", "do not requeue", "--retry", "the training diverged"},
@@ -57,7 +58,8 @@ TEST(Restarts, ANewCheckpointResetsTheCount) {
   EXPECT_EQ(start_run(config_in(folder, "run"), stop_after(2)).outcome, TrainOutcome::stopped);
   const RunConfig diverges = config_in(folder, "run", diverging());
   for (int start = 0; start < 4; ++start)
-    expect_refusal(ExitCode::numerical, {"diverged"}, [&] { start_run(diverges, {}); });
+    expect_refusal(ExitCode::numerical, {"diverged", "checkpoints of steps 2:", "--resume"},
+                   [&] { start_run(diverges, {}); });
   expect_refusal(ExitCode::no_progress, {"after step 2"}, [&] { start_run(diverges, {}); });
 }
 
