@@ -171,13 +171,37 @@ bool RunDirectory::take_lock() {
   lock_ = FileDescriptor(descriptor);
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return false;
-  struct stat held = {};
-  struct stat named = {};
-  if (::fstat(descriptor, &held) != 0 || ::stat(lock_path.c_str(), &named) != 0 || held.st_ino != named.st_ino)
+  if (!holds_lock_at(lock_path))
     return false;
   if (is_new)
     made_.paths.insert(made_.paths.begin(), lock_path);
   return true;
+}
+
+bool RunDirectory::holds_lock_at(const Path& lock_path) const {
+  struct stat held = {};
+  struct stat named = {};
+  return ::fstat(lock_.get(), &held) == 0 && ::stat(lock_path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
+void RunDirectory::require_in_place() const {
+  if (holds_lock_at(path_ / "run.lock"))
+    return;
+  std::error_code ignored;
+  const Path lock_path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", lock_.get()), ignored);
+  const bool was_moved = holds_lock_at(lock_path);
+  const Error error(
+      ExitCode::write,
+      {.what = "the run directory was moved or removed under the run",
+       .where = path_.string(),
+       .got =
+           was_moved ? "the directory of this run lies in " + lock_path.parent_path().string() : "its run.lock is gone",
+       .wanted = "the directory that this start began in",
+       .todo = "put it back, or set run.directory to where it lies; the same command goes on from its checkpoints"});
+  if (was_moved)
+    sign_off_failed(lock_path.parent_path(), error.what(), error.code());
+  throw error;
 }
 
 // Two guards: a lock, which ends with its process, and the record, for file systems where locks do nothing. A job that
@@ -248,6 +272,7 @@ void RunDirectory::describe_unfinished() {
 void RunDirectory::write_record() const { write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n"); }
 
 void RunDirectory::update(const nlohmann::json& details) {
+  require_in_place();
   const FileDescriptor turn = take_turn(path_);
   if (const std::optional<RunRecord> written = read_run_record(path_); written && written->state == "failed")
     return;  // by another rank, meanwhile: that stays the last word
@@ -256,6 +281,7 @@ void RunDirectory::update(const nlohmann::json& details) {
 }
 
 void RunDirectory::finish(RunEnd end, const std::string& cause) {
+  require_in_place();
   const FileDescriptor turn = take_turn(path_);
   record_.state = end == RunEnd::completed ? "completed" : "preempted";
   record_.cause = cause;

@@ -81,7 +81,12 @@ class RunDirectory {
   /// Set when that start never signed off. Its positions stay in state() until the caller removes them.
   const std::optional<UnfinishedStart>& unfinished() const { return unfinished_; }
 
-  /// Rewrites run.json with more details, unless a rank has signed it off as failed meanwhile.
+  /// path() must still lead to the directory that was taken: somebody may have moved or removed it, and what is written
+  /// next would make another. @throws Error (write) where it does not; what was moved is signed off where it lies.
+  void require_in_place() const;
+
+  /// Rewrites run.json with more details, unless a rank has signed it off as failed meanwhile. As finish(), requires
+  /// the directory to be in place.
   void update(const nlohmann::json& details);
 
   /// Signs the start off. Nothing else makes a run completed.
@@ -90,6 +95,7 @@ class RunDirectory {
  private:
   void make_directory();
   bool take_lock();
+  bool holds_lock_at(const Path& lock_path) const;
   void take_ownership();
   void describe_lost();
   void describe_unfinished();

@@ -87,6 +87,8 @@ class Loop {
     try {
       return train_in_directory(trainer, saver, resumed_step, stop_request);
     } catch (const Error& error) {
+      if (error.code() == ExitCode::write && is_root_ && signed_on_)
+        files_.directory->require_in_place();  // else that is the cause, of a save behind the training
       if (error.code() != ExitCode::numerical)
         throw with_positions(error);
       publish_if_possible(saver);
@@ -296,7 +298,20 @@ class Loop {
     return interval > 0 ? std::min(interval - step % interval, total - step) : total - step;
   }
 
+  void require_directory_in_place() {
+    try {
+      attempt_together(mesh_.world(), ExitCode::write, [&] {
+        if (is_root_)
+          files_.directory->require_in_place();
+      });
+    } catch (const Error&) {
+      signed_on_ = false;  // what lies at its path now is not ours to sign off
+      throw;
+    }
+  }
+
   void save(CheckpointSaver<T>& saver) {
+    require_directory_in_place();
     saver.save();
     rollbacks_.checkpoint_saved();
   }

@@ -87,6 +87,21 @@ else
   echo "SKIPPED: no small disk can be mounted here (user namespaces)"
 fi
 
+# ---- Moved away under the run: the next save misses it, and nothing is made where it was ----
+for async in false true; do
+  endless=(run.steps=1000000 run.log_interval=1000 checkpoint.interval=50 "checkpoint.async=$async")
+  "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=moved "${endless[@]}" >out.txt 2>&1 &
+  job=$!
+  wait_for moved/metrics.jsonl
+  mv moved "elsewhere-$async"
+  got=0; wait "$job" || got=$?
+  [[ $got == 8 ]] || fail "exit code $got after the run directory was moved, wanted 8"
+  says "moved or removed under the run" "lies in $PWD/elsewhere-$async"
+  state_is "elsewhere-$async" failed
+  [[ ! -e moved ]] || fail "something was made where the run directory was" <(ls -R moved)
+  expect 75 "goes on" "$espalier" train tiny.toml run.directory="elsewhere-$async" "${endless[@]}" --stop-after 1
+done
+
 # ---- A reader that goes away asks for a stop ----
 "$espalier" train tiny.toml run.directory=unread run.steps=1000000 2>error.txt | head -n 5 >/dev/null
 got=${PIPESTATUS[0]}

@@ -101,6 +101,34 @@ TEST(RunDirectory, a_damaged_record_is_told_of) {
   EXPECT_FALSE(RunDirectory(directory / "new").lost());
 }
 
+// Neither is anything written to what lies at its path now.
+TEST(RunDirectory, one_that_was_moved_or_removed_is_missed) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "a";
+  {
+    SignedOn run(path);
+    run.require_in_place();
+    std::filesystem::rename(path, directory / "b");
+    expect_error(ExitCode::write, {"moved or removed", (directory / "b").string()}, [&] { run.require_in_place(); });
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  EXPECT_EQ(read_run_record(directory / "b")->state, "failed") << "signed off where it lies";
+  EXPECT_EQ(read_run_record(directory / "b")->exit_code, static_cast<int>(ExitCode::write));
+  {
+    SignedOn run(path);
+    std::filesystem::rename(path, directory / "c");
+    const SignedOn other(path);
+    const std::string before = read_bytes(path / "run.json");
+    expect_error(ExitCode::write, {"moved or removed"}, [&] { run.update({{"step", 7}}); });
+    expect_error(ExitCode::write, {"moved or removed"}, [&] { run.finish(RunEnd::completed); });
+    EXPECT_EQ(read_bytes(path / "run.json"), before);
+  }
+  SignedOn run(path);
+  std::filesystem::remove_all(path);
+  expect_error(ExitCode::write, {"moved or removed", "gone"}, [&] { run.finish(RunEnd::completed); });
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 // Runs `action` in a process of its own that then ends in its own way.
 template <class Action>
 pid_t in_child(const Action& action) {
