@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "app/commands.hpp"
+#include "app/read_run.hpp"
 
 namespace espalier {
 namespace {
@@ -18,10 +19,10 @@ struct Options {
 };
 
 int diagnose_command(const Options& options) {
-  const RecordedRun run = read_recorded_run(options.run);
+  const RecordedRun run = read_run(options.run);
   std::optional<RecordedRun> against;
   if (!options.against.empty())
-    against = read_recorded_run(options.against);
+    against = read_run(options.against);
   const Diagnosis diagnosis = diagnose(run, against ? &*against : nullptr);
   fmt::print("{}", options.json ? diagnosis_json(run, diagnosis) : diagnosis_text(run, diagnosis));
   return 0;

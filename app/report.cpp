@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "app/commands.hpp"
+#include "app/read_run.hpp"
 
 namespace espalier {
 namespace {
@@ -18,7 +19,7 @@ struct Options {
 
 int report(const Options& options) {
   const Path output = options.output.empty() ? Path(options.run) / "report.html" : Path(options.output);
-  write_report(options.run, output);
+  write_report(read_run(options.run), output);
   fmt::print("wrote {}\n", output.string());
   return 0;
 }

@@ -84,6 +84,7 @@ struct ConfigReader::Data {
   void add_file(std::string_view text);
   void add_override(std::size_t number, const std::string& text);
   void check_unknown();
+  std::vector<std::string> problem_lines() const;
   std::string location(const Position& position) const {
     return position.command_line ? "command line" : fmt::format("{}:{}:{}", name, position.line, position.column);
   }
@@ -344,21 +345,31 @@ void ConfigReader::Data::check_unknown() {
   }
 }
 
+// In the order of the file, then of the command line.
+std::vector<std::string> ConfigReader::Data::problem_lines() const {
+  std::vector<Problem> sorted = problems;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Problem& a, const Problem& b) { return a.position.order() < b.position.order(); });
+  std::vector<std::string> lines;
+  for (const Problem& problem : sorted)
+    lines.push_back(fmt::format(
+        "{}: {}", problem.position.line == std::numeric_limits<std::size_t>::max() ? name : location(problem.position),
+        problem.text));
+  return lines;
+}
+
+std::vector<std::string> ConfigReader::problems() const { return data_->problem_lines(); }
+
 void ConfigReader::finish() {
   data_->check_unknown();
   if (data_->problems.empty())
     return;
-  std::stable_sort(data_->problems.begin(), data_->problems.end(),
-                   [](const Problem& a, const Problem& b) { return a.position.order() < b.position.order(); });
   const std::size_t count = data_->problems.size();
-  std::string text = count == 1 ? "the config has a problem" : fmt::format("the config has {} problems", count);
-  for (const Problem& problem : data_->problems)
-    text += fmt::format("\n  {}: {}",
-                        problem.position.line == std::numeric_limits<std::size_t>::max()
-                            ? data_->name
-                            : data_->location(problem.position),
-                        problem.text);
-  throw Error(ExitCode::usage, {.what = text, .todo = "`espalier train --keys` explains every key"});
+  throw Error(ExitCode::usage, {.what = fmt::format("{}\n  {}",
+                                                    count == 1 ? "the config has a problem"
+                                                               : fmt::format("the config has {} problems", count),
+                                                    fmt::join(data_->problem_lines(), "\n  ")),
+                                .todo = "`espalier train --keys` explains every key"});
 }
 
 }  // namespace espalier

@@ -14,13 +14,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Calls visit(line text, parsed object) for each line that ends and parses.
+// Calls visit(line text, parsed) for each line that ends; one that is no JSON comes as a discarded value.
 template <class Visit>
 void for_each_line(std::string_view text, const Visit& visit) {
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    const ordered_json line = ordered_json::parse(text.substr(0, end), nullptr, false);
-    if (line.is_object())
-      visit(text.substr(0, end + 1), line);
+    visit(text.substr(0, end + 1), ordered_json::parse(text.substr(0, end), nullptr, false));
     text.remove_prefix(end + 1);
   }
 }

@@ -27,7 +27,7 @@ class MetricsWriter {
   bool torn_ = false;
 };
 
-/// All whole lines of the file; what is no JSON object is left out.
+/// All whole lines of the file, in place; one that is no JSON is a discarded value.
 std::vector<nlohmann::ordered_json> read_metrics(const Path& path);
 
 }  // namespace espalier

@@ -58,6 +58,7 @@ class ConfigReader {
   /// Adds a problem that only the validation of several keys can see.
   void problem(std::string_view section, std::string_view key, std::string message);
   bool has_problems() const;
+  std::vector<std::string> problems() const;  ///< so far, each with its position; in the order of the file
 
   /// Call after all reads: what was given but never asked for is unknown. @throws Error (usage) if there is any
   /// problem.

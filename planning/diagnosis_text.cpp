@@ -188,8 +188,8 @@ std::string diagnosis_text(const RecordedRun& run, const Diagnosis& diagnosis) {
     last = concern;
     text += finding_text(diagnosis.findings[i], i + 1);
   }
-  if (diagnosis.findings.empty())
-    text += "\nnothing stands out\n";
+  if (diagnosis.findings.empty() && !run.steps.empty())
+    text += diagnosis.profile ? "\nnothing stands out\n" : "\nnothing stands out in what there is\n";
   if (diagnosis.comparison)
     text += comparison_text(*diagnosis.comparison);
   return text;

@@ -3,15 +3,16 @@
 #include "planning/recorded_run.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 
-#include "io/json_numbers.hpp"
 #include "io/machine.hpp"
-#include "io/metrics.hpp"
 #include "io/run_positions.hpp"
 #include "io/toml_config.hpp"
+#include "io/units.hpp"
+#include "planning/damaged_file.hpp"
 
 namespace espalier {
 namespace {
@@ -19,75 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double most_silent_seconds = 300;  // files of other hosts arrive late, and steps may be long
-
-[[noreturn]] void refuse(const Path& path, const std::string& what, const std::string& got) {
-  throw Error(ExitCode::data, {.what = what,
-                               .where = path.string(),
-                               .got = got,
-                               .wanted = "a file as this version of `espalier train` writes it (docs/running.md)",
-                               .todo = "is it damaged, or from another version of Espalier?"});
-}
-
-// The phases that the object names: a prediction has none for checkpoints.
-PhaseSeconds phases_from(const Json& json) {
-  PhaseSeconds seconds;
-  for (std::size_t i = 0; i < num_phases; ++i)
-    if (const auto found = json.find(to_string(static_cast<Phase>(i))); found != json.end())
-      seconds.seconds[i] = number_from(*found);
-  return seconds;
-}
-
-MemoryByCategory memory_from(const Json& json) {
-  MemoryByCategory memory;
-  for (std::size_t i = 0; i < num_categories; ++i)
-    memory.bytes[i] = json.value(to_string(static_cast<Category>(i)), std::size_t{0});
-  return memory;
-}
-
-StepTimes times_from(const Json& line) {
-  StepTimes times;
-  times.step = line.at("step");
-  times.step_seconds = number_from(line.at("step_seconds"));
-  times.seconds = phases_from(line.at("seconds"));
-  for (std::size_t i = 0; i < num_axes; ++i)
-    times.bytes_sent[i] = line.at("bytes_sent").at(to_string(static_cast<Axis>(i)));
-  if (const auto transit = line.find("transit_seconds"); transit != line.end()) {
-    times.activation_transit = transit->value("activations", 0.0);
-    times.gradient_transit = transit->value("gradients", 0.0);
-  }
-  return times;
-}
-
-RecordedStep step_from(const Json& line) {
-  RecordedStep step{.loss = number_from(line.at("loss")),
-                    .learning_rate = number_from(line.at("learning_rate")),
-                    .gradient_norm = number_from(line.at("gradient_norm")),
-                    .loss_scale = number_from(line.at("loss_scale")),
-                    .skipped_steps = line.at("skipped_steps"),
-                    .is_anomaly = line.contains("anomaly"),
-                    .tokens = line.at("tokens"),
-                    .tokens_per_second = number_from(line.at("tokens_per_second")),
-                    .mfu = number_from(line.at("mfu")),
-                    .times = times_from(line),
-                    .memory_peak = memory_from(line.at("memory_peak_bytes"))};
-  if (const auto found = line.find("validation_loss"); found != line.end())
-    step.validation_loss = number_from(*found);
-  return step;
-}
-
-// Each line of a file through `read`; a line that lacks what it must have is from another version.
-template <class Value>
-std::vector<Value> read_lines(const Path& path, Value (*read)(const Json&)) {
-  std::vector<Value> values;
-  for (const Json& line : read_metrics(path)) {
-    try {
-      values.push_back(read(line));
-    } catch (const std::exception& error) {
-      refuse(path, "a line has not the fields of a step", fmt::format("{} in {:.80}", error.what(), line.dump()));
-    }
-  }
-  return values;
-}
 
 RunRecord record_of(const Path& directory) {
   const Path path = directory / "run.json";
@@ -99,11 +31,17 @@ RunRecord record_of(const Path& directory) {
                                                                                   : "no such directory",
                                   .wanted = "run.directory of a run of `espalier train`",
                                   .todo = "the last line of its log names it"});
+  RunRecord record;
   try {
-    return run_record_from_json(Json::parse(read_file(path, ExitCode::data)));
+    record = run_record_from_json(Json::parse(read_file(path, ExitCode::data)));
   } catch (const Json::exception& error) {
-    refuse(path, "run.json cannot be read", error.what());
+    throw_damaged(path.string(), "run.json cannot be read", error.what());
   }
+  for (const char* const known : {"running", "completed", "preempted", "failed"})
+    if (record.state == known)
+      return record;
+  throw_damaged(path.string(), "run.json has an unknown state", fmt::format("\"{}\"", record.state),
+                "running, completed, preempted or failed");
 }
 
 std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links) {
@@ -134,7 +72,7 @@ RunFacts facts_of(const RunRecord& record, const Path& path) {
     facts.first_step = json.value("first_step", facts.first_step);
     facts.slow_links = slow_links_of(json.value("links", nlohmann::json::object()));
   } catch (const nlohmann::json::exception& error) {
-    refuse(path, "the details of run.json cannot be read", error.what());
+    throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
   }
   return facts;
 }
@@ -150,32 +88,48 @@ std::vector<Path> rank_files(const Path& directory, const char* extension) {
   }
 }
 
+// A resolved config has all keys: one that is missing is from another version, and a default would tell another story.
+void require(bool given, const char* key, const Path& path) {
+  if (!given)
+    throw_damaged(path.string(), "config.toml is not one that `espalier train` resolved", fmt::format("no {}", key),
+                  "all keys that say how the work was cut");
+}
+
+ConfigReader reader_of(const std::string& config, const Path& path) {
+  try {
+    return ConfigReader(config, path.string(), {});
+  } catch (const Error& error) {  // here it is no mistake of whoever runs the command
+    throw_damaged(error.report().where.empty() ? path.string() : error.report().where, error.report().what,
+                  error.report().got);
+  }
+}
+
 // With parallel.data left open, the number of ranks that wrote decides.
 MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
   Index tensor = 1;
   Index pipeline = 1;
   Index data = 0;
   std::string order = "tp,dp,pp";
-  reader.read("parallel", "tensor", tensor, {.min = 1});
-  reader.read("parallel", "pipeline", pipeline, {.min = 1});
-  reader.read("parallel", "data", data, {.min = 0});
+  require(reader.read("parallel", "tensor", tensor, {.min = 1}), "parallel.tensor", path);
+  require(reader.read("parallel", "pipeline", pipeline, {.min = 1}), "parallel.pipeline", path);
+  require(reader.read("parallel", "data", data, {.min = 0}), "parallel.data", path);
   reader.read("parallel", "order", order);
   if (tensor > world_size || pipeline > world_size)
-    refuse(path, "the layout needs more ranks than left a record",
-           fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));
+    throw_damaged(path.string(), "the layout needs more ranks than left a record",
+                  fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));
   try {
     return make_layout(world_size, static_cast<int>(tensor), static_cast<int>(data), static_cast<int>(pipeline),
                        axis_order_from(order));
   } catch (const Error& error) {
-    refuse(path, error.report().what, error.report().got);
+    throw_damaged(path.string(), error.report().what, error.report().got);
   }
 }
 
-GptConfig shape_of(ConfigReader& reader) {
+GptConfig shape_of(ConfigReader& reader, const Path& path) {
   GptConfig shape;
   reader.read("model", "vocab_size", shape.vocab_size);
   reader.read("model", "max_sequence_length", shape.max_sequence_length);
-  reader.read("model", "num_layers", shape.num_layers);
+  require(reader.read("model", "num_layers", shape.num_layers), "model.num_layers", path);
   reader.read("model", "hidden_size", shape.hidden_size);
   reader.read("model", "num_heads", shape.num_heads);
   reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size);
@@ -200,9 +154,9 @@ void read_emulation(ConfigReader& reader, RunSetup& setup) {
 }
 
 RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
-  ConfigReader reader(config, path.string(), {});
+  ConfigReader reader = reader_of(config, path);
   RunSetup setup;
-  setup.shape = shape_of(reader);
+  setup.shape = shape_of(reader, path);
   setup.mesh = mesh_of(reader, world_size, path);
   reader.read("parallel", "schedule", setup.schedule);
   reader.read("parallel", "virtual_stages", setup.virtual_stages, {.min = 1});
@@ -210,9 +164,10 @@ RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
   reader.read("parallel", "recompute", setup.recompute);
   reader.read("parallel", "layers_per_stage", setup.layers_per_stage);
   reader.read("parallel", "zero_stage", setup.zero_stage);
-  reader.read("batch", "global_batch_size", setup.global_batch_size, {.min = 1});
-  reader.read("batch", "micro_batch_size", setup.micro_batch_size, {.min = 1});
-  reader.read("batch", "sequence_length", setup.sequence_length, {.min = 1});
+  require(reader.read("batch", "global_batch_size", setup.global_batch_size, {.min = 1}), "batch.global_batch_size",
+          path);
+  require(reader.read("batch", "micro_batch_size", setup.micro_batch_size, {.min = 1}), "batch.micro_batch_size", path);
+  require(reader.read("batch", "sequence_length", setup.sequence_length, {.min = 1}), "batch.sequence_length", path);
   reader.read("precision", "compute", setup.compute);
   reader.read("precision", "gradient_reduction", setup.gradient_reduction);
   reader.read("precision", "initial_loss_scale", setup.initial_loss_scale);
@@ -221,54 +176,94 @@ RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
   reader.read("optimizer", "warmup_steps", setup.warmup_steps);
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
+  reader.read("run", "steps", setup.total_steps);
   read_emulation(reader, setup);
+  if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty())
+    throw_damaged(path.string(), "config.toml is not one that `espalier train` resolved", wrong.front());
   const std::vector<std::string> impossible = problems(setup.shape);
   if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
-    refuse(path, "config.toml describes a model that cannot be built",
-           impossible.empty() ? "more stages than layers" : impossible.front());
-  if (reader.has_problems() || setup.global_batch_size == 0 || setup.micro_batch_size == 0)
-    refuse(path, "config.toml is not one that `espalier train` resolved",
-           reader.has_problems() ? "keys with values of another kind" : "no [batch]");
+    throw_damaged(path.string(), "config.toml describes a model that cannot be built",
+                  impossible.empty() ? "more stages than layers" : impossible.front());
   return setup;
 }
 
-std::optional<RunPrediction> prediction_of(const Path& path, std::vector<std::string>& gaps) {
+std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::vector<std::string>& gaps) {
   if (!std::filesystem::exists(path)) {
     gaps.emplace_back(
         "no prediction.json: measured times are compared among ranks and with the simulated schedule only");
     return std::nullopt;
   }
+  RunPrediction prediction;
   try {
     const Json json = Json::parse(read_file(path, ExitCode::data));
     if (json.at("format") != "espalier-prediction" || json.at("format_version") != 1) {
       gaps.emplace_back("prediction.json is from another version and was left out");
       return std::nullopt;
     }
-    RunPrediction prediction;
     prediction.step_seconds = json.value("step_seconds", 0.0);
     prediction.error_share = json.value("error_share", 0.0);
     prediction.source = json.value("source", "");
     for (const Json& stage : json.at("stages"))
       prediction.stages.push_back({.seconds = phases_from(stage.value("seconds", Json::object())),
                                    .memory = memory_from(stage.value("memory_bytes", Json::object()))});
-    return prediction;
   } catch (const std::exception& error) {
-    refuse(path, "prediction.json cannot be read", error.what());
+    throw_damaged(path.string(), "prediction.json cannot be read", error.what());
   }
+  if (prediction.stages.size() != static_cast<std::size_t>(stages))
+    throw_damaged(path.string(), "prediction.json is not of this run", counted(std::ssize(prediction.stages), "stage"),
+                  fmt::format("{}, as config.toml says", stages),
+                  "take the file from a copy, or remove it: times are then compared among ranks only");
+  return prediction;
 }
 
-// Of one rank, metrics.jsonl says all.
-std::vector<std::vector<StepTimes>> ranks_of(const RecordedRun& run) {
-  std::vector<std::vector<StepTimes>> ranks;
-  if (run.setup.world_size() > 1) {
-    for (const Path& path : rank_files(run.directory / "ranks", ".jsonl"))
-      if (static_cast<int>(ranks.size()) < run.setup.world_size())
-        ranks.push_back(read_lines(path, times_from));
-    return ranks;
+// A start that ended in order has done a step, unless all of them were done before.
+bool has_trained(const RecordedRun& run) {
+  const bool in_order = run.record.state == "completed" || run.record.state == "preempted";
+  return in_order && (run.setup.total_steps == 0 || run.facts.first_step <= run.setup.total_steps);
+}
+
+// None where there is no file.
+template <class Value>
+std::vector<Value> lines_of(const RecordedRun& run, const Path& path, std::vector<Value> (*read)(const Path&)) {
+  const bool exists = std::filesystem::exists(path);
+  std::vector<Value> lines = exists ? read(path) : std::vector<Value>();
+  if (exists && lines.empty() && has_trained(run))
+    throw_damaged(path.string(), "the run has trained, and its record is empty", "no whole line",
+                  fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
+  return lines;
+}
+
+std::vector<RecordedStep> steps_of(RecordedRun& run) {
+  const Path path = run.directory / "metrics.jsonl";
+  std::vector<RecordedStep> steps = lines_of(run, path, read_recorded_steps);
+  if (steps.empty() && has_trained(run))
+    throw_damaged(path.string(), "the run has trained, and its record is missing", "no such file",
+                  fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
+  if (steps.empty())
+    run.gaps.emplace_back(run.life == Life::alive ? "no step was finished yet"
+                                                  : "the run ended before it finished a step");
+  return steps;
+}
+
+// Rank 0's own are in metrics.jsonl as well.
+std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
+  std::vector<std::vector<StepTimes>> ranks(static_cast<std::size_t>(run.setup.world_size()));
+  std::vector<std::size_t> missing;
+  for (std::size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
+    ranks[rank] = lines_of(run, run.directory / "ranks" / fmt::format("rank-{:05}.jsonl", rank), read_step_times);
+    if (ranks[rank].empty() && !run.steps.empty())
+      missing.push_back(rank);
   }
-  ranks.emplace_back();
-  for (const RecordedStep& step : run.steps)
-    ranks.back().push_back(step.times);
+  if (ranks.front().empty())
+    for (const RecordedStep& step : run.steps)
+      ranks.front().push_back(step.times);
+  if (!missing.empty())
+    run.gaps.push_back(fmt::format(
+        "ranks/ has no times of rank{} {}{}: {}", missing.size() > 1 ? "s" : "",
+        fmt::join(missing.begin(), missing.begin() + std::min<std::ptrdiff_t>(std::ssize(missing), 8), ", "),
+        missing.size() > 8 ? ", ..." : "",
+        missing == std::vector<std::size_t>{0} ? "those in metrics.jsonl are taken"
+                                               : "where the time goes is told of all ranks or not at all"));
   return ranks;
 }
 
@@ -341,19 +336,12 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.facts = facts_of(run.record, directory / "run.json");
   run.config = read_file(directory / "config.toml", ExitCode::data);
   run.setup = setup_of(run.config, directory / "config.toml", world_size_of(run));
-  if (std::filesystem::exists(directory / "metrics.jsonl"))
-    run.steps = read_lines(directory / "metrics.jsonl", step_from);
-  else
-    run.gaps.emplace_back("no metrics.jsonl: the run ended before its first step");
-  run.ranks = ranks_of(run);
-  if (static_cast<int>(run.ranks.size()) < run.setup.world_size())
-    run.gaps.push_back(fmt::format("{} of {} ranks left no times (ranks/)",
-                                   run.setup.world_size() - static_cast<int>(run.ranks.size()),
-                                   run.setup.world_size()));
-  run.prediction = prediction_of(directory / "prediction.json", run.gaps);
   run.positions = run_positions(directory);
   run.last_sign_of_life = last_sign_of_life_in(run);
   run.life = life_of(run);
+  run.steps = steps_of(run);
+  run.ranks = ranks_of(run);
+  run.prediction = prediction_of(directory / "prediction.json", run.setup.stages(), run.gaps);
   run.traces = rank_files(directory / "trace", ".json");
   return run;
 }

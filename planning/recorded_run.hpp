@@ -2,50 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "core/memory_ledger.hpp"
-#include "core/phases.hpp"
 #include "io/run_directory.hpp"
 #include "models/gpt_config.hpp"
 #include "parallel/emulated_links.hpp"
 #include "parallel/position.hpp"
 #include "parallel/process_mesh.hpp"
+#include "planning/recorded_steps.hpp"
 
 // What a run left in its directory, read back: the input of `diagnose` and of the report.
 
 namespace espalier {
-
-/// Where the time of one step of one rank went.
-struct StepTimes {
-  Index step = 0;
-  double step_seconds = 0;
-  PhaseSeconds seconds = {};
-  std::array<std::uint64_t, num_axes> bytes_sent{};
-  /// Mean seconds that a message between stages was on its way, of those that the rank already waited for when they
-  /// were sent; 0: there was none.
-  double activation_transit = 0;
-  double gradient_transit = 0;
-};
-
-/// A line of metrics.jsonl.
-struct RecordedStep {
-  double loss = 0;  ///< nats a token
-  double learning_rate = 0;
-  double gradient_norm = 0;
-  double loss_scale = 1;
-  Index skipped_steps = 0;  ///< so far
-  bool is_anomaly = false;  ///< a spike or not finite, in the eyes of the spike guard
-  Index tokens = 0;         ///< so far
-  double tokens_per_second = 0;
-  double mfu = 0;
-  std::optional<double> validation_loss = {};
-  StepTimes times = {};  ///< of rank 0
-  MemoryByCategory memory_peak = {};
-};
 
 /// The keys of config.toml that say how the work was cut and paced.
 struct RunSetup {
@@ -65,6 +35,7 @@ struct RunSetup {
   double peak_learning_rate = 0;
   Index warmup_steps = 0;
   double clip_grad_norm = 0;
+  Index total_steps = 0;  ///< of the whole run; 0: not known
   Index checkpoint_interval = 0;
   double initial_loss_scale = 65536;
   double minimum_loss_scale = 1;
@@ -137,8 +108,9 @@ struct RecordedRun {
   double last_sign_of_life = 0;  ///< seconds of the system clock: the newest line or position of any rank
   std::string config;            ///< the text of config.toml
   RunSetup setup;
-  std::vector<RecordedStep> steps;            ///< by step; empty where the run ended before its first
-  std::vector<std::vector<StepTimes>> ranks;  ///< [rank][step]; of one rank: from metrics.jsonl
+  std::vector<RecordedStep> steps;  ///< by step; empty where the run ended before its first
+  /// [rank][step]; of a rank that left none: empty. Of rank 0 alone: from metrics.jsonl.
+  std::vector<std::vector<StepTimes>> ranks;
   std::optional<RunPrediction> prediction;
   std::vector<Position> positions;  ///< of the ranks that did not sign off
   std::vector<Path> traces;         ///< trace/rank-*.json, by rank
@@ -151,8 +123,10 @@ struct RecordedRun {
   int node_of(int rank) const;
 };
 
-/// Reads a run directory. A torn last line is passed over, as whoever follows a living run sees one.
-/// @throws Error: usage if this is no run directory; data if a file in it is damaged or of another version.
+/// Reads a run directory. A torn last line is passed over, as whoever follows a living run sees one; what is merely
+/// missing is a gap.
+/// @throws Error: usage if this is no run directory; data if a file in it is damaged or of another version, or if the
+/// run trained and has no metrics.
 RecordedRun read_recorded_run(const Path& directory);
 
 }  // namespace espalier

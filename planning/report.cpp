@@ -93,16 +93,14 @@ std::string report_html(const RecordedRun& run) {
   return to_html(page);
 }
 
-void write_report(const Path& run, const Path& output) {
-  write_file_atomically(output, report_html(read_recorded_run(run)));
-}
+void write_report(const RecordedRun& run, const Path& output) { write_file_atomically(output, report_html(run)); }
 
 std::string write_report_at_end(const Path& run) noexcept {
   try {
     if (const std::uintmax_t bytes = bytes_of_records(run); bytes > most_bytes_at_end)
       return fmt::format("the records of this run are {}: `espalier report {}` draws them", bytes_text(bytes),
                          run.string());
-    write_report(run, run / "report.html");
+    write_report(read_recorded_run(run), run / "report.html");
     return {};
   } catch (const std::exception& error) {
     return fmt::format("report.html could not be written: {}", error.what());

@@ -13,11 +13,12 @@ namespace espalier {
 /// holds.
 std::string report_html(const RecordedRun& run);
 
-/// Reads `run`, draws, and writes to `output` in one go. Throws Error: usage or data as read_recorded_run, write.
-void write_report(const Path& run, const Path& output);
+/// Draws, and writes to `output` in one go. @throws Error (write)
+void write_report(const RecordedRun& run, const Path& output);
 
-/// The same into RUN/report.html at the end of a run, for which it neither fails nor waits: returns a note for the user
-/// where the page could not be written, or where records of more than 256 MB would have taken long to read; else "".
+/// Reads a run and draws it into RUN/report.html at the end of a run, for which it neither fails nor waits: returns a
+/// note for the user where the page could not be written, or where records of more than 256 MB would have taken long to
+/// read; else "".
 std::string write_report_at_end(const Path& run) noexcept;
 
 }  // namespace espalier

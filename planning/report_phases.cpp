@@ -172,7 +172,8 @@ std::optional<ReportCard> ranks_card(const RecordedRun& run) {
     for (const RunPrediction::Stage& stage : run.prediction->stages)
       all.push_back(stage.seconds);
   const std::vector<Phase> phases = phases_in(all);
-  const std::vector<std::size_t> shown = ranks_to_show(ranks);
+  std::vector<std::size_t> shown = ranks_to_show(ranks);
+  std::erase_if(shown, [&](std::size_t rank) { return run.ranks[rank].empty(); });
   BarChart chart{
       .label = fmt::format("Mean time of a step by phase, of {}{}", counted(static_cast<Index>(ranks.size()), "rank"),
                            run.is_predicted() ? ", and predicted" : ""),

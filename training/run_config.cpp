@@ -328,6 +328,21 @@ RunConfig parse_run_config(const std::string& text, const std::string& name, con
   return resolve(reader, world_size);
 }
 
+void require_known_keys(const Path& run_directory) {
+  const Path file = run_directory / "config.toml";
+  try {
+    ConfigReader reader(read_file(file, ExitCode::data), file.string(), {});
+    RunConfig config;
+    visit_keys(config, ReadingVisitor(reader));
+    reader.finish();
+  } catch (const Error& error) {
+    throw Error(ExitCode::data, {.what = error.report().what,
+                                 .where = file.string(),
+                                 .wanted = "keys of this version (`espalier train --keys`)",
+                                 .todo = "take the file from a copy, or read the run with the version that wrote it"});
+  }
+}
+
 std::string to_toml(const RunConfig& config) {
   WritingVisitor writer;
   visit_keys(config, writer);

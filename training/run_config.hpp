@@ -145,6 +145,10 @@ RunConfig read_run_config(const Path& file, const std::vector<std::string>& over
 RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
                            int world_size);
 
+/// @throws Error (data) that lists the keys of config.toml in a run directory that this version does not know: it is
+/// from another, and what the rest means there cannot be told.
+void require_known_keys(const Path& run_directory);
+
 /// The resolved config as TOML, each key with its comment; reads back equal.
 std::string to_toml(const RunConfig& config);
 

@@ -82,6 +82,17 @@ if ((ranks == 2)); then
   expect 3 "a line has not the fields of a step" "$espalier" diagnose foreign
   cp -r good damaged; echo '{' >damaged/run.json
   expect 3 "run.json cannot be read" "$espalier" diagnose damaged
+  cp -r good unknown; sed -i 's/^\[parallel\]/&\nstages = 4/' unknown/config.toml
+  expect 3 "parallel.stages: unknown key" "$espalier" diagnose unknown
+  expect 3 "parallel.stages: unknown key" "$espalier" report unknown
+  cp -r good lost; rm lost/metrics.jsonl
+  expect 3 "its record is missing" "$espalier" diagnose lost
+  expect 3 "its record is missing" "$espalier" report lost
+  cp -r good one_rank; rm one_rank/ranks/rank-00001.jsonl
+  expect 0 "no times of rank 1" "$espalier" diagnose one_rank
+  says "nothing stands out in what there is"
+  expect 0 "wrote" "$espalier" report one_rank
+  expect 0 "no times of rank 1" cat one_rank/report.html
 
   # A rank that is killed: who, where, who waited.
   "$mpiexec" -n 2 "${preflags[@]}" "$espalier" train tiny.toml run.directory=killed run.steps=1000 parallel.pipeline=2 \

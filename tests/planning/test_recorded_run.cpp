@@ -32,7 +32,7 @@ class RecordedRunTest : public testing::Test {
                         {"links", {{"pp", {{"typical_seconds", 1e-4}, {"slow", slow}}}}}}}};
     write("run.json", to_json(record).dump());
     write("config.toml",
-          "[model]\nnum_layers = 4\n[parallel]\npipeline = 2\nlayers_per_stage = [3, 1]\n"
+          "[model]\nnum_layers = 4\n[parallel]\ntensor = 1\ndata = 0\npipeline = 2\nlayers_per_stage = [3, 1]\n"
           "[batch]\nglobal_batch_size = 8\nmicro_batch_size = 2\nsequence_length = 16\n[emulate]\nforward = 0.5\n");
     for (int step = 1; step <= 3; ++step) {
       append("metrics.jsonl",
@@ -55,6 +55,12 @@ class RecordedRunTest : public testing::Test {
   std::filesystem::path path(const std::string& name) {
     std::filesystem::create_directories((directory_ / name).parent_path());
     return directory_ / name;
+  }
+  void empty(const std::string& name) { std::ofstream(path(name), std::ios::trunc); }
+  void set_state(const std::string& state) {
+    RunRecord record = *read_run_record(directory_.path());
+    record.state = state;
+    write("run.json", to_json(record).dump());
   }
   RecordedRun read() { return read_recorded_run(directory_.path()); }
   ErrorReport refusal(ExitCode code) {
@@ -131,10 +137,12 @@ TEST_F(RecordedRunTest, PredictionIsReadAndOneOfAnotherVersionLeftOut) {
   EXPECT_EQ(run.prediction->stages[0].seconds[Phase::forward], 0.1);
   EXPECT_EQ(run.prediction->stages[0].memory[Category::weights], 5u);
   EXPECT_TRUE(run.prediction->has_times());
-  write("prediction.json",
-        R"({"format":"espalier-prediction","format_version":1,"stages":[{"stage":0,"memory_bytes":{"weights":7}}]})");
+  write("prediction.json", R"({"format":"espalier-prediction","format_version":1,)"
+                           R"("stages":[{"stage":0,"memory_bytes":{"weights":7}},{"stage":1}]})");
   EXPECT_FALSE(read().prediction->has_times()) << "of memory alone";
   EXPECT_EQ(read().prediction->stages[0].memory[Category::weights], 7u);
+  write("prediction.json", R"({"format":"espalier-prediction","format_version":1,"stages":[{"stage":0}]})");
+  EXPECT_EQ(refusal(ExitCode::data).got, "1 stage");
   write("prediction.json", R"({"format":"espalier-prediction","format_version":2})");
   EXPECT_FALSE(read().prediction);
   EXPECT_NE(read().gaps.front().find("another version"), std::string::npos);
@@ -143,11 +151,68 @@ TEST_F(RecordedRunTest, PredictionIsReadAndOneOfAnotherVersionLeftOut) {
 }
 
 TEST_F(RecordedRunTest, RunThatEndedBeforeItsFirstStepIsRead) {
+  set_state("failed");
   std::filesystem::remove(path("metrics.jsonl"));
   std::filesystem::remove_all(path("ranks/x").parent_path());
   const RecordedRun run = read();
   EXPECT_TRUE(run.steps.empty());
-  EXPECT_GE(run.gaps.size(), 2u);
+  EXPECT_EQ(run.gaps.front(), "the run ended before it finished a step");
+}
+
+// A run that signed off in order has trained: then nothing is as good as damage.
+TEST_F(RecordedRunTest, RunThatTrainedHasMetrics) {
+  for (const char* const state : {"completed", "preempted"}) {
+    set_state(state);
+    empty("metrics.jsonl");
+    EXPECT_NE(refusal(ExitCode::data).what.find("its record is empty"), std::string::npos) << state;
+    std::filesystem::remove(path("metrics.jsonl"));
+    const ErrorReport missing = refusal(ExitCode::data);
+    EXPECT_EQ(missing.where, path("metrics.jsonl").string());
+    EXPECT_EQ(missing.got, "no such file");
+    EXPECT_NE(missing.wanted.find(state), std::string::npos) << missing.wanted;
+  }
+}
+
+TEST_F(RecordedRunTest, DamagedLinesAreNamed) {
+  for (const char* const file : {"metrics.jsonl", "ranks/rank-00001.jsonl"})
+    for (const char* const garbage : {"\x80\xff{", "[1]", "", "{\"step\":4"}) {
+      const std::string good = read_file(path(file), ExitCode::data);
+      append(file, garbage);
+      append(file, "{}");
+      EXPECT_EQ(refusal(ExitCode::data).where, path(file).string() + ":4") << garbage;
+      std::ofstream(path(file)) << good;
+    }
+  empty("ranks/rank-00001.jsonl");
+  EXPECT_EQ(refusal(ExitCode::data).where, path("ranks/rank-00001.jsonl").string());
+}
+
+TEST_F(RecordedRunTest, TimesBelowZeroAreDamage) {
+  append("ranks/rank-00000.jsonl",
+         R"({"step":4,"step_seconds":0.5,"seconds":{"other":-1e-9},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
+  EXPECT_EQ(read().ranks[0].size(), 4u) << "a rounding error";
+  append("ranks/rank-00000.jsonl",
+         R"({"step":5,"step_seconds":0.5,"seconds":{"backward":-0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
+  const ErrorReport report = refusal(ExitCode::data);
+  EXPECT_EQ(report.where, path("ranks/rank-00000.jsonl").string() + ":5");
+  EXPECT_EQ(report.got, "\"backward\": -0.1");
+}
+
+TEST_F(RecordedRunTest, MissingRanksAreANote) {
+  std::filesystem::remove(path("ranks/rank-00001.jsonl"));
+  RecordedRun run = read();
+  ASSERT_EQ(run.ranks.size(), 2u);
+  EXPECT_EQ(run.ranks[0].size(), 3u);
+  EXPECT_TRUE(run.ranks[1].empty());
+  EXPECT_EQ(run.gaps.front(), "ranks/ has no times of rank 1: where the time goes is told of all ranks or not at all");
+  std::filesystem::remove(path("ranks/rank-00000.jsonl"));
+  run = read();
+  EXPECT_EQ(run.ranks[0][2].seconds[Phase::backward], 0.2) << "from metrics.jsonl";
+  EXPECT_NE(run.gaps.front().find("ranks 0, 1: "), std::string::npos) << run.gaps.front();
+}
+
+TEST_F(RecordedRunTest, UnknownStatesAreDamage) {
+  set_state("finished");
+  EXPECT_EQ(refusal(ExitCode::data).got, "\"finished\"");
 }
 
 TEST_F(RecordedRunTest, NoRunDirectory) {
@@ -165,12 +230,18 @@ TEST_F(RecordedRunTest, NoRunDirectory) {
 TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   append("metrics.jsonl", R"({"step":4,"loss":1})");
   EXPECT_NE(refusal(ExitCode::data).where.find("metrics.jsonl"), std::string::npos);
-  write("config.toml", "[batch]\nglobal_batch_size = \"many\"\n");
-  EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
-  write("config.toml", "[parallel]\npipeline = 3\n[batch]\nglobal_batch_size = 8\nmicro_batch_size = 1\n");
-  EXPECT_NE(refusal(ExitCode::data).what.find("more ranks"), std::string::npos);
-  write("config.toml", "[model]\nnum_layers = 1\n[parallel]\npipeline = 2\n");
-  EXPECT_NE(refusal(ExitCode::data).got.find("more stages than layers"), std::string::npos);
+  const std::string config = read_file(path("config.toml"), ExitCode::data);
+  const auto with = [&](const std::string& old, const std::string& value) {
+    std::string changed = config;
+    changed.replace(changed.find(old), old.size(), value);
+    write("config.toml", changed);
+    return refusal(ExitCode::data);
+  };
+  EXPECT_NE(with("= 8", "= \"many\"").got.find("config.toml:9:21: batch.global_batch_size: got"), std::string::npos);
+  EXPECT_NE(with("pipeline = 2", "pipeline = 3").what.find("more ranks"), std::string::npos);
+  EXPECT_NE(with("num_layers = 4", "num_layers = 1").got.find("more stages than layers"), std::string::npos);
+  EXPECT_EQ(with("pipeline = 2", "stages = 2").got, "no parallel.pipeline");
+  EXPECT_NE(with("[model]", "[model").where.find("config.toml"), std::string::npos);
   std::filesystem::remove(path("config.toml"));
   EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
   write("run.json", R"({"state":"completed","cause":"","host":"","pid":1,"process_start":1,"boot":"","started":"",)"

@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "core/error.hpp"
+
+namespace espalier {
+
+/// A file of a run directory that cannot be what `espalier train` wrote. @param where file, and line where there is one
+[[noreturn]] inline void throw_damaged(
+    const std::string& where, const std::string& what, const std::string& got,
+    const std::string& wanted = "a file as this version of `espalier train` writes it (docs/running.md)",
+    const std::string& todo =
+        "take the file from a copy; one of another version of Espalier: read it with that version") {
+  throw Error(ExitCode::data, {.what = what, .where = where, .got = got, .wanted = wanted, .todo = todo});
+}
+
+}  // namespace espalier
