@@ -29,8 +29,8 @@ int plan_cases(const PlanOptions& options) {
   for (const std::string& cluster : options.clusters)
     calibrated.push_back(cluster_from(cluster));
   std::vector<PricedCase> cases;
-  for (const CsvRow& row : parse_csv(read_file(options.cases, ExitCode::data), options.cases))
-    cases.push_back(price_case(read_case(row, calibrated)));
+  for (PublishedCase& published : read_cases(read_file(options.cases, ExitCode::data), options.cases, calibrated))
+    cases.push_back(price_case(std::move(published)));
   fmt::print("{}", options.json ? case_report_json(cases) : case_report(cases));
   return 0;
 }

@@ -23,6 +23,8 @@ std::string trimmed(const std::string& text) {
 }
 
 std::vector<Record> records_of(std::string_view text, const std::string& name) {
+  if (text.starts_with("\xef\xbb\xbf"))  // byte-order mark of UTF-8
+    text.remove_prefix(3);
   std::vector<Record> records(1);
   records.back().fields.emplace_back();
   std::size_t line = 1;
@@ -87,9 +89,16 @@ std::optional<double> CsvRow::number(const std::string& column) const {
   return value;
 }
 
+std::vector<std::string> csv_columns(std::string_view text, const std::string& name) {
+  const Record head = records_of(text, name).front();
+  std::vector<std::string> columns;
+  for (const std::string& field : head.fields)
+    if (!head.empty())
+      columns.push_back(trimmed(field));
+  return columns;
+}
+
 std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name) {
-  if (text.starts_with("\xef\xbb\xbf"))  // byte-order mark of UTF-8
-    text.remove_prefix(3);
   const std::vector<Record> records = records_of(text, name);
   const std::vector<std::string>& head = records.front().fields;
   std::vector<CsvRow> rows;

@@ -34,4 +34,7 @@ class CsvRow {
 /// @throws Error (data) with file and line: a quote that never ends, a record with more fields than the head.
 std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name);
 
+/// The names of its columns; none of an empty file.
+std::vector<std::string> csv_columns(std::string_view text, const std::string& name);
+
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include "planning/published_case.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -12,6 +13,7 @@
 #include "planning/layer_time.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/published_program.hpp"
+#include "planning/published_time.hpp"
 
 namespace espalier {
 namespace {
@@ -50,19 +52,23 @@ std::string origin(std::string source) {
   return source.substr(0, longest);
 }
 
-Precision precision_of(const CsvRow& row) {
-  const std::string text = row.text("precision");
-  if (contains(text, "fp8"))
-    return Precision::fp8;
-  if (contains(text, "bf16"))
-    return Precision::bf16;
-  if (contains(text, "fp16"))
+// Not said: 16 bits, whose rates are the same. Nothing for a word that is none.
+std::optional<Precision> precision_of(const CsvRow& row) {
+  std::string text = row.text("precision");
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (text.empty())
     return Precision::fp16;
-  if (contains(text, "tf32"))
-    return Precision::tf32;
-  if (contains(text, "fp32"))
-    return Precision::fp32;
-  return Precision::fp16;  // not said: 16 bits, whose rates are the same
+  for (const auto& [word, precision] : {std::pair("fp8", Precision::fp8),
+                                        {"bf16", Precision::bf16},
+                                        {"bfloat16", Precision::bf16},
+                                        {"fp16", Precision::fp16},
+                                        {"float16", Precision::fp16},
+                                        {"tf32", Precision::tf32},
+                                        {"fp32", Precision::fp32},
+                                        {"float32", Precision::fp32}})
+    if (contains(text, word))
+      return precision;
+  return std::nullopt;
 }
 
 // Feed-forward gated or not, head tied or not: what comes nearest to the published number of parameters; where that
@@ -176,13 +182,22 @@ void read_space(const CsvRow& row, PublishedCase& read) {
     const int shard = *space.tensor * *space.pipeline * *space.context;
     if (*devices % shard != 0)
       read.why_not = fmt::format("tp x pp x cp = {} does not divide {} devices", shard, *devices);
-    else if (space.data && *space.data * shard != *devices)
+    else if (space.data && *space.data == *devices / (*space.tensor * *space.pipeline))
       space.data = *devices / shard;  // dp counted with cp
+    else if (space.data && *space.data * shard != *devices)
+      read.why_not = fmt::format("tp x pp x cp x dp = {} are not {} devices", *space.data * shard, *devices);
   }
   space.global_batch = whole(row, "global_batch_seqs").value_or(0);
   if (space.global_batch < 1 && !read.one_block && read.why_not.empty())
     read.why_not = "global_batch_seqs is missing";
-  space.precisions = {precision_of(row)};
+  if (space.data && space.micro_batch && *space.micro_batch > 0 && read.why_not.empty())
+    if (const Index each = *space.micro_batch * *space.data; space.global_batch % each != 0)
+      read.why_not =
+          fmt::format("a global batch of {} is no multiple of dp x micro_batch = {}", space.global_batch, each);
+  const std::optional<Precision> precision = precision_of(row);
+  if (!precision)
+    read.why_not = fmt::format("precision {} is unknown (fp8, bf16, fp16, tf32, fp32)", row.text("precision"));
+  space.precisions = {precision.value_or(Precision::fp16)};
   if (recompute.starts_with("full"))
     space.recompute = Recompute::full;
   else if (recompute.starts_with("none"))
@@ -192,6 +207,8 @@ void read_space(const CsvRow& row, PublishedCase& read) {
     space.recompute_share = 0.5;
   } else if (recompute.starts_with("selective"))
     space.recompute = Recompute::selective;
+  else if (!recompute.empty())
+    read.why_not = fmt::format("recompute {} is unknown (full, selective, none)", recompute);
   const std::string zero = row.text("zero_stage");  // "3", "3.0", "ZeRO-3"
   if (const std::size_t digit = zero.find_first_of("0123456789"); digit == std::string::npos)
     space.zero_stage = contains(zero, "FSDP") ? 3 : published_zero_stage(row);
@@ -217,31 +234,17 @@ PlanLayout first_layout(const PublishedCase& read) {
   return layout;
 }
 
-// Published batches that their micro-batches do not divide (a ramp, a rounded number): the nearest one that they do,
-// and by how much the step is longer.
-double make_divisible(LayoutSpace& space) {
-  if (!space.data || !space.micro_batch || *space.micro_batch < 1)
-    return 1;
-  const Index each = *space.micro_batch * *space.data;
-  const Index whole = std::max<Index>(1, (space.global_batch + each / 2) / each) * each;
-  const double scale = static_cast<double>(space.global_batch) / static_cast<double>(whole);
-  space.global_batch = whole;
-  return scale;
-}
-
 void read_measured(const CsvRow& row, PublishedCase& read) {
   const std::string notes = row.text("notes");
-  const std::optional<double> seconds = row.number("iter_time_s");
-  const std::optional<double> tokens = row.number("tokens_per_s_per_gpu");
-  if (seconds)
-    read.measured_seconds = *seconds;
-  else if (tokens && *tokens > 0 && read.space.global_batch > 0)
-    read.measured_seconds = static_cast<double>(read.space.global_batch * read.problem.sequence_length) /
-                            (*tokens * read.space.num_devices);
+  const PublishedTime time = published_time(row, read.problem, read.space);
+  read.measured_seconds = time.seconds;
   // Tests of a program run tiny models with deterministic kernels and say so: their memory counts, their time does not.
   const bool comparable = !contains(notes, "times not representative") && !contains(notes, "DO NOT") &&
                           !contains(row.text("source"), "functional_tests");
-  read.timed = read.measured_seconds > 0 && comparable;
+  const bool has_time = time.seconds > 0 || row.has("iter_time_s") || row.has("tokens_per_s_per_gpu");
+  read.timed = has_time && comparable;
+  if (read.why_not.empty() && (has_time || !row.has("mem_gb_per_gpu")))
+    read.why_not = time.why_not;
   if (const std::optional<double> memory = row.number("mem_gb_per_gpu")) {
     read.analytic = contains(notes, "kind=analytic");
     read.states_only = contains(notes, "model states only");
@@ -249,10 +252,6 @@ void read_measured(const CsvRow& row, PublishedCase& read) {
     read.measured_bytes = *memory * (contains(notes, "1e9 bytes") ? 1e9 : gib);
   }
 }
-
-}  // namespace
-
-namespace {
 
 PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated) {
   PublishedCase read;
@@ -307,6 +306,41 @@ PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrate
   }
 }
 
+std::vector<PublishedCase> read_cases(std::string_view text, const std::string& name,
+                                      const std::vector<Cluster>& calibrated) {
+  const std::vector<std::string> columns = csv_columns(text, name);
+  const auto has = [&](const char* column) { return std::ranges::find(columns, column) != columns.end(); };
+  std::vector<std::string> missing;
+  for (const std::vector<const char*>& any :
+       {std::vector<const char*>{"layers"},
+        {"hidden"},
+        {"seq_len"},
+        {"gpu"},
+        {"gpus", "dp"},
+        {"iter_time_s", "tokens_per_s_per_gpu", "achieved_tflops_per_gpu", "mfu_pct", "mem_gb_per_gpu"}})
+    if (std::ranges::none_of(any, has))
+      missing.push_back(fmt::format("{}", fmt::join(any, " or ")));
+  const auto refuse = [&](const std::string& what, const std::string& got, const std::string& wanted) {
+    throw Error(ExitCode::data,
+                {.what = what,
+                 .where = name,
+                 .got = got,
+                 .wanted = wanted,
+                 .todo = "docs/planner.md names the columns; tests/planning/published_rows.csv is such a "
+                         "table"});
+  };
+  if (!missing.empty())
+    refuse(fmt::format("the table lacks columns: {}", fmt::join(missing, ", ")),
+           columns.empty() ? "an empty file" : fmt::format("{:.200}", fmt::join(columns, " | ")),
+           "a first line that names the columns, separated by commas");
+  std::vector<PublishedCase> cases;
+  for (const CsvRow& row : parse_csv(text, name))
+    cases.push_back(read_case(row, calibrated));
+  if (cases.empty())
+    refuse("the table has no rows", "its first line alone", "a line for each configuration");
+  return cases;
+}
+
 PricedCase price_case(PublishedCase published) {
   PricedCase priced{.published = std::move(published)};
   PublishedCase& read = priced.published;
@@ -325,7 +359,6 @@ PricedCase price_case(PublishedCase published) {
                                time.backward_weight.seconds();
     return priced;
   }
-  const double scale = make_divisible(read.space);
   std::optional<PlanLayout> layout = fastest_layout(read.problem, read.space);
   if (!layout) {  // published, so it fitted: what is not known of it does not matter that much
     PlanProblem roomy = read.problem;
@@ -339,7 +372,7 @@ PricedCase price_case(PublishedCase published) {
     return priced;
   }
   priced.price = price_layout(read.problem, *layout);
-  priced.predicted_seconds = priced.price->step_seconds * scale;
+  priced.predicted_seconds = priced.price->step_seconds;
   priced.predicted_bytes =
       static_cast<double>(read.last_stage ? priced.price->memory.back().total() : priced.price->memory_bytes);
   return priced;

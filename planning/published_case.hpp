@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planning/csv.hpp"
@@ -32,6 +33,11 @@ struct PublishedCase {
 /// Reads a row; what is missing or cannot be priced is said in why_not. A cluster of `calibrated` stands
 /// for all rows of its device type.
 PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrated = {});
+
+/// All rows of a table. @throws Error (data) where it has none, or lacks columns without which no row can be priced:
+/// they are named.
+std::vector<PublishedCase> read_cases(std::string_view text, const std::string& name,
+                                      const std::vector<Cluster>& calibrated = {});
 
 /// A row with its prices; nothing where there is none.
 struct PricedCase {

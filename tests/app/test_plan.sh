@@ -14,6 +14,8 @@ tail -n 1 out.txt | grep -qE '^priced 36 of 37 timed rows: median [0-9.]+ %, p95
 printf 'id,x\n"a,1\n' >torn.csv
 expect 3 "a quoted field never ends" "$espalier" plan --cases torn.csv
 expect 3 "no_such.csv" "$espalier" plan --cases no_such.csv
+echo "id;layers" >semicolons.csv
+expect 3 "the table lacks columns: layers" "$espalier" plan --cases semicolons.csv
 
 # A search, its memo, and a config that train takes as it is.
 expect 0 "not chosen" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 64 --runnable --memo memo.md --config plan.toml

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "io/file.hpp"
@@ -94,8 +95,86 @@ TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
   EXPECT_FALSE(cases[3].predicted_seconds);
   EXPECT_NE(cases[4].published.why_not.find("micro_batch is no number"), std::string::npos);
   EXPECT_EQ(cases[5].price->layout.recompute, Recompute::full);
-  EXPECT_TRUE(cases[6].predicted_seconds);
-  EXPECT_NEAR(*cases[6].predicted_seconds / cases[6].price->step_seconds, 60.0 / 64, 1e-9);
+  EXPECT_EQ(cases[6].published.why_not, "a global batch of 60 is no multiple of dp x micro_batch = 32");
+}
+
+TEST(PublishedCases, contradictions_and_unknown_words_are_not_priced) {
+  const auto cases = price_table(std::string(head) +
+                                 "no time,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,0,\n"
+                                 "negative,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,-3,\n"
+                                 "int4,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,int4,full,10,\n"
+                                 "upper case,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,BF16,full,10,\n"
+                                 "words,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,sometimes,10,\n"
+                                 "degrees,x,48,6144,48,51200,2048,A100-80GB,64,8,1,4,64,1,bf16,full,10,\n");
+  ASSERT_EQ(cases.size(), 6u);
+  for (const std::size_t row : {0u, 1u, 2u, 4u, 5u}) {
+    EXPECT_FALSE(cases[row].predicted_seconds) << cases[row].published.id;
+    EXPECT_TRUE(cases[row].published.timed) << cases[row].published.id;
+  }
+  EXPECT_EQ(cases[0].published.why_not, "iter_time_s is 0: wanted more than 0");
+  EXPECT_EQ(cases[1].published.why_not, "iter_time_s is -3: wanted more than 0");
+  EXPECT_EQ(cases[2].published.why_not, "precision int4 is unknown (fp8, bf16, fp16, tf32, fp32)");
+  EXPECT_EQ(cases[3].price->layout.precision, Precision::bf16);
+  EXPECT_EQ(cases[4].published.why_not, "recompute sometimes is unknown (full, selective, none)");
+  EXPECT_EQ(cases[5].published.why_not, "tp x pp x cp x dp = 32 are not 64 devices");
+  EXPECT_NE(case_report(cases).find("not priced: int4: precision int4 is unknown"), std::string::npos);
+  EXPECT_NE(case_report(cases).find("priced 1 of 6 timed rows"), std::string::npos);
+}
+
+// 72 B L s h^2 (1 + s / 6h + V / 12hL) and 96 B s L h^2 (1 + s / 6h + V / 16Lh), over 64 devices.
+TEST(PublishedCases, times_follow_from_flops_whose_kind_is_told) {
+  const std::string columns =
+      "id,layers,hidden,heads,vocab,seq_len,gpu,peak_tflops,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,"
+      "recompute,achieved_tflops_per_gpu,mfu_pct,notes\n";
+  const std::string shape = "48,6144,48,51200,2048,A100-80GB,312,64,8,1,8,64,1,bf16,full,";
+  const auto cases = price_table(columns + "model," + shape + "150,,tflops=MODEL_EQ7; more\n" + "hardware," + shape +
+                                 "150,,tflops=HW_EQ3(recompute counted)\n" +         //
+                                 "mfu," + shape + ",50,\n" +                         //
+                                 "untold," + shape + "150,,\n" +                     //
+                                 "other," + shape + "150,,tflops=paper-defined\n" +  //
+                                 "none," + shape + "0,,tflops=MODEL_EQ7\n");
+  ASSERT_EQ(cases.size(), 6u);
+  const double b = 64, l = 48, s = 2048, h = 6144, v = 51200;
+  const double model = 72 * b * l * s * h * h * (1 + s / (6 * h) + v / (12 * h * l));
+  const double hardware = 96 * b * l * s * h * h * (1 + s / (6 * h) + v / (16 * h * l));
+  EXPECT_NEAR(cases[0].published.measured_seconds, model / (64 * 150e12), 1e-9);
+  EXPECT_NEAR(cases[1].published.measured_seconds, hardware / (64 * 150e12), 1e-9);
+  EXPECT_NEAR(cases[2].published.measured_seconds, model / (64 * 156e12), 1e-9);
+  for (const std::size_t row : {0u, 1u, 2u})
+    EXPECT_TRUE(cases[row].published.timed && cases[row].predicted_seconds) << cases[row].published.why_not;
+  EXPECT_NE(cases[3].published.why_not.find("do not say which FLOP"), std::string::npos) << cases[3].published.why_not;
+  EXPECT_NE(cases[4].published.why_not.find("paper-defined"), std::string::npos) << cases[4].published.why_not;
+  EXPECT_NE(cases[5].published.why_not.find("more than 0"), std::string::npos) << cases[5].published.why_not;
+  EXPECT_NE(case_report(cases).find("not priced: untold: "), std::string::npos);
+}
+
+TEST(PublishedCases, a_table_that_cannot_be_priced_names_what_it_lacks) {
+  const auto refusal = [](const std::string& text) {
+    try {
+      read_cases(text, "table.csv");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      return error.report();
+    }
+    ADD_FAILURE() << "it was read: " << text;
+    return ErrorReport{};
+  };
+  EXPECT_EQ(refusal("").got, "an empty file");
+  EXPECT_EQ(refusal(head).what, "the table has no rows");
+  EXPECT_EQ(
+      refusal("id,layers,hidden,seq_len,gpus\na,1,2,3,4\n").what,
+      "the table lacks columns: gpu, iter_time_s or tokens_per_s_per_gpu or achieved_tflops_per_gpu or mfu_pct or "
+      "mem_gb_per_gpu");
+  std::string semicolons = head;
+  std::replace(semicolons.begin(), semicolons.end(), ',', ';');
+  const ErrorReport report = refusal(semicolons + "a;b\n");
+  EXPECT_NE(report.what.find("layers, hidden, seq_len, gpu, gpus or dp"), std::string::npos) << report.what;
+  EXPECT_NE(report.wanted.find("commas"), std::string::npos);
+  EXPECT_EQ(read_cases("\xef\xbb\xbf"
+                       "layers,hidden,seq_len,gpu,gpus,iter_time_s\n1,2,3,x,5,6\n",
+                       "t")
+                .size(),
+            1u);
 }
 
 TEST(PublishedCases, programs_are_told_by_date_and_notes) {

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/published_time.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "planning/real.hpp"
+
+namespace espalier {
+namespace {
+
+// "HW_EQ3(recompute counted)" of the notes "kind=exact; tflops=HW_EQ3(recompute counted); ...".
+std::string counted_flops(const CsvRow& row) {
+  const std::string notes = row.text("notes");
+  const std::size_t tag = notes.find("tflops=");
+  if (tag == std::string::npos)
+    return "";
+  const std::size_t begin = tag + std::string_view("tflops=").size();
+  return notes.substr(begin, notes.find(';', begin) - begin);
+}
+
+// Of a step without recomputation [Korthikanti et al. 2022, eq. 7], and with full recomputation [Narayanan et al. 2021,
+// eq. 3], of GPT's block.
+double model_flops(const PlanProblem& problem, const LayoutSpace& space) {
+  const double h = real(problem.model.hidden_size);
+  const double s = real(problem.sequence_length);
+  const double layers = real(problem.model.num_layers);
+  return 72 * real(space.global_batch) * layers * s * h * h *
+         (1 + s / (6 * h) + real(problem.model.vocab_size) / (12 * h * layers));
+}
+
+double recomputing_flops(const PlanProblem& problem, const LayoutSpace& space) {
+  const double h = real(problem.model.hidden_size);
+  const double s = real(problem.sequence_length);
+  const double layers = real(problem.model.num_layers);
+  return 96 * real(space.global_batch) * s * layers * h * h *
+         (1 + s / (6 * h) + real(problem.model.vocab_size) / (16 * layers * h));
+}
+
+std::string why_no_formula(const CsvRow& row, const PlanProblem& problem, const LayoutSpace& space) {
+  for (const char* const column : {"vocab", "global_batch_seqs"})
+    if (!row.has(column))
+      return fmt::format("its time does not follow from its FLOP/s: {} is missing", column);
+  const ModelShape& model = problem.model;
+  if (model.gated_ffn || model.num_kv_heads != model.num_heads || model.ffn_hidden_size != 4 * model.hidden_size)
+    return "its time does not follow from its FLOP/s: the formulas are of GPT's block";
+  return space.num_devices < 1 ? "its time does not follow from its FLOP/s: gpus is missing" : "";
+}
+
+PublishedTime time_by_flops(const CsvRow& row, double per_second, double flops, const LayoutSpace& space) {
+  if (per_second <= 0)
+    return {.why_not =
+                fmt::format("a device achieves {} TFLOP/s: wanted more than 0",
+                            row.text(row.has("achieved_tflops_per_gpu") ? "achieved_tflops_per_gpu" : "mfu_pct"))};
+  return {.seconds = flops / (per_second * space.num_devices)};
+}
+
+}  // namespace
+
+PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, const LayoutSpace& space) {
+  if (const std::optional<double> seconds = row.number("iter_time_s")) {
+    if (*seconds > 0)
+      return {.seconds = *seconds};
+    return {.why_not = fmt::format("iter_time_s is {}: wanted more than 0", row.text("iter_time_s"))};
+  }
+  if (const std::optional<double> tokens = row.number("tokens_per_s_per_gpu")) {
+    if (*tokens <= 0)
+      return {.why_not =
+                  fmt::format("tokens_per_s_per_gpu is {}: wanted more than 0", row.text("tokens_per_s_per_gpu"))};
+    if (space.global_batch > 0)
+      return {.seconds =
+                  static_cast<double>(space.global_batch * problem.sequence_length) / (*tokens * space.num_devices)};
+    return {};
+  }
+  const std::optional<double> achieved = row.number("achieved_tflops_per_gpu");
+  const std::optional<double> mfu = row.number("mfu_pct");
+  if (!achieved && !mfu)
+    return {};
+  if (const std::string why_not = why_no_formula(row, problem, space); !why_not.empty())
+    return {.why_not = why_not};
+  if (achieved) {
+    const std::string counted = counted_flops(row);
+    if (counted.starts_with("MODEL_EQ7"))
+      return time_by_flops(row, 1e12 * *achieved, model_flops(problem, space), space);
+    if (counted == "HW_EQ3(recompute counted)" && space.recompute == Recompute::full)
+      return time_by_flops(row, 1e12 * *achieved, recomputing_flops(problem, space), space);
+    if (!mfu)
+      return {.why_not = counted.empty()
+                             ? "its notes do not say which FLOP its TFLOP/s count (tflops=MODEL_EQ7)"
+                             : fmt::format("its time does not follow from TFLOP/s that count \"{}\"", counted)};
+  }
+  const std::optional<double> peak = row.number("peak_tflops");
+  if (!peak)
+    return {.why_not = "peak_tflops is missing: mfu_pct is a share of it"};
+  return time_by_flops(row, 1e12 * *peak * *mfu / 100, model_flops(problem, space), space);
+}
+
+}  // namespace espalier
