@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <optional>
 #include <sstream>
@@ -59,12 +60,32 @@ std::string how_far(const RecordedRun& run) {
                            : fmt::format("the last step that was finished is {}", run.steps.back().times.step);
 }
 
+bool has_diverged(const RecordedRun& run) {
+  return run.record.exit_code == static_cast<int>(ExitCode::numerical) ||
+         std::any_of(run.steps.begin(), run.steps.end(),
+                     [](const RecordedStep& step) { return !std::isfinite(step.loss); });
+}
+
+// What the same command would do, and what loses fewer steps the next time.
+Change go_on(const RecordedRun& run) {
+  const std::string from = run.newest_checkpoint
+                               ? fmt::format("goes on from the checkpoint of step {}", *run.newest_checkpoint)
+                               : "begins again at step 1, since there is no complete checkpoint";
+  if (has_diverged(run))
+    return {.setting = fmt::format("the same command {}, and would diverge again: first change what `stability` names, "
+                                   "or a lower optimizer.learning_rate",
+                                   from)};
+  const Index interval = run.setup.checkpoint_interval;
+  return {.setting =
+              fmt::format("the same command {}; {}", from,
+                          interval == 0  ? "checkpoint.interval, now 0, saves on the way"
+                          : interval > 1 ? fmt::format("a checkpoint.interval below {} loses fewer steps", interval)
+                                         : "checkpoint.interval = 1 saves every step")};
+}
+
 // The cause, its title and what to do; none for a run that goes on or ended as it should.
 std::optional<Finding> finding_of(const RecordedRun& run) {
   const RunRecord& record = run.record;
-  const Change go_on{.setting =
-                         "the same command goes on from the newest complete checkpoint; a lower checkpoint.interval "
-                         "loses fewer steps"};
   switch (run.life) {
     case Life::signed_off: {
       if (record.state != "failed")
@@ -73,7 +94,7 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
       return Finding{
           .cause = Cause::failed,
           .title = fmt::format("the run failed: {}", lines.empty() ? std::string("no cause is noted") : lines.front()),
-          .changes = {go_on}};
+          .changes = {go_on(run)}};
     }
     case Life::alive:
       if (!hangs(run))
@@ -85,7 +106,7 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
       return Finding{.cause = Cause::died,
                      .title = fmt::format("the run ended without signing off ({}): killed, or its host failed",
                                           process_text(record)),
-                     .changes = {go_on}};
+                     .changes = {go_on(run)}};
     case Life::silent: break;
   }
   return Finding{
@@ -93,7 +114,7 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
       .title = fmt::format("no sign of life since {:%Y-%m-%dT%H:%M:%SZ}; its process cannot be seen from here ({})",
                            fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), process_text(record)),
       .changes = {{.setting = fmt::format("see on {} whether it still runs, and stop it if it does", record.host)},
-                  go_on}};
+                  go_on(run)}};
 }
 
 }  // namespace

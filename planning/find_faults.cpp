@@ -90,9 +90,10 @@ void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::ve
                     has_peers(profile, rank) ? "the other ranks of its stage"
                                              : fmt::format("the other stages (work by {})", profile.work_source)),
         place_text(profile.ranks[rank])};
-    finding.changes = {{.setting = fmt::format("take {} out of the job, or free its cores: other processes, clock, "
-                                               "temperature, memory errors",
-                                               run.facts.host_of(rank)),
+    const std::string what_slows = "other processes, ranks bound to the same cores, clock, temperature, memory errors";
+    finding.changes = {{.setting = run.is_on_one_host() ? fmt::format("free the cores of rank {}: {}", rank, what_slows)
+                                                        : fmt::format("take {} out of the job, or free its cores: {}",
+                                                                      run.facts.host_of(rank), what_slows),
                         .gain_seconds = finding.seconds,
                         .priced_by = "the schedule, run with this rank as fast as the others"}};
     findings.push_back(std::move(finding));
@@ -104,11 +105,19 @@ std::string hosts_text(const RecordedRun& run, int from, int to) {
                      run.facts.host_of(at(to)));
 }
 
-Change slow_link_change(double gain_seconds, const char* priced_by) {
-  return {.setting =
-              "look at the cable, switch port or adapter between these hosts; parallel.order puts another axis on "
-              "this link",
-          .gain_seconds = gain_seconds,
+bool on_one_host(const RecordedRun& run, int from, int to) {
+  const std::vector<std::size_t>& hosts = run.facts.host_of_rank;
+  return run.is_on_one_host() || (at(std::max(from, to)) < hosts.size() && hosts[at(from)] == hosts[at(to)]);
+}
+
+// Inside a host, messages go through its memory.
+Change slow_link_change(const RecordedRun& run, const Finding& link, const char* priced_by) {
+  const bool inside = on_one_host(run, link.ranks.front(), link.ranks.back());
+  return {.setting = fmt::format("{}; parallel.order puts another axis on this link",
+                                 inside ? "no cable lies between these ranks: free the cores that they run on (other "
+                                          "processes, ranks bound to the same cores)"
+                                        : "look at the cable, switch port or adapter between these hosts"),
+          .gain_seconds = link.seconds,
           .priced_by = priced_by};
 }
 
@@ -186,7 +195,7 @@ void find_slow_links(const RecordedRun& run, const StepProfile& profile, std::ve
                                     link.send == OperationKind::send_activations ? "activations" : "gradients",
                                     1e3 * link.transit, crosses ? "between nodes" : "inside a node", 1e3 * typical),
                         hosts_text(run, link.from, link.to)};
-    finding.changes = {slow_link_change(finding.seconds, "the schedule, run with this link as fast as the others")};
+    finding.changes = {slow_link_change(run, finding, "the schedule, run with this link as fast as the others")};
     findings.push_back(std::move(finding));
   }
 }
@@ -231,7 +240,7 @@ void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile
         fmt::format("the least {} of the ranks of this group is {:.4g} s a step", to_string(phase), exposed),
         hosts_text(run, link.from, link.to)};
     finding.changes = {
-        slow_link_change(finding.seconds, "at most the exposed exchange, at most the delay of each message")};
+        slow_link_change(run, finding, "at most the exposed exchange, at most the delay of each message")};
     findings.push_back(std::move(finding));
   }
 }

@@ -21,6 +21,9 @@ constexpr double far_away = 6;          // spreads
 constexpr double least_spread = 0.01;   // of the median
 constexpr double loss_rise = 1.1;
 constexpr double norm_rise = 3;
+constexpr double diverged = 1.5;             // times the first loss
+constexpr std::size_t last_losses = 3;       // one high loss is a spike, not a direction
+constexpr std::size_t steps_to_learn = 100;  // after which, and after the warmup, a loss has fallen
 constexpr double skipped_share = 0.02;
 constexpr double collapse = 1024;
 
@@ -70,6 +73,41 @@ void find_not_finite(const RecordedRun& run, std::vector<Finding>& findings) {
   finding.changes = {calmer(run.setup)};
   if (run.setup.compute == "fp16")
     finding.changes.push_back({.setting = "precision.compute = \"bf16\""});
+  findings.push_back(std::move(finding));
+}
+
+// The end against the start, which needs no window of steps before: an explosion in the first ten has none.
+void find_divergence(const RecordedRun& run, std::vector<Finding>& findings) {
+  std::vector<double> losses;
+  for (const RecordedStep& step : run.steps)
+    if (std::isfinite(step.loss))
+      losses.push_back(step.loss);
+  if (losses.size() <= last_losses || losses.size() < run.steps.size())
+    return;  // not finite is a finding of its own
+  const auto median_of_last = [&](std::size_t count) {
+    return median_of(std::vector<double>(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end()));
+  };
+  const double last = median_of_last(last_losses);
+  const std::size_t tenth = losses.size() / 10;
+  const bool rises = losses.front() > 0 && last > diverged * losses.front();
+  const bool never_falls =
+      losses.size() >= std::max(steps_to_learn, 2 * static_cast<std::size_t>(run.setup.warmup_steps)) &&
+      median_of_last(tenth) >=
+          median_of(std::vector<double>(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(tenth)));
+  if (!rises && !never_falls)
+    return;
+  Finding finding{
+      .cause = Cause::divergence, .title = {}, .size = last / losses.front(), .unit = "times the first loss"};
+  finding.title = fmt::format("{}: {:.4g} at step {}, {:.4g} at step {}",
+                              rises ? "the training diverges, its loss rises" : "the loss does not fall",
+                              losses.front(), run.steps.front().times.step, losses.back(), run.steps.back().times.step);
+  finding.risk = rises ? 0.95 : 0.5;
+  finding.evidence = {
+      fmt::format("the median of the last {} losses is {:.2f} times the first", last_losses, finding.size)};
+  finding.changes = {{.setting = fmt::format("optimizer.learning_rate = {:g} (now {:g})",
+                                             run.setup.peak_learning_rate / 10, run.setup.peak_learning_rate)}};
+  if (run.setup.clip_grad_norm <= 0)
+    finding.changes.push_back(calmer(run.setup));
   findings.push_back(std::move(finding));
 }
 
@@ -151,6 +189,7 @@ std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vecto
 std::vector<Finding> find_instability(const RecordedRun& run) {
   std::vector<Finding> findings;
   find_not_finite(run, findings);
+  find_divergence(run, findings);
   add_spikes(run, Cause::loss_spike, "loss", &RecordedStep::loss, loss_rise, findings);
   add_spikes(run, Cause::gradient_spike, "gradient norm", &RecordedStep::gradient_norm, norm_rise, findings);
   find_loss_scale(run, findings);

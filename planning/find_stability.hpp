@@ -24,8 +24,8 @@ struct Spike {
 /// `least_rise` times the median. The first eight values are taken as they are. Pure.
 std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vector<double>& values, double least_rise);
 
-/// What endangers the training: losses that are no numbers, spikes of loss and gradient norm, skipped steps, a loss
-/// scale that has collapsed.
+/// What endangers the training: losses that are no numbers, that rise or never fall, spikes of loss and gradient norm,
+/// skipped steps, a loss scale that has collapsed.
 std::vector<Finding> find_instability(const RecordedRun& run);
 
 }  // namespace espalier

@@ -24,6 +24,7 @@ const char* to_string(Cause cause) {
     case Cause::optimizer: return "optimizer";
     case Cause::overhead: return "overhead";
     case Cause::not_finite: return "not_finite";
+    case Cause::divergence: return "divergence";
     case Cause::loss_spike: return "loss_spike";
     case Cause::gradient_spike: return "gradient_spike";
     case Cause::loss_scale_collapse: return "loss_scale_collapse";
@@ -49,6 +50,7 @@ Concern concern_of(Cause cause) {
     case Cause::failed:
     case Cause::hangs: return Concern::end;
     case Cause::not_finite:
+    case Cause::divergence:
     case Cause::loss_spike:
     case Cause::gradient_spike:
     case Cause::loss_scale_collapse:

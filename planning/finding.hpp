@@ -27,6 +27,7 @@ enum class Cause {
   optimizer,
   overhead,        ///< outside of all phases
   not_finite,      ///< a loss that is no number
+  divergence,      ///< a loss that ends well above its first, or never falls
   loss_spike,      ///< for a few steps far above those before
   gradient_spike,  ///< the same of the gradient's norm
   loss_scale_collapse,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "io/checkpoint_directory.hpp"
 #include "io/machine.hpp"
 #include "io/run_positions.hpp"
 #include "io/toml_config.hpp"
@@ -149,6 +150,7 @@ void read_emulation(ConfigReader& reader, RunSetup& setup) {
   reader.read("emulate", "node_bandwidth", setup.links.between_nodes.bytes_per_second);
   reader.read("emulate", "ranks_per_node", ranks_per_node);
   reader.read("emulate", "message_scale", setup.links.message_scale);
+  reader.read("emulate", "planned_microbatches", setup.planned_microbatches);
   setup.emulated_backward = backward_input + backward_weight;
   setup.links.ranks_per_node = static_cast<int>(ranks_per_node);
 }
@@ -267,6 +269,17 @@ std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
   return ranks;
 }
 
+std::optional<Index> newest_checkpoint_in(const Path& directory, std::vector<std::string>& gaps) {
+  try {
+    for (const CheckpointEntry& entry : find_checkpoints(directory))
+      if (entry.complete)
+        return entry.step;
+  } catch (const Error& error) {
+    gaps.push_back(fmt::format("the checkpoints cannot be listed: {}", error.report().got));
+  }
+  return std::nullopt;
+}
+
 double seconds_of(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
@@ -342,6 +355,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.steps = steps_of(run);
   run.ranks = ranks_of(run);
   run.prediction = prediction_of(directory / "prediction.json", run.setup.stages(), run.gaps);
+  run.newest_checkpoint = newest_checkpoint_in(directory / "checkpoints", run.gaps);
   run.traces = rank_files(directory / "trace", ".json");
   return run;
 }

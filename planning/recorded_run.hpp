@@ -40,6 +40,8 @@ struct RunSetup {
   double initial_loss_scale = 65536;
   double minimum_loss_scale = 1;
 
+  Index planned_microbatches = 0;  ///< a rehearsal's: of a replica in a step of the plan; 0: no rehearsal
+
   /// [emulate]: times of operations that are imitated, 0 where they are not, and the links.
   double emulated_forward = 0;
   double emulated_backward = 0;
@@ -48,6 +50,8 @@ struct RunSetup {
   int world_size() const { return mesh.size(); }
   int stages() const { return mesh.degree(Axis::pp); }
   Index num_microbatches() const;  ///< of a replica in a step
+  /// Does it stand for a plan whose step has more micro-batches?
+  bool is_part_of_a_step() const { return planned_microbatches > num_microbatches(); }
   Index tokens_per_step() const { return global_batch_size * sequence_length; }
   /// Layers of each stage, all its chunks together; empty where not known.
   std::vector<Index> layers_of_stages() const;
@@ -112,12 +116,16 @@ struct RecordedRun {
   /// [rank][step]; of a rank that left none: empty. Of rank 0 alone: from metrics.jsonl.
   std::vector<std::vector<StepTimes>> ranks;
   std::optional<RunPrediction> prediction;
-  std::vector<Position> positions;  ///< of the ranks that did not sign off
-  std::vector<Path> traces;         ///< trace/rank-*.json, by rank
-  std::vector<std::string> gaps;    ///< what is missing or was left out, a sentence each
+  std::vector<Position> positions;              ///< of the ranks that did not sign off
+  std::vector<Path> traces;                     ///< trace/rank-*.json, by rank
+  std::optional<Index> newest_checkpoint = {};  ///< the step of the newest complete one
+  std::vector<std::string> gaps;                ///< what is missing or was left out, a sentence each
 
   /// Is there a prediction, and does it tell times?
   bool is_predicted() const { return prediction && prediction->has_times(); }
+
+  /// Do all ranks run on one host? False where that is not noted.
+  bool is_on_one_host() const { return facts.hosts.size() == 1; }
 
   /// A number for the node that the rank is on: as [emulate] imitates nodes, else by host; 0 where that is not noted.
   int node_of(int rank) const;

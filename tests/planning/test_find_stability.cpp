@@ -61,6 +61,35 @@ TEST(FindStability, LossThatIsNoNumber) {
   EXPECT_EQ(findings.front().cause, Cause::not_finite);
 }
 
+RecordedRun run_with_losses(const std::vector<double>& losses) {
+  RecordedRun run = calm_run(static_cast<Index>(losses.size()));
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    run.steps[i].loss = losses[i];
+  return run;
+}
+
+TEST(FindStability, LossThatExplodesEarly) {
+  const RecordedRun run = run_with_losses({5.0, 4.9, 5.2, 9, 22, 31, 40});
+  const std::vector<Finding> findings = find_instability(run);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings.front().cause, Cause::divergence);
+  EXPECT_NEAR(findings.front().size, 31 / 5.0, 1e-9);
+  EXPECT_EQ(findings.front().title, "the training diverges, its loss rises: 5 at step 1, 40 at step 7");
+  EXPECT_EQ(findings.front().changes.front().setting, "optimizer.learning_rate = 0.0001 (now 0.001)");
+  EXPECT_TRUE(find_instability(run_with_losses({5, 4.8, 4.9, 4.7, 4.6, 4.5, 20})).empty()) << "one spike is none";
+  EXPECT_TRUE(find_instability(run_with_losses({5, 9})).empty()) << "two steps tell nothing";
+}
+
+TEST(FindStability, LossThatNeverFalls) {
+  EXPECT_TRUE(find_instability(run_with_losses(std::vector<double>(99, 5.0))).empty());
+  RecordedRun run = run_with_losses(std::vector<double>(120, 5.0));
+  EXPECT_TRUE(find_instability(run).empty()) << "it has 100 steps of warmup";
+  run.setup.warmup_steps = 10;
+  ASSERT_EQ(find_instability(run).size(), 1u);
+  EXPECT_EQ(find_instability(run).front().cause, Cause::divergence);
+  EXPECT_NE(find_instability(run).front().title.find("does not fall"), std::string::npos);
+}
+
 TEST(FindStability, LossScaleThatCollapses) {
   RecordedRun run = calm_run(100);
   run.setup.compute = "fp16";
@@ -157,6 +186,25 @@ TEST(FindEnd, FailedRunTellsItsCauseAndCompletedOnesHaveNone) {
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings.front().cause, Cause::failed);
   EXPECT_EQ(findings.front().title.find("the run failed: the training diverged"), 0u) << findings.front().title;
+}
+
+// What is said to happen next is what would: from a checkpoint that is there, saves that are set, no second divergence.
+TEST(FindEnd, TellsWhatTheSameCommandWouldDo) {
+  RecordedRun run = dead_run();
+  const auto advice = [&] { return find_end(run).front().changes.back().setting; };
+  EXPECT_EQ(advice(),
+            "the same command begins again at step 1, since there is no complete checkpoint; "
+            "checkpoint.interval, now 0, saves on the way");
+  run.setup.checkpoint_interval = 5;
+  run.newest_checkpoint = 5;
+  EXPECT_EQ(advice(),
+            "the same command goes on from the checkpoint of step 5; a checkpoint.interval below 5 loses fewer "
+            "steps");
+  run.life = Life::signed_off;
+  run.record.state = "failed";
+  run.record.exit_code = static_cast<int>(ExitCode::numerical);
+  EXPECT_NE(advice().find("would diverge again"), std::string::npos) << advice();
+  EXPECT_EQ(advice().find("interval"), std::string::npos) << advice();
 }
 
 }  // namespace

@@ -210,6 +210,12 @@ TEST_F(RecordedRunTest, MissingRanksAreANote) {
   EXPECT_NE(run.gaps.front().find("ranks 0, 1: "), std::string::npos) << run.gaps.front();
 }
 
+TEST_F(RecordedRunTest, OnlyCompleteCheckpointsCount) {
+  EXPECT_FALSE(read().newest_checkpoint);
+  std::filesystem::create_directories(directory_ / "checkpoints/step-00000002");
+  EXPECT_FALSE(read().newest_checkpoint) << "without a manifest";
+}
+
 TEST_F(RecordedRunTest, UnknownStatesAreDamage) {
   set_state("finished");
   EXPECT_EQ(refusal(ExitCode::data).got, "\"finished\"");
