@@ -107,11 +107,12 @@ Change refilled(const RecordedRun& run, const std::string& setting, PipelineCost
                                        : "")};
 }
 
+// Without those that change the number of micro-batches where the run has only some of its plan's.
 std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& costs) {
   const RunSetup& setup = run.setup;
   const double now = pipeline_time(costs).window;
   std::vector<Change> changes;
-  if (setup.micro_batch_size % 2 == 0) {
+  if (setup.micro_batch_size % 2 == 0 && !setup.is_part_of_a_step()) {
     PipelineCosts finer = costs;
     finer.microbatches *= 2;
     for (auto& stage : finer.chunks)
@@ -120,11 +121,14 @@ std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& co
     changes.push_back(
         refilled(run, fmt::format("batch.micro_batch_size = {}", setup.micro_batch_size / 2), finer, 1, now));
   }
-  PipelineCosts longer = costs;
-  longer.microbatches *= 2;
-  changes.push_back(refilled(
-      run, fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.global_batch_size),
-      longer, 2, now));
+  if (!setup.is_part_of_a_step()) {
+    PipelineCosts longer = costs;
+    longer.microbatches *= 2;
+    changes.push_back(refilled(
+        run,
+        fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.global_batch_size),
+        longer, 2, now));
+  }
   if (costs.num_chunks() == 1 && costs.schedule == PlanSchedule::one_f_one_b) {
     PipelineCosts zero = costs;
     zero.schedule = PlanSchedule::zero_bubble;
@@ -169,6 +173,13 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
       fmt::format("with these times and equal stages the schedule idles {:.4g} s a step", finding.seconds),
       fmt::format("measured: stages wait {:.4g} s a step for work of others (median of the ranks)",
                   median_of(measured))};
+  if (run.setup.is_part_of_a_step()) {
+    finding.title = "in the rehearsed part, " + finding.title;
+    finding.evidence.insert(
+        finding.evidence.begin(),
+        fmt::format("{} of the plan's {} micro-batches were run: the whole step idles no longer, a smaller share",
+                    costs.microbatches, run.setup.planned_microbatches));
+  }
   finding.changes = ways_to_fill(run, costs);
   findings.push_back(std::move(finding));
 }
@@ -228,11 +239,12 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   finding.evidence = {fmt::format("a rank sends {:.4g} MB of gradients and weights a step", 1e-6 * median_of(bytes))};
   for (std::string& line : predicted_text(run, Phase::data_comm))
     finding.evidence.push_back(std::move(line));
-  finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one reduction; "
-                                             "other steps, other learning rate)",
-                                             2 * setup.global_batch_size),
-                      .gain_seconds = finding.seconds / 2,
-                      .priced_by = "one reduction for twice the tokens; gain for as many tokens as now"}};
+  if (!setup.is_part_of_a_step())
+    finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one "
+                                               "reduction; other steps, other learning rate)",
+                                               2 * setup.global_batch_size),
+                        .gain_seconds = finding.seconds / 2,
+                        .priced_by = "one reduction for twice the tokens; gain for as many tokens as now"}};
   if (setup.gradient_reduction == "state" && (setup.compute == "bf16" || setup.compute == "fp16"))
     finding.changes.push_back(
         {.setting = "precision.gradient_reduction = \"compute\"",

@@ -207,6 +207,7 @@ Rehearsal make_rehearsal(const PlanProblem& problem, const PlanLayout& layout, c
   rehearsal.config = tiny_config(problem, price.layout, blocks, token_file, directory);
   emulate_work(rehearsal.config.emulate, price, rehearsal.time_scale);
   emulate_messages(rehearsal.config, price, rehearsal.time_scale);
+  rehearsal.config.emulate.planned_microbatches = rehearsal.planned_microbatches;
   return rehearsal;
 }
 

@@ -197,6 +197,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.real("pipeline_message_scale", c.emulate.pipeline_message_scale, {0, 1e18}, "and between stages");
   v.boolean("per_layer", c.emulate.per_layer, "forward and backward are times of one layer, not of a chunk");
   v.seconds("data", c.emulate.data, {0, 1e6}, "of reading the tokens of a step");
+  v.integer("planned_microbatches", c.emulate.planned_microbatches, {0},
+            "a rehearsal's: of the plan, which may have more; told by diagnose; 0: no rehearsal");
   v.integer("slow_rank", c.emulate.slow_rank, {-1, degree.max}, "a fault: this rank computes slower; -1: none");
   v.real("slow_factor", c.emulate.slow_factor, {1, 1e6}, "its forward and backward take so many times as long");
   v.integers("delayed_link", c.emulate.delayed_link, {0, degree.max},

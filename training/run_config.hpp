@@ -121,6 +121,7 @@ struct RunConfig {
     std::vector<Index> backward_percent;  ///< the same of backward alone; empty: as part_percent
     bool per_layer = false;               ///< forward and backward are of one layer, not of a chunk
     double data = 0;                      ///< seconds of reading the tokens of a step
+    Index planned_microbatches = 0;  ///< that the plan has, of which a rehearsal runs some; changes nothing; 0: none
     // Faults, to see that they are found:
     Index slow_rank = -1;  ///< -1: none
     double slow_factor = 1;

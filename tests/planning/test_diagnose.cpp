@@ -141,6 +141,42 @@ TEST(Diagnose, SlowLinkCostsNoMoreThanItsMessages) {
   EXPECT_NEAR(link->seconds, 2 * 32 * 1e-3, 1e-9);  // 32 buckets of a MiB
 }
 
+// On one host there is no host to take out, and no cable.
+TEST(Diagnose, AdviceIsForTheHostsThatThereAre) {
+  SimulatedRun rank(1, 2, 1, 4, {2}, {.slow_rank = 1, .slow_factor = 1.5});
+  SimulatedRun link(1, 1, 4, 8, {2, 2, 2, 2}, {.late_stage = 0, .delay = 0.1});
+  for (const bool one_host : {true, false}) {
+    for (SimulatedRun* const simulated : {&rank, &link}) {
+      simulated->run.facts.hosts = one_host ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"};
+      simulated->run.facts.host_of_rank = one_host ? std::vector<std::size_t>(4) : std::vector<std::size_t>{0, 1, 0, 1};
+      simulated->run.setup.links.ranks_per_node = 4;
+    }
+    const std::string of_rank = first(diagnose(rank.run)).changes.front().setting;
+    EXPECT_EQ(of_rank.starts_with(one_host ? "free the cores of rank 1" : "take b out of the job"), true) << of_rank;
+    const std::string of_link = first(diagnose(link.run)).changes.front().setting;
+    EXPECT_EQ(of_link.starts_with(one_host ? "no cable" : "look at the cable"), true) << of_link;
+  }
+}
+
+// Of a rehearsal that runs some of the plan's micro-batches, their number is no choice.
+TEST(Diagnose, BubbleOfARehearsalIsThatOfItsPart) {
+  SimulatedRun simulated(1, 2, 4, 4, {2, 2, 2, 2}, {.reduction = 0.3});
+  simulated.run.setup.planned_microbatches = 64;
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  const Finding* const bubble = find(diagnosis, Cause::bubble);
+  ASSERT_NE(bubble, nullptr);
+  EXPECT_NE(bubble->title.find("the rehearsed part"), std::string::npos) << bubble->title;
+  EXPECT_NE(bubble->evidence.front().find("4 of the plan's 64 micro-batches"), std::string::npos);
+  for (const Finding& finding : diagnosis.findings)
+    for (const Change& change : finding.changes)
+      EXPECT_EQ(change.setting.find("batch."), std::string::npos) << change.setting;
+  simulated.run.setup.planned_microbatches = 4;
+  const Diagnosis whole = diagnose(simulated.run);
+  const std::vector<Change>& changes = find(whole, Cause::bubble)->changes;
+  EXPECT_TRUE(std::any_of(changes.begin(), changes.end(),
+                          [](const Change& change) { return change.setting.starts_with("batch.micro_batch_size"); }));
+}
+
 TEST(Diagnose, UnevenStages) {
   const SimulatedRun simulated(1, 1, 4, 8, {5, 3, 2, 2});
   const SimulatedRun even(1, 1, 4, 8, {3, 3, 3, 3});

@@ -173,6 +173,7 @@ TEST(Rehearsal, RunsSomeOfManyMicrobatches) {
     const PlanLayout layout = layout_of(text, global_batch);
     const Rehearsal rehearsal = make_rehearsal(problem, layout, "tokens.bin", "run", 60, 2);
     EXPECT_EQ(rehearsal.planned_microbatches, layout.num_microbatches());
+    EXPECT_EQ(rehearsal.config.emulate.planned_microbatches, layout.num_microbatches());
     EXPECT_EQ(rehearsal.config.batch.global_batch_size,
               rehearsal.price.layout.num_microbatches() * rehearsal.price.layout.data);
     EXPECT_NEAR(rehearsal.time_scale * rehearsal.price.step_seconds, 15, 1e-9);
