@@ -216,6 +216,10 @@ void read_space(const CsvRow& row, PublishedCase& read) {
     space.zero_stage = zero[digit] - '0';
   else
     read.why_not = fmt::format("ZeRO stage {} is unknown", zero);
+  // Under a pipeline, programs that shard gradients and weights exchange them once a step and hold them whole meanwhile
+  // (PyTorch's stages over FSDP, Llama 3's trainer): time and memory of ZeRO-1.
+  if (space.pipeline.value_or(1) > 1 && space.zero_stage.value_or(0) > 1)
+    space.zero_stage = 1;
   space.sequence_parallel = published_sequence_parallel(row);
   space.schedule = published_schedule(row);
   space.tries_zero_bubble = false;

@@ -21,16 +21,13 @@ std::string counted_flops(const CsvRow& row) {
   return notes.substr(begin, notes.find(';', begin) - begin);
 }
 
-// Of a step without recomputation [Korthikanti et al. 2022, eq. 7], and with full recomputation [Narayanan et al. 2021,
-// eq. 3], of GPT's block.
+// Of a step without recomputation, as MFU counts [Korthikanti et al. 2022, eq. 7].
 double model_flops(const PlanProblem& problem, const LayoutSpace& space) {
-  const double h = real(problem.model.hidden_size);
-  const double s = real(problem.sequence_length);
-  const double layers = real(problem.model.num_layers);
-  return 72 * real(space.global_batch) * layers * s * h * h *
-         (1 + s / (6 * h) + real(problem.model.vocab_size) / (12 * h * layers));
+  return real(space.global_batch) * real(problem.sequence_length) *
+         model_flops_per_token(problem.model, problem.sequence_length);
 }
 
+// With full recomputation, of GPT's block [Narayanan et al. 2021, eq. 3].
 double recomputing_flops(const PlanProblem& problem, const LayoutSpace& space) {
   const double h = real(problem.model.hidden_size);
   const double s = real(problem.sequence_length);
@@ -39,13 +36,14 @@ double recomputing_flops(const PlanProblem& problem, const LayoutSpace& space) {
          (1 + s / (6 * h) + real(problem.model.vocab_size) / (16 * layers * h));
 }
 
-std::string why_no_formula(const CsvRow& row, const PlanProblem& problem, const LayoutSpace& space) {
+bool has_gpt_block(const ModelShape& model) {
+  return !model.gated_ffn && model.num_kv_heads == model.num_heads && model.ffn_hidden_size == 4 * model.hidden_size;
+}
+
+std::string why_no_formula(const CsvRow& row, const LayoutSpace& space) {
   for (const char* const column : {"vocab", "global_batch_seqs"})
     if (!row.has(column))
       return fmt::format("its time does not follow from its FLOP/s: {} is missing", column);
-  const ModelShape& model = problem.model;
-  if (model.gated_ffn || model.num_kv_heads != model.num_heads || model.ffn_hidden_size != 4 * model.hidden_size)
-    return "its time does not follow from its FLOP/s: the formulas are of GPT's block";
   return space.num_devices < 1 ? "its time does not follow from its FLOP/s: gpus is missing" : "";
 }
 
@@ -78,13 +76,14 @@ PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, cons
   const std::optional<double> mfu = row.number("mfu_pct");
   if (!achieved && !mfu)
     return {};
-  if (const std::string why_not = why_no_formula(row, problem, space); !why_not.empty())
+  if (const std::string why_not = why_no_formula(row, space); !why_not.empty())
     return {.why_not = why_not};
   if (achieved) {
     const std::string counted = counted_flops(row);
-    if (counted.starts_with("MODEL_EQ7"))
+    // Without recomputation there is nothing that counts could differ in.
+    if (counted.starts_with("MODEL_EQ7") || (counted.empty() && space.recompute == Recompute::none))
       return time_by_flops(row, 1e12 * *achieved, model_flops(problem, space), space);
-    if (counted == "HW_EQ3(recompute counted)" && space.recompute == Recompute::full)
+    if (counted == "HW_EQ3(recompute counted)" && space.recompute == Recompute::full && has_gpt_block(problem.model))
       return time_by_flops(row, 1e12 * *achieved, recomputing_flops(problem, space), space);
     if (!mfu)
       return {.why_not = counted.empty()

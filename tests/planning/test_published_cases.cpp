@@ -148,6 +148,35 @@ TEST(PublishedCases, times_follow_from_flops_whose_kind_is_told) {
   EXPECT_NE(case_report(cases).find("not priced: untold: "), std::string::npos);
 }
 
+// 3 x (2 x matrix elements + 4 T C L) a token: grouped queries and a gated feed-forward have their own elements.
+TEST(PublishedCases, times_follow_from_mfu_for_any_block) {
+  const std::string columns =
+      "id,source,layers,hidden,heads,kv_heads,ffn_hidden,vocab,seq_len,gpu,peak_tflops,gpus,tp,pp,dp,global_batch_seqs,"
+      "micro_batch,precision,recompute,zero_stage,achieved_tflops_per_gpu,mfu_pct\n";
+  const std::string shape = "arXiv:2407.00001,32,4096,32,8,14336,128256,8192,H100-80GB,989,64,1,1,64,128,1,bf16,";
+  const auto cases = price_table(columns + "mfu," + shape + "full,3,,40\n" +  //
+                                 "nothing to count twice," + shape + "none,3,400,\n");
+  ASSERT_EQ(cases.size(), 2u);
+  const double h = 4096, layers = 32, s = 8192;
+  const double matrices = layers * (2 * h * h + 2 * h * 1024 + 3 * h * 14336) + 128256 * h;
+  const double flops = 128 * s * (6 * matrices + 12 * layers * h * s);
+  EXPECT_NEAR(cases[0].published.measured_seconds, flops / (64 * 0.4 * 989e12), 1e-9) << cases[0].published.why_not;
+  EXPECT_NEAR(cases[1].published.measured_seconds, flops / (64 * 400e12), 1e-9) << cases[1].published.why_not;
+}
+
+TEST(PublishedCases, under_a_pipeline_sharded_gradients_and_weights_are_exchanged_once_a_step) {
+  const std::string columns =
+      "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,"
+      "zero_stage,iter_time_s\n";
+  const std::string shape = "48,6144,48,51200,2048,H100-80GB,64,8,4,2,64,1,bf16,full,";
+  const auto cases =
+      price_table(columns + "one," + shape + "1,10\n" + "two," + shape + "2,10\n" + "three," + shape + "3,10\n");
+  ASSERT_EQ(cases.size(), 3u);
+  EXPECT_EQ(cases[1].predicted_seconds, cases[0].predicted_seconds);
+  EXPECT_EQ(cases[2].predicted_seconds, cases[0].predicted_seconds);
+  EXPECT_EQ(cases[2].predicted_bytes, cases[0].predicted_bytes);
+}
+
 TEST(PublishedCases, a_table_that_cannot_be_priced_names_what_it_lacks) {
   const auto refusal = [](const std::string& text) {
     try {
