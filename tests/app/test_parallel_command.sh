@@ -142,7 +142,7 @@ input() {
   exits 7 "$espalier" train tiny.toml --dry-run "${large[@]}"
   says "DOES NOT FIT"
   exits 7 "$espalier" train tiny.toml run.directory=budget "${large[@]}"
-  says "does not fit the memory budget" "a need of 33.9 MiB" "optimizer" "run.device_memory = 23.8 MiB" \
+  says "does not fit the memory budget" "a need of 34.0 MiB" "optimizer" "run.device_memory = 23.8 MiB" \
     "layouts that would fit" "pipeline 2"
   exits 7 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=budget "${large[@]}"
   says "does not fit the memory budget" "data 4"

@@ -3,6 +3,7 @@
 // A model that does not fit one rank trains on several, within the memory that was predicted for each.
 #include <gtest/gtest.h>
 
+#include "core/memory_text.hpp"
 #include "io/units.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/layouts_to_verify.hpp"
@@ -78,7 +79,7 @@ void expect_does_not_fit(const RunConfig& config) {
     const std::string text = error.what();
     const auto budget = bytes_text(static_cast<std::size_t>(config.run.device_memory));
     const auto need =
-        bytes_text(predicted_total(config, {fmt::format("parallel.data={}", world().size())}, world().size()));
+        budget_text(predicted_total(config, {fmt::format("parallel.data={}", world().size())}, world().size()));
     for (const std::string& word : {std::string("need of " + need), "run.device_memory = " + budget,
                                     std::string("optimizer"), std::string("weights"), std::string("gradients"),
                                     std::string("layouts"), std::string("pipeline"), std::string("tensor 4")})
