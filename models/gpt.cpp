@@ -34,18 +34,20 @@ Gpt<T>::Gpt(ParameterStore<T>& parameters, const GptConfig& config, const std::v
 
 template <class T>
 void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, int num_slots) {
-  plan_activations(micro_batch_size, sequence_length,
-                   std::vector<ChunkMemory>(static_cast<std::size_t>(num_chunks()), {num_slots, 1, false}));
+  const auto chunks = static_cast<std::size_t>(num_chunks());
+  plan_activations(
+      micro_batch_size, sequence_length,
+      {.chunks = std::vector<ChunkMemory>(chunks, {num_slots, 1, false}), .slots_together = num_chunks() * num_slots});
 }
 
 template <class T>
-void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, const std::vector<ChunkMemory>& memory) {
+void Gpt<T>::plan_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory) {
   std::visit([&](auto& stack) { stack.plan_activations(micro_batch_size, sequence_length, memory); }, stack_);
 }
 
 template <class T>
 ActivationBytes Gpt<T>::measure_activations(Index micro_batch_size, Index sequence_length,
-                                            const std::vector<ChunkMemory>& memory) const {
+                                            const StackMemory& memory) const {
   return std::visit([&](auto& stack) { return stack.measure_activations(micro_batch_size, sequence_length, memory); },
                     stack_);
 }

@@ -36,13 +36,18 @@ class Gpt {
   Gpt(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
       const TensorParallel<T>& tensor, ResidualType residual = ResidualType::compute);
 
-  /// Allocates activation slots for micro-batches of (B, T) and the workspace of backward: one entry a chunk.
-  void plan_activations(Index micro_batch_size, Index sequence_length, const std::vector<ChunkMemory>& memory);
+  /// Allocates activation slots for micro-batches of (B, T) and the workspace of backward.
+  void plan_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory);
   void plan_activations(Index micro_batch_size, Index sequence_length, int num_slots);
 
   /// What plan_activations would allocate.
-  ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length,
-                                      const std::vector<ChunkMemory>& memory) const;
+  ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory) const;
+
+  /// Whether every slot serves any chunk, numbered from 0 to slots_together; else each chunk has its own. The former
+  /// where it takes less memory.
+  bool shares_slots() const {
+    return std::visit([](const auto& stack) { return stack.shares_slots(); }, stack_);
+  }
 
   /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). Of
   /// `batch` the first chunk reads the inputs, the last one the targets, the others nothing.

@@ -27,13 +27,34 @@ GptStack<T, Residual>::GptStack(ParameterStore<T>& parameters, const GptConfig& 
     chunks_.emplace_back(parameters, *tensor_, config, chunks[i], static_cast<int>(i));
 }
 
+// Slots of each chunk, or, where that takes less, as many as all chunks ever hold together, each of which has room for
+// a micro-batch of any chunk.
 template <class T, class Residual>
-std::vector<std::vector<typename GptChunk<T, Residual>::Slot>> GptStack<T, Residual>::take_slots(
-    Arena& arena, const BlockShape& shape, const std::vector<ChunkMemory>& memory) const {
-  std::vector<std::vector<Slot>> slots(chunks_.size());
+typename GptStack<T, Residual>::Slots GptStack<T, Residual>::take_slots(Arena& arena, const BlockShape& shape,
+                                                                        const StackMemory& memory) const {
+  Index apart = 0;
+  Index largest = 0;
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    Arena one;
+    chunks_[c].take_slot(one, shape);
+    apart += memory.chunks.at(c).slots * one.used_bytes();
+    largest = std::max(largest, one.used_bytes());
+  }
+  Slots slots{.shared = memory.slots_together * largest < apart,
+              .by_chunk = std::vector<std::vector<Slot>>(chunks_.size())};
+  if (slots.shared) {
+    for (int i = 0; i < memory.slots_together; ++i) {
+      const Tensor<std::byte, 1> bytes = arena.take<std::byte>(largest);
+      for (std::size_t c = 0; c < chunks_.size(); ++c) {
+        Arena place(bytes.data(), largest);
+        slots.by_chunk[c].push_back(chunks_[c].take_slot(place, shape));
+      }
+    }
+    return slots;
+  }
   for (std::size_t c = 0; c < chunks_.size(); ++c)
-    for (int i = 0; i < memory.at(c).slots; ++i)
-      slots[c].push_back(chunks_[c].take_slot(arena, shape));
+    for (int i = 0; i < memory.chunks[c].slots; ++i)
+      slots.by_chunk[c].push_back(chunks_[c].take_slot(arena, shape));
   return slots;
 }
 
@@ -73,18 +94,17 @@ typename GptStack<T, Residual>::Workspace GptStack<T, Residual>::take_workspace(
 
 template <class T, class Residual>
 ActivationBytes GptStack<T, Residual>::measure_activations(Index micro_batch_size, Index sequence_length,
-                                                           const std::vector<ChunkMemory>& memory) const {
+                                                           const StackMemory& memory) const {
   const BlockShape shape = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
   Arena slots;
   take_slots(slots, shape, memory);
   Arena workspace;
-  take_workspace(workspace, shape, memory);
+  take_workspace(workspace, shape, memory.chunks);
   return {slots.used_bytes(), workspace.used_bytes()};
 }
 
 template <class T, class Residual>
-void GptStack<T, Residual>::plan_activations(Index micro_batch_size, Index sequence_length,
-                                             const std::vector<ChunkMemory>& memory) {
+void GptStack<T, Residual>::plan_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory) {
   shape_ = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
   const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
   slots_ = {};
@@ -96,19 +116,19 @@ void GptStack<T, Residual>::plan_activations(Index micro_batch_size, Index seque
   Arena slots(slot_memory_.data(), bytes.slots);
   slots_ = take_slots(slots, shape_, memory);
   Arena workspace(workspace_memory_.data(), bytes.workspace);
-  workspace_ = take_workspace(workspace, shape_, memory);
+  workspace_ = take_workspace(workspace, shape_, memory.chunks);
   tensor_->use_workspace(workspace_.full);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
 }
 
 template <class T, class Residual>
 const typename GptChunk<T, Residual>::Slot& GptStack<T, Residual>::slot(MicrobatchPlace place) const {
-  return slots_.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
+  return slots_.by_chunk.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
 }
 
 template <class T, class Residual>
 typename GptChunk<T, Residual>::Slot& GptStack<T, Residual>::slot(MicrobatchPlace place) {
-  return slots_.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
+  return slots_.by_chunk.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.slot));
 }
 
 template <class T, class Residual>

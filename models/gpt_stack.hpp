@@ -23,9 +23,9 @@ class GptStack {
   GptStack(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
            const TensorParallel<T>& tensor);
 
-  void plan_activations(Index micro_batch_size, Index sequence_length, const std::vector<ChunkMemory>& memory);
-  ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length,
-                                      const std::vector<ChunkMemory>& memory) const;
+  void plan_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory);
+  ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory) const;
+  bool shares_slots() const { return slots_.shared; }
 
   void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done);
@@ -51,14 +51,17 @@ class GptStack {
   using Slot = typename GptChunk<T, Residual>::Slot;
   using Gradients = typename GptChunk<T, Residual>::Gradients;
   using Scratch = typename GptChunk<T, Residual>::Scratch;
+  struct Slots {
+    bool shared = false;                      // those of the same number lie in the same memory
+    std::vector<std::vector<Slot>> by_chunk;  // and number
+  };
   struct Workspace {
     Scratch scratch;
     std::vector<std::vector<Gradients>> gradients;  // by chunk
     Tensor<T, 2> full;                              // (N, C), where TensorParallel needs it
   };
 
-  std::vector<std::vector<Slot>> take_slots(Arena& arena, const BlockShape& shape,
-                                            const std::vector<ChunkMemory>& memory) const;
+  Slots take_slots(Arena& arena, const BlockShape& shape, const StackMemory& memory) const;
   Workspace take_workspace(Arena& arena, const BlockShape& shape, const std::vector<ChunkMemory>& memory) const;
   Scratch take_scratch(Arena& arena, const BlockShape& shape, bool split) const;
   const GptChunk<T, Residual>& chunk(MicrobatchPlace place) const {
@@ -77,7 +80,7 @@ class GptStack {
   BlockShape shape_{};
   Tensor<std::byte, 1> slot_memory_;
   Tensor<std::byte, 1> workspace_memory_;
-  std::vector<std::vector<Slot>> slots_;  // by chunk
+  Slots slots_;
   Workspace workspace_;
   Tensor<double, 0> loss_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "core/types.hpp"
 
@@ -23,7 +24,8 @@ struct TokenWeight {
   TokenWeight(double loss_, double gradient_) : loss(loss_), gradient(gradient_) {}
 };
 
-/// Where a micro-batch stands on this rank: the chunk, its activation slot there, its set of gradients.
+/// Where a micro-batch stands on this rank: the chunk, its activation slot (of the chunk, or of the rank where chunks
+/// share them, see Gpt::shares_slots), its set of gradients.
 struct MicrobatchPlace {
   int slot = 0;
   int chunk = 0;
@@ -38,6 +40,12 @@ struct ChunkMemory {
   int slots = 1;       ///< micro-batches between forward and the end of backward
   int gradients = 1;   ///< micro-batches between backward_input and backward_weight
   bool split = false;  ///< backward_input and backward_weight are called apart
+};
+
+/// What the chunks of a rank keep.
+struct StackMemory {
+  std::vector<ChunkMemory> chunks = std::vector<ChunkMemory>(1);
+  int slots_together = 1;  ///< that all chunks ever need at once: at most the sum of theirs
 };
 
 /// Told after each position of a chunk (see ChunkLayers::num_blocks) that an operation has passed; a backward that does

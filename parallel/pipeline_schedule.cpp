@@ -56,12 +56,12 @@ void append_update(PipelineSchedule& list, const PipelineShape& shape, int stage
 }
 
 /// The most that `begins` is ahead of `ends` (or `or_ends`) in the list, among the operations of `chunk`.
-int most_open(const PipelineSchedule& schedule, int chunk, OperationKind begins, OperationKind ends,
+int most_open(const PipelineSchedule& schedule, std::optional<int> chunk, OperationKind begins, OperationKind ends,
               OperationKind or_ends) {
   int open = 0;
   int most = 0;
   for (const Operation& operation : schedule) {
-    if (operation.chunk != chunk)
+    if (chunk && operation.chunk != *chunk)
       continue;
     if (operation.kind == begins)
       most = std::max(most, ++open);
@@ -152,7 +152,7 @@ std::vector<PipelineSchedule> make_schedules(const PipelineShape& shape) {
   return stages;
 }
 
-int slots_needed(const PipelineSchedule& schedule, int chunk) {
+int slots_needed(const PipelineSchedule& schedule, std::optional<int> chunk) {
   return most_open(schedule, chunk, OperationKind::forward, OperationKind::backward, OperationKind::backward_weight);
 }
 

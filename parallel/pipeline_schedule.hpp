@@ -86,8 +86,8 @@ PipelineSchedule make_schedule(const PipelineShape& shape, int stage);
 std::vector<PipelineSchedule> make_schedules(const PipelineShape& shape);
 
 /// How many micro-batches of `chunk` have been forward but not backward (weight part included) at once, at most: the
-/// activation slots that the stage needs for it.
-int slots_needed(const PipelineSchedule& schedule, int chunk);
+/// activation slots that the stage needs for it. Without a chunk: of all chunks together.
+int slots_needed(const PipelineSchedule& schedule, std::optional<int> chunk = {});
 
 /// How many micro-batches of `chunk` at once, at most, have had backward_input but not backward_weight.
 int pending_weights_needed(const PipelineSchedule& schedule, int chunk);

@@ -221,9 +221,15 @@ std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanL
     if (implementation.arenas_of_train) {
       const std::vector<double> held =
           slots_of_chunks(layout.schedule, stages, chunks, layout.num_microbatches(), stage);
-      activations = last ? held.back() * stream : 0;
-      for (std::size_t chunk = 0; chunk < held.size(); ++chunk)
-        activations += held[chunk] * (real(here.blocks[chunk]) * kept + stream);
+      activations = 0;
+      double largest_slot = 0;
+      for (std::size_t chunk = 0; chunk < held.size(); ++chunk) {
+        const bool has_head = last && chunk + 1 == held.size();
+        const double slot = real(here.blocks[chunk]) * kept + (has_head ? 2 : 1) * stream;
+        activations += held[chunk] * slot;
+        largest_slot = std::max(largest_slot, slot);
+      }
+      activations = std::min(activations, slots * largest_slot);  // chunks may share them (GptStack::take_slots)
     }
     if (first && model.dropout)
       activations += microbatches * rows * c / replicated;  // mask of the embedding's dropout

@@ -36,8 +36,8 @@ struct Implementation {
   bool recomputes_last_product =
       false;                    ///< of a block, though only its result needs it, which is the next block's input
   bool one_ring = false;        ///< gathers through one network card of a node at a time
-  bool arenas_of_train = true;  ///< each chunk has slots of its own, which also hold what it received; gradients that
-                                ///< wait for their weight part, messages and buckets lie as `train` lays them
+  bool arenas_of_train = true;  ///< slots, which also hold what a chunk received, gradients that wait for their weight
+                                ///< part, messages and buckets lie as `train` lays them
   bool compiled = false;        ///< few kernels, no interpreter between them
   int gradient_bytes = 4;       ///< of an element, as accumulated and reduced
   int extra_state_bytes = 0;    ///< of an element, beyond weights, gradients, master weights and two moments

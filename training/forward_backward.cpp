@@ -14,7 +14,7 @@
 namespace espalier {
 namespace {
 
-// Gives the micro-batches of one chunk places in turn: the same ones in every step.
+// Gives micro-batches places in turn: the same ones in every step.
 class PlacePool {
  public:
   explicit PlacePool(int size) : holder_(static_cast<std::size_t>(size), none) {}
@@ -57,10 +57,13 @@ template <class T>
 class Executor {
  public:
   Executor(const StepContext<T>& context, const std::vector<Batch>& microbatches, TokenWeight weight,
-           PhaseSeconds& seconds, const std::vector<ChunkMemory>& memory)
+           PhaseSeconds& seconds, const StackMemory& memory)
       : c_(context), microbatches_(microbatches), weight_(weight), seconds_(seconds) {
-    for (const ChunkMemory& chunk : memory) {
-      slots_.emplace_back(chunk.slots);
+    if (c_.model.shares_slots())
+      slots_.emplace_back(memory.slots_together);
+    for (const ChunkMemory& chunk : memory.chunks) {
+      if (!c_.model.shares_slots())
+        slots_.emplace_back(chunk.slots);
       gradients_.emplace_back(chunk.gradients);
     }
   }
@@ -88,7 +91,7 @@ class Executor {
   void run(const Operation& op, const std::string& name) {
     switch (op.kind) {
       case OperationKind::receive_activations:
-        return receive(op, name, c_.model.input(take_slot(op)), tags::activations);
+        return receive(op, name, c_.model.input(take_free_slot(op)), tags::activations);
       case OperationKind::receive_gradients:
         return receive(op, name, c_.model.output_gradient(take_gradients(op)), tags::gradients);
       case OperationKind::send_activations: return send(op, take_slot(op));
@@ -108,8 +111,7 @@ class Executor {
   // ---- compute ----
 
   void forward(const Operation& op, const std::string& name) {
-    const MicrobatchPlace where = take_slot(op);
-    finish_sends_of(OperationKind::send_activations, where.chunk, where.slot);
+    const MicrobatchPlace where = take_free_slot(op);
     // Planted: the first micro-batch counts twice.
     const bool doubled = world().context().planted_fault == PlantedFault::wrong_token_weight && op.microbatch == 0;
     const double times = doubled ? 2 : 1;
@@ -121,7 +123,7 @@ class Executor {
   void backward(const Operation& op, const std::string& name) {
     const MicrobatchPlace where = take_gradients(op);
     if (op.kind != OperationKind::backward_weight)
-      finish_sends_of(OperationKind::send_gradients, where.chunk, where.gradients);
+      finish_sends_of(OperationKind::send_gradients, index(where.chunk), where.gradients);
     last_backward_ = where;
     timed(op, name, Phase::backward, [&](const auto& done) {
       const auto block_done = [&](int position) {
@@ -137,7 +139,7 @@ class Executor {
         c_.model.backward_weight(c_.exec, where, block_done);
     });
     if (op.kind != OperationKind::backward_input) {
-      slots_[index(op.chunk)].release(op.microbatch);
+      slots_[slot_pool(op.chunk)].release(slot_holder(op));
       gradients_[index(op.chunk)].release(op.microbatch);
     }
   }
@@ -172,7 +174,7 @@ class Executor {
       return Operation{
           .kind = kind, .chunk = chunk, .microbatch = microbatch, .peer = (pp.rank() + step + pp.size()) % pp.size()};
     };
-    finish_sends_of(OperationKind::send_activations, chunk, where.slot);
+    finish_sends_of(OperationKind::send_activations, slot_pool(chunk), where.slot);
     if (!layers.embedding)
       receive(message(OperationKind::receive_activations, -1), "recv", c_.model.input(where), tags::activations);
     c_.model.evaluate(c_.exec, where, batch(microbatch), weight_.loss);
@@ -205,10 +207,10 @@ class Executor {
     const double begin = world().clock().now();
     if (op.kind == OperationKind::send_activations)
       sends_.push_back({isend(c_.exec, c_.mesh.pp(), c_.model.output(from), op.peer, tags::activations), op.kind,
-                        op.chunk, from.slot});
+                        slot_pool(op.chunk), from.slot});
     else
       sends_.push_back({isend(c_.exec, c_.mesh.pp(), c_.model.input_gradient(from), op.peer, tags::gradients), op.kind,
-                        op.chunk, from.gradients});
+                        index(op.chunk), from.gradients});
     seconds_[Phase::pipeline_comm] += world().clock().now() - begin;
   }
 
@@ -219,8 +221,8 @@ class Executor {
   }
 
   // Before memory is written again, what was sent from there must have left.
-  void finish_sends_of(OperationKind kind, int chunk, int held) {
-    finish_sends_if([&](const Sent& sent) { return sent.kind == kind && sent.chunk == chunk && sent.held == held; });
+  void finish_sends_of(OperationKind kind, std::size_t pool, int held) {
+    finish_sends_if([&](const Sent& sent) { return sent.kind == kind && sent.pool == pool && sent.held == held; });
   }
   void finish_sends() {
     finish_sends_if([](const Sent&) { return true; });
@@ -260,9 +262,20 @@ class Executor {
     const Batch& batch = microbatches_.at(static_cast<std::size_t>(microbatch));
     return {batch.inputs.data(), batch.targets.data()};
   }
-  MicrobatchPlace take_slot(const Operation& op) { return {slots_[index(op.chunk)].take(op.microbatch), op.chunk}; }
+  std::size_t slot_pool(int chunk) const { return c_.model.shares_slots() ? 0 : index(chunk); }
+  int slot_holder(const Operation& op) const {
+    return op.chunk * static_cast<int>(microbatches_.size()) + op.microbatch;
+  }
+  MicrobatchPlace take_slot(const Operation& op) {
+    return {slots_[slot_pool(op.chunk)].take(slot_holder(op)), op.chunk};
+  }
+  MicrobatchPlace take_free_slot(const Operation& op) {
+    const MicrobatchPlace where = take_slot(op);
+    finish_sends_of(OperationKind::send_activations, slot_pool(op.chunk), where.slot);
+    return where;
+  }
   MicrobatchPlace take_gradients(const Operation& op) {
-    return {slots_[index(op.chunk)].of(op.microbatch), op.chunk, gradients_[index(op.chunk)].take(op.microbatch)};
+    return {slots_[slot_pool(op.chunk)].of(slot_holder(op)), op.chunk, gradients_[index(op.chunk)].take(op.microbatch)};
   }
 
   void record(const Operation& op, const std::string& name, Phase phase, double begin, double end) const {
@@ -274,15 +287,15 @@ class Executor {
   struct Sent {
     Request request;
     OperationKind kind;
-    int chunk;
-    int held;  // the slot or set of gradients that it is sent from
+    std::size_t pool;
+    int held;  // the slot or set of gradients of that pool that it is sent from
   };
 
   const StepContext<T>& c_;
   const std::vector<Batch>& microbatches_;
   TokenWeight weight_;
   PhaseSeconds& seconds_;
-  std::vector<PlacePool> slots_;      // by chunk
+  std::vector<PlacePool> slots_;      // by chunk, or one that all chunks share
   std::vector<PlacePool> gradients_;  // by chunk
   std::list<Sent> sends_;
   MicrobatchPlace last_backward_;
@@ -291,17 +304,17 @@ class Executor {
 
 }  // namespace
 
-std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks) {
-  std::vector<ChunkMemory> memory;
+StackMemory stack_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks) {
+  StackMemory memory{.chunks = {}, .slots_together = std::max(1, slots_needed(schedule))};
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
     const int split = pending_weights_needed(schedule, chunk);
     // Without the split two sets take turns where gradients are sent, so that one may be on its way.
     const bool sends = !chunks[static_cast<std::size_t>(chunk)].embedding;
-    memory.push_back({.slots = std::max(1, slots_needed(schedule, chunk)),
-                      .gradients = split > 0 ? split
-                                   : sends   ? 2
-                                             : 1,
-                      .split = split > 0});
+    memory.chunks.push_back({.slots = std::max(1, slots_needed(schedule, chunk)),
+                             .gradients = split > 0 ? split
+                                          : sends   ? 2
+                                                    : 1,
+                             .split = split > 0});
   }
   return memory;
 }
@@ -312,7 +325,7 @@ void forward_backward(const StepContext<T>& context, const std::vector<Batch>& m
   std::vector<ChunkLayers> chunks;
   for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
     chunks.push_back(context.model.layers(chunk));
-  Executor<T>(context, microbatches, weight, seconds, chunk_memory(schedule, chunks)).run(schedule);
+  Executor<T>(context, microbatches, weight, seconds, stack_memory(schedule, chunks)).run(schedule);
 }
 
 template <class T>

@@ -26,8 +26,8 @@ struct StepContext {
   MessageTransit& transit;  ///< of this step, added to
 };
 
-/// Activation memory of each chunk, as the list needs it.
-std::vector<ChunkMemory> chunk_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks);
+/// Activation memory of the chunks, as the list needs it.
+StackMemory stack_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks);
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
 /// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.

@@ -80,7 +80,7 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
   const Gpt<T> model(parameters, config.model.shape, chunks, tensor, residual_type(config.precision));
   parameters.lay_out();
   const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                                                     chunk_memory(make_schedule(layout.pipeline, stage), chunks));
+                                                     stack_memory(make_schedule(layout.pipeline, stage), chunks));
   MemoryByCategory memory;
   const auto set = [&](Category category, std::uint64_t bytes) {
     memory.bytes[static_cast<std::size_t>(category)] = static_cast<std::size_t>(bytes);

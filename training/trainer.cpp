@@ -116,7 +116,7 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
     validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
                         config.run.eval_samples);
   model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                          chunk_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
+                          stack_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
   optimizer_.initialize_masters(exec_, static_cast<std::uint64_t>(config.run.seed));
   if constexpr (std::is_same_v<T, float16>)

@@ -61,7 +61,7 @@ TEST(Cost, activations_are_measured_as_they_are_allocated) {
   for (const int slots : {1, 3}) {
     ParameterStore<double> store;
     Gpt<double> model(store, tiny_config());
-    const auto bytes = model.measure_activations(2, 5, {{.slots = slots}});
+    const auto bytes = model.measure_activations(2, 5, {.chunks = {{.slots = slots}}, .slots_together = slots});
     const MemoryByCategory before = MemoryLedger::instance().current();
     model.plan_activations(2, 5, slots);
     const MemoryByCategory after = MemoryLedger::instance().current();

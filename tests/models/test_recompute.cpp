@@ -22,7 +22,8 @@ Bits train(Recompute mode, bool split) {
   Gpt<T>& model = *tiny.model;
   const ExecSpace& exec = tiny.exec;
   if (split)
-    model.plan_activations(batch, length, {{.slots = 3, .gradients = 2, .split = true}});
+    model.plan_activations(batch, length,
+                           {.chunks = {{.slots = 3, .gradients = 2, .split = true}}, .slots_together = 3});
   tiny.reset();
   const std::vector<Tokens> tokens = {tiny_tokens(rows, tiny.config, "first"), tiny_tokens(rows, tiny.config, "second"),
                                       tiny_tokens(rows, tiny.config, "third")};
@@ -79,7 +80,7 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
     const auto slot_bytes = [&, &recompute = mode](Index layers) {
       ParameterStore<float> store;  // declared, not allocated
       const Gpt<float> model(store, shape, one_chunk(layers, recompute), TensorParallel<float>());
-      return model.measure_activations(4, 256, {ChunkMemory{}}).slots;
+      return model.measure_activations(4, 256, {}).slots;
     };
     EXPECT_EQ(slot_bytes(12) - slot_bytes(11), 4 * 256 * elements * 4) << to_string(mode);
   }

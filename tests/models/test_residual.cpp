@@ -57,7 +57,7 @@ TEST(Residual, CostsTwoBytesAnElement) {
   const auto slot_bytes = [&](ResidualType residual) {
     ParameterStore<bfloat16> store;
     const Gpt<bfloat16> model(store, shape, one_chunk(shape.num_layers), TensorParallel<bfloat16>(), residual);
-    return model.measure_activations(32, 8, {{}}).slots;
+    return model.measure_activations(32, 8, {}).slots;
   };
   EXPECT_EQ(slot_bytes(ResidualType::state) - slot_bytes(ResidualType::compute),
             (1 + 2 * shape.num_layers) * 32 * 8 * shape.hidden_size * 2);

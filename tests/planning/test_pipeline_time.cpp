@@ -108,6 +108,8 @@ TEST(PlanPipeline, slots_of_chunks_are_those_of_the_lists) {
       const PipelineSchedule list = make_schedule(
           {.kind = ScheduleKind::interleaved, .stages = stages, .chunks = chunks, .microbatches = m}, stage);
       const std::vector<double> slots = slots_of_chunks(PlanSchedule::interleaved, stages, chunks, m, stage);
+      EXPECT_EQ(slots_in_flight(PlanSchedule::interleaved, stages, chunks, m, stage), slots_needed(list))
+          << stages << " stages of " << chunks << " chunks, " << m << " micro-batches, stage " << stage;
       for (int chunk = 0; chunk < chunks; ++chunk)
         EXPECT_EQ(slots[static_cast<std::size_t>(chunk)], slots_needed(list, chunk))
             << stages << " stages, " << m << " micro-batches: chunk " << chunk << " of " << chunks << " on stage "

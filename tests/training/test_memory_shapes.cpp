@@ -44,7 +44,7 @@ MemoryByCategory allocated(const RunConfig& config, const RunLayout& layout, int
                                             reducer_options(config, layout), sizeof(State<T>));
   const AdamW<T> optimizer = layout.zero_stage > 0 ? AdamW<T>(parameters, {}, plan.owned) : AdamW<T>(parameters, {});
   model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                         chunk_memory(make_schedule(layout.pipeline, stage), chunks));
+                         stack_memory(make_schedule(layout.pipeline, stage), chunks));
   MemoryByCategory memory = ledger.current();
   for (std::size_t i = 0; i < num_categories; ++i)
     memory.bytes[i] -= before.bytes[i];

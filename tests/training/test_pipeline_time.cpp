@@ -140,7 +140,7 @@ TEST(PipelineActivations, LedgerHoldsAsManyMicrobatchesAsTheSimulatorSays) {
       const std::size_t before = MemoryLedger::instance().current()[Category::activations];
       const TrainerOn<float> on(config, world());
       const std::size_t bytes = MemoryLedger::instance().current()[Category::activations] - before;
-      const auto one = on.trainer.model().measure_activations(1, config.batch.sequence_length, {ChunkMemory{}});
+      const auto one = on.trainer.model().measure_activations(1, config.batch.sequence_length, {});
       const int stage = on.mesh.pp().rank();
       const int in_flight =
           simulate(make_schedules(on.layout), {}).in_flight.at(static_cast<std::size_t>(stage)).front();
@@ -153,6 +153,29 @@ TEST(PipelineActivations, LedgerHoldsAsManyMicrobatchesAsTheSimulatorSays) {
         EXPECT_EQ(in_flight, microbatches) << c.text();
       }
     }
+}
+
+TEST(PipelineActivations, ChunksShareTheirSlotsWhereThatTakesLess) {
+  const SharedFolder folder("shared_slots");
+  const RunConfig config = timed_config(small_config(folder), {"interleaved", 2, 8});
+  const std::size_t before = MemoryLedger::instance().current()[Category::activations];
+  const TrainerOn<float> on(config, world());
+  const std::size_t bytes = MemoryLedger::instance().current()[Category::activations] - before;
+  const int stage = on.mesh.pp().rank();
+  const PipelineSchedule list = make_schedule(on.layout.pipeline, stage);
+  Index apart = 0;
+  Index largest = 0;
+  for (std::size_t chunk = 0; chunk < 2; ++chunk) {
+    StackMemory one{.chunks = {{.slots = 0}, {.slots = 0}}, .slots_together = 1};
+    one.chunks[chunk].slots = 1;
+    const Index slot = on.trainer.model().measure_activations(1, config.batch.sequence_length, one).slots;
+    apart += slots_needed(list, static_cast<int>(chunk)) * slot;
+    largest = std::max(largest, slot);
+  }
+  const Index together = slots_needed(list) * largest;
+  EXPECT_EQ(static_cast<Index>(bytes), std::min(together, apart)) << "stage " << stage;
+  EXPECT_EQ(on.trainer.model().shares_slots(), together < apart) << "stage " << stage;
+  EXPECT_TRUE(stage > 0 || together < apart) << "the first stage is where chunks hold most by turns";
 }
 
 // Seconds that some of the events cover.
