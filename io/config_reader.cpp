@@ -76,9 +76,11 @@ bool inside(double value, RealRange range) {  // false for NaN
 
 struct ConfigReader::Data {
   std::string name;
+  ConfigKind kind;
   std::map<Name, Given> given;
   std::map<std::string, Position> sections;  // as written in the file
   std::map<std::string, std::set<std::string>> known;
+  std::set<std::string> left;  // sections that are for others
   std::vector<Problem> problems;
 
   void add_file(std::string_view text);
@@ -101,7 +103,7 @@ struct ConfigReader::Data {
 };
 
 void ConfigReader::Data::add_file(std::string_view text) {
-  auto table = std::make_shared<toml::table>(parse_toml(text, name));
+  auto table = std::make_shared<toml::table>(parse_toml(text, name, kind.name));
   for (auto&& [section, node] : *table) {
     const std::string section_name(section.str());
     const Position at = position_of(section.source());
@@ -130,16 +132,18 @@ void ConfigReader::Data::add_override(std::size_t number, const std::string& tex
   given[name_of] = {table, table->get("value"), position, position, value_text};
 }
 
-ConfigReader::ConfigReader(std::string_view text, std::string name, const std::vector<std::string>& overrides)
+ConfigReader::ConfigReader(std::string_view text, std::string name, const std::vector<std::string>& overrides,
+                           ConfigKind kind)
     : data_(std::make_unique<Data>()) {
   data_->name = std::move(name);
+  data_->kind = std::move(kind);
   data_->add_file(text);
   for (std::size_t i = 0; i < overrides.size(); ++i)
     data_->add_override(i, overrides[i]);
 }
 
-ConfigReader::ConfigReader(const Path& file, const std::vector<std::string>& overrides)
-    : ConfigReader(read_file(file, ExitCode::usage), file.string(), overrides) {}
+ConfigReader::ConfigReader(const Path& file, const std::vector<std::string>& overrides, ConfigKind kind)
+    : ConfigReader(read_file(file, ExitCode::usage), file.string(), overrides, std::move(kind)) {}
 
 ConfigReader::~ConfigReader() = default;
 
@@ -201,6 +205,18 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::str
   }
   value = text;
   return true;
+}
+
+bool ConfigReader::read_text(std::string_view section, std::string_view key, std::string& value,
+                             const std::string& wanted) {
+  const Given* const item = data_->ask(section, key);
+  if (item == nullptr)
+    return false;
+  if (item->value->is_string())
+    value = **item->value->as_string();
+  else
+    data_->wrong(*item, section, key, describe(*item->value), wanted);
+  return item->value->is_string();
 }
 
 bool ConfigReader::read(std::string_view section, std::string_view key, std::vector<Index>& value, IntegerRange range) {
@@ -301,6 +317,8 @@ bool ConfigReader::read_seconds(std::string_view section, std::string_view key, 
   return item != nullptr;
 }
 
+void ConfigReader::leave(std::string_view section) { data_->left.emplace(section); }
+
 void ConfigReader::problem(std::string_view section, std::string_view key, std::string message) {
   const auto found = data_->given.find({std::string(section), std::string(key)});
   const Position end_of_file{false, std::numeric_limits<std::size_t>::max(), 0};
@@ -308,21 +326,28 @@ void ConfigReader::problem(std::string_view section, std::string_view key, std::
                              display(section, key) + ": " + std::move(message)});
 }
 
+void ConfigReader::problem(std::string_view section, const std::string& sentence) {
+  const std::size_t space = sentence.find(' ');
+  problem(section, sentence.substr(0, space), sentence.substr(space + 1));
+}
+
 bool ConfigReader::has_problems() const { return !data_->problems.empty(); }
 
 void ConfigReader::Data::check_unknown() {
-  std::vector<std::string> section_names;
+  std::vector<std::string> section_names(left.begin(), left.end());
   for (const auto& [section, keys] : known)
     section_names.push_back(section);
   const auto suggest = [](const std::string& nearest) {
     return nearest.empty() ? std::string() : fmt::format("; did you mean \"{}\"?", nearest);
   };
   for (const auto& [section, position] : sections)
-    if (known.count(section) == 0)
+    if (known.count(section) == 0 && left.count(section) == 0)
       problems.push_back(
           {position, fmt::format("[{}]: unknown section{}", section, suggest(nearest_word(section, section_names)))});
   for (const auto& [name_of, item] : given) {
     const auto& [section, key] = name_of;
+    if (left.count(section) > 0)
+      continue;
     const auto found = known.find(section);
     if (found == known.end() && sections.count(section) > 0 && !item.position.command_line)
       continue;  // reported as a section
@@ -365,11 +390,10 @@ void ConfigReader::finish() {
   if (data_->problems.empty())
     return;
   const std::size_t count = data_->problems.size();
-  throw Error(ExitCode::usage, {.what = fmt::format("{}\n  {}",
-                                                    count == 1 ? "the config has a problem"
-                                                               : fmt::format("the config has {} problems", count),
+  throw Error(ExitCode::usage, {.what = fmt::format("the {} has {}\n  {}", data_->kind.name,
+                                                    count == 1 ? "a problem" : fmt::format("{} problems", count),
                                                     fmt::join(data_->problem_lines(), "\n  ")),
-                                .todo = "`espalier train --keys` explains every key"});
+                                .todo = data_->kind.help});
 }
 
 }  // namespace espalier

@@ -3,11 +3,16 @@
 #include "io/nearest_word.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 namespace espalier {
 namespace {
 
-// Optimal string alignment: insert, delete, replace, swap neighbours.
+bool same(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+
+// Optimal string alignment: insert, delete, replace, swap neighbours; capitals are as good as small letters.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i)
@@ -16,8 +21,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
         d[i][j] = i + j;
         continue;
       }
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + !same(a[i - 1], b[j - 1])});
+      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
         d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   return d[a.size()][b.size()];
@@ -29,7 +34,9 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   std::string nearest;
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const std::size_t edits = distance(word.substr(0, 100), candidate);
+    // A name that begins so was cut short: nearer than another one with a letter changed.
+    const bool is_begun = word.size() > 2 && std::string_view(candidate).starts_with(word);
+    const std::size_t edits = is_begun ? 0 : distance(word.substr(0, 100), candidate);
     if (edits < least && edits < candidate.size()) {
       least = edits;
       nearest = candidate;

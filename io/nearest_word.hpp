@@ -8,7 +8,8 @@
 
 namespace espalier {
 
-/// The candidate nearest to `word` by edits (transpositions count one), or "" if none is near.
+/// The candidate nearest to `word`: the first that begins with it, else by edits (transpositions count one, capitals
+/// none); "" if none is near.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace espalier

@@ -27,6 +27,12 @@ struct RealRange {
   bool max_open = false;
 };
 
+/// What is read, in the words of messages: what it is called, and where its keys are explained.
+struct ConfigKind {
+  std::string name = "config";
+  std::string help = "`espalier train --keys` explains every key";
+};
+
 /// A TOML file and overrides "section.key=value" (the same parser; strings may go without quotes) read into
 /// typed variables. Problems are collected: finish() throws one Error (usage) that lists all of them with
 /// their positions.
@@ -35,10 +41,11 @@ struct RealRange {
 class ConfigReader {
  public:
   /// @throws Error (usage) at once for a missing file or a text that is no TOML.
-  ConfigReader(const Path& file, const std::vector<std::string>& overrides);
+  ConfigReader(const Path& file, const std::vector<std::string>& overrides, ConfigKind kind = {});
 
   /// `name` stands for the file in messages; a config may also come from overrides alone (empty text).
-  ConfigReader(std::string_view text, std::string name, const std::vector<std::string>& overrides);
+  ConfigReader(std::string_view text, std::string name, const std::vector<std::string>& overrides,
+               ConfigKind kind = {});
   ~ConfigReader();
 
   bool read(std::string_view section, std::string_view key, bool& value);
@@ -50,13 +57,21 @@ class ConfigReader {
   bool read(std::string_view section, std::string_view key,
             std::vector<std::string>& value);  ///< or one string
 
+  /// A string whose meaning the caller looks for; `wanted` says of what else is given which one was.
+  bool read_text(std::string_view section, std::string_view key, std::string& value, const std::string& wanted);
+
   /// A number, or a string with a unit (io/units.hpp).
   bool read_count(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
   bool read_bytes(std::string_view section, std::string_view key, Index& value, IntegerRange range = {});
   bool read_seconds(std::string_view section, std::string_view key, double& value, RealRange range = {});
 
+  /// None of the keys of this section is unknown: they are for others.
+  void leave(std::string_view section);
+
   /// Adds a problem that only the validation of several keys can see.
   void problem(std::string_view section, std::string_view key, std::string message);
+  /// The same of a sentence that begins with its key: "num_layers is 0, wanted at least 1".
+  void problem(std::string_view section, const std::string& sentence);
   bool has_problems() const;
   std::vector<std::string> problems() const;  ///< so far, each with its position; in the order of the file
 

@@ -294,7 +294,7 @@ void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
 
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
   for (const std::string& problem : problems(c.model.shape))
-    reader.problem("model", problem.substr(0, problem.find(' ')), problem);
+    reader.problem("model", problem);
   if (c.run.directory.empty())
     reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
   if (c.data.train.empty())

@@ -139,6 +139,32 @@ TEST(TomlConfig, syntax_errors_have_a_position) {
   expect_error(ExitCode::usage, {"file not found", "absent.toml"}, [] { ConfigReader("absent.toml", {}); });
 }
 
+TEST(TomlConfig, syntax_errors_show_the_line) {
+  const ErrorReport report = caught([] { ConfigReader("[a]\nmemory = 80 GiB\n", "c.toml", {}); }).report();
+  EXPECT_EQ(report.where, "c.toml:2:13");
+  EXPECT_EQ(report.got, "memory = 80 GiB");
+  EXPECT_EQ(report.what.find("Error while"), std::string::npos) << report.what;
+  const ErrorReport binary =
+      caught([] { ConfigReader(std::string(200, '\x01'), "c.toml", {}, {.name = "cluster file"}); }).report();
+  EXPECT_EQ(binary.got, std::string(80, '?') + "...");
+  EXPECT_NE(binary.what.find("the cluster file is not valid TOML"), std::string::npos) << binary.what;
+}
+
+TEST(TomlConfig, a_file_of_another_kind_has_its_own_words) {
+  ConfigReader reader("[device]\nmemory = 80\n[runs]\nsteps = 3\n[run]\nstep = 3\n", "c.toml", {},
+                      {.name = "cluster file", .help = "read the manual"});
+  reader.leave("run");
+  std::string text = "untouched";
+  EXPECT_FALSE(reader.read_text("device", "memory", text, "bytes with a unit"));
+  EXPECT_EQ(text, "untouched");
+  const Error error = caught([&] { reader.finish(); });
+  EXPECT_EQ(error.report().what,
+            "the cluster file has 2 problems\n"
+            "  c.toml:2:10: device.memory: got 80 (an integer), wanted bytes with a unit\n"
+            "  c.toml:3:2: [runs]: unknown section; did you mean \"run\"?");
+  EXPECT_EQ(error.report().todo, "read the manual");
+}
+
 TEST(TomlConfig, what_is_written_reads_back_equal) {
   const TemporaryDirectory directory;
   Settings wanted{
@@ -226,4 +252,6 @@ TEST(Units, sizes_are_printed_to_the_nearest_and_budgets_rounded_up) {
 TEST(Units, nearest_words) {
   EXPECT_EQ(nearest_word("laerning_rate", {"learning_rate", "beta1"}), "learning_rate");
   EXPECT_EQ(nearest_word("zzz", {"learning_rate", "ab"}), "");
+  EXPECT_EQ(nearest_word("a100", {"v100", "a100-40", "a100-80"}), "a100-40") << "cut short, not misspelled";
+  EXPECT_EQ(nearest_word("GPT2-124M", {"gpt2-124m", "gpt2-355m"}), "gpt2-124m");
 }
