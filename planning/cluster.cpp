@@ -59,11 +59,14 @@ const std::vector<Cluster>& presets() {
 }
 
 [[noreturn]] void throw_bad_count(const std::string& text) {
-  throw Error(ExitCode::usage,
-              {.what = "cannot read the size of a cluster",
-               .got = text,
-               .wanted = "PRESET, PRESET:NODES or PRESET:NODESxDEVICES, as in a100-80:64x4",
-               .todo = "--cluster a100-80:64x4, or the name of a TOML file that describes the machine"});
+  throw Error(
+      ExitCode::usage,
+      {.what = "cannot read the size of a cluster",
+       .got = text,
+       .wanted = fmt::format("PRESET, PRESET:NODES or PRESET:NODESxDEVICES, as in a100-80:64x4: whole numbers from "
+                             "1, at most {} devices in all",
+                             most_devices),
+       .todo = "--cluster a100-80:64x4, or the name of a TOML file that describes the machine"});
 }
 
 int positive_number(std::string_view digits, const std::string& whole) {
@@ -88,11 +91,13 @@ Cluster cluster_preset(const std::string& text) {
   const auto found = std::ranges::find(presets(), name, &Cluster::name);
   if (found == presets().end()) {
     const std::string nearest = nearest_word(name, cluster_preset_names());
-    throw Error(ExitCode::usage,
-                {.what = "unknown cluster",
-                 .got = text,
-                 .wanted = fmt::format("a file (*.toml) or one of {}", fmt::join(cluster_preset_names(), ", ")),
-                 .todo = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+    throw Error(
+        ExitCode::usage,
+        {.what = "unknown cluster",
+         .got = text.empty() ? "nothing" : text,
+         .wanted = fmt::format("a file (*.toml) or one of {}", fmt::join(cluster_preset_names(), ", ")),
+         .todo = nearest.empty() ? "name one of these, or a TOML file that describes the machine (docs/planner.md)"
+                                 : fmt::format("did you mean {}?", nearest)});
   }
   Cluster cluster = *found;
   if (name.size() < text.size()) {

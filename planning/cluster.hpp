@@ -17,7 +17,8 @@ struct LinkTier {
   double alone = 0;      ///< bytes per second of one device while the others are silent; 0: the same
 };
 
-inline constexpr int most_devices = 1 << 24;  ///< of a machine
+inline constexpr int most_devices = 1 << 24;           ///< of a machine
+inline constexpr int most_devices_per_node = 1 << 16;  ///< that one link joins
 
 /// Equal nodes with equal devices; devices of a node are joined by `node`, nodes by `network`.
 struct Cluster {

@@ -16,9 +16,74 @@ struct Sane {
   double most;
 };
 
+constexpr RealRange share{.min = 1e-3, .max = 1};
+
+// A rule of several keys that is broken, told at one of them.
+struct BrokenRule {
+  std::string section;
+  std::string key;
+  std::string what;
+};
+
+std::vector<BrokenRule> broken_rules(const Cluster& cluster) {
+  std::vector<BrokenRule> found;
+  const auto require = [&](bool given, const char* section, const char* key, Quantity quantity) {
+    if (!given)
+      found.push_back(
+          {section, key, fmt::format("is missing: give {}, or start from a preset", quantity_examples(quantity))});
+  };
+  const auto require_link = [&](const char* section, const LinkTier& link) {
+    require(link.bandwidth > 0, section, "bandwidth", Quantity::bytes_per_second);
+    require(link.latency > 0, section, "latency", Quantity::seconds);
+    if (link.alone > 0 && link.alone < link.bandwidth)
+      found.push_back({section, "alone",
+                       fmt::format("{} is less than bandwidth, {}: no device gets less when the others are silent",
+                                   quantity_text(Quantity::bytes_per_second, link.alone),
+                                   quantity_text(Quantity::bytes_per_second, link.bandwidth))});
+  };
+  if (const Index devices = Index{cluster.num_nodes} * cluster.devices_per_node; devices > most_devices)
+    found.push_back({"cluster", "nodes",
+                     fmt::format("{} nodes of {} are {} devices: at most {}", cluster.num_nodes,
+                                 cluster.devices_per_node, devices, most_devices)});
+  if (cluster.devices_per_node > most_devices_per_node)
+    found.push_back(
+        {"cluster", "devices_per_node",
+         fmt::format("{} is more than a node can have: at most {}", cluster.devices_per_node, most_devices_per_node)});
+  const Accelerator& device = cluster.device;
+  require(device.memory_bytes > 0, "device", "memory", Quantity::bytes);
+  require(device.memory_bandwidth > 0, "device", "memory_bandwidth", Quantity::bytes_per_second);
+  if (cluster.devices_per_node > 1)
+    require_link("node_link", cluster.node);
+  if (cluster.num_nodes > 1)
+    require_link("network_link", cluster.network);
+  bool computes = false;
+  for (std::size_t i = 0; i < num_precisions; ++i) {
+    const MatrixRate& rate = device.rates[i];
+    const char* const section = to_string(static_cast<Precision>(i));
+    computes = computes || rate.peak_flops > 0;
+    for (const auto& [key, value] :
+         {std::pair("product_share", rate.product_share), {"attention_share", rate.attention_share}})
+      if (rate.peak_flops > 0 && value <= 0)
+        found.push_back({section, key, "is missing beside the peak: the share of it that is reached, as 0.5"});
+  }
+  if (!computes)
+    found.push_back({"bf16", "peak",
+                     "is missing, and so is that of every other precision: give one, as \"312 TFLOP/s\", "
+                     "or start from a preset"});
+  if (cluster.reserved_bytes >= device.memory_bytes && device.memory_bytes > 0)
+    found.push_back({"cluster", "reserved_memory",
+                     fmt::format("{} leaves nothing of a device's {}",
+                                 quantity_text(Quantity::bytes, static_cast<double>(cluster.reserved_bytes)),
+                                 quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes)))});
+  return found;
+}
+
 class ClusterReader {
  public:
-  ClusterReader(const std::string& text, const std::string& name) : reader_(text, name, {}) {}
+  ClusterReader(const std::string& text, const std::string& name)
+      : reader_(
+            text, name, {},
+            {.name = "cluster file", .help = "docs/planner.md explains every key of a cluster file, with its unit"}) {}
 
   Cluster read(const std::string& file_name) {
     std::string preset;
@@ -26,40 +91,41 @@ class ClusterReader {
     Cluster cluster = given && !preset.empty() ? cluster_preset(preset) : Cluster{};
     cluster.name = file_name;
     reader_.read("cluster", "name", cluster.name);
-    read_count("cluster", "nodes", cluster.num_nodes);
-    read_count("cluster", "devices_per_node", cluster.devices_per_node);
-    read_bytes("cluster", "reserved_memory", cluster.reserved_bytes, {0, 1e12});
+    read_count("cluster", "nodes", cluster.num_nodes, most_devices);
+    read_count("cluster", "devices_per_node", cluster.devices_per_node, most_devices_per_node);
+    read_bytes("cluster", "reserved_memory", cluster.reserved_bytes, {0, 0x1p40});
     read_device(cluster.device);
     read_link("node_link", cluster.node);
     read_link("network_link", cluster.network);
     reader_.finish();
-    const std::vector<std::string> broken = problems(cluster);
-    for (const std::string& problem : broken)
-      reader_.problem("cluster", "name", problem);
+    for (const BrokenRule& rule : broken_rules(cluster))
+      reader_.problem(rule.section, rule.key, rule.what);
     reader_.finish();
     return cluster;
   }
 
  private:
-  void read_count(const char* section, const char* key, int& value) {
+  void read_count(const char* section, const char* key, int& value, Index most) {
     Index read = value;
-    reader_.read(section, key, read, {.min = 1, .max = 1 << 24});
+    reader_.read(section, key, read, {.min = 1, .max = most});
     value = static_cast<int>(read);
   }
 
-  void read_quantity(const char* section, const char* key, Quantity quantity, double& value, Sane sane) {
+  // Returns whether the key was given and holds a text.
+  bool read_quantity(const char* section, const char* key, Quantity quantity, double& value, Sane sane) {
     std::string text;
-    if (!reader_.read(section, key, text))
-      return;
+    if (!reader_.read_text(section, key, text, quantity_examples(quantity)))
+      return false;
     const std::optional<double> parsed = parse_quantity(quantity, text);
     if (!parsed)
       reader_.problem(section, key, fmt::format("got \"{}\", wanted {}", text, quantity_examples(quantity)));
     else if (*parsed < sane.least || *parsed > sane.most)
       reader_.problem(section, key,
-                      fmt::format("got {}, wanted {} to {}: is the unit right?", quantity_text(quantity, *parsed),
-                                  quantity_text(quantity, sane.least), quantity_text(quantity, sane.most)));
+                      fmt::format("got \"{}\", wanted {} to {}{}", text, quantity_text(quantity, sane.least),
+                                  quantity_text(quantity, sane.most), *parsed > 0 ? ": is the unit right?" : ""));
     else
       value = *parsed;
+    return true;
   }
 
   void read_bytes(const char* section, const char* key, Index& value, Sane sane) {
@@ -73,10 +139,10 @@ class ClusterReader {
     if (reader_.read("device", "preset", preset, accelerator_preset_names()) && !preset.empty())
       device = accelerator_preset(preset);
     reader_.read("device", "name", device.name);
-    read_bytes("device", "memory", device.memory_bytes, {64 << 20, 64e12});
-    read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth, {1e9, 1e15});
-    reader_.read("device", "memory_share", device.memory_share, {.min = 0, .max = 1, .min_open = true});
-    read_count("device", "processors", device.processors);
+    read_bytes("device", "memory", device.memory_bytes, {0x1p26, 0x1p46});
+    read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth, {1e9, 1e14});
+    reader_.read("device", "memory_share", device.memory_share, share);
+    read_count("device", "processors", device.processors, 1 << 24);
     read_quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds, {0, 1e-2});
     read_quantity("device", "step_overhead", Quantity::seconds, device.step_seconds, {0, 100});
     reader_.read("device", "moves_messages", device.moves_messages);
@@ -85,16 +151,18 @@ class ClusterReader {
       const char* const section = to_string(static_cast<Precision>(i));
       MatrixRate& rate = device.rates[i];
       read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, {1e9, 1e17});
-      reader_.read(section, "product_share", rate.product_share, {.min = 0, .max = 1, .min_open = true});
+      reader_.read(section, "product_share", rate.product_share, share);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
-      reader_.read(section, "attention_share", rate.attention_share, {.min = 0, .max = 1, .min_open = true});
+      reader_.read(section, "attention_share", rate.attention_share, share);
     }
   }
 
   void read_link(const char* section, LinkTier& link) {
     read_quantity(section, "bandwidth", Quantity::bytes_per_second, link.bandwidth, {1e6, 1e14});
-    read_quantity(section, "alone", Quantity::bytes_per_second, link.alone, {1e6, 1e14});
+    if (!read_quantity(section, "alone", Quantity::bytes_per_second, link.alone, {1e6, 1e14}) &&
+        link.alone < link.bandwidth)
+      link.alone = 0;  // that of a preset whose link is slower than the file's
     read_quantity(section, "latency", Quantity::seconds, link.latency, {1e-9, 1});
   }
 
@@ -105,31 +173,8 @@ class ClusterReader {
 
 std::vector<std::string> problems(const Cluster& cluster) {
   std::vector<std::string> found;
-  const auto missing = [&](bool absent, const char* what) {
-    if (absent)
-      found.push_back(fmt::format("{} is missing: give it, or a preset", what));
-  };
-  if (const Index devices = Index{cluster.num_nodes} * cluster.devices_per_node; devices > most_devices)
-    found.push_back(fmt::format("{} nodes of {} are {} devices: at most {}", cluster.num_nodes,
-                                cluster.devices_per_node, devices, most_devices));
-  const Accelerator& device = cluster.device;
-  missing(device.memory_bytes <= 0, "device.memory");
-  missing(device.memory_bandwidth <= 0, "device.memory_bandwidth");
-  missing(cluster.devices_per_node > 1 && cluster.node.bandwidth <= 0, "node_link.bandwidth");
-  missing(cluster.num_nodes > 1 && cluster.network.bandwidth <= 0, "network_link.bandwidth");
-  bool computes = false;
-  for (std::size_t i = 0; i < num_precisions; ++i) {
-    const MatrixRate& rate = device.rates[i];
-    const char* const name = to_string(static_cast<Precision>(i));
-    computes = computes || rate.peak_flops > 0;
-    if (rate.peak_flops > 0 && (rate.product_share <= 0 || rate.attention_share <= 0))
-      found.push_back(fmt::format("{} has a peak but no product_share and attention_share", name));
-  }
-  missing(!computes, "the peak of at least one precision ([bf16] peak = \"312 TFLOP/s\")");
-  if (cluster.reserved_bytes >= device.memory_bytes && device.memory_bytes > 0)
-    found.push_back(fmt::format("reserved_memory {} leaves nothing of a device's {}",
-                                quantity_text(Quantity::bytes, static_cast<double>(cluster.reserved_bytes)),
-                                quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes))));
+  for (const BrokenRule& rule : broken_rules(cluster))
+    found.push_back(fmt::format("{}.{} {}", rule.section, rule.key, rule.what));
   return found;
 }
 

@@ -15,15 +15,17 @@ namespace {
 using Unit = std::pair<std::string_view, double>;
 
 const std::vector<Unit>& units_of(Quantity quantity) {
-  static const std::vector<Unit> bytes{{"B", 1},        {"kB", 1e3},    {"KB", 1e3},     {"MB", 1e6},
-                                       {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10}, {"MiB", 0x1p20},
-                                       {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-  static const std::vector<Unit> bandwidth{{"B/s", 1},        {"MB/s", 1e6},      {"GB/s", 1e9},      {"TB/s", 1e12},
-                                           {"MiB/s", 0x1p20}, {"GiB/s", 0x1p30},  {"TiB/s", 0x1p40},  {"Mb/s", 1e6 / 8},
-                                           {"Gb/s", 1e9 / 8}, {"Tb/s", 1e12 / 8}, {"Gbit/s", 1e9 / 8}};
-  static const std::vector<Unit> flops{{"FLOP/s", 1},   {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15},
-                                       {"GFLOPS", 1e9}, {"TFLOPS", 1e12}, {"PFLOPS", 1e15}};
-  static const std::vector<Unit> seconds{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  static const std::vector<Unit> bytes{{"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},
+                                       {"GB", 1e9},     {"TB", 1e12},    {"PB", 1e15},    {"KiB", 0x1p10},
+                                       {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"PiB", 0x1p50}};
+  static const std::vector<Unit> bandwidth{
+      {"B/s", 1},         {"MB/s", 1e6},      {"GB/s", 1e9},      {"TB/s", 1e12},    {"PB/s", 1e15},
+      {"MiB/s", 0x1p20},  {"GiB/s", 0x1p30},  {"TiB/s", 0x1p40},  {"Mb/s", 1e6 / 8}, {"Gb/s", 1e9 / 8},
+      {"Tb/s", 1e12 / 8}, {"Pb/s", 1e15 / 8}, {"Gbit/s", 1e9 / 8}};
+  static const std::vector<Unit> flops{{"FLOP/s", 1},     {"MFLOP/s", 1e6},  {"GFLOP/s", 1e9},
+                                       {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}, {"EFLOP/s", 1e18},
+                                       {"GFLOPS", 1e9},   {"TFLOPS", 1e12},  {"PFLOPS", 1e15}};
+  static const std::vector<Unit> seconds{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
   switch (quantity) {
     case Quantity::bytes: return bytes;
     case Quantity::bytes_per_second: return bandwidth;

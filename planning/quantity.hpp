@@ -13,7 +13,8 @@ namespace espalier {
 enum class Quantity { bytes, bytes_per_second, flops_per_second, seconds };
 
 /// "80 GiB", "80GB"; "25 GB/s", "200 Gb/s" (bits); "312 TFLOP/s"; "5 us". Prefixes of bits, bytes and operations are
-/// powers of 1000, KiB ... of 1024. Nothing if there is no number, no unit or another one.
+/// powers of 1000, KiB ... of 1024. Nothing if there is no number, no unit or another one. Units that no machine needs
+/// are known as well: a value in them is then too large, which says more than that it cannot be read.
 std::optional<double> parse_quantity(Quantity quantity, std::string_view text);
 
 /// "\"80 GiB\", \"80 GB\"": the way it is written.

@@ -95,9 +95,53 @@ TEST(ClusterFile, lists_all_problems_at_once) {
   EXPECT_NE(message_of(replaced(whole, "processors", "procesors")).find("processors"), std::string::npos);
 }
 
+TEST(ClusterFile, a_wrong_value_is_one_problem_in_its_own_words) {
+  const std::string number = message_of(replaced(whole, "\"64 GB\"", "80"));
+  EXPECT_NE(number.find("the cluster file has a problem\n  c.toml:8:10: device.memory: got 80 (an integer), wanted "
+                        "bytes with a unit"),
+            std::string::npos)
+      << number;
+  EXPECT_NE(number.find("docs/planner.md"), std::string::npos) << number;
+  const std::string negative = message_of(replaced(whole, "\"64 GB\"", "\"-80 GiB\""));
+  EXPECT_NE(negative.find("got \"-80 GiB\", wanted 64 MiB to 64 TiB\n"), std::string::npos) << negative;
+  const std::string fast = message_of(replaced(whole, "\"250 GB/s\"", "\"1 PB/s\""));
+  EXPECT_NE(
+      fast.find("c.toml:20:13: node_link.bandwidth: got \"1 PB/s\", wanted 1 MB/s to 100 TB/s: is the unit right?"),
+      std::string::npos)
+      << fast;
+}
+
+TEST(ClusterFile, rules_of_several_keys_are_told_at_one_of_them) {
+  EXPECT_NE(
+      message_of(replaced(whole, "nodes = 4", "nodes = 4000000")).find("c.toml:3:9: cluster.nodes: 4000000 nodes of 8"),
+      std::string::npos);
+  EXPECT_NE(message_of(replaced(whole, "devices_per_node = 8", "devices_per_node = 70000")).find("wanted 1 to 65536"),
+            std::string::npos);
+  EXPECT_FALSE(problems(cluster_preset("a100-80:1x70000")).empty());
+  EXPECT_NE(message_of(replaced(whole, "\"3 GiB\"", "\"64 GiB\""))
+                .find("c.toml:5:19: cluster.reserved_memory: 64 GiB leaves"),
+            std::string::npos);
+  EXPECT_NE(message_of(replaced(whole, "latency = \"4 us\"\n", "")).find("node_link.latency: is missing: give a time"),
+            std::string::npos);
+  EXPECT_NE(message_of(std::string(whole) + "alone = \"1 GB/s\"\n")
+                .find("network_link.alone: 1 GB/s is less than bandwidth, 25 GB/s"),
+            std::string::npos);
+  EXPECT_NE(message_of(replaced(whole, "attention_share = 0.4\n", ""))
+                .find("bf16.attention_share: is missing beside the peak"),
+            std::string::npos);
+}
+
+// A preset's `alone` is left behind by a faster link of the file.
+TEST(ClusterFile, a_faster_link_than_the_preset) {
+  const Cluster cluster =
+      parse_cluster("[cluster]\npreset = \"a100-80\"\nnodes = 2\n[network_link]\nbandwidth = \"25 GB/s\"\n", "c");
+  EXPECT_EQ(cluster.network.alone, 0);
+  EXPECT_TRUE(problems(cluster).empty());
+}
+
 TEST(ClusterFile, says_what_is_missing) {
   const std::string message = message_of("[cluster]\nnodes = 2\n");
-  for (const char* part : {"device.memory ", "device.memory_bandwidth", "network_link.bandwidth", "peak"})
+  for (const char* part : {"device.memory:", "device.memory_bandwidth", "network_link.bandwidth", "peak"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
 }
 
