@@ -11,7 +11,7 @@ namespace espalier {
 /// @throws Error as read_recorded_run() and require_known_keys()
 inline RecordedRun read_run(const Path& directory) {
   RecordedRun run = read_recorded_run(directory);
-  require_known_keys(directory);
+  require_known_keys(directory, run.facts.program);
   return run;
 }
 

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <thread>
 
+#include "io/json_fields.hpp"
 #include "io/machine.hpp"
 
 namespace espalier {
@@ -87,17 +88,17 @@ nlohmann::ordered_json to_json(const RunRecord& record) {
 
 RunRecord run_record_from_json(const nlohmann::ordered_json& json) {
   RunRecord record;
-  record.state = json.at("state");
-  record.cause = json.at("cause");
-  record.exit_code = json.value("exit_code", 0);  // not in the records of older versions
-  record.host = json.at("host");
-  record.pid = json.at("pid");
-  record.process_start = json.at("process_start");
-  record.boot = json.at("boot");
-  record.started = json.at("started");
-  record.ended = json.at("ended");
-  record.starts = json.at("starts");
-  record.details = json.at("details");
+  record.state = field<std::string>(json, "state");
+  record.cause = field<std::string>(json, "cause");
+  record.exit_code = field_or(json, "exit_code", 0);  // not in the records of older versions
+  record.host = field<std::string>(json, "host");
+  record.pid = field<std::int64_t>(json, "pid");
+  record.process_start = field<std::int64_t>(json, "process_start");
+  record.boot = field<std::string>(json, "boot");
+  record.started = field<std::string>(json, "started");
+  record.ended = field<std::string>(json, "ended");
+  record.starts = field<std::int64_t>(json, "starts");
+  record.details = object_field(json, "details");
   return record;
 }
 

@@ -28,6 +28,7 @@ struct RunRecord {
 };
 
 nlohmann::ordered_json to_json(const RunRecord& record);
+/// @throws std::exception that names the field which is missing or of another type
 RunRecord run_record_from_json(const nlohmann::ordered_json& json);
 
 /// run.json of a directory, if there is a readable one: absent or damaged is the same to most, as it is advisory.

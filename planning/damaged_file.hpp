@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.hpp"
+#include "io/file.hpp"
 
 namespace espalier {
 
@@ -16,5 +18,11 @@ namespace espalier {
         "take the file from a copy; one of another version of Espalier: read it with that version") {
   throw Error(ExitCode::data, {.what = what, .where = where, .got = got, .wanted = wanted, .todo = todo});
 }
+
+/// The text of a file of a run directory. @throws Error (data), as throw_damaged(), where it cannot be read.
+std::string read_run_file(const Path& path);
+
+/// The same as JSON. @throws Error (data) with line and column where it is none.
+nlohmann::ordered_json read_run_json(const Path& path);
 
 }  // namespace espalier

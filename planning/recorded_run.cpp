@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "io/checkpoint_directory.hpp"
+#include "io/json_fields.hpp"
 #include "io/machine.hpp"
 #include "io/run_positions.hpp"
 #include "io/toml_config.hpp"
@@ -22,20 +23,50 @@ using Json = nlohmann::ordered_json;
 
 constexpr double most_silent_seconds = 300;  // files of other hosts arrive late, and steps may be long
 
+// False also where nobody may look.
+bool is_there(const Path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+// Where somebody names a part of a run, or what holds several: those runs, three of them.
+std::vector<std::string> runs_near(const Path& path) {
+  std::vector<std::string> runs;
+  std::error_code error;
+  const Path whole = std::filesystem::absolute(path, error).lexically_normal();
+  for (Path part = whole; part.has_relative_path() && runs.empty(); part = part.parent_path())
+    if (is_there(part / "run.json"))
+      runs.push_back(part.string());
+  for (const auto& entry : std::filesystem::directory_iterator(path, error))
+    if (is_there(entry.path() / "run.json"))
+      runs.push_back(entry.path().string());
+  std::ranges::sort(runs);
+  runs.resize(std::min<std::size_t>(runs.size(), 3));
+  return runs;
+}
+
+[[noreturn]] void throw_no_run(const Path& path) {
+  std::error_code error;
+  const std::vector<std::string> near = runs_near(path);
+  throw Error(ExitCode::usage, {.what = "this is not the directory of a run",
+                                .where = path.empty() ? "an empty path" : path.string(),
+                                .got = std::filesystem::is_directory(path, error) ? "a directory without run.json"
+                                       : is_there(path)                           ? "a file"
+                                                                                  : "no such directory",
+                                .wanted = "run.directory of a run of `espalier train`",
+                                .todo = near.empty() ? "the last line of its log names it"
+                                                     : fmt::format("did you mean {}?", fmt::join(near, " or "))});
+}
+
 RunRecord record_of(const Path& directory) {
   const Path path = directory / "run.json";
-  if (!std::filesystem::exists(path))
-    throw Error(ExitCode::usage, {.what = "this is not the directory of a run",
-                                  .where = directory.string(),
-                                  .got = std::filesystem::is_directory(directory) ? "a directory without run.json"
-                                         : std::filesystem::exists(directory)     ? "a file"
-                                                                                  : "no such directory",
-                                  .wanted = "run.directory of a run of `espalier train`",
-                                  .todo = "the last line of its log names it"});
+  if (!is_there(path))
+    throw_no_run(directory);
+  const Json json = read_run_json(path);
   RunRecord record;
   try {
-    record = run_record_from_json(Json::parse(read_file(path, ExitCode::data)));
-  } catch (const Json::exception& error) {
+    record = run_record_from_json(json);
+  } catch (const std::exception& error) {
     throw_damaged(path.string(), "run.json cannot be read", error.what());
   }
   for (const char* const known : {"running", "completed", "preempted", "failed"})
@@ -51,9 +82,9 @@ std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links) {
     const auto found = links.find(to_string(axis));
     if (found == links.end())
       continue;
-    for (const nlohmann::json& link : found->at("slow"))
-      result.push_back(
-          {axis, link.at("from"), link.at("to"), link.at("seconds"), found->at("typical_seconds").get<double>()});
+    for (const nlohmann::json& link : any_field(*found, "slow"))
+      result.push_back({axis, field<int>(link, "from"), field<int>(link, "to"), field<double>(link, "seconds"),
+                        field<double>(*found, "typical_seconds")});
   }
   return result;
 }
@@ -61,18 +92,18 @@ std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links) {
 RunFacts facts_of(const RunRecord& record, const Path& path) {
   RunFacts facts;
   try {
-    const nlohmann::json json = record.details.value("facts", nlohmann::json::object());
-    facts.program = json.value("program", facts.program);
-    facts.cpu = json.value("cpu", facts.cpu);
-    facts.hosts = json.value("hosts", facts.hosts);
-    facts.host_of_rank = json.value("host_of_rank", facts.host_of_rank);
-    facts.ranks = json.value("ranks", facts.ranks);
-    facts.threads = json.value("threads", facts.threads);
-    facts.gemm_library = json.value("gemm_library", facts.gemm_library);
-    facts.gemm_flops = json.value("gemm_flops", facts.gemm_flops);
-    facts.first_step = json.value("first_step", facts.first_step);
-    facts.slow_links = slow_links_of(json.value("links", nlohmann::json::object()));
-  } catch (const nlohmann::json::exception& error) {
+    const nlohmann::json json = object_field_or_empty(record.details, "facts");
+    facts.program = field_or(json, "program", facts.program);
+    facts.cpu = field_or(json, "cpu", facts.cpu);
+    facts.hosts = field_or(json, "hosts", facts.hosts);
+    facts.host_of_rank = field_or(json, "host_of_rank", facts.host_of_rank);
+    facts.ranks = field_or(json, "ranks", facts.ranks);
+    facts.threads = field_or(json, "threads", facts.threads);
+    facts.gemm_library = field_or(json, "gemm_library", facts.gemm_library);
+    facts.gemm_flops = field_or(json, "gemm_flops", facts.gemm_flops);
+    facts.first_step = field_or(json, "first_step", facts.first_step);
+    facts.slow_links = slow_links_of(object_field_or_empty(json, "links"));
+  } catch (const std::exception& error) {
     throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
   }
   return facts;
@@ -180,8 +211,11 @@ RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
   reader.read("run", "steps", setup.total_steps);
   read_emulation(reader, setup);
-  if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty())
-    throw_damaged(path.string(), "config.toml is not one that `espalier train` resolved", wrong.front());
+  if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty()) {
+    const std::size_t colon = wrong.front().find(": ", path.string().size());  // behind the position
+    throw_damaged(wrong.front().substr(0, colon), "config.toml is not one that `espalier train` resolved",
+                  wrong.front().substr(colon + 2));
+  }
   const std::vector<std::string> impossible = problems(setup.shape);
   if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
     throw_damaged(path.string(), "config.toml describes a model that cannot be built",
@@ -195,19 +229,19 @@ std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::ve
         "no prediction.json: measured times are compared among ranks and with the simulated schedule only");
     return std::nullopt;
   }
+  const Json json = read_run_json(path);
   RunPrediction prediction;
   try {
-    const Json json = Json::parse(read_file(path, ExitCode::data));
-    if (json.at("format") != "espalier-prediction" || json.at("format_version") != 1) {
+    if (any_field(json, "format") != "espalier-prediction" || any_field(json, "format_version") != 1) {
       gaps.emplace_back("prediction.json is from another version and was left out");
       return std::nullopt;
     }
-    prediction.step_seconds = json.value("step_seconds", 0.0);
-    prediction.error_share = json.value("error_share", 0.0);
-    prediction.source = json.value("source", "");
-    for (const Json& stage : json.at("stages"))
-      prediction.stages.push_back({.seconds = phases_from(stage.value("seconds", Json::object())),
-                                   .memory = memory_from(stage.value("memory_bytes", Json::object()))});
+    prediction.step_seconds = field_or(json, "step_seconds", 0.0);
+    prediction.error_share = field_or(json, "error_share", 0.0);
+    prediction.source = field_or(json, "source", std::string());
+    for (const Json& stage : any_field(json, "stages"))
+      prediction.stages.push_back({.seconds = phases_from(object_field_or_empty(stage, "seconds")),
+                                   .memory = memory_from(object_field_or_empty(stage, "memory_bytes"))});
   } catch (const std::exception& error) {
     throw_damaged(path.string(), "prediction.json cannot be read", error.what());
   }
@@ -347,7 +381,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.directory = directory;
   run.record = record_of(directory);
   run.facts = facts_of(run.record, directory / "run.json");
-  run.config = read_file(directory / "config.toml", ExitCode::data);
+  run.config = read_run_file(directory / "config.toml");
   run.setup = setup_of(run.config, directory / "config.toml", world_size_of(run));
   run.positions = run_positions(directory);
   run.last_sign_of_life = last_sign_of_life_in(run);

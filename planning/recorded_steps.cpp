@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "io/json_numbers.hpp"
+#include "io/json_fields.hpp"
 #include "io/metrics.hpp"
 #include "planning/damaged_file.hpp"
 
@@ -15,32 +15,32 @@ using Json = nlohmann::ordered_json;
 
 StepTimes times_from(const Json& line) {
   StepTimes times;
-  times.step = line.at("step");
-  times.step_seconds = number_from(line.at("step_seconds"));
-  times.seconds = phases_from(line.at("seconds"));
+  times.step = field<Index>(line, "step");
+  times.step_seconds = number_field(line, "step_seconds");
+  times.seconds = phases_from(object_field(line, "seconds"));
+  const Json& bytes_sent = object_field(line, "bytes_sent");
   for (std::size_t i = 0; i < num_axes; ++i)
-    times.bytes_sent[i] = line.at("bytes_sent").at(to_string(static_cast<Axis>(i)));
-  if (const auto transit = line.find("transit_seconds"); transit != line.end()) {
-    times.activation_transit = transit->value("activations", 0.0);
-    times.gradient_transit = transit->value("gradients", 0.0);
-  }
+    times.bytes_sent[i] = field<std::uint64_t>(bytes_sent, to_string(static_cast<Axis>(i)));
+  const Json transit = object_field_or_empty(line, "transit_seconds");
+  times.activation_transit = field_or(transit, "activations", 0.0);
+  times.gradient_transit = field_or(transit, "gradients", 0.0);
   return times;
 }
 
 RecordedStep step_from(const Json& line) {
-  RecordedStep step{.loss = number_from(line.at("loss")),
-                    .learning_rate = number_from(line.at("learning_rate")),
-                    .gradient_norm = number_from(line.at("gradient_norm")),
-                    .loss_scale = number_from(line.at("loss_scale")),
-                    .skipped_steps = line.at("skipped_steps"),
+  RecordedStep step{.loss = number_field(line, "loss"),
+                    .learning_rate = number_field(line, "learning_rate"),
+                    .gradient_norm = number_field(line, "gradient_norm"),
+                    .loss_scale = number_field(line, "loss_scale"),
+                    .skipped_steps = field<Index>(line, "skipped_steps"),
                     .is_anomaly = line.contains("anomaly"),
-                    .tokens = line.at("tokens"),
-                    .tokens_per_second = number_from(line.at("tokens_per_second")),
-                    .mfu = number_from(line.at("mfu")),
+                    .tokens = field<Index>(line, "tokens"),
+                    .tokens_per_second = number_field(line, "tokens_per_second"),
+                    .mfu = number_field(line, "mfu"),
                     .times = times_from(line),
-                    .memory_peak = memory_from(line.at("memory_peak_bytes"))};
-  if (const auto found = line.find("validation_loss"); found != line.end())
-    step.validation_loss = number_from(*found);
+                    .memory_peak = memory_from(object_field(line, "memory_peak_bytes"))};
+  if (line.contains("validation_loss"))
+    step.validation_loss = number_field(line, "validation_loss");
   return step;
 }
 
@@ -89,15 +89,15 @@ std::vector<Value> read_lines(const Path& path, Value (*read)(const Json&)) {
 PhaseSeconds phases_from(const Json& json) {
   PhaseSeconds seconds;
   for (std::size_t i = 0; i < num_phases; ++i)
-    if (const auto found = json.find(to_string(static_cast<Phase>(i))); found != json.end())
-      seconds.seconds[i] = number_from(*found);
+    if (const char* const phase = to_string(static_cast<Phase>(i)); json.contains(phase))
+      seconds.seconds[i] = number_field(json, phase);
   return seconds;
 }
 
 MemoryByCategory memory_from(const Json& json) {
   MemoryByCategory memory;
   for (std::size_t i = 0; i < num_categories; ++i)
-    memory.bytes[i] = json.value(to_string(static_cast<Category>(i)), std::size_t{0});
+    memory.bytes[i] = field_or(json, to_string(static_cast<Category>(i)), std::size_t{0});
   return memory;
 }
 

@@ -330,7 +330,7 @@ RunConfig parse_run_config(const std::string& text, const std::string& name, con
   return resolve(reader, world_size);
 }
 
-void require_known_keys(const Path& run_directory) {
+void require_known_keys(const Path& run_directory, const std::string& program) {
   const Path file = run_directory / "config.toml";
   try {
     ConfigReader reader(read_file(file, ExitCode::data), file.string(), {});
@@ -341,7 +341,8 @@ void require_known_keys(const Path& run_directory) {
     throw Error(ExitCode::data, {.what = error.report().what,
                                  .where = file.string(),
                                  .wanted = "keys of this version (`espalier train --keys`)",
-                                 .todo = "take the file from a copy, or read the run with the version that wrote it"});
+                                 .todo = "take the file from a copy, or read the run with the version that wrote it" +
+                                         (program.empty() ? program : ": " + program)});
   }
 }
 

@@ -147,8 +147,8 @@ RunConfig parse_run_config(const std::string& text, const std::string& name, con
                            int world_size);
 
 /// @throws Error (data) that lists the keys of config.toml in a run directory that this version does not know: it is
-/// from another, and what the rest means there cannot be told.
-void require_known_keys(const Path& run_directory);
+/// from another, and what the rest means there cannot be told. @param program that wrote the run, as far as it is known
+void require_known_keys(const Path& run_directory, const std::string& program);
 
 /// The resolved config as TOML, each key with its comment; reads back equal.
 std::string to_toml(const RunConfig& config);

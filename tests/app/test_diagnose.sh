@@ -74,7 +74,11 @@ says "emulate.slow_factor: 1.5 (was 1)" "where the time goes" " % longer than th
 if ((ranks == 2)); then
   # Bad input.
   expect 2 "this is not the directory of a run" "$espalier" diagnose .
+  says "did you mean"  # the runs in there
   expect 2 "no such directory" "$espalier" diagnose no_such_run
+  expect 2 "an empty path" "$espalier" diagnose ""
+  expect 2 "did you mean $PWD/good?" "$espalier" diagnose good/metrics.jsonl
+  expect 2 "did you mean $PWD/good?" "$espalier" report good/checkpoints
   expect 2 "--against" "$espalier" diagnose --help --against
   cp -r good torn; printf '{"step":9,"lo' >>torn/metrics.jsonl
   expect 0 "a step takes" "$espalier" diagnose torn
@@ -82,6 +86,10 @@ if ((ranks == 2)); then
   expect 3 "a line has not the fields of a step" "$espalier" diagnose foreign
   cp -r good damaged; echo '{' >damaged/run.json
   expect 3 "run.json cannot be read" "$espalier" diagnose damaged
+  says "where:  damaged/run.json:2:1"
+  ! grep -q "json.exception" out.txt || fail "an exception of the JSON library"
+  cp -r good without; rm without/config.toml
+  expect 3 "config.toml of this run cannot be read" "$espalier" diagnose without
   cp -r good unknown; sed -i 's/^\[parallel\]/&\nstages = 4/' unknown/config.toml
   expect 3 "parallel.stages: unknown key" "$espalier" diagnose unknown
   expect 3 "parallel.stages: unknown key" "$espalier" report unknown

@@ -243,7 +243,9 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
     write("config.toml", changed);
     return refusal(ExitCode::data);
   };
-  EXPECT_NE(with("= 8", "= \"many\"").got.find("config.toml:9:21: batch.global_batch_size: got"), std::string::npos);
+  const ErrorReport batch = with("= 8", "= \"many\"");
+  EXPECT_EQ(batch.where, path("config.toml").string() + ":9:21");
+  EXPECT_EQ(batch.got, "batch.global_batch_size: got \"many\" (a string), wanted an integer");
   EXPECT_NE(with("pipeline = 2", "pipeline = 3").what.find("more ranks"), std::string::npos);
   EXPECT_NE(with("num_layers = 4", "num_layers = 1").got.find("more stages than layers"), std::string::npos);
   EXPECT_EQ(with("pipeline = 2", "stages = 2").got, "no parallel.pipeline");
@@ -253,8 +255,54 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   write("run.json", R"({"state":"completed","cause":"","host":"","pid":1,"process_start":1,"boot":"","started":"",)"
                     R"("ended":"","starts":1,"details":{"facts":{"ranks":"two"}}})");
   EXPECT_NE(refusal(ExitCode::data).what.find("details"), std::string::npos);
+  EXPECT_EQ(refusal(ExitCode::data).got, "\"ranks\" is \"two\"");
   write("run.json", R"({"state": "completed"})");
   EXPECT_NE(refusal(ExitCode::data).where.find("run.json"), std::string::npos);
+  EXPECT_EQ(refusal(ExitCode::data).got, "no \"cause\"");
+}
+
+// Where it is, in words of ours: the exceptions of the JSON library name neither file nor key.
+TEST_F(RecordedRunTest, DamageInJsonHasItsPlace) {
+  write("run.json", "{\n \"state\": completed\n}");
+  EXPECT_EQ(refusal(ExitCode::data).where, path("run.json").string() + ":2:11");
+  EXPECT_EQ(refusal(ExitCode::data).got.find("json.exception"), std::string::npos);
+  empty("run.json");
+  EXPECT_EQ(refusal(ExitCode::data).got, "an empty file");
+  write("run.json", "[]");
+  EXPECT_EQ(refusal(ExitCode::data).got, "no \"state\"");
+}
+
+TEST_F(RecordedRunTest, DamagedFieldsOfALineAreNamed) {
+  const auto with = [&](const std::string& field) {
+    const std::string good = read_file(path("metrics.jsonl"), ExitCode::data);
+    append("metrics.jsonl", R"({"step":4,)" + field + "}");
+    const ErrorReport report = refusal(ExitCode::data);
+    std::ofstream(path("metrics.jsonl")) << good;
+    return report.got;
+  };
+  EXPECT_TRUE(with(R"("learning_rate":1)").starts_with("no \"loss\" in {"));
+  EXPECT_TRUE(with(R"("loss":"two")").starts_with("\"loss\" is \"two\" in {"));
+  write("prediction.json", R"({"format":"espalier-prediction","format_version":1,"stages":[{"seconds":5}]})");
+  EXPECT_EQ(refusal(ExitCode::data).got, "\"seconds\" is 5");
+}
+
+TEST_F(RecordedRunTest, PartsOfARunAndDirectoriesOfRunsLeadToIt) {
+  for (const Path& near : {path("run.json"), path("checkpoints/x").parent_path(), directory_ / "absent"}) {
+    try {
+      read_recorded_run(near);
+      ADD_FAILURE() << near << " was read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.report().todo, "did you mean " + directory_.path().string() + "?") << near;
+    }
+  }
+  TemporaryDirectory runs;
+  std::filesystem::rename(directory_.path(), runs / "today");
+  try {
+    read_recorded_run(runs.path());
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.report().todo, "did you mean " + (runs / "today").string() + "?");
+  }
 }
 
 }  // namespace
