@@ -16,8 +16,11 @@ namespace {
 constexpr double bucket_elements = 4 << 20;  // of a gradient bucket under reduction
 constexpr double gathered_layers = 2;        // ZeRO-3: the block at work and the next one
 
+// Sums of the few addends of a stage stay countable.
 void add(MemoryByCategory& memory, Category category, double bytes) {
-  memory.bytes[static_cast<std::size_t>(category)] += static_cast<std::size_t>(std::max(0.0, bytes));
+  constexpr double beyond_any_device = 0x1p58;
+  memory.bytes[static_cast<std::size_t>(category)] +=
+      static_cast<std::size_t>(std::clamp(bytes, 0.0, beyond_any_device));
 }
 
 // What the reducer of `train` stages of gradients that so many ranks sum: what the others send of the buckets in

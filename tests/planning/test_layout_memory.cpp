@@ -181,4 +181,16 @@ TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
   EXPECT_DOUBLE_EQ(16 * weights(16) - weights(1), 8 * 2 * 128.0 * 8192);  // eight more heads of both
 }
 
+// More bytes than a counter holds: they must not come out as few.
+TEST(LayoutMemory, what_no_device_could_hold_stays_much) {
+  ModelShape model = model_preset("gpt-1t");
+  model.num_layers = 1 << 14;
+  model.hidden_size = 1 << 18;
+  model.ffn_hidden_size = 1 << 20;
+  const PlanLayout layout{.micro_batch = 1 << 24, .global_batch = 1 << 24};
+  const std::size_t bytes = peak_bytes(layout_memory(model, layout, espalier_implementation(), 1 << 24));
+  EXPECT_GT(bytes, std::size_t{1} << 57);
+  EXPECT_LT(bytes, std::size_t{1} << 62);
+}
+
 }  // namespace
