@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
@@ -32,81 +33,114 @@ const std::vector<std::string>& layout_keys() {
   return keys;
 }
 
-[[noreturn]] void throw_bad_value(const std::string& key, const std::string& value, const std::string& wanted) {
-  throw Error(ExitCode::usage, {.what = fmt::format("--layout: {} cannot be this", key),
-                                .got = value,
+// One "key=value" of an option.
+struct Item {
+  std::string option;
+  std::string key;
+  std::string value;
+};
+
+[[noreturn]] void throw_bad_value(const Item& item, const std::string& wanted) {
+  throw Error(ExitCode::usage, {.what = fmt::format("{}: {} cannot be this", item.option, item.key),
+                                .got = item.value.empty() ? "nothing" : item.value,
                                 .wanted = wanted,
-                                .todo = fmt::format("change {}={} in --layout or --fix", key, value)});
+                                .todo = fmt::format("change {}={} in {}", item.key, item.value, item.option)});
 }
 
-int number(const std::string& key, const std::string& value, int least, int most) {
+int number(const Item& item, int least, int most) {
+  const std::string& text = item.value;
   int result = 0;
-  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (failed != std::errc() || end != value.data() + value.size() || result < least || result > most)
-    throw_bad_value(key, value, fmt::format("a whole number from {} to {}", least, most));
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), result);
+  if (failed != std::errc() || end != text.data() + text.size() || result < least || result > most)
+    throw_bad_value(item, fmt::format("a whole number from {} to {}", least, most));
   return result;
 }
 
-void set(PlanLayout& layout, const std::string& key, const std::string& value) {
+bool truth(const Item& item) {
+  if (item.value != "true" && item.value != "false" && item.value != "1" && item.value != "0")
+    throw_bad_value(item, "true or false");
+  return item.value == "true" || item.value == "1";
+}
+
+void set(PlanLayout& layout, const Item& item) {
   constexpr int most = 1 << 24;
+  const std::string& key = item.key;
   if (key == "data")
-    layout.data = number(key, value, 1, most);
+    layout.data = number(item, 1, most);
   else if (key == "tensor")
-    layout.tensor = number(key, value, 1, most);
+    layout.tensor = number(item, 1, most);
   else if (key == "context")
-    layout.context = number(key, value, 1, most);
+    layout.context = number(item, 1, most);
   else if (key == "pipeline")
-    layout.pipeline = number(key, value, 1, most);
+    layout.pipeline = number(item, 1, most);
   else if (key == "virtual_stages")
-    layout.virtual_stages = number(key, value, 1, most);
+    layout.virtual_stages = number(item, 1, most);
   else if (key == "micro_batch")
-    layout.micro_batch = number(key, value, 1, most);
+    layout.micro_batch = number(item, 1, most);
   else if (key == "zero")
-    layout.zero_stage = number(key, value, 0, 3);
+    layout.zero_stage = number(item, 0, 3);
   else if (key == "sequence_parallel")
-    layout.sequence_parallel = number(key, value == "true" ? "1" : value == "false" ? "0" : value, 0, 1) == 1;
+    layout.sequence_parallel = truth(item);
   else if (key == "recompute") {
-    const auto mode = parse_recompute(value);
+    const auto mode = parse_recompute(item.value);
     if (!mode)
-      throw_bad_value(key, value, "none, selective or full");
+      throw_bad_value(item, "none, selective or full");
     layout.recompute = *mode;
   } else if (key == "schedule") {
-    const auto schedule = parse_plan_schedule(value);
+    const auto schedule = parse_plan_schedule(item.value);
     if (!schedule)
-      throw_bad_value(key, value, "1f1b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p or zero_bubble_v");
+      throw_bad_value(item, "1f1b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p or zero_bubble_v");
     layout.schedule = *schedule;
   } else if (key == "precision") {
-    const auto precision = parse_precision(value);
+    const auto precision = parse_precision(item.value);
     if (!precision)
-      throw_bad_value(key, value, "fp32, tf32, fp16, bf16 or fp8");
+      throw_bad_value(item, "fp32, tf32, fp16, bf16 or fp8");
     layout.precision = *precision;
   } else if (key == "order") {
-    if (value != "data_first" && value != "pipeline_first")
-      throw_bad_value(key, value, "data_first or pipeline_first");
-    layout.data_inside_pipeline = value == "data_first";
+    if (item.value != "data_first" && item.value != "pipeline_first")
+      throw_bad_value(item, "data_first or pipeline_first");
+    layout.data_inside_pipeline = item.value == "data_first";
   } else {
+    const std::string keys = fmt::format("{}", fmt::join(layout_keys(), ", "));
     const std::string nearest = nearest_word(key, layout_keys());
-    throw Error(ExitCode::usage, {.what = "--layout: unknown key",
-                                  .got = key,
-                                  .wanted = fmt::format("{}", fmt::join(layout_keys(), ", ")),
-                                  .todo = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+    throw Error(ExitCode::usage,
+                {.what = fmt::format("{}: unknown key", item.option),
+                 .got = key,
+                 .wanted = keys,
+                 .todo = nearest.empty() ? "name one of these" : fmt::format("did you mean {}?", nearest)});
   }
 }
 
-// "a=1,b=2".
-std::vector<std::pair<std::string, std::string>> items_of(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> items;
+std::string trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return std::string(text.substr(begin, text.find_last_not_of(' ') + 1 - begin));
+}
+
+// "a=1, b=2", each key once.
+std::vector<Item> items_of(const std::string& text, const std::string& option) {
+  std::vector<Item> items;
   std::size_t begin = 0;
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string item = text.substr(begin, end - begin);
     const std::size_t equals = item.find('=');
     if (equals == std::string::npos)
-      throw Error(ExitCode::usage, {.what = "--layout: cannot read this",
-                                    .got = item.empty() ? text : item,
+      throw Error(ExitCode::usage, {.what = fmt::format("{}: cannot read this", option),
+                                    .got = text.empty()   ? "nothing"
+                                           : item.empty() ? text
+                                                          : item,
                                     .wanted = "key=value,key=value: data=8,tensor=4,pipeline=2",
                                     .todo = fmt::format("keys: {}", fmt::join(layout_keys(), ", "))});
-    items.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+    items.push_back({option, trimmed(item.substr(0, equals)), trimmed(item.substr(equals + 1))});
+    const Item& last = items.back();
+    const auto same = std::ranges::find(items, last.key, &Item::key);
+    if (same != items.end() - 1)
+      throw Error(ExitCode::usage,
+                  {.what = fmt::format("{}: {} is given twice", option, last.key),
+                   .got = fmt::format("{}={} and {}={}", last.key, same->value, last.key, last.value),
+                   .wanted = "each key once",
+                   .todo = fmt::format("leave one of them away{}",
+                                       option == "--layout" ? ", or compare both: --layout twice" : "")});
     begin = end + 1;
   }
   return items;
@@ -164,23 +198,23 @@ std::string PlanLayout::text() const {
   return text;
 }
 
-PlanLayout parse_plan_layout(const std::string& text, PlanLayout start) {
+PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const std::string& option) {
   bool names_schedule = false;
-  for (const auto& [key, value] : items_of(text)) {
-    set(start, key, value);
-    names_schedule = names_schedule || key == "schedule";
+  for (const Item& item : items_of(text, option)) {
+    set(start, item);
+    names_schedule = names_schedule || item.key == "schedule";
   }
   if (start.virtual_stages > 1 && !names_schedule)
     start.schedule = PlanSchedule::interleaved;
   return start;
 }
 
-std::vector<std::string> plan_layout_keys_in(const std::string& text) {
+std::vector<std::string> plan_layout_keys_in(const std::string& text, const std::string& option) {
   std::vector<std::string> keys;
-  for (const auto& [key, value] : items_of(text)) {
+  for (const Item& item : items_of(text, option)) {
     PlanLayout ignored;
-    set(ignored, key, value);
-    keys.push_back(key);
+    set(ignored, item);
+    keys.push_back(item.key);
   }
   return keys;
 }

@@ -76,10 +76,11 @@ struct PlanLayout {
 
 /// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays;
 /// several virtual_stages without a schedule are interleaved.
-/// @throws Error (usage) with the keys known.
-PlanLayout parse_plan_layout(const std::string& text, PlanLayout start);
+/// @param option whose value the text is, for messages
+/// @throws Error (usage) with the keys known, and for a key that is given twice.
+PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const std::string& option = "--layout");
 
-/// The keys that such a text names, in order. @throws Error (usage).
-std::vector<std::string> plan_layout_keys_in(const std::string& text);
+/// The keys that such a text names, in order. @throws Error (usage), as parse_plan_layout().
+std::vector<std::string> plan_layout_keys_in(const std::string& text, const std::string& option = "--fix");
 
 }  // namespace espalier

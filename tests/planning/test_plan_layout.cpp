@@ -38,14 +38,37 @@ TEST(PlanLayout, chunks_are_interleaved_unless_a_schedule_is_named) {
     EXPECT_EQ(parse_plan_layout(text, {}).schedule, PlanSchedule::gpipe) << text;
 }
 
+TEST(PlanLayout, a_key_given_twice_is_named_with_its_option) {
+  for (const auto& [text, option] :
+       {std::pair("tensor=8,tensor=4", "--layout"), {"data=1,tensor=8, tensor =4", "--fix"}})
+    try {
+      parse_plan_layout(text, {}, option);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_EQ(error.report().what, std::string(option) + ": tensor is given twice");
+      EXPECT_EQ(error.report().got, "tensor=8 and tensor=4");
+    }
+  EXPECT_THROW(plan_layout_keys_in("zero=1,zero=1"), Error);
+}
+
+TEST(PlanLayout, blanks_beside_keys_and_values_are_nothing) {
+  const PlanLayout layout = parse_plan_layout("tensor = 2, data= 4 ,sequence_parallel=true", {});
+  EXPECT_EQ(layout.tensor, 2);
+  EXPECT_EQ(layout.data, 4);
+  EXPECT_TRUE(layout.sequence_parallel);
+}
+
 TEST(PlanLayout, refuses_what_it_cannot_read) {
-  for (const char* bad : {"", "data", "data=", "data=0", "data=x", "data=4,", "dta=4", "zero=4", "recompute=half",
-                          "schedule=best", "precision=fp12", "order=random"})
+  for (const char* bad : {"", " ", "sequence_parallel=2", "data", "data=", "data=0", "data=x", "data=4,", "dta=4",
+                          "zero=4", "recompute=half", "schedule=best", "precision=fp12", "order=random"})
     EXPECT_THROW(parse_plan_layout(bad, {}), Error) << bad;
   try {
-    parse_plan_layout("tesnor=4", {});
+    parse_plan_layout("tesnor=4", {}, "--fix");
+    ADD_FAILURE() << "it was read";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.report().what, "--fix: unknown key");
     EXPECT_NE(error.report().todo.find("tensor"), std::string::npos);
   }
 }
