@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <sstream>
+#include <type_traits>
 
 namespace espalier {
 namespace {
@@ -19,7 +20,8 @@ CLI::Validator in_range(Number min, Number max, const std::string& range) {
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
             const bool good =
                 error == std::errc() && end == text.data() + text.size() && number >= min && number <= max;
-            return good ? std::string() : fmt::format("got {}, wanted {}", text, range);
+            const char* const kind = std::is_integral_v<Number> ? "a whole number, " : "";
+            return good ? std::string() : fmt::format("got {}, wanted {}{}", text, kind, range);
           },
           range};
 }

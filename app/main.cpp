@@ -61,6 +61,17 @@ const CLI::App& named_command(const CLI::App& app, std::vector<std::string>& rev
   return *command;
 }
 
+// For an option with too many values, or none, the parser has only its own counts to tell.
+std::string usage_text(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::string option = text.substr(0, text.find(':'));
+  if (text.find(": At Most 1 required but received ") != std::string::npos)
+    return fmt::format("{} is given {} times, wanted once", option, text.substr(text.rfind(' ') + 1));
+  if (text.find(": 1 required ") != std::string::npos && text.ends_with(" missing"))
+    return option + " has no value";
+  return text;
+}
+
 [[noreturn]] void throw_usage(const CLI::App& app, std::vector<std::string> reversed, const CLI::ParseError& error) {
   std::string name = "espalier";
   const CLI::App& command = named_command(app, reversed, name);
@@ -74,7 +85,7 @@ const CLI::App& named_command(const CLI::App& app, std::vector<std::string>& rev
                  .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
                  .todo = nearest.empty() ? name + " --help" : fmt::format("did you mean {}?", nearest)});
   }
-  throw Error(ExitCode::usage, {.what = error.what(), .todo = name + " --help"});
+  throw Error(ExitCode::usage, {.what = usage_text(error), .todo = name + " --help"});
 }
 
 // "train", "bench step".

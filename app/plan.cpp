@@ -10,6 +10,7 @@
 #include "app/commands.hpp"
 #include "app/plan_config.hpp"
 #include "app/plan_options.hpp"
+#include "app/plan_task.hpp"
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
 #include "planning/case_report.hpp"
@@ -18,11 +19,6 @@
 
 namespace espalier {
 namespace {
-
-struct Task {
-  std::vector<PlanProblem> problems;  // one a machine
-  LayoutSpace space;
-};
 
 int plan_cases(const PlanOptions& options) {
   std::vector<Cluster> calibrated;
@@ -35,97 +31,16 @@ int plan_cases(const PlanOptions& options) {
   return 0;
 }
 
-[[noreturn]] void throw_missing(const std::string& option, const std::string& example) {
-  throw Error(ExitCode::usage,
-              {.what = "an option is missing", .where = "espalier plan", .wanted = option, .todo = example});
+void write_config(const PlanOptions& options, const PlanProblem& problem, const LayoutPrice& price) {
+  const TrainConfig config = train_config(options.model, options.clusters.front(), options.settings, problem, price);
+  write_file_atomically(options.config, config.toml);
+  fmt::print(stderr, "wrote {} for `mpiexec -n {} espalier train {}`{}\n", options.config, price.layout.num_devices(),
+             options.config, config.to_fill.empty() ? "" : "; before it trains, fill in (or --set):");
+  for (const std::string& line : config.to_fill)
+    fmt::print(stderr, "  {}\n", line);
 }
 
-Precision precision_from(const std::string& name) {
-  const std::optional<Precision> precision = parse_precision(name);
-  if (!precision)
-    throw Error(ExitCode::usage,
-                {.what = "unknown precision",
-                 .got = name,
-                 .wanted = "fp32, tf32, fp16, bf16 or fp8",
-                 .todo = "--precision bf16, or several that may be chosen from: --precision bf16,fp8"});
-  return *precision;
-}
-
-// One layout has so many ranks on each machine.
-int num_devices(const std::vector<PlanProblem>& problems) {
-  const int devices = problems.front().cluster.num_devices();
-  for (const PlanProblem& problem : problems)
-    if (problem.cluster.num_devices() != devices)
-      throw Error(ExitCode::usage,
-                  {.what = "these machines have different numbers of devices",
-                   .where = "espalier plan",
-                   .got = fmt::format("{} has {}, {} has {}", problems.front().cluster.name, devices,
-                                      problem.cluster.name, problem.cluster.num_devices()),
-                   .wanted = "as many on each: one layout is asked for all",
-                   .todo = fmt::format("--devices {}", std::min(devices, problem.cluster.num_devices()))});
-  return devices;
-}
-
-// The first of bf16, fp16 and fp32 that every device has.
-Precision precision_of_all(const std::vector<PlanProblem>& problems) {
-  for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::fp32})
-    if (std::all_of(problems.begin(), problems.end(),
-                    [&](const PlanProblem& problem) { return problem.cluster.device.has(precision); }))
-      return precision;
-  throw Error(ExitCode::usage, {.what = "no precision of bf16, fp16 and fp32 is one that all these devices have",
-                                .where = "espalier plan",
-                                .todo = "name one: --precision fp8"});
-}
-
-Task task_from(const PlanOptions& options) {
-  if (options.model.empty())
-    throw_missing("--model NAME or --model CONFIG.toml",
-                  "espalier plan --model gpt3-175b --cluster a100-80:128 --batch 1536");
-  if (options.clusters.empty())
-    throw_missing("--cluster NAME or --cluster FILE.toml",
-                  "espalier plan --model gpt3-175b --cluster a100-80:128 --batch 1536");
-  const PlannedModel planned = planned_model(options.model);
-  Task task;
-  task.space.global_batch = options.batch > 0 ? options.batch : planned.global_batch;
-  if (task.space.global_batch < 1)
-    throw_missing("--batch SEQUENCES: those of a step, all replicas together",
-                  "add --batch 1536, say, or name a config that has a batch");
-  for (const std::string& name : options.clusters) {
-    PlanProblem problem;
-    problem.model = planned.model;
-    problem.cluster = cluster_from(name);
-    if (options.devices > 0)
-      problem.cluster = with_devices(problem.cluster, options.devices);
-    if (options.reserve_gib >= 0)
-      problem.cluster.reserved_bytes = static_cast<Index>(options.reserve_gib * (1 << 30));
-    problem.implementation = espalier_implementation();
-    problem.sequence_length = options.sequence_length > 0 ? options.sequence_length : planned.sequence_length;
-    if (problem.sequence_length < 1)
-      throw_missing("--sequence-length TOKENS: a model with rotary positions has no length of its own",
-                    "add --sequence-length 4096, say");
-    if (const std::vector<std::string> broken = problems(problem.cluster); !broken.empty())
-      throw Error(ExitCode::usage, {.what = "this cluster cannot be",
-                                    .where = name,
-                                    .got = fmt::format("{}", fmt::join(broken, "; ")),
-                                    .wanted = "a machine that docs/planner.md describes",
-                                    .todo = "correct the file, or lower --devices or --reserve-gib"});
-    task.problems.push_back(problem);
-  }
-  task.space.num_devices = options.devices > 0 ? options.devices : num_devices(task.problems);
-  task.space.precisions.clear();
-  for (const std::string& name : options.precisions)
-    task.space.precisions.push_back(precision_from(name));
-  if (options.precisions.empty())
-    task.space.precisions = {precision_of_all(task.problems)};
-  task.space.tries_context = options.contexts;
-  task.space.tries_orders = true;
-  task.space.only_runnable = options.runnable;
-  if (!options.fixed.empty())
-    fix_choices(task.space, options.fixed);
-  return task;
-}
-
-void write_outputs(const PlanOptions& options, const Task& task, const SearchResult& result) {
+void write_outputs(const PlanOptions& options, const PlanTask& task, const SearchResult& result) {
   const PlanProblem& problem = task.problems.front();
   if (!options.memo.empty()) {
     const std::vector<ScalePoint> points = options.scale.empty()
@@ -134,10 +49,8 @@ void write_outputs(const PlanOptions& options, const Task& task, const SearchRes
     write_file_atomically(options.memo, memo(problem, task.space, result, points));
     fmt::print(stderr, "wrote {}\n", options.memo);
   }
-  if (!options.config.empty()) {
-    write_file_atomically(options.config, train_config(options.model, problem, result.ranking.front().layout));
-    fmt::print(stderr, "wrote {}\n", options.config);
-  }
+  if (!options.config.empty())
+    write_config(options, problem, result.ranking.front());
 }
 
 // One after another; of several each in a directory of its own.
@@ -160,7 +73,7 @@ int rehearse_all(const PlanOptions& options, const PlanProblem& problem, const s
   return 0;
 }
 
-int plan_scaling(const PlanOptions& options, const Task& task) {
+int plan_scaling(const PlanOptions& options, const PlanTask& task) {
   const PlanProblem& problem = task.problems.front();
   const std::vector<ScalePoint> points = predict_scaling(problem, task.space, options.scale, options.weak);
   if (std::none_of(points.begin(), points.end(), [](const ScalePoint& point) { return point.price.has_value(); }))
@@ -186,7 +99,7 @@ int plan_scaling(const PlanOptions& options, const Task& task) {
   return rehearse_all(options, problem, prices);
 }
 
-int plan_search(const PlanOptions& options, const Task& task) {
+int plan_search(const PlanOptions& options, const PlanTask& task) {
   const PlanProblem& problem = task.problems.front();
   const SearchResult result = search_layouts(problem, task.space);
   Goal goal;
@@ -211,7 +124,15 @@ int plan_search(const PlanOptions& options, const Task& task) {
   return 0;
 }
 
-int plan_layouts(const PlanOptions& options, const Task& task) {
+// A proposal may leave devices idle, which the search never does.
+void note_idle_devices(const std::vector<PlanLayout>& layouts, int num_devices, std::FILE* stream) {
+  for (std::size_t i = 0; i < layouts.size(); ++i)
+    if (const int used = layouts[i].num_devices(); used < num_devices)
+      fmt::print(stream, "note: layout {} uses {} of {} devices, the others stay idle (--devices {} leaves them out)\n",
+                 i + 1, used, num_devices, used);
+}
+
+int plan_layouts(const PlanOptions& options, const PlanTask& task) {
   const PlanProblem& problem = task.problems.front();
   std::vector<PlanLayout> layouts;
   for (const std::string& text : options.layouts) {
@@ -235,17 +156,19 @@ int plan_layouts(const PlanOptions& options, const Task& task) {
     if (rehearses)
       return rehearse_all(options, problem, prices);
     fmt::print("{}", layouts_json(problem, layouts));
+    note_idle_devices(layouts, task.space.num_devices, stderr);
     return 0;
   }
   fmt::print("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
              comparison_text(problem, layouts));
+  note_idle_devices(layouts, task.space.num_devices, stdout);
   for (const LayoutPrice& price : prices)
     fmt::print("\n{}", price_text(problem, price));
   return rehearses ? rehearse_all(options, problem, prices) : 0;
 }
 
 // Each machine's own search says why it has none; where all have one, no single layout suits all.
-[[noreturn]] void throw_no_common_layout(const Task& task) {
+[[noreturn]] void throw_no_common_layout(const PlanTask& task) {
   for (const PlanProblem& problem : task.problems)
     try {
       require_goal(problem, search_layouts(problem, task.space), {});
@@ -260,7 +183,7 @@ int plan_layouts(const PlanOptions& options, const Task& task) {
                                 .todo = "one --cluster at a time shows them"});
 }
 
-int plan_common(const PlanOptions& options, const Task& task) {
+int plan_common(const PlanOptions& options, const PlanTask& task) {
   const CommonLayout common = search_common_layout(task.problems, task.space);
   if (!common.layout)
     throw_no_common_layout(task);
@@ -272,7 +195,7 @@ int plan_common(const PlanOptions& options, const Task& task) {
 int plan(const PlanOptions& options) {
   if (!options.cases.empty())
     return plan_cases(options);
-  const Task task = task_from(options);
+  const PlanTask task = task_from(options);
   if (!options.layouts.empty())
     return plan_layouts(options, task);
   if (task.problems.size() > 1)
@@ -287,15 +210,16 @@ int plan(const PlanOptions& options) {
 void add_plan(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App* const command = app.add_subcommand("plan", "Recommends a layout for a model, a machine and a batch");
-  command->add_option("--model", options->model, "Preset (gpt3-175b, llama3-8b, ...) or a config")
+  command->add_option("--model", options->model, "Preset (gpt3-175b, llama3-8b, ...), or a config: its [model]")
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,
                    "Preset with its nodes (a100-80:16) or TOML file; of several, one layout for all")
       ->type_name("NAME|FILE");
   command->add_option("--devices", options->devices, "Devices to use")->check(between(1, 1 << 24));
-  command->add_option("--batch", options->batch, "Global batch, sequences")->check(at_least(1));
-  command->add_option("--sequence-length", options->sequence_length, "Tokens of a sequence")->check(at_least(1));
+  command->add_option("--batch", options->batch, "Global batch, sequences")->check(between(1, 1 << 24));
+  command->add_option("--sequence-length", options->sequence_length, "Tokens of a sequence")
+      ->check(between(1, 1 << 24));
   command->add_option("--precision", options->precisions, "fp32, tf32, fp16, bf16, fp8: what may be chosen")
       ->delimiter(',');
   command->add_option("--fix", options->fixed, "Fixed choices: tensor=8,recompute=full,...")
@@ -316,6 +240,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_flag("--json", options->json, "For programs");
   command->add_option("--memo", options->memo, "Writes a recommendation")->type_name("FILE.md");
   command->add_option("--config", options->config, "Writes the config that train runs")->type_name("FILE.toml");
+  command
+      ->add_option("--set", options->settings,
+                   "Of --config what no plan decides: data.train=train.bin run.steps=1000 ...")
+      ->type_name("SECTION.KEY=VALUE");
   command->add_option("--cases", options->cases, "Predicts every row of a table of published configurations")
       ->type_name("FILE.csv");
   command
@@ -330,7 +258,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--mpiexec", options->rehearsal.mpiexec, "Starts its ranks")->type_name("COMMAND");
   command->callback([options, command, &chosen] {
     chosen = {[options, command](Runtime*) {
-                refuse_without_effect(*command, *options);
+                check_options(*command, *options);
                 return plan(*options);
               },
               false};

@@ -3,8 +3,13 @@
 #include "app/plan_config.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "core/error.hpp"
+#include "core/memory_text.hpp"
+#include "io/toml_config.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
 #include "training/predict_time.hpp"
@@ -14,46 +19,122 @@ namespace {
 
 bool is_file(const std::string& name) { return name.ends_with(".toml"); }
 
-// What the file says of ranks does not matter here: as on one.
-RunConfig config_on_one_rank(const std::string& file) {
-  return read_run_config(file,
-                         {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=1", "parallel.virtual_stages=1",
-                          "parallel.sequence_parallel=false", "parallel.zero_stage=0", "parallel.schedule=1f1b",
-                          "parallel.layers_per_stage=[]", "parallel.recompute_per_stage=[]"},
-                         1);
+std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
+
+// The layout decides all of these sections, and the type that it computes in.
+bool is_planned(const std::string& key) {
+  return key.starts_with("model.") || key.starts_with("batch.") || key.starts_with("parallel.") ||
+         key == "precision.compute";
 }
 
-}  // namespace
-
-PlannedModel planned_model(const std::string& name_or_file) {
-  if (!is_file(name_or_file)) {
-    const ModelShape model = model_preset(name_or_file);
-    return {.model = model, .global_batch = 0, .sequence_length = model.max_sequence_length};
+void require_settings(const std::vector<std::string>& settings) {
+  std::vector<std::string> keys;
+  for (const std::string& setting : settings) {
+    const std::string key = key_of(setting);
+    const auto refuse = [&](const char* what, const char* wanted, const std::string& todo) {
+      throw Error(ExitCode::usage, {.what = what, .where = "--set", .got = setting, .wanted = wanted, .todo = todo});
+    };
+    if (key.size() == setting.size() || key.find('.') == std::string::npos)
+      refuse("a setting cannot be read", "section.key=value", "--set data.train=train.bin run.steps=1000");
+    if (is_planned(key))
+      refuse("a setting of what the plan decides", "keys of [data], [optimizer], [run] and the like",
+             "change --model, --batch or --sequence-length, or fix the choice with --fix or --precision");
+    if (std::ranges::find(keys, key) != keys.end())
+      refuse("a setting is given twice", "each key once", fmt::format("leave one {} away", key));
+    keys.push_back(key);
   }
-  const RunConfig config = config_on_one_rank(name_or_file);
-  return {.model = model_shape(config.model.shape, config.model_name()),
-          .global_batch = config.batch.global_batch_size,
-          .sequence_length = config.batch.sequence_length};
 }
 
-std::string train_config(const std::string& name_or_file, const PlanProblem& problem, const PlanLayout& layout) {
+void require_runnable(const PlanProblem& problem, const PlanLayout& layout) {
   if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "no config: train cannot run this layout",
                                   .where = layout.text(),
                                   .got = reason,
                                   .wanted = "a layout that train runs",
                                   .todo = "add --runnable, fix other choices with --fix, or leave --config away"});
-  std::vector<std::string> overrides = model_keys(trainable_config(problem.model));
-  overrides.insert(overrides.end(), {fmt::format("batch.global_batch_size={}", layout.global_batch),
-                                     fmt::format("batch.micro_batch_size={}", layout.micro_batch),
-                                     fmt::format("batch.sequence_length={}", problem.sequence_length),
-                                     fmt::format("precision.compute={}", to_string(layout.precision))});
+}
+
+std::vector<std::string> planned_settings(const PlanProblem& problem, const PlanLayout& layout) {
+  std::vector<std::string> settings = model_keys(trainable_config(problem.model));
+  const std::vector<std::string> names = gpt_preset_names();
+  const bool has_name = std::ranges::find(names, problem.model.name) != names.end();
+  settings.push_back("model.preset=" + (has_name ? problem.model.name : RunConfig::Model{}.preset));
+  settings.insert(settings.end(), {fmt::format("batch.global_batch_size={}", layout.global_batch),
+                                   fmt::format("batch.micro_batch_size={}", layout.micro_batch),
+                                   fmt::format("batch.sequence_length={}", problem.sequence_length),
+                                   fmt::format("precision.compute={}", to_string(layout.precision))});
+  // A file's own [parallel] may hold lists for other stages.
+  settings.insert(settings.end(), {"parallel.assignment=consecutive", "parallel.layers_per_stage=[]",
+                                   "parallel.recompute_per_stage=[]"});
   const std::vector<std::string> of_layout = parallel_keys(layout, blocks_per_part(problem.model, layout));
-  overrides.insert(overrides.end(), of_layout.begin(), of_layout.end());
-  if (is_file(name_or_file))
-    return to_toml(read_run_config(name_or_file, overrides, layout.num_devices()));
-  overrides.insert(overrides.end(), {"data.train=[\"train.bin\"]", "run.steps=100"});
-  return to_toml(parse_run_config("", "plan", overrides, layout.num_devices()));
+  settings.insert(settings.end(), of_layout.begin(), of_layout.end());
+  return settings;
+}
+
+// The cluster as `train` can name it: of a preset with the nodes that the plan uses.
+std::string run_cluster(const std::string& cluster, const Cluster& planned) {
+  return is_file(cluster) ? cluster
+                          : fmt::format("{}:{}x{}", planned.name, planned.num_nodes, planned.devices_per_node);
+}
+
+// What stands in for the user's own, where neither file nor settings say it.
+void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fill, const std::string& text,
+             const std::string& name) {
+  ConfigReader given(text, name, settings);
+  std::vector<std::string> train;
+  given.read("data", "train", train);
+  if (train.empty()) {
+    settings.emplace_back("data.train=[\"train.bin\"]");
+    to_fill.emplace_back("data.train: train.bin stands for your token files (espalier data pack makes them)");
+  }
+  Index steps = 0;
+  Index tokens = 0;
+  given.read("run", "steps", steps);
+  given.read_count("run", "tokens", tokens);
+  if (steps == 0 && tokens == 0) {
+    settings.emplace_back("run.steps=100");
+    to_fill.emplace_back("run.steps: 100 stands for the length of your run");
+  }
+}
+
+std::string header(const PlanProblem& problem, const LayoutPrice& price, const std::vector<std::string>& to_fill) {
+  ConfigWriter file;
+  file.comment(fmt::format("`espalier plan`: {} on {} devices of {}", problem.model.name, price.layout.num_devices(),
+                           problem.cluster.device.name));
+  file.comment(price.layout.text());
+  file.comment(fmt::format("predicted: {:.4g} s a step (+-{:.0f} %), {:.4g} tokens/s, {} of memory", price.step_seconds,
+                           100 * price.error_share, price.tokens_per_second, bytes_text(price.memory_bytes)));
+  if (!to_fill.empty())
+    file.comment("To fill in before it trains:");
+  for (const std::string& line : to_fill)
+    file.comment("  " + line);
+  return file.text() + '\n';
+}
+
+}  // namespace
+
+TrainConfig train_config(const std::string& model, const std::string& cluster, const std::vector<std::string>& settings,
+                         const PlanProblem& problem, const LayoutPrice& price) {
+  require_settings(settings);
+  require_runnable(problem, price.layout);
+  const int devices = price.layout.num_devices();
+  const std::string text = is_file(model) ? read_file(model, ExitCode::usage) : "";
+  const std::string name = is_file(model) ? model : "plan";
+  std::vector<std::string> all = settings;
+  TrainConfig config;
+  fill_in(all, config.to_fill, text, name);
+  if (std::ranges::none_of(settings, [](const std::string& each) { return key_of(each) == "run.cluster"; })) {
+    all.push_back("run.cluster=" + run_cluster(cluster, problem.cluster));
+    if (const int described = cluster_from(cluster).num_devices(); is_file(cluster) && described < devices)
+      config.to_fill.push_back(
+          fmt::format("run.cluster: {} has {} devices, this layout {}: raise its nodes, or no step "
+                      "time is predicted",
+                      cluster, described, devices));
+  }
+  const std::vector<std::string> planned = planned_settings(problem, price.layout);
+  all.insert(all.end(), planned.begin(), planned.end());
+  config.toml = header(problem, price, config.to_fill) + to_toml(parse_run_config(text, name, all, devices));
+  return config;
 }
 
 }  // namespace espalier

@@ -3,21 +3,24 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "planning/price_layout.hpp"
 
 namespace espalier {
 
-/// What `--model` names: a preset of the planner, or a config with its batch.
-struct PlannedModel {
-  ModelShape model;
-  Index global_batch = 0;     ///< 0: not given
-  Index sequence_length = 0;  ///< 0: not given
+/// A config that `train` runs on the ranks of a layout.
+struct TrainConfig {
+  std::string toml;
+  std::vector<std::string> to_fill;  ///< what no plan knows and stands in for something of the user's, a line a key
 };
-PlannedModel planned_model(const std::string& name_or_file);
 
-/// The config that `train` runs on the layout's ranks; `name_or_file` gives what no layout decides.
-/// @throws Error (usage) when `train` cannot run it.
-std::string train_config(const std::string& name_or_file, const PlanProblem& problem, const PlanLayout& layout);
+/// @param model preset, or the file that gives what no layout decides
+/// @param cluster that the plan was made for, as it was named: it becomes run.cluster, by which `train` predicts its
+/// step
+/// @param settings "section.key=value" of what no layout decides; they win over the file
+/// @throws Error (usage) when `train` cannot run the layout, or a setting contradicts it.
+TrainConfig train_config(const std::string& model, const std::string& cluster, const std::vector<std::string>& settings,
+                         const PlanProblem& problem, const LayoutPrice& price);
 
 }  // namespace espalier

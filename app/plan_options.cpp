@@ -3,6 +3,7 @@
 #include "app/plan_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,19 @@
 namespace espalier {
 namespace {
 
+// As of a shell variable that is not set.
+void refuse_empty(const CLI::App& command) {
+  for (const CLI::Option* const option : command.get_options())
+    if (option->get_items_expected_min() > 0)  // --rehearse may stand alone
+      for (const std::string& value : option->results())
+        if (value.empty())
+          throw Error(ExitCode::usage, {.what = "an option without a value",
+                                        .where = "espalier plan",
+                                        .got = fmt::format("{} \"\"", option->get_name()),
+                                        .wanted = option->get_type_name(),
+                                        .todo = "give it a value, or leave it away (espalier plan --help)"});
+}
+
 // By the way to ask, what has no effect on the answer.
 void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
   struct Row {
@@ -20,12 +34,12 @@ void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
     const char* asked;
     std::vector<const char*> ignored;
   };
-  const std::array<Row, 7> table = {
+  const std::array<Row, 8> table = {
       Row{!options.cases.empty(),
           "with --cases",
           {"--model", "--devices", "--batch", "--sequence-length", "--precision", "--fix", "--layout", "--scale",
            "--weak", "--max-step-seconds", "--min-tokens-per-second", "--reserve-gib", "--context", "--runnable",
-           "--top", "--memo", "--config", "--rehearse"}},
+           "--top", "--memo", "--config", "--set", "--rehearse"}},
       Row{options.clusters.size() > 1 && options.cases.empty(),
           "with a second --cluster",
           {"--layout", "--scale", "--memo", "--config", "--rehearse", "--max-step-seconds", "--min-tokens-per-second",
@@ -39,6 +53,7 @@ void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
           {"--devices", "--config", "--max-step-seconds", "--min-tokens-per-second", "--top"}},
       Row{options.scale.empty(), "without --scale", {"--weak"}},
       Row{options.rehearsal.directory.empty(), "without --rehearse", {"--rehearse-seconds", "--mpiexec"}},
+      Row{options.config.empty(), "without --config", {"--set"}},
       Row{options.json, "with --json", {"--top"}}};
   for (const Row& row : table)
     for (const char* const option : row.ignored)
@@ -50,24 +65,44 @@ void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
                      .todo = fmt::format("leave {} away, or ask in two commands (espalier plan --help)", option)});
 }
 
-// The degree of data parallelism follows from the devices of each point.
-void refuse_fixed_replicas(const PlanOptions& options) {
-  if (options.scale.empty() || options.fixed.empty())
-    return;
-  const std::vector<std::string> keys = plan_layout_keys_in(options.fixed);
-  if (std::find(keys.begin(), keys.end(), "data") != keys.end())
+// One choice in two options would leave one of them without effect.
+void refuse_chosen_twice(const CLI::App& command, const PlanOptions& options, const std::vector<std::string>& fixed) {
+  for (const auto& [key, option] : {std::pair("precision", "--precision"), {"context", "--context"}})
+    if (command.count(option) > 0 && std::ranges::find(fixed, key) != fixed.end())
+      throw Error(ExitCode::usage, {.what = "a choice is both fixed and open",
+                                    .where = "espalier plan",
+                                    .got = fmt::format("{} and --fix {}=...", option, key),
+                                    .todo = "leave one of the two away"});
+  if (!options.layouts.empty() && options.precisions.size() > 1)
+    throw Error(ExitCode::usage,
+                {.what = "a layout has one precision",
+                 .where = "espalier plan --layout",
+                 .got = fmt::format("--precision {}", fmt::join(options.precisions, ",")),
+                 .todo = "name it in each layout that is to be compared: --layout data=8,precision=fp8"});
+}
+
+// What is fixed must be readable, and the degree of data parallelism follows from the devices of each point of --scale.
+void check_fixed(const CLI::App& command, const PlanOptions& options) {
+  const std::string fixed = fixed_choices(options);
+  const std::vector<std::string> keys =
+      options.fixed.empty() ? std::vector<std::string>{} : plan_layout_keys_in(fixed, "--fix");
+  refuse_chosen_twice(command, options, keys);
+  if (!options.scale.empty() && std::find(keys.begin(), keys.end(), "data") != keys.end())
     throw Error(ExitCode::usage, {.what = "the number of replicas cannot be fixed along a scaling curve",
                                   .where = "espalier plan",
-                                  .got = "--fix " + options.fixed,
+                                  .got = "--fix " + fixed,
                                   .wanted = "other keys with --scale: the replicas grow with the devices",
                                   .todo = "leave data away, or fix tensor and pipeline"});
 }
 
 }  // namespace
 
-void refuse_without_effect(const CLI::App& command, const PlanOptions& options) {
+std::string fixed_choices(const PlanOptions& options) { return fmt::format("{}", fmt::join(options.fixed, ",")); }
+
+void check_options(const CLI::App& command, const PlanOptions& options) {
+  refuse_empty(command);
   refuse_ignored(command, options);
-  refuse_fixed_replicas(options);
+  check_fixed(command, options);
 }
 
 }  // namespace espalier

@@ -18,7 +18,7 @@ struct PlanOptions {
   Index batch = 0;
   Index sequence_length = 0;
   std::vector<std::string> precisions;
-  std::string fixed;
+  std::vector<std::string> fixed;
   std::vector<std::string> layouts;
   std::vector<int> scale;
   bool weak = false;
@@ -31,12 +31,17 @@ struct PlanOptions {
   bool json = false;
   std::string memo;
   std::string config;
+  std::vector<std::string> settings;  ///< "section.key=value" for the config
   std::string cases;
   RehearseOptions rehearsal{.directory = {}, .mpiexec = default_mpiexec()};
 };
 
+/// What --fix says, as one text; "" where nothing is fixed.
+std::string fixed_choices(const PlanOptions& options);
+
+/// What the parser of the command line cannot see: empty values, and choices that cannot be read or are fixed twice.
 /// Options exclude each other where one would leave another without effect: whoever gives both expects an answer that
 /// would not come. @throws Error (usage).
-void refuse_without_effect(const CLI::App& command, const PlanOptions& options);
+void check_options(const CLI::App& command, const PlanOptions& options);
 
 }  // namespace espalier

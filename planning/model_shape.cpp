@@ -125,11 +125,15 @@ std::vector<std::string> problems(const ModelShape& model) {
   at_least_one("vocab_size", model.vocab_size);
   if (!found.empty())
     return found;
-  if (model.hidden_size % model.num_heads != 0)
-    found.push_back(fmt::format("hidden_size {} is not divisible by num_heads {}", model.hidden_size, model.num_heads));
-  if (model.num_heads % model.num_kv_heads != 0)
-    found.push_back(
-        fmt::format("num_heads {} is not divisible by num_kv_heads {}", model.num_heads, model.num_kv_heads));
+  const auto divisible = [&](const char* name, Index value, const char* by, Index divisor) {
+    const Index below = value / divisor * divisor;
+    if (below != value)
+      found.push_back(
+          fmt::format("{} {} is not divisible by {} {}; near it are {}", name, value, by, divisor,
+                      below == 0 ? fmt::format("{}", divisor) : fmt::format("{} and {}", below, below + divisor)));
+  };
+  divisible("hidden_size", model.hidden_size, "num_heads", model.num_heads);
+  divisible("num_heads", model.num_heads, "num_kv_heads", model.num_kv_heads);
   return found;
 }
 
@@ -156,11 +160,13 @@ ModelShape model_preset(const std::string& name) {
     if (shape.name == name)
       return shape;
   const std::string nearest = nearest_word(name, model_preset_names());
-  throw Error(ExitCode::usage,
-              {.what = "unknown model",
-               .got = name,
-               .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(model_preset_names(), ", ")),
-               .todo = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+  throw Error(
+      ExitCode::usage,
+      {.what = "unknown model",
+       .got = name.empty() ? "nothing" : name,
+       .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(model_preset_names(), ", ")),
+       .todo = nearest.empty() ? "name one of these, or a TOML file with the shape under [model] (docs/planner.md)"
+                               : fmt::format("did you mean {}?", nearest)});
 }
 
 std::string why_not_trainable(const ModelShape& model) {

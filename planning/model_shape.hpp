@@ -28,6 +28,7 @@ struct ModelShape {
   bool bias = true;               ///< of the linear layers
   bool dropout = false;           ///< masks are written, kept and read
 
+  bool operator==(const ModelShape&) const = default;
   Index head_size() const { return num_heads == 0 ? 0 : hidden_size / num_heads; }  ///< HS
   Index kv_size() const { return head_size() * num_kv_heads; }                      ///< columns of K (and of V)
 };

@@ -24,11 +24,50 @@ for heading in "How it fits in memory" "Where gradients are synchronised" "What 
   grep -q "$heading" memo.md || fail "the memo has no part on \"$heading\"" memo.md
 done
 expect 0 "memory" "$espalier" train plan.toml --dry-run --ranks 8
+
+# What nobody but the user knows stands in the file and on the screen, or comes from --set and --model FILE.
+config=("$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --runnable --config filled.toml)
+expect 0 "before it trains, fill in" "${config[@]}" --devices 4
+says "data.train: train.bin stands for your token files" "run.steps: 100 stands for" "mpiexec -n 4 espalier train filled.toml"
+expect 0 "#   data.train: train.bin stands for your token files" head -n 8 filled.toml
+expect 0 'cluster = "a100-80:1x4"' cat filled.toml
+says 'preset = "gpt2-124m"'
+expect 0 "wrote filled.toml" "${config[@]}" --set 'data.train=["a.bin","b.bin"]' run.steps=7 run.cluster=h100
+! grep -q "fill in" out.txt || fail "nothing is left to fill in"
+expect 0 'train = ["a.bin", "b.bin"]' cat filled.toml
+says "steps = 7 " 'cluster = "h100"'
+expect 2 "a setting of what the plan decides" "${config[@]}" --set parallel.tensor=2
+expect 2 "a setting is given twice" "${config[@]}" --set run.steps=7 --set run.steps=8
+expect 2 "a setting cannot be read" "${config[@]}" --set steps
+expect 2 "--set without --config" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --set run.steps=7
+printf '[model]\npreset = "gpt2-124m"\n' >model.toml
+model=("$espalier" plan --model model.toml --cluster a100-80 --runnable)
+expect 2 "--batch SEQUENCES" "${model[@]}"
+expect 0 "gpt2-124m (0.1244 B parameters) on 8 devices" "${model[@]}" --batch 64
+printf '[batch]\nglobal_batch_size = 32\nsequence_length = 512\n[parallel]\npipeline = 2\nrecompute_per_stage = ["full", "none"]\n' >>model.toml
+expect 0 "32 sequences of 512 tokens" "${model[@]}"
+expect 0 "64 sequences of 256 tokens" "${model[@]}" --batch 64 --sequence-length 256
+printf '[data]\ntrain = ["own.bin"]\n[run]\ntokens = "1M"\n' >>model.toml
+printf '[cluster]\npreset = "a100-80"\n' >one_node.toml
+expect 0 "wrote own.toml" "$espalier" plan --model model.toml --cluster one_node.toml --config own.toml --runnable
+! grep -q "fill in" out.txt || fail "the file has its data and its end"
+expect 0 'train = ["own.bin"]' cat own.toml
+says 'cluster = "one_node.toml"' 'recompute_per_stage = []'
+expect 0 "run.cluster: one_node.toml has 8 devices, this layout 16" "$espalier" plan --model model.toml \
+  --cluster one_node.toml --devices 16 --config own.toml --runnable
+expect 0 "note: gpt2-124m learns 1024 positions; planned with 2048" "$espalier" plan --model gpt2-124m --cluster a100-80 \
+  --batch 64 --sequence-length 2048 --runnable --config long.toml
+expect 0 "max_sequence_length = 2048" cat long.toml
 expect 0 "\"ranking\"" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64 --json
 expect 0 "priced only" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64
 expect 0 "the fastest of these that fits" "$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 --layout data=512 \
   --layout data=4,tensor=8,pipeline=16,recompute=full,zero=1
 says "does not fit: stage 0 needs 3.3 TiB"
+idle=("$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=8 --layout data=4)
+expect 0 "note: layout 2 uses 4 of 8 devices" "${idle[@]}"
+once "of 8 devices, the others stay idle"
+"${idle[@]}" --json 2>notes.txt | python3 -c 'import json, sys; json.load(sys.stdin)' || fail "a note is inside the JSON"
+expect 0 "layout 2 uses 4 of 8 devices" cat notes.txt
 expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,16,32
 expect 0 "best for all" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128
 expect 0 '"median"' "$espalier" plan --cases "$root/tests/planning/published_rows.csv" --json
@@ -58,6 +97,21 @@ expect 2 "the least hungry of" "$espalier" plan --model gpt-200b --cluster h100:
 says "where:  h100"
 expect 2 "no point of the curve has a layout" "$espalier" plan --model gpt-1t --cluster a100-40 --batch 64 --scale 8,16
 
+# Nothing is chosen twice, and a message names the option that it is about.
+expect 2 "--layout: tensor is given twice" "${small[@]}" --cluster a100-80 --layout tensor=8,tensor=4
+says "got:    tensor=8 and tensor=4"
+expect 2 "--fix: tensor is given twice" "${small[@]}" --cluster a100-80 --fix tensor=2 --fix tensor=4
+expect 0 "tensor 2 x data 4 x pipeline 1" "${small[@]}" --cluster a100-80 --fix tensor=2 --fix data=4
+expect 2 "--fix: unknown key" "${small[@]}" --cluster a100-80 --fix tensr=2
+expect 2 "change tensor=x in --fix" "${small[@]}" --cluster a100-80 --fix tensor=x
+expect 2 "a choice is both fixed and open" "${small[@]}" --cluster a100-80 --precision bf16,fp16 --fix precision=fp32
+expect 2 "a layout has one precision" "${small[@]}" --cluster a100-80 --precision bf16,fp16 --layout data=8
+expect 2 "--batch is given 2 times, wanted once" "${small[@]}" --cluster a100-80 --batch 32
+expect 2 "--model has no value" "$espalier" plan --model
+expect 2 'got:    --fix ""' "${small[@]}" --cluster a100-80 --fix ""
+expect 2 'got:    --cluster ""' "${small[@]}" --cluster ""
+expect 2 "got 64.5, wanted a whole number, 1 to 16777216" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64.5
+
 # Bad input: exit code 2, what was given, what is wanted.
 expect 2 "did you mean gpt3-175b" "$espalier" plan --model gpt3-157b --cluster a100-80 --batch 8
 expect 2 "unknown cluster" "$espalier" plan --model gpt3-175b --cluster b100 --batch 8
@@ -71,7 +125,17 @@ expect 2 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-
 expect 2 "did you mean tensor" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout tensr=2
 printf '[cluster]\npreset = "a100-80"\n[node_link]\nbandwidth = "300"\n[network_link]\nlatency = "5 s"\n' >bad.toml
 expect 2 "bad.toml:4" "$espalier" plan --model gpt2-124m --cluster bad.toml --batch 64
-says "node_link.bandwidth" "network_link.latency" "is the unit right?"
+says "node_link.bandwidth" "network_link.latency" "is the unit right?" "docs/planner.md"
+! grep -q -- "--keys" out.txt || fail "a cluster file has not the keys of train"
+printf '[cluster]\npreset = "a100-80"\n[device]\nmemory = 80\n' >bad.toml
+expect 2 "bad.toml:4:10: device.memory: got 80 (an integer), wanted bytes with a unit" "$espalier" plan --model gpt2-124m \
+  --cluster bad.toml --batch 64
+once "device.memory"
+printf '[cluster]\nmemory = 80 GiB\n' >bad.toml
+expect 2 "got:    memory = 80 GiB" "$espalier" plan --model gpt2-124m --cluster bad.toml --batch 64
+says "the cluster file is not valid TOML" "where:  bad.toml:2:13"
+expect 2 "did you mean a100-40?" "$espalier" plan --model gpt2-124m --cluster a100 --batch 64
+expect 2 "whole numbers from 1" "$espalier" plan --model gpt2-124m --cluster a100-80:0 --batch 64
 expect 2 "536870912 nodes of 8 are 4294967296 devices: at most 16777216" "$espalier" plan --model gpt2-124m --batch 64 \
   --cluster a100-80:536870912
 expect 2 "add --batch 1536" "$espalier" plan --model gpt3-175b --cluster a100-80

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "planning/model_file.hpp"
+#include "training/run_config.hpp"
+
+using namespace espalier;
+
+namespace {
+
+std::string message_of(const std::string& text) {
+  try {
+    parse_planned_model(text, "dir/m.toml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ModelFile, a_model_is_all_it_needs) {
+  const PlannedModel planned = parse_planned_model("[model]\npreset = \"gpt2-124m\"\n", "m.toml");
+  EXPECT_EQ(planned.model, model_preset("gpt2-124m"));
+  EXPECT_EQ(planned.global_batch, 0) << "the command line gives it";
+  EXPECT_EQ(planned.sequence_length, 1024);
+  EXPECT_TRUE(planned.notes.empty());
+}
+
+TEST(ModelFile, batch_and_sequence_come_with_it) {
+  const PlannedModel planned = parse_planned_model(
+      "[model]\npreset = \"gpt3-175b\"\n[batch]\nglobal_batch_size = 48\nmicro_batch_size = 5\nsequence_length = 512\n",
+      "m.toml");
+  EXPECT_EQ(planned.model.name, "gpt3-175b") << "train has not this preset";
+  EXPECT_EQ(planned.global_batch, 48);
+  EXPECT_EQ(planned.sequence_length, 512);
+}
+
+// Keys and sections that this reader has never heard of would be refused: it must know all that train knows.
+TEST(ModelFile, takes_every_config_of_train) {
+  RunConfig config;
+  config.model.preset = "gpt2-355m";
+  config.model.shape = gpt_preset("gpt2-355m");
+  config.batch.global_batch_size = 32;
+  const PlannedModel planned = parse_planned_model(to_toml(config), "config.toml");
+  EXPECT_EQ(planned.model, model_preset("gpt2-355m")) << "all keys are given, none differs";
+  EXPECT_EQ(planned.global_batch, 32);
+  EXPECT_TRUE(planned.notes.empty());
+}
+
+TEST(ModelFile, what_the_layout_decides_is_not_judged) {
+  EXPECT_EQ(message_of("[model]\npreset = \"gpt2-124m\"\n[parallel]\ntensor = 7\npipeline = 0\n[batch]\n"
+                       "global_batch_size = 7\nmicro_batch_size = 2\n"),
+            "no error");
+}
+
+// The shape of Llama 3 8B, key by key.
+TEST(ModelFile, describes_models_that_train_has_not) {
+  const std::string text =
+      "[model]\nnum_layers = 32\nhidden_size = 4096\nnum_heads = 32\nnum_kv_heads = 8\nffn_hidden_size = 14336\n"
+      "vocab_size = 128256\nnorm = \"rmsnorm\"\nactivation = \"swiglu\"\nposition = \"rotary\"\n"
+      "tied_embeddings = false\nbias = false\n";
+  const PlannedModel planned = parse_planned_model(text + "max_sequence_length = 8192\n", "dir/own.toml");
+  ModelShape wanted = model_preset("llama3-8b");
+  wanted.name = "own.toml";
+  EXPECT_EQ(planned.model, wanted);
+  EXPECT_EQ(planned.sequence_length, 8192);
+  EXPECT_TRUE(planned.notes.empty());
+  const PlannedModel wider = parse_planned_model("[model]\npreset = \"llama3-8b\"\nnum_layers = 40\n", "m.toml");
+  EXPECT_EQ(wider.model.num_kv_heads, 8);
+  EXPECT_EQ(wider.sequence_length, 0) << "rotary positions tell none";
+}
+
+TEST(ModelFile, heads_without_groups_have_keys_of_their_own) {
+  EXPECT_EQ(parse_planned_model("[model]\npreset = \"gpt2-124m\"\nnum_heads = 6\n", "m.toml").model.num_kv_heads, 6);
+}
+
+TEST(ModelFile, says_what_it_takes_from_the_default_preset) {
+  const PlannedModel planned = parse_planned_model("[model]\nnum_layers = 6\n", "dir/m.toml");
+  ASSERT_EQ(planned.notes.size(), 1u);
+  EXPECT_EQ(
+      planned.notes.front(),
+      "m.toml: [model] names no preset, so what it does not give is that of byte-1m: hidden_size 128, num_heads 4, "
+      "ffn_hidden_size 512, vocab_size 256, max_sequence_length 256");
+}
+
+TEST(ModelFile, refuses_models_that_cannot_be) {
+  for (const auto& [text, wanted] :
+       {std::pair("[model]\nnum_layers = 0\n", "dir/m.toml:2:14: model.num_layers: got 0, wanted 1 to 16384"),
+        {"[model]\nnum_layers = 1.5\n", "got 1.5 (a number with a fraction), wanted an integer"},
+        {"[model]\nhidden_size = 100\nnum_heads = 7\n",
+         "model.hidden_size: 100 is not divisible by num_heads 7; near it are 98 and 105"},
+        {"[model]\nnum_kv_heads = 3\n", "num_kv_heads 3"},
+        {"[model]\npreset = \"gpt2\"\n", "did you mean \"gpt2-124m\"?"},
+        {"[model]\nlayers = 4\n", "model.layers: unknown key"},
+        {"[mdel]\npreset = \"gpt2-124m\"\n", "did you mean \"model\"?"},
+        {"[model]\nnorm = \"batchnorm\"\n", "wanted one of \"layernorm\", \"rmsnorm\""},
+        {"[model]\ndropout = 1\n", "model.dropout: got 1, wanted at least 0 and less than 1"},
+        {"[model]\npreset = \"llama3-8b\"\nposition = \"learned\"\n", "model.max_sequence_length: is missing"},
+        {"[batch]\nsequence_length = 512\n", "512 is longer than the model's max_sequence_length 256"},
+        {"[batch]\nglobal_batch_size = 0\n", "batch.global_batch_size: got 0, wanted 1 to"},
+        {"[device]\nmemory = \"80 GiB\"\n", "[device]: unknown section"},
+        {"model = 4\n", "stands before any [section]"}})
+    EXPECT_NE(message_of(text).find(wanted), std::string::npos) << wanted << " in " << message_of(text);
+}
+
+}  // namespace
