@@ -20,8 +20,8 @@ CLI::Validator in_range(Number min, Number max, const std::string& range) {
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
             const bool good =
                 error == std::errc() && end == text.data() + text.size() && number >= min && number <= max;
-            const char* const kind = std::is_integral_v<Number> ? "a whole number, " : "";
-            return good ? std::string() : fmt::format("got {}, wanted {}{}", text, kind, range);
+            const char* const kind = std::is_integral_v<Number> ? ", a whole number" : "";
+            return good ? std::string() : fmt::format("got {}, wanted {}{}", text, range, kind);
           },
           range};
 }

@@ -110,7 +110,7 @@ expect 2 "--batch is given 2 times, wanted once" "${small[@]}" --cluster a100-80
 expect 2 "--model has no value" "$espalier" plan --model
 expect 2 'got:    --fix ""' "${small[@]}" --cluster a100-80 --fix ""
 expect 2 'got:    --cluster ""' "${small[@]}" --cluster ""
-expect 2 "got 64.5, wanted a whole number, 1 to 16777216" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64.5
+expect 2 "got 64.5, wanted 1 to 16777216, a whole number" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64.5
 
 # Bad input: exit code 2, what was given, what is wanted.
 expect 2 "did you mean gpt3-175b" "$espalier" plan --model gpt3-157b --cluster a100-80 --batch 8
