@@ -63,7 +63,7 @@ const CLI::App& named_command(const CLI::App& app, std::vector<std::string>& rev
 
 // For an option with too many values, or none, the parser has only its own counts to tell.
 std::string usage_text(const CLI::ParseError& error) {
-  const std::string text = error.what();
+  std::string text = error.what();
   const std::string option = text.substr(0, text.find(':'));
   if (text.find(": At Most 1 required but received ") != std::string::npos)
     return fmt::format("{} is given {} times, wanted once", option, text.substr(text.rfind(' ') + 1));

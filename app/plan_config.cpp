@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
 #include "io/toml_config.hpp"
+#include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
 #include "training/predict_time.hpp"
@@ -99,8 +100,8 @@ void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fi
 
 std::string header(const PlanProblem& problem, const LayoutPrice& price, const std::vector<std::string>& to_fill) {
   ConfigWriter file;
-  file.comment(fmt::format("`espalier plan`: {} on {} devices of {}", problem.model.name, price.layout.num_devices(),
-                           problem.cluster.device.name));
+  file.comment(fmt::format("`espalier plan`: {} on {} of {}", problem.model.name,
+                           counted(price.layout.num_devices(), "device"), problem.cluster.device.name));
   file.comment(price.layout.text());
   file.comment(fmt::format("predicted: {:.4g} s a step (+-{:.0f} %), {:.4g} tokens/s, {} of memory", price.step_seconds,
                            100 * price.error_share, price.tokens_per_second, bytes_text(price.memory_bytes)));
