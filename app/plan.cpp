@@ -15,6 +15,7 @@
 #include "io/file.hpp"
 #include "planning/case_report.hpp"
 #include "planning/memo.hpp"
+#include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
 
 namespace espalier {
@@ -40,17 +41,13 @@ void write_config(const PlanOptions& options, const PlanProblem& problem, const 
     fmt::print(stderr, "  {}\n", line);
 }
 
-void write_outputs(const PlanOptions& options, const PlanTask& task, const SearchResult& result) {
+void write_memo(const PlanOptions& options, const PlanTask& task, const SearchResult& result, const Goal& goal) {
   const PlanProblem& problem = task.problems.front();
-  if (!options.memo.empty()) {
-    const std::vector<ScalePoint> points = options.scale.empty()
-                                               ? std::vector<ScalePoint>{}
-                                               : predict_scaling(problem, task.space, options.scale, options.weak);
-    write_file_atomically(options.memo, memo(problem, task.space, result, points));
-    fmt::print(stderr, "wrote {}\n", options.memo);
-  }
-  if (!options.config.empty())
-    write_config(options, problem, result.ranking.front());
+  const std::vector<ScalePoint> points = options.scale.empty()
+                                             ? std::vector<ScalePoint>{}
+                                             : predict_scaling(problem, task.space, options.scale, options.weak);
+  write_file_atomically(options.memo, memo(problem, task.space, result, points, goal));
+  fmt::print(stderr, "wrote {}\n", options.memo);
 }
 
 // One after another; of several each in a directory of its own.
@@ -107,8 +104,12 @@ int plan_search(const PlanOptions& options, const PlanTask& task) {
     goal.most_step_seconds = options.most_step_seconds;
   if (options.least_tokens_per_second > 0)
     goal.least_tokens_per_second = options.least_tokens_per_second;
-  require_goal(problem, result, goal);
-  write_outputs(options, task, result);
+  require_layout(problem, task.space, result);
+  if (!options.memo.empty())
+    write_memo(options, task, result, goal);  // of a goal that is missed it says by how much
+  require_goal(result.ranking.front(), goal);
+  if (!options.config.empty())
+    write_config(options, problem, result.ranking.front());
   if (options.json && !options.rehearsal.directory.empty())
     return rehearse_all(options, problem, {result.ranking.front()});
   const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, result.ranking.front());
@@ -149,7 +150,7 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
     throw Error(ExitCode::usage,
                 {.what = layouts.size() == 1 ? "this layout is impossible" : "none of these layouts is possible",
                  .where = layouts.front().text(),
-                 .got = why_impossible(problem, layouts.front()),
+                 .got = impossible_text(problem, layouts.front()),
                  .todo = "correct --layout, --devices or --batch"});
   const bool rehearses = !options.rehearsal.directory.empty() && !prices.empty();
   if (options.json) {
@@ -171,7 +172,7 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
 [[noreturn]] void throw_no_common_layout(const PlanTask& task) {
   for (const PlanProblem& problem : task.problems)
     try {
-      require_goal(problem, search_layouts(problem, task.space), {});
+      require_layout(problem, task.space, search_layouts(problem, task.space));
     } catch (const Error& error) {
       ErrorReport report = error.report();
       report.where = problem.cluster.name;

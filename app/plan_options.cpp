@@ -33,8 +33,9 @@ void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
     bool applies;
     const char* asked;
     std::vector<const char*> ignored;
+    bool works_with_fix = false;  // instead: a search among what is fixed does all that a search does
   };
-  const std::array<Row, 8> table = {
+  const std::array<Row, 9> table = {
       Row{!options.cases.empty(),
           "with --cases",
           {"--model", "--devices", "--batch", "--sequence-length", "--precision", "--fix", "--layout", "--scale",
@@ -46,8 +47,10 @@ void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
            "--top"}},
       Row{!options.layouts.empty(),
           "with --layout",
-          {"--fix", "--scale", "--memo", "--config", "--context", "--runnable", "--max-step-seconds",
-           "--min-tokens-per-second", "--top"}},
+          {"--scale", "--memo", "--config", "--context", "--runnable", "--max-step-seconds", "--min-tokens-per-second",
+           "--top"},
+          true},
+      Row{!options.layouts.empty(), "with --layout", {"--fix"}},
       Row{!options.scale.empty() && options.memo.empty(),
           "with --scale and no --memo",
           {"--devices", "--config", "--max-step-seconds", "--min-tokens-per-second", "--top"}},
@@ -62,7 +65,12 @@ void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
                     {.what = "an option that would have no effect",
                      .where = "espalier plan",
                      .got = fmt::format("{} {}", option, row.asked),
-                     .todo = fmt::format("leave {} away, or ask in two commands (espalier plan --help)", option)});
+                     .todo = row.works_with_fix ? fmt::format("--fix {} in place of --layout, with {}: fixes these "
+                                                              "choices and searches the rest",
+                                                              options.layouts.front(), option)
+                                                : fmt::format("leave {} away, or ask in two commands (espalier plan "
+                                                              "--help)",
+                                                              option)});
 }
 
 // One choice in two options would leave one of them without effect.

@@ -2,25 +2,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "planning/layout_space.hpp"
 #include "planning/price_layout.hpp"
 
 namespace espalier {
 
-/// One change to a layout, priced.
-struct Mitigation {
-  std::string change;  ///< "micro-batches of 1 instead of 2", with the key of the config
-  LayoutPrice price;
-  double gain = 0;  ///< of tokens per second, as a share; may be negative
+inline constexpr double worthwhile =
+    0.005;  ///< share of the step, or of tokens per second, below which nothing is gained
+inline constexpr double bottleneck_share = 0.02;  ///< of the step, that a phase beyond forward and backward must take
+
+/// What limits a step.
+struct Bottleneck {
+  std::vector<PlanPhase> phases;
+  std::string name() const;  ///< "tensor_comm"; "forward and backward"
+  double seconds(const LayoutPrice& price) const;
 };
 
-/// The phase, beyond forward and backward, that takes most of the step.
-PlanPhase bottleneck(const LayoutPrice& price);
+/// The phase that takes most beyond forward and backward; these two where no other takes bottleneck_share.
+Bottleneck bottleneck(const LayoutPrice& price);
+PlanPhase longest_beside_compute(const LayoutPrice& price);
 
-/// Single changes that are possible and fit, best first: micro-batch halved and doubled, global batch doubled, more or
-/// fewer chunks, the next modes of recomputation, sequence parallelism, ZeRO, another schedule, half the tensor ranks.
-std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutPrice& price);
+/// Seconds of these phases for as many tokens as a step of `now` has.
+double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, const std::vector<PlanPhase>& phases);
+
+/// One change to a layout, priced.
+struct Mitigation {
+  std::string change;  ///< "micro-batches of 1 instead of 2 (batch.micro_batch_size)", with the key of the config
+  LayoutPrice price;
+  double gain = 0;       ///< of tokens per second, as a share; may be negative
+  double saved = 0;      ///< of the bottleneck, for as many tokens, as a share of the step; may be negative
+  std::string obstacle;  ///< why it cannot be tried as things are ("does not fit: ..."); empty
+  bool answers() const { return saved >= worthwhile; }
+  bool gains() const { return gain >= worthwhile; }
+  bool helps() const { return gains() && obstacle.empty(); }
+};
+
+/// Changes that are possible, those that shorten the bottleneck first, then by gain: micro-batch halved and doubled,
+/// global batch doubled, other chunks, schedule, recomputation, ZeRO stage, order of the ranks, gradients that travel
+/// in 16 bits, sequence parallelism, the next lower precision; and one degree halved for another doubled, where the
+/// rest is then chosen anew (of what fits). They may leave what the space fixes, which their text says.
+std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price);
+
+/// What a better machine would do to the bottleneck: links of twice the bandwidth where messages are waited for, twice
+/// the devices, as twice the replicas, where forward and backward are the bottleneck; nothing for other phases.
+std::optional<Mitigation> better_machine(const PlanProblem& problem, const LayoutPrice& price);
 
 }  // namespace espalier

@@ -64,7 +64,7 @@ Json rejection_json(const Rejection& rejection) {
 std::string layouts_json(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
   Json json = Json::array();
   for (const PlanLayout& layout : layouts)
-    if (const std::string reason = why_impossible(problem, layout); !reason.empty())
+    if (const std::string reason = impossible_text(problem, layout); !reason.empty())
       json.push_back({{"layout", layout_json(layout)}, {"impossible", reason}});
     else
       json.push_back(price_json(problem, price_layout(problem, layout)));

@@ -18,15 +18,26 @@ double in_gib(std::size_t bytes) { return static_cast<double>(bytes) / gib; }
 
 std::string row_text(const PlanProblem& problem, const std::string& rank, const LayoutPrice& price) {
   const std::string reason = why_not_runnable(problem, price.layout);
-  return fmt::format("{:>4} {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n", rank,
-                     price.step_seconds, 100 * price.error_share, price.tokens_per_second,
-                     100 * price.model_flops_share, 100 * price.idle_share, in_gib(price.memory_bytes),
-                     price.layout.text(), reason.empty() ? "" : " *");
+  return fmt::format("{:>4} {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
+                     rank, price.step_seconds, 100 * price.error_share, price.tokens_per_second,
+                     100 * price.model_flops_share, 100 * price[PlanPhase::bubble] / price.step_seconds,
+                     100 * price.idle_share, in_gib(price.memory_bytes), price.layout.text(),
+                     reason.empty() ? "" : " *");
 }
 
 std::string head_text() {
-  return fmt::format("{:>4} {:>11} {:>6} {:>11} {:>8} {:>8} {:>12}  layout\n", "", "step", "error", "tokens/s", "MFU",
-                     "bubble", "memory");
+  return fmt::format("{:>4} {:>11} {:>6} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", "", "step", "error", "tokens/s",
+                     "MFU", "bubble", "idle", "memory");
+}
+
+// The two columns that are easily taken for one; where there is a pipeline.
+std::string idle_text(const std::vector<LayoutPrice>& prices) {
+  const bool any =
+      std::any_of(prices.begin(), prices.end(), [](const LayoutPrice& price) { return price.layout.pipeline > 1; });
+  return any ? "     bubble: what the busiest stage waits, of the step, as by phase; idle: what a stage waits on "
+               "average, "
+               "for a busier one too, of the pipeline's time\n"
+             : "";
 }
 
 // What keeps `train` from running some of them, each reason once.
@@ -58,7 +69,7 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
   std::string text = head_text();
   for (std::size_t i = 0; i < shown.size(); ++i)
     text += row_text(problem, fmt::format("{}.", i + 1), shown[i]);
-  return text + marks_text(problem, shown);
+  return text + idle_text(shown) + marks_text(problem, shown);
 }
 
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
@@ -73,9 +84,7 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
                           100 * price.seconds[i] / price.step_seconds);
   if (price.hidden_data_seconds > 0)
     text += fmt::format("    (hidden behind work: {:.4g} s of data_comm)\n", price.hidden_data_seconds);
-  text += fmt::format(
-      "  memory by stage, GiB of {:.1f}\n    {:<8}",
-      in_gib(static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes)), "stage");
+  text += fmt::format("  memory by stage, GiB of {:.1f}\n    {:<8}", in_gib(room_bytes(problem)), "stage");
   for (std::size_t c = 0; c + 1 < num_categories; ++c)
     text += fmt::format(" {:>13}", to_string(static_cast<Category>(c)));
   text += fmt::format(" {:>9}\n", "total");
@@ -115,7 +124,7 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLa
   std::vector<std::string> reasons(layouts.size());
   std::vector<std::size_t> price_of(layouts.size());
   for (std::size_t i = 0; i < layouts.size(); ++i) {
-    reasons[i] = why_impossible(problem, layouts[i]);
+    reasons[i] = impossible_text(problem, layouts[i]);
     if (!reasons[i].empty())
       continue;
     prices.push_back(price_layout(problem, layouts[i]));
@@ -137,7 +146,7 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLa
     else if (best)
       text += fmt::format("       {}\n", why_slower(problem, prices[price_of[i]], *best));
   }
-  return text + marks_text(problem, prices);
+  return text + idle_text(prices) + marks_text(problem, prices);
 }
 
 std::string scaling_text(const std::vector<ScalePoint>& points) {

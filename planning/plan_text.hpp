@@ -13,8 +13,8 @@ namespace espalier {
 /// "gpt3-175b (175.0 B parameters) on 128 x 8 a100-80 (80 GiB), 1536 sequences of 2048 tokens".
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch);
 
-/// One line a layout: rank, step time with its error, tokens per second, MFU, bubble, memory, layout, mark if `train`
-/// cannot run it.
+/// One line a layout: rank, step time with its error, tokens per second, MFU, bubble and idle time, memory, layout,
+/// mark if `train` cannot run it.
 std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most);
 
 /// Step time by phase, and memory of every kind of stage by category.

@@ -9,6 +9,7 @@
 #include "io/units.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_memory.hpp"
+#include "planning/nearest_sizes.hpp"
 #include "planning/pipeline_time.hpp"
 #include "planning/real.hpp"
 
@@ -238,9 +239,10 @@ class Pricer {
     result[PlanPhase::optimizer] += traffic_seconds(cluster().device, adam_bytes * own);
     if (problem_.model.tied_embeddings && layout_.pipeline > 1) {
       const double table = real(problem_.model.vocab_size) * real(problem_.model.hidden_size) / layout_.tensor;
-      price.reduction_seconds =
+      price.tied_seconds =
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
-      result[PlanPhase::data_comm] += price.reduction_seconds;
+      price.reduction_seconds = price.tied_seconds;
+      result[PlanPhase::data_comm] += price.tied_seconds;
     }
     if (replicas <= 1)
       return result;
@@ -291,6 +293,16 @@ class Pricer {
   std::vector<std::vector<ChunkParts>> stages_;
 };
 
+// The degrees of the tensor axis that divide all that it must, next to the layout's.
+std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& layout) {
+  const ModelShape& model = problem.model;
+  const auto divides = [&](Index t) {
+    return model.num_heads % t == 0 && (model.num_kv_heads % t == 0 || t % model.num_kv_heads == 0) &&
+           model.ffn_hidden_size % t == 0 && (!layout.sequence_parallel || problem.sequence_length % t == 0);
+  };
+  return nearest_text(nearest_sizes(layout.tensor, model.num_heads, divides));
+}
+
 }  // namespace
 
 const char* to_string(PlanPhase phase) {
@@ -305,7 +317,6 @@ LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, E
 
 std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout) {
   const ModelShape& model = problem.model;
-  const Index parts = Index{layout.pipeline} * layout.virtual_stages;
   if (layout.num_devices() > problem.cluster.num_devices())
     return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());
   if (!problem.cluster.device.has(layout.precision))
@@ -313,23 +324,34 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (layout.precision == Precision::fp8 && !problem.cluster.device.has(Precision::bf16))
     return fmt::format("{} has no bf16, in which fp8 leaves attention and head", problem.cluster.device.name);
   if (model.num_heads % layout.tensor != 0)
-    return fmt::format("tensor {} does not divide the {} heads", layout.tensor, model.num_heads);
+    return fmt::format("tensor {} does not divide the {} heads{}", layout.tensor, model.num_heads,
+                       nearest_tensor_text(problem, layout));
   if (model.num_kv_heads % layout.tensor != 0 && layout.tensor % model.num_kv_heads != 0)
-    return fmt::format("tensor {} neither divides the {} heads of keys and values nor is a multiple", layout.tensor,
-                       model.num_kv_heads);
+    return fmt::format("tensor {} neither divides the {} heads of keys and values nor is a multiple{}", layout.tensor,
+                       model.num_kv_heads, nearest_tensor_text(problem, layout));
   if (model.ffn_hidden_size % layout.tensor != 0)
-    return fmt::format("tensor {} does not divide ffn_hidden_size {}", layout.tensor, model.ffn_hidden_size);
-  const bool ends_without_blocks = parts == model.num_layers + 2;  // embedding and head count as blocks
-  if (parts > model.num_layers && !ends_without_blocks)
-    return fmt::format("{} pipeline stages x {} chunks need as many layers, the model has {}", layout.pipeline,
-                       layout.virtual_stages, model.num_layers);
-  if (problem.sequence_length % layout.context != 0)
-    return fmt::format("context {} does not divide the sequence of {} tokens", layout.context, problem.sequence_length);
+    return fmt::format("tensor {} does not divide ffn_hidden_size {}{}", layout.tensor, model.ffn_hidden_size,
+                       nearest_tensor_text(problem, layout));
+  const auto stages_possible = [&](Index stages) {
+    const Index parts = stages * layout.virtual_stages;
+    return parts <= model.num_layers || parts == model.num_layers + 2;  // embedding and head count as blocks
+  };
+  if (!stages_possible(layout.pipeline))
+    return fmt::format("{} pipeline stages x {} chunks need as many layers, the model has {}{}", layout.pipeline,
+                       layout.virtual_stages, model.num_layers,
+                       nearest_text(nearest_sizes(layout.pipeline, model.num_layers + 2, stages_possible)));
+  const auto divides_sequence = [&](Index ranks) { return problem.sequence_length % ranks == 0; };
+  if (!divides_sequence(layout.context))
+    return fmt::format("context {} does not divide the sequence of {} tokens{}", layout.context,
+                       problem.sequence_length,
+                       nearest_text(nearest_sizes(layout.context, problem.sequence_length, divides_sequence)));
   if (layout.global_batch % (layout.micro_batch * layout.data) != 0)
-    return fmt::format("micro-batch {} x data {} does not divide the global batch of {}", layout.micro_batch,
-                       layout.data, layout.global_batch);
-  if (layout.sequence_parallel && problem.sequence_length % layout.tensor != 0)
-    return fmt::format("tensor {} does not divide the sequence of {} tokens", layout.tensor, problem.sequence_length);
+    return fmt::format("micro-batch {} x data {} does not divide the global batch of {}{}", layout.micro_batch,
+                       layout.data, layout.global_batch,
+                       nearest_text(nearest_multiples(layout.global_batch, layout.micro_batch * layout.data)));
+  if (layout.sequence_parallel && !divides_sequence(layout.tensor))
+    return fmt::format("tensor {} does not divide the sequence of {} tokens{}", layout.tensor, problem.sequence_length,
+                       nearest_tensor_text(problem, layout));
   if (layout.virtual_stages > 1 && layout.pipeline == 1)
     return "virtual stages need a pipeline";
   if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
@@ -338,8 +360,12 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   return {};
 }
 
+std::size_t room_bytes(const PlanProblem& problem) {
+  return static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
+}
+
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
-  const auto room = static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
+  const std::size_t room = room_bytes(problem);
   if (price.memory_bytes <= room)
     return {};
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.fullest_stage)];

@@ -50,7 +50,9 @@ struct LayoutPrice {
   double message_seconds = 0;                        ///< of one message between stages
   double reduction_seconds = 0;    ///< of reducing gradients, those of a table that two stages share among them, and of
                                    ///< gathering weights; hidden or not
-  double idle_share = 0;           ///< the bubble, over all stages, as a share of the pipeline's window
+  double tied_seconds = 0;         ///< of them, those of that table, hidden by nothing
+  double idle_share = 0;           ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
+                                   ///< average, for a busier one too; the bubble is what the busiest stage waits
   double hidden_data_seconds = 0;  ///< of reduction and gathering that other work hides
   std::vector<MemoryByCategory> memory = {};  ///< of a rank of each stage
   std::size_t memory_bytes = 0;               ///< of the stage that has most
@@ -73,6 +75,9 @@ LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, E
 
 /// Why the layout cannot exist, in words ("5 pipeline stages need 5 layers, the model has 4"); empty when it can.
 std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout);
+
+/// Bytes of a device for what `train` allocates.
+std::size_t room_bytes(const PlanProblem& problem);
 
 /// Why a device has no room for it: what, where, by how much; empty when it fits.
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price);

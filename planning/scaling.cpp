@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "planning/no_layout.hpp"
 
 namespace espalier {
 namespace {
@@ -75,7 +76,7 @@ std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const Layout
           (point.price->tokens_per_second / devices) / (reference.price->tokens_per_second / reference.num_devices);
       point.what_bends = point.efficiency > straight ? "nothing" : what_bends(reference, point);
     } else {
-      point.what_bends = result.num_too_large > 0 ? "no layout fits" : "no layout divides model and batch";
+      point.what_bends = why_no_layout(machine, here, result);
     }
     points.push_back(std::move(point));
     if (!first && points.back().price)

@@ -11,7 +11,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "core/error.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
@@ -60,8 +59,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& 
         peak_bytes(layout_memory(problem.model, layout, problem.implementation, problem.sequence_length));
     if (result.smallest_bytes == 0 || need < result.smallest_bytes)
       result.smallest_bytes = need;
-    const auto room = static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
-    if (need > room) {
+    if (need > room_bytes(problem)) {
       ++result.num_too_large;
       const auto known = found.too_large.find(lattice);
       if (known == found.too_large.end() || need < known->second.memory_bytes)
@@ -220,10 +218,22 @@ std::optional<LayoutPrice> tuned(const PlanProblem& problem, const PlanLayout& i
   return best;
 }
 
+PlanLayout with_dividing_batch(PlanLayout layout) {
+  layout.global_batch = layout.micro_batch * layout.data;
+  return layout;
+}
+
+// Another batch would not save what has no room for one micro-batch.
+std::string with_memory(std::string reason, const PlanProblem& problem, const std::optional<LayoutPrice>& divided) {
+  const std::string memory = divided ? why_too_large(problem, *divided) : "";
+  return memory.empty() ? reason : reason + "; with a batch that divides it " + memory;
+}
+
 Rejection rejection_of(const PlanProblem& problem, const PlanLayout& idea, const LayoutPrice& best) {
   const std::optional<LayoutPrice> price = tuned(problem, idea);
   if (!price)
-    return {idea, Verdict::impossible, why_impossible(problem, idea)};
+    return {idea, Verdict::impossible,
+            with_memory(why_impossible(problem, idea), problem, tuned(problem, with_dividing_batch(idea)))};
   if (const std::string reason = why_too_large(problem, *price); !reason.empty())
     return {price->layout, Verdict::too_large, reason};
   return {price->layout, Verdict::slower, why_not_faster(problem, *price, best)};
@@ -236,6 +246,14 @@ bool follows(const PlanLayout& layout, const PlanLayout& idea) {
 }
 
 }  // namespace
+
+std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout) {
+  const std::string reason = why_impossible(problem, layout);
+  const PlanLayout divided = with_dividing_batch(layout);
+  if (reason.empty() || !why_impossible(problem, divided).empty())
+    return reason;
+  return with_memory(reason, problem, price_layout(problem, divided));
+}
 
 std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
   if (price.step_seconds < best.step_seconds * (1 + equal_share))
@@ -277,42 +295,6 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
     if (!found.fits.contains(lattice) && !found.too_large.contains(lattice))
       result.rejections.push_back(rejection);
   return result;
-}
-
-void require_goal(const PlanProblem& problem, const SearchResult& result, const Goal& goal) {
-  if (result.ranking.empty()) {
-    const Index room = problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes;
-    const bool memory = result.num_too_large > 0;
-    if (!memory)
-      throw Error(ExitCode::usage, {.what = "no layout of this model is possible on this machine",
-                                    .got = result.rejections.empty()
-                                               ? "fixed degrees that do not divide the devices"
-                                               : fmt::format("{} layouts, all impossible: {}", result.num_considered,
-                                                             result.rejections.front().reason),
-                                    .todo = "other fixed choices, devices or batch"});
-    throw Error(ExitCode::usage,
-                {.what = "no layout of this model fits this machine",
-                 .got = fmt::format("the least hungry of {} layouts needs {} of a device", result.num_considered,
-                                    bytes_text(result.smallest_bytes)),
-                 .wanted = fmt::format("at most {}", bytes_text(static_cast<std::size_t>(room))),
-                 .todo = "more devices, devices with more memory, or a smaller micro-batch or sequence"});
-  }
-  const LayoutPrice& best = result.ranking.front();
-  if (goal.most_step_seconds && best.step_seconds > *goal.most_step_seconds)
-    throw Error(ExitCode::usage,
-                {.what = "no layout is that fast",
-                 .got = fmt::format("at most {:.4g} s a step wanted", *goal.most_step_seconds),
-                 .wanted = fmt::format("{:.4g} s or more: the nearest is {}", best.step_seconds, best.layout.text()),
-                 .todo = fmt::format("--max-step-seconds {:.4g}, more --devices, or a smaller --batch",
-                                     1.001 * best.step_seconds)});
-  if (goal.least_tokens_per_second && best.tokens_per_second < *goal.least_tokens_per_second)
-    throw Error(
-        ExitCode::usage,
-        {.what = "no layout is that fast",
-         .got = fmt::format("at least {:.4g} tokens a second wanted", *goal.least_tokens_per_second),
-         .wanted = fmt::format("{:.4g} or fewer: the nearest is {}", best.tokens_per_second, best.layout.text()),
-         .todo = fmt::format("--min-tokens-per-second {:.4g}, more --devices, or a larger --batch",
-                             0.999 * best.tokens_per_second)});
 }
 
 }  // namespace espalier

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,14 +31,8 @@ struct SearchResult {
 /// Prices the whole space in closed form, simulates the `most_simulated` best lattices, ranks them. Deterministic.
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16);
 
-/// A goal for the fastest layout. The error says which is the nearest that can be reached.
-struct Goal {
-  std::optional<double> most_step_seconds;
-  std::optional<double> least_tokens_per_second;
-};
-
-/// @throws Error (usage) when the best of `result` misses the goal, or when nothing fits.
-void require_goal(const PlanProblem& problem, const SearchResult& result, const Goal& goal);
+/// why_impossible(); where only the batch does not divide, also what is wrong with one that does: "does not fit: ...".
+std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout);
 
 /// "slower by 12 % (5.1 s against 4.5 s): 0.5 s more in tensor_comm, its tensor ranks lie on several nodes"; "as fast
 /// (4.5 s)" where nothing is. The cause is told from what differs between the two, and left out where that tells none.

@@ -17,6 +17,13 @@ expect 3 "no_such.csv" "$espalier" plan --cases no_such.csv
 echo "id;layers" >semicolons.csv
 expect 3 "the table lacks columns: layers" "$espalier" plan --cases semicolons.csv
 
+# The memos of examples/plan are what its commands write.
+cp "$root/examples/plan/run.sh" run.sh
+exits 0 bash run.sh "$(realpath "$espalier")"
+for memo in 200b_on_40_gb 22b_from_8_to_32 30b_on_8; do
+  cmp -s "$memo.md" "$root/examples/plan/$memo.md" || fail "examples/plan/$memo.md is not what run.sh writes"
+done
+
 # A search, its memo, and a config that train takes as it is.
 expect 0 "not chosen" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 64 --runnable --memo memo.md --config plan.toml
 says "1.558 B parameters" "8 devices" "MFU" "bubble"
@@ -87,6 +94,10 @@ expect 0 "fp16" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster v
 small=("$espalier" plan --model gpt2-124m --batch 64)
 expect 2 "--memo with a second --cluster" "${small[@]}" --cluster a100-80 --cluster h100 --memo no.md
 expect 2 "--config with --layout" "${small[@]}" --cluster a100-80 --layout data=8 --config no.toml
+expect 2 "--memo with --layout" "${small[@]}" --cluster a100-80 --layout data=4,tensor=2 --memo no.md
+says "--fix data=4,tensor=2 in place of --layout, with --memo"
+expect 0 "wrote fixed.md" "${small[@]}" --cluster a100-80 --fix data=4,tensor=2 --memo fixed.md
+grep -q "Recommendation.\*\* tensor 2 x data 4" fixed.md || fail "--fix does not do what --layout with --memo is sent to" fixed.md
 expect 2 "--max-step-seconds with --scale and no --memo" "${small[@]}" --cluster a100-80 --scale 8,16 --max-step-seconds 1
 expect 2 "--weak without --scale" "${small[@]}" --cluster a100-80 --weak
 expect 2 "the number of replicas cannot be fixed" "${small[@]}" --cluster a100-80 --scale 8,16 --fix data=8
@@ -118,7 +129,14 @@ expect 2 "unknown cluster" "$espalier" plan --model gpt3-175b --cluster b100 --b
 expect 2 "--batch" "$espalier" plan --model gpt3-175b --cluster a100-80
 expect 2 "the least hungry of" "$espalier" plan --model gpt-1t --cluster a100-40 --batch 8
 expect 2 "the nearest is" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --max-step-seconds 0.0001
+expect 2 "wrote missed.md" "${small[@]}" --cluster a100-80 --max-step-seconds 0.0001 --memo missed.md
+grep -q "a step of at most 0.0001 s: missed by" missed.md || fail "the memo does not say that the goal is missed" missed.md
+expect 0 "wrote met.md" "${small[@]}" --cluster a100-80 --max-step-seconds 10 --memo met.md
+grep -q "a step of at most 10 s: met with" met.md || fail "the memo does not say that the goal is met" met.md
 expect 2 "fixed degrees that do not divide" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --fix tensor=5
+says "--fix tensor=4"
+expect 2 "--batch 6 or 8" "$espalier" plan --model gpt2-124m --cluster a100-80:8 --batch 7
+expect 2 "(nearest: 4 or 6)" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout tensor=5
 expect 2 "a100-80 has no fp8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --precision fp8
 expect 0 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16 --layout data=8
 expect 2 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout data=16

@@ -1,11 +1,15 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "core/memory_text.hpp"
 #include "planning/memo.hpp"
 #include "planning/mitigation.hpp"
+#include "planning/number_format.hpp"
 
 using namespace espalier;
 
@@ -58,16 +62,99 @@ TEST(Memo, numbers_come_from_the_model) {
 TEST(Memo, the_first_mitigation_is_priced) {
   const Written memo = write("gpt3-175b", "a100-80:16", 128, 64, "pipeline=16,tensor=8,schedule=1f1b,virtual_stages=1");
   const LayoutPrice& best = memo.result.ranking.front();
-  EXPECT_EQ(bottleneck(best), PlanPhase::bubble);
-  const std::vector<Mitigation> options = mitigations(memo.problem, best);
+  EXPECT_EQ(bottleneck(best).phases, std::vector<PlanPhase>{PlanPhase::bubble});
+  const std::vector<Mitigation> options = mitigations(memo.problem, memo.space, best);
   ASSERT_FALSE(options.empty());
+  EXPECT_TRUE(options.front().answers());
   EXPECT_GT(options.front().gain, 0);
-  for (std::size_t i = 1; i < options.size(); ++i)
-    EXPECT_GE(options[i - 1].gain, options[i].gain);
-  EXPECT_NE(memo.text.find("First try " + options.front().change), std::string::npos);
-  EXPECT_NE(memo.text.find("most of it in bubble"), std::string::npos);
-  for (const Mitigation& option : options)
+  for (std::size_t i = 1; i < options.size(); ++i) {
+    EXPECT_GE(options[i - 1].answers(), options[i].answers());
+    if (options[i - 1].answers() == options[i].answers()) {
+      EXPECT_GE(options[i - 1].gain, options[i].gain);
+    }
+  }
+  EXPECT_NE(memo.text.find("First try "), std::string::npos);
+  EXPECT_NE(memo.text.find(": bubble "), std::string::npos);
+  for (const Mitigation& option : options) {
     EXPECT_NEAR(option.gain, option.price.tokens_per_second / best.tokens_per_second - 1, 1e-12);
+    const double bubble = comparable_seconds(option.price, best, {PlanPhase::bubble});
+    EXPECT_NEAR(option.saved, (best[PlanPhase::bubble] - bubble) / best.step_seconds, 1e-12);
+    if (option.change.starts_with("the zero-bubble schedule")) {
+      EXPECT_TRUE(option.change.ends_with(", against --fix"));
+    }
+  }
+}
+
+// What is to be tried first shortens what the memo calls the bottleneck; where nothing does, the memo says so first.
+TEST(Memo, the_first_mitigation_answers_the_bottleneck) {
+  struct Case {
+    const char* model;
+    const char* cluster;
+    Index batch;
+    Precision precision;
+  };
+  bool first = false;
+  bool elsewhere = false;
+  for (const Case& each : {Case{"gpt2-124m", "cpu:8", 64, Precision::fp32},
+                           {"gpt2-124m", "a100-80", 512, Precision::bf16},
+                           {"gpt2-1558m", "v100:2", 64, Precision::fp16},
+                           {"gpt-22b", "a100-80:4", 128, Precision::bf16},
+                           {"gpt-30b", "a100-80", 256, Precision::bf16},
+                           {"gpt3-175b", "v100:64", 512, Precision::fp16},
+                           {"gpt3-175b", "a100-80:128", 1536, Precision::bf16},
+                           {"llama3-8b", "h100", 64, Precision::bf16},
+                           {"llama3-70b", "h100:8", 512, Precision::bf16},
+                           {"llama3-405b", "h100:64", 512, Precision::fp8},
+                           {"gpt-1t", "a100-80:256", 4096, Precision::bf16}}) {
+    const PlanProblem problem = {.model = model_preset(each.model),
+                                 .cluster = cluster_preset(each.cluster),
+                                 .implementation = espalier_implementation(),
+                                 .sequence_length = 1024};
+    LayoutSpace space{.num_devices = problem.cluster.num_devices(), .global_batch = each.batch};
+    space.precisions = {each.precision};
+    const SearchResult result = search_layouts(problem, space);
+    ASSERT_FALSE(result.ranking.empty()) << each.model;
+    const LayoutPrice& best = result.ranking.front();
+    const std::string text = memo(problem, space, result, {});
+    const std::string name = bottleneck(best).name();
+    const std::vector<Mitigation> options = mitigations(problem, space, best);
+    const auto helps = [](const Mitigation& option) { return option.gains() && option.obstacle.empty(); };
+    const auto answer = std::find_if(options.begin(), options.end(),
+                                     [&](const Mitigation& option) { return option.answers() && helps(option); });
+    if (answer != options.end()) {
+      first = true;
+      EXPECT_NE(text.find(fmt::format("First try {}: {} ", answer->change, name)), std::string::npos) << text;
+      continue;
+    }
+    EXPECT_EQ(text.find("First try "), std::string::npos) << text;
+    EXPECT_NE(text.find("No change "), std::string::npos) << text;
+    const auto other = std::find_if(options.begin(), options.end(), helps);
+    elsewhere = elsewhere || other != options.end();
+    EXPECT_NE(text.find(other == options.end() ? "Nor does any other change gain half a per cent"
+                                               : "So first try what gains elsewhere, " + other->change),
+              std::string::npos)
+        << text;
+  }
+  EXPECT_TRUE(first) << "no case with an answer";
+  EXPECT_TRUE(elsewhere) << "no case without";
+}
+
+// Twice the bandwidth is that of the links that the bottleneck's ranks are on.
+TEST(Memo, a_better_machine_has_the_links_that_are_waited_for) {
+  const PlanProblem problem = {.model = model_preset("gpt3-175b"),
+                               .cluster = cluster_preset("a100-80:16"),
+                               .implementation = espalier_implementation(),
+                               .sequence_length = 2048};
+  PlanLayout layout;
+  layout.global_batch = 256;
+  const LayoutPrice inside =
+      price_layout(problem, parse_plan_layout("tensor=8,pipeline=16,schedule=zero_bubble", layout));
+  ASSERT_EQ(bottleneck(inside).name(), "tensor_comm");
+  EXPECT_EQ(better_machine(problem, inside)->change, "twice the bandwidth inside the node");
+  EXPECT_GT(better_machine(problem, inside)->saved, 0);
+  const LayoutPrice across = price_layout(problem, parse_plan_layout("tensor=16,pipeline=8", layout));
+  ASSERT_EQ(bottleneck(across).name(), "tensor_comm");
+  EXPECT_EQ(better_machine(problem, across)->change, "twice the bandwidth between nodes");
 }
 
 // What is faster and does not fit is not offered without saying so.
@@ -84,7 +171,7 @@ TEST(Memo, layouts_that_do_not_fit_are_marked) {
 // Not every device has fp16 or bf16, nor every machine a network.
 TEST(Memo, sentences_hold_for_other_machines) {
   const Written cpu = write("gpt2-124m", "cpu:8", 8, 64, "", Precision::fp32);
-  for (const char* const false_here : {"fp16", "mantissa", "half as large", "What stays in fp32"})
+  for (const char* const false_here : {"fp16", "significand", "half as large", "What stays in fp32"})
     EXPECT_EQ(cpu.text.find(false_here), std::string::npos) << false_here << "\n" << cpu.text;
   const Written cpu_bf16 = write("gpt2-124m", "cpu:8", 8, 64, "");
   EXPECT_EQ(cpu_bf16.text.find("fp16"), std::string::npos);
@@ -108,7 +195,7 @@ TEST(Memo, zero_3_is_told_as_it_is) {
 TEST(Memo, gains_are_compared_for_as_many_tokens) {
   const Written memo = write("gpt3-175b", "a100-80:16", 128, 256, "");
   const LayoutPrice& best = memo.result.ranking.front();
-  const std::vector<Mitigation> options = mitigations(memo.problem, best);
+  const std::vector<Mitigation> options = mitigations(memo.problem, memo.space, best);
   const auto larger = std::find_if(options.begin(), options.end(), [](const Mitigation& option) {
     return option.change.starts_with("a global batch");
   });
@@ -116,13 +203,108 @@ TEST(Memo, gains_are_compared_for_as_many_tokens) {
   ASSERT_GT(larger->gain, 0);
   const std::size_t row = memo.text.find("| " + larger->change + " | ");
   ASSERT_NE(row, std::string::npos);
-  double after = 0;
-  double before = 0;
   const std::size_t cell = memo.text.find(" s instead of ", row);
   ASSERT_NE(cell, std::string::npos);
-  after = std::stod(memo.text.substr(memo.text.rfind(' ', cell - 1)));
-  before = std::stod(memo.text.substr(cell + 14));
+  const double after = std::stod(memo.text.substr(memo.text.rfind(' ', cell - 1)));
+  const double before = std::stod(memo.text.substr(cell + 14));
   EXPECT_LT(after, before);
+}
+
+TEST(Memo, formats_are_what_their_standards_say) {
+  EXPECT_EQ(fp32_format.largest, std::numeric_limits<float>::max());
+  EXPECT_EQ(fp32_format.smallest_normal(), std::numeric_limits<float>::min());
+  EXPECT_EQ(fp32_format.least(), std::numeric_limits<float>::denorm_min());
+  EXPECT_EQ(fp32_format.lost_update(), std::numeric_limits<float>::epsilon() / 4);
+  for (const NumberFormat& format : {fp32_format, tf32_format, fp16_format, bf16_format, e5m2_format})
+    EXPECT_EQ(format.largest,
+              std::ldexp(2 - std::ldexp(1.0, -format.significand_bits), (1 << (format.exponent_bits - 1)) - 1))
+        << format.name;
+  EXPECT_EQ(e4m3_format.largest, 448);  // its highest exponent has numbers, too: 1.75 x 2^8
+  EXPECT_NEAR(fp16_format.smallest_normal(), 6.1e-5, 1e-6);
+  EXPECT_EQ(bf16_format.exponent_bits, fp32_format.exponent_bits);
+}
+
+TEST(Memo, types_of_16_bits_are_told_by_their_bits) {
+  const Written half = write("gpt-22b", "v100:16", 128, 256, "", Precision::fp16);
+  for (const char* const text :
+       {"fp16 stores 10 bits of the significand and 5 of the exponent, ends at 65504 and loses digits below 6.1e-05",
+        "gradients need a loss scale", "fp16 stores 10 bits of the significand, fp32 23",
+        "less than 0.024 % of its weight", "bf16 has the range of fp32 (8 bits of the exponent) for 7 stored bits"})
+    EXPECT_NE(half.text.find(text), std::string::npos) << text << "\n" << half.text;
+  const Written brain = write("gpt-22b", "a100-80:4", 32, 128, "");
+  for (const char* const text : {"bf16 stores 7 bits of the significand, fp32 23", "less than 0.2 % of its weight",
+                                 "bf16 has the range of fp32, so no loss scaling is needed", "ends at 65504"})
+    EXPECT_NE(brain.text.find(text), std::string::npos) << text << "\n" << brain.text;
+}
+
+// fp8 makes products faster and nothing smaller.
+TEST(Memo, fp8_is_told_as_it_is) {
+  const Written memo = write("gpt3-13b", "h100:2", 16, 128, "", Precision::fp8);
+  const LayoutPrice& best = memo.result.ranking.front();
+  PlanLayout layout = best.layout;
+  layout.precision = Precision::bf16;
+  const LayoutPrice bf16 = price_layout(memo.problem, layout);
+  EXPECT_EQ(bf16.memory_bytes, best.memory_bytes);
+  EXPECT_LT(best.step_seconds, bf16.step_seconds);
+  for (const std::string& text :
+       {fmt::format("Products in fp8: {:.3g} s a step", best.step_seconds),
+        fmt::format("In bf16: {:.3g} s a step", bf16.step_seconds), std::string("faster and nothing smaller"),
+        std::string("What stays in bf16, and why"), std::string("What stays in fp32, and why"),
+        std::string("fp8 (e4m3) stores 3 bits of the significand and 4 of the exponent, ends at 448"),
+        std::string("fp8 (e5m2) stores 2 bits of the significand and 5 of the exponent, ends at 57344"),
+        std::string("`train` does not compute in fp8 yet: this layout is priced, not run"),
+        std::string("bf16 stores 7 bits"), std::string("FLOP/s in fp8")})
+    EXPECT_NE(memo.text.find(text), std::string::npos) << text << "\n" << memo.text;
+}
+
+// One replica is not one rank: stages that share a table and tensor ranks that see other rows sum gradients.
+TEST(Memo, gradients_are_summed_wherever_ranks_share_them) {
+  const Written stages = write("gpt-30b", "a100-80:1", 8, 256, "data=1,pipeline=4,tensor=2,sequence_parallel=1");
+  const LayoutPrice& best = stages.result.ranking.front();
+  EXPECT_GT(best.tied_seconds, 0);
+  EXPECT_NEAR(best[PlanPhase::data_comm], best.tied_seconds, 1e-12);
+  const std::string table = bytes_text(static_cast<std::size_t>(50304.0 * 7168 / 2 * 4));
+  for (const std::string& text :
+       {std::string("There is one replica"), fmt::format("a part of its gradient, {} a rank", table),
+        fmt::format("inside the node: {:.3g} s", best.tied_seconds),
+        std::string("each of the 2 tensor ranks sees other rows"),
+        std::string("norms, biases of row-split products, positions")})
+    EXPECT_NE(stages.text.find(text), std::string::npos) << text << "\n" << stages.text;
+  const Written alone = write("gpt2-124m", "a100-80:1x1", 1, 64, "");
+  EXPECT_NE(alone.text.find("no other rank has a part of them"), std::string::npos) << alone.text;
+  const Written whole_rows = write("gpt-30b", "a100-80:1", 8, 256, "data=1,pipeline=1,tensor=8,sequence_parallel=0");
+  EXPECT_NE(whole_rows.text.find("no gradient of a weight is summed among them"), std::string::npos) << whole_rows.text;
+  // What the replicas wait for is theirs alone.
+  const Written both = write("gpt-22b", "a100-80:4", 32, 512, "data=8,pipeline=4,tensor=1,zero=1");
+  const LayoutPrice& price = both.result.ranking.front();
+  const double waited = price[PlanPhase::data_comm] - price.tied_seconds;
+  EXPECT_NE(both.text.find(fmt::format("Of the step {:.3g} s", waited)), std::string::npos) << both.text;
+  EXPECT_NE(both.text.find("The token table is the embedding of the first stage and the head of the last"),
+            std::string::npos);
+  const Written untied = write("llama3-70b", "h100:8", 64, 512, "pipeline=4,tensor=16");
+  EXPECT_EQ(untied.text.find("The token table"), std::string::npos);
+  EXPECT_NE(untied.text.find("2 tensor ranks hold copies of each of the 8 heads of keys and values"), std::string::npos)
+      << untied.text;
+}
+
+TEST(Memo, goals_are_named_with_their_margin) {
+  const Written memo = write("gpt-22b", "a100-80:4", 32, 128, "");
+  const LayoutPrice& best = memo.result.ranking.front();
+  const auto with = [&](const Goal& goal) { return espalier::memo(memo.problem, memo.space, memo.result, {}, goal); };
+  EXPECT_EQ(memo.text.find("**Goal.**"), std::string::npos);
+  const std::string met = with({.most_step_seconds = 1.04 * best.step_seconds, .least_tokens_per_second = {}});
+  EXPECT_NE(
+      met.find(fmt::format("**Goal.** a step of at most {:.4g} s: met with {:.4g} s, 3.8 % to spare, less than the "
+                           "prediction's own error.",
+                           1.04 * best.step_seconds, best.step_seconds)),
+      std::string::npos)
+      << met;
+  const std::string missed = with({.most_step_seconds = {}, .least_tokens_per_second = 2 * best.tokens_per_second});
+  EXPECT_NE(missed.find("tokens a second: missed by 50.0 %"), std::string::npos) << missed;
+  EXPECT_NE(missed.find(fmt::format("The nearest that a layout of the search reaches is {:.4g} tokens a second",
+                                    best.tokens_per_second)),
+            std::string::npos)
+      << missed;
 }
 
 }  // namespace

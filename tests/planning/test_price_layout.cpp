@@ -74,18 +74,22 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
   const PlanProblem problem = problem_of("gpt2-124m", "a100-80:4", 1024);
   const auto why = [&](const char* text) { return why_impossible(problem, layout_of(text, 32)); };
   EXPECT_EQ(why("tensor=4,data=8"), "");
-  EXPECT_EQ(why("tensor=8,data=4"), "tensor 8 does not divide the 12 heads");
-  EXPECT_NE(why("pipeline=16,data=2").find("the model has 12"), std::string::npos);
-  EXPECT_NE(why("data=32,micro_batch=2").find("does not divide the global batch of 32"), std::string::npos);
+  EXPECT_EQ(why("tensor=8,data=4"), "tensor 8 does not divide the 12 heads (nearest: 6 or 12)");
+  EXPECT_NE(why("pipeline=16,data=2").find("the model has 12 (nearest: 14)"), std::string::npos);  // ends of their own
+  EXPECT_NE(why("data=32,micro_batch=2").find("does not divide the global batch of 32 (nearest: 64)"),
+            std::string::npos);
+  EXPECT_NE(why("data=10,micro_batch=2").find("does not divide the global batch of 32 (nearest: 20 or 40)"),
+            std::string::npos);
   EXPECT_NE(why("data=4,precision=fp8").find("a100-80 has no fp8"), std::string::npos);
   EXPECT_EQ(why("data=64"), "it needs 64 devices, the machine has 32");
-  EXPECT_NE(why("context=3").find("does not divide the sequence"), std::string::npos);
+  EXPECT_NE(why("context=3").find("does not divide the sequence of 1024 tokens (nearest: 2 or 4)"), std::string::npos);
   for (const char* schedule : {"1f1b", "zero_bubble", "zero_bubble_2p"})
     EXPECT_EQ(why(("virtual_stages=2,pipeline=2,schedule=" + std::string(schedule)).c_str()),
               std::string(schedule) + " has one chunk a stage, not 2: schedule=interleaved");
   PlanProblem llama = problem_of("llama3-3b", "h100:4", 1024);
   EXPECT_EQ(why_impossible(llama, layout_of("tensor=8,data=4", 32)), "");
-  EXPECT_NE(why_impossible(llama, layout_of("tensor=3", 32)).find("8 heads of keys and values"), std::string::npos);
+  const std::string heads = why_impossible(llama, layout_of("tensor=3", 32));
+  EXPECT_NE(heads.find("8 heads of keys and values nor is a multiple (nearest: 2 or 4)"), std::string::npos) << heads;
   EXPECT_EQ(why_impossible(llama, layout_of("data=4,precision=fp8", 32)), "");
   llama.cluster.device.rate(Precision::bf16) = {};
   EXPECT_EQ(why_impossible(llama, layout_of("data=4,precision=fp8", 32)),

@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 
 #include "core/error.hpp"
+#include "planning/goal.hpp"
+#include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/scaling.hpp"
 #include "planning/search.hpp"
@@ -126,6 +129,8 @@ TEST(Search, plain_ideas_are_rejected_for_what_they_are) {
                                     "tensor=4,data=128,pipeline=1");
   EXPECT_EQ(fewer.find("data parallelism alone: micro-batch 1 x data 512 does not divide the global batch of 256"), 0u)
       << fewer;
+  EXPECT_NE(fewer.find("(nearest: 512); with a batch that divides it does not fit: stage 0 needs"), std::string::npos)
+      << fewer;
   // An idea is rejected for what is best about it, not for choices that nobody would make with it.
   const LayoutSpace many{.num_devices = 512, .global_batch = 1024};
   const std::string large = reasons(problem_of("gpt-200b", "a100-40:64"), many, "tensor=8,pipeline=16,data=4");
@@ -140,23 +145,96 @@ TEST(Search, plain_ideas_are_rejected_for_what_they_are) {
 TEST(Search, unreachable_goals_name_the_nearest) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
   const SearchResult result = search_layouts(problem, {.num_devices = 32, .global_batch = 128});
-  EXPECT_NO_THROW(require_goal(problem, result, {}));
+  const LayoutPrice& best = result.ranking.front();
+  EXPECT_NO_THROW(require_goal(best, {}));
+  EXPECT_NO_THROW(require_goal(best, {.most_step_seconds = best.step_seconds, .least_tokens_per_second = {}}));
   try {
-    require_goal(problem, result, {.most_step_seconds = 0.001, .least_tokens_per_second = {}});
+    require_goal(best, {.most_step_seconds = 0.001, .least_tokens_per_second = {}});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_NE(error.report().wanted.find(result.ranking.front().layout.text()), std::string::npos);
+    EXPECT_NE(error.report().wanted.find(best.layout.text()), std::string::npos);
   }
-  EXPECT_THROW(require_goal(problem, result, {.most_step_seconds = {}, .least_tokens_per_second = 1e15}), Error);
-  const PlanProblem small = problem_of("gpt-1t", "a100-40:1");
-  const SearchResult nothing = search_layouts(small, {.num_devices = 8, .global_batch = 8});
+  EXPECT_THROW(require_goal(best, {.most_step_seconds = {}, .least_tokens_per_second = 1e15}), Error);
+  const std::vector<GoalResult> results = goal_results(
+      best, {.most_step_seconds = 2 * best.step_seconds, .least_tokens_per_second = 2 * best.tokens_per_second});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_NEAR(results[0].margin, 0.5, 1e-12);
+  EXPECT_NEAR(results[1].margin, -0.5, 1e-12);
+}
+
+ErrorReport report_of(const PlanProblem& problem, const LayoutSpace& space) {
   try {
-    require_goal(small, nothing, {});
-    FAIL();
+    require_layout(problem, space, search_layouts(problem, space));
   } catch (const Error& error) {
-    EXPECT_NE(error.report().got.find("the least hungry of"), std::string::npos);
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.report();
   }
+  ADD_FAILURE() << "there is a layout";
+  return {};
+}
+
+// Where some layout divides, memory is what is wrong.
+TEST(Search, nothing_that_fits_says_what_is_needed) {
+  const LayoutSpace space{.num_devices = 8, .global_batch = 8};
+  const ErrorReport report = report_of(problem_of("gpt-200b", "a100-80:1"), space);
+  EXPECT_NE(report.got.find("the least hungry of"), std::string::npos);
+  EXPECT_EQ(report.wanted, "at most 74.00 GiB");
+  const std::size_t devices = report.todo.find(" devices, on which one fits");
+  ASSERT_NE(devices, std::string::npos) << report.todo;
+  const int more = std::stoi(report.todo.substr(0, devices));
+  const PlanProblem larger = problem_of("gpt-200b", fmt::format("a100-80:{}", more / 8).c_str());
+  EXPECT_FALSE(search_layouts(larger, {.num_devices = more, .global_batch = 8}).ranking.empty()) << more;
+}
+
+// Where none divides, the sizes next to those asked for with which one does, and whether that one would fit.
+TEST(Search, nothing_that_divides_names_the_nearest_sizes) {
+  const PlanProblem small = problem_of("gpt2-124m", "a100-80:8", 1024);
+  const auto wanted = [](const PlanProblem& problem, const LayoutSpace& space) {
+    return report_of(problem, space).wanted;
+  };
+  const std::string batch = wanted(small, {.num_devices = 64, .global_batch = 7});
+  EXPECT_NE(batch.find("--batch 6 or 8;"), std::string::npos) << batch;
+  const PlanProblem odd{
+      .model = small.model, .cluster = with_devices(small.cluster, 13), .implementation = {}, .sequence_length = 1024};
+  const std::string devices = wanted(odd, {.num_devices = 13, .global_batch = 64});
+  EXPECT_NE(devices.find("--devices 12 or 14"), std::string::npos) << devices;
+  EXPECT_NE(devices.find("--batch 52 or 65"), std::string::npos) << devices;
+  EXPECT_NE(devices.find("a model with num_layers = 13"), std::string::npos) << devices;
+  LayoutSpace fixed{.num_devices = 8, .global_batch = 64};
+  fixed.tensor = 5;
+  const std::string tensor = wanted(problem_of("gpt2-124m", "a100-80", 1024), fixed);
+  EXPECT_NE(tensor.find("--fix tensor=4"), std::string::npos) << tensor;
+  EXPECT_EQ(tensor.find("does not fit"), std::string::npos) << tensor;
+  // A size that divides and does not fit is not offered as if it did.
+  LayoutSpace large{.num_devices = 8, .global_batch = 7};
+  large.data = 8;
+  const std::string unfit = wanted(problem_of("gpt-200b", "a100-80"), large);
+  EXPECT_NE(unfit.find("--batch 8 (which does not fit: "), std::string::npos) << unfit;
+}
+
+// A batch that does not divide does not hide that no batch would help.
+TEST(Search, a_batch_that_does_not_divide_hides_no_memory) {
+  const std::string large = impossible_text(problem_of("gpt-200b", "a100-40:64"), layout_of("data=512", 1000));
+  EXPECT_NE(large.find("(nearest: 512 or 1024); with a batch that divides it does not fit: stage 0 needs 3."),
+            std::string::npos)
+      << large;
+  EXPECT_EQ(impossible_text(problem_of("gpt2-124m", "a100-80", 1024), layout_of("data=8", 12)),
+            "micro-batch 1 x data 8 does not divide the global batch of 12 (nearest: 8 or 16)");
+}
+
+// Two columns, and the difference between them is said.
+TEST(Search, bubble_and_idle_time_are_told_apart) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  const LayoutPrice price = price_layout(problem, layout_of("data=8,pipeline=4,zero=1", 512));
+  const double bubble = price[PlanPhase::bubble] / price.step_seconds;
+  EXPECT_GT(price.idle_share, bubble);  // the last stage has the head, for which the others wait
+  const std::string text = ranking_text(problem, {price}, 1);
+  EXPECT_NE(text.find(fmt::format(" {:.1f} %   {:>4.1f} % ", 100 * bubble, 100 * price.idle_share)), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("bubble: what the busiest stage waits"), std::string::npos);
+  const std::string alone = ranking_text(problem, {price_layout(problem, layout_of("data=32,zero=3", 512))}, 1);
+  EXPECT_EQ(alone.find("bubble: "), std::string::npos);
 }
 
 TEST(Scaling, efficiency_falls_and_the_cause_is_named) {
@@ -199,7 +277,10 @@ TEST(Scaling, points_without_a_layout_say_so) {
   const auto points =
       predict_scaling(problem_of("gpt-1t", "a100-40:1"), {.num_devices = 8, .global_batch = 64}, {8, 4096}, false);
   EXPECT_FALSE(points[0].price);
-  EXPECT_EQ(points[0].what_bends, "no layout fits");
+  EXPECT_EQ(points[0].what_bends.find("no layout fits: the least hungry of "), 0u) << points[0].what_bends;
+  const auto odd = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024), {.num_devices = 8, .global_batch = 64},
+                                   {8, 13}, false);
+  EXPECT_EQ(odd[1].what_bends.find("no layout divides model and batch: nearest --batch "), 0u) << odd[1].what_bends;
 }
 
 // A file of `bench machine` on one host says nothing of a network.

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/goal.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+
+namespace espalier {
+
+std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) {
+  constexpr double rounding = 0.001;  // so that the nearest goal, as it is printed, can be reached
+  std::vector<GoalResult> results;
+  if (goal.most_step_seconds)
+    results.push_back({.asked = fmt::format("a step of at most {:.4g} s", *goal.most_step_seconds),
+                       .reached = fmt::format("{:.4g} s", best.step_seconds),
+                       .margin = 1 - best.step_seconds / *goal.most_step_seconds,
+                       .nearest = fmt::format("--max-step-seconds {:.4g}", (1 + rounding) * best.step_seconds)});
+  if (goal.least_tokens_per_second)
+    results.push_back(
+        {.asked = fmt::format("at least {:.4g} tokens a second", *goal.least_tokens_per_second),
+         .reached = fmt::format("{:.4g} tokens a second", best.tokens_per_second),
+         .margin = best.tokens_per_second / *goal.least_tokens_per_second - 1,
+         .nearest = fmt::format("--min-tokens-per-second {:.4g}", (1 - rounding) * best.tokens_per_second)});
+  return results;
+}
+
+void require_goal(const LayoutPrice& best, const Goal& goal) {
+  for (const GoalResult& result : goal_results(best, goal))
+    if (!result.is_met())
+      throw Error(ExitCode::usage, {.what = "no layout is that fast",
+                                    .got = result.asked + " wanted",
+                                    .wanted = fmt::format("what can be reached: the nearest is {}, with {}",
+                                                          result.reached, best.layout.text()),
+                                    .todo = fmt::format("{}, more --devices, or another --batch", result.nearest)});
+}
+
+}  // namespace espalier

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/units.hpp"
+#include "planning/memo_parts.hpp"
+#include "planning/mitigation.hpp"
+
+namespace espalier {
+namespace {
+
+// Rows of the table of changes: those that shorten the bottleneck, and others.
+constexpr int most_answers = 6;
+constexpr int most_others = 3;
+
+class BottleneckPart {
+ public:
+  explicit BottleneckPart(const MemoSubject& subject)
+      : subject_(subject),
+        best_(subject.best),
+        limit_(bottleneck(best_)),
+        options_(mitigations(subject.problem, subject.space, best_)) {}
+
+  std::string text() {
+    text_ = "## The most likely bottleneck, and the first thing to try\n\n";
+    name_it();
+    first_to_try();
+    table();
+    return text_;
+  }
+
+ private:
+  template <class... Arguments>
+  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
+  }
+
+  void name_it() {
+    const std::string compute = share_text(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds);
+    const PlanPhase longest = longest_beside_compute(best_);
+    const std::string other = fmt::format("{}: {:.3g} s, {}", to_string(longest), best_[longest],
+                                          share_text(best_[longest], best_.step_seconds));
+    if (limit_.phases.size() > 1)
+      say("Forward and backward themselves: {} of the step. Of the other phases none takes {:.0f} %; the longest is "
+          "{}.\n\n",
+          compute, 100 * bottleneck_share, other);
+    else
+      say("Beside forward and backward themselves ({} of the step) most time goes to {}.\n\n", compute, other);
+  }
+
+  // Seconds of the bottleneck for as many tokens as a step has now.
+  double limit_seconds(const Mitigation& option) const {
+    return comparable_seconds(option.price, best_, limit_.phases);
+  }
+
+  std::string limit_text(const Mitigation& option) const {
+    return fmt::format("{} {:.3g} s instead of {:.3g} s", limit_.name(), limit_seconds(option), limit_.seconds(best_));
+  }
+
+  // The phase that a change shortens most (`sign` 1), or lengthens most (-1).
+  std::string phase_text(const Mitigation& option, double sign) const {
+    const auto benefit = [&](std::size_t i) {
+      return sign * (best_.seconds[i] - comparable_seconds(option.price, best_, {static_cast<PlanPhase>(i)}));
+    };
+    std::size_t most = 0;
+    for (std::size_t i = 1; i < num_plan_phases; ++i)
+      if (benefit(i) > benefit(most))
+        most = i;
+    return fmt::format("{} {:.3g} s instead of {:.3g} s", to_string(static_cast<PlanPhase>(most)),
+                       comparable_seconds(option.price, best_, {static_cast<PlanPhase>(most)}), best_.seconds[most]);
+  }
+
+  // They are in order of their gain, those that shorten the bottleneck first.
+  template <class Wanted>
+  const Mitigation* best_that(Wanted wanted) const {
+    const auto found = std::find_if(options_.begin(), options_.end(), wanted);
+    return found == options_.end() ? nullptr : &*found;
+  }
+
+  void first_to_try() {
+    if (const auto* const first = best_that([](const Mitigation& m) { return m.answers() && m.helps(); })) {
+      say("First try {}: {}.\n\n", first->change, effect_text(*first, limit_text(*first)));
+      return;
+    }
+    nothing_helps();
+    if (const auto* const other = best_that([](const Mitigation& m) { return m.helps(); }))
+      say("So first try what gains elsewhere, {}: {}.\n\n", other->change, effect_text(*other, phase_text(*other, 1)));
+    else
+      say("Nor does any other change gain half a per cent.\n\n");
+  }
+
+  std::string effect_text(const Mitigation& option, const std::string& phase) const {
+    return fmt::format("{} for as many tokens, {:+.1f} % tokens a second, {} on the fullest device", phase,
+                       100 * option.gain, bytes_text(option.price.memory_bytes));
+  }
+
+  // What comes nearest to shortening the bottleneck with a gain.
+  void nothing_helps() {
+    const auto* const nearest =
+        best_that([](const Mitigation& m) { return m.answers() && !m.gains() && m.obstacle.empty(); });
+    if (nearest)
+      say("No change that shortens it gains. The best of them is {}: {}, but {}, so {:+.1f} % tokens a second.",
+          nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
+    else
+      say("No change {}shortens it.", options_.empty() || !options_.front().answers() ? "" : "that can be made ");
+    if (const auto* const blocked = best_that([](const Mitigation& m) { return m.answers() && m.gains(); }))
+      say(" Out of reach is {}: {}, {:+.1f} % tokens a second, but {}.", blocked->change, limit_text(*blocked),
+          100 * blocked->gain, blocked->obstacle);
+    if (const std::optional<Mitigation> machine = better_machine(subject_.problem, best_))
+      say(" {} would give {:+.1f} % tokens a second, {}.", capitalized(machine->change), 100 * machine->gain,
+          limit_text(*machine));
+    say("\n\n");
+  }
+
+  void table() {
+    if (options_.empty())
+      return;
+    say("| change | {}, for as many tokens | tokens/s | most of it in | memory | |\n|---|---|---|---|---|---|\n",
+        limit_.name());
+    rows(true, most_answers);
+    rows(false, most_others);
+    say("\n");
+  }
+
+  void rows(bool answers, int most) {
+    for (const Mitigation& option : options_)
+      if (option.answers() == answers && most-- > 0)
+        say("| {} | {:.3g} s | {:+.1f} % | {} | {} | {} |\n", option.change, limit_seconds(option), 100 * option.gain,
+            phase_text(option, option.gain >= 0 ? 1 : -1), bytes_text(option.price.memory_bytes), option.obstacle);
+  }
+
+  static std::string capitalized(std::string text) {
+    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+    return text;
+  }
+
+  const MemoSubject& subject_;
+  const LayoutPrice& best_;
+  Bottleneck limit_;
+  std::vector<Mitigation> options_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string bottleneck_part(const MemoSubject& subject) { return BottleneckPart(subject).text(); }
+
+}  // namespace espalier

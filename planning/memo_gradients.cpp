@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "io/units.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/memo_parts.hpp"
+#include "planning/quantity.hpp"
+#include "planning/real.hpp"
+
+namespace espalier {
+namespace {
+
+std::string bytes(double value) { return bytes_text(static_cast<std::size_t>(value)); }
+
+std::string place_text(const MemoSubject& subject, const AxisPlacement& axis) {
+  return crosses_nodes(subject.problem.cluster, axis) ? "over the network" : "inside the node";
+}
+
+double gradient_bytes(const MemoSubject& subject) {
+  return state_bytes(subject.layout().precision, subject.problem.implementation).gradients;
+}
+
+double blocks_of_first_stage(const MemoSubject& subject) {
+  const PlanLayout& layout = subject.layout();
+  const std::vector<Index> blocks = blocks_per_part(subject.problem.model, layout);
+  double sum = 0;
+  for (std::size_t part = 0; part < blocks.size(); part += static_cast<std::size_t>(layout.pipeline))
+    sum += real(blocks[part]);
+  return sum;
+}
+
+// Seconds and place of a sum over neighbours that the step's price leaves out.
+std::string unpriced_text(const MemoSubject& subject, int ranks, double payload) {
+  const AxisPlacement axis{.size = ranks, .stride = 1};
+  const double seconds = collective_seconds(subject.problem.cluster, Collective::all_reduce, axis, payload);
+  return fmt::format(
+      "{} on the first stage, {}, {} by the formula of an all_reduce; the price of the step leaves it out",
+      bytes(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
+}
+
+std::string replicas_text(const MemoSubject& subject) {
+  const PlanLayout& layout = subject.layout();
+  const LayoutPrice& best = subject.best;
+  const int ranks = layout.data * layout.context;
+  const double kept =
+      sharded_state_bytes(state_bytes(layout.precision, subject.problem.implementation), layout.zero_stage, ranks)
+          .weights;
+  const double elements = static_cast<double>(best.memory[0][Category::weights]) / kept;
+  const bool every_time = layout.zero_stage >= 2;
+  const double waited = best[PlanPhase::data_comm] - best.tied_seconds;
+  std::string text = fmt::format(
+      "Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. The first stage's "
+      "take {} at {:.0f} bytes each. Of the step {:.3g} s ({}) wait for it",
+      layout.data > 1 ? fmt::format("{} replicas", layout.data) : fmt::format("{} context ranks", layout.context),
+      every_time ? "after every micro-batch, because no rank keeps all of them"
+                 : "once a step, with the last micro-batch",
+      counted(ranks, "rank"), place_text(subject, layout.data_axis()), bytes(elements * gradient_bytes(subject)),
+      gradient_bytes(subject), waited, share_text(waited, best.step_seconds));
+  if (layout.zero_stage == 3)
+    text += ", and for the weights, which are gathered before each use";
+  if (every_time)
+    return text + ".\n\n";
+  if (best.hidden_data_seconds <= 0)
+    return text + "; nothing is hidden behind other work.\n\n";
+  PlanProblem exposed = subject.problem;
+  exposed.implementation.overlaps_reduction = false;
+  const LayoutPrice without = price_layout(exposed, layout);
+  return text + fmt::format(
+                    "; {:.3g} s are hidden behind other work.\n\n"
+                    "The reduction starts block by block inside the last backward. Without that overlap the "
+                    "step would take {:.3g} s, {:.1f} % more.\n\n",
+                    best.hidden_data_seconds, without.step_seconds,
+                    100 * (without.step_seconds / best.step_seconds - 1));
+}
+
+// Both ends of the pipeline hold the token table.
+std::string table_text(const MemoSubject& subject) {
+  const ModelShape& model = subject.problem.model;
+  const double table =
+      real(model.vocab_size) * real(model.hidden_size) / subject.layout().tensor * gradient_bytes(subject);
+  return fmt::format(
+      "- The token table is the embedding of the first stage and the head of the last: each makes a part of its "
+      "gradient, {} a rank, and the two parts are summed once a step, after the last backward, {}: {:.3g} s ({}), "
+      "hidden by nothing.\n",
+      bytes(table), place_text(subject, subject.layout().pipeline_axis()), subject.best.tied_seconds,
+      share_text(subject.best.tied_seconds, subject.best.step_seconds));
+}
+
+// What every tensor rank holds whole: sequence parallelism gives each other rows.
+std::string tensor_text(const MemoSubject& subject) {
+  const PlanLayout& layout = subject.layout();
+  const ModelShape& model = subject.problem.model;
+  if (!layout.sequence_parallel)
+    return fmt::format(
+        "- The {} tensor ranks hold different parts of the matrices and see the same rows: no gradient of a weight is "
+        "summed among them. Their exchanges in every block are of activations (tensor_comm).\n",
+        layout.tensor);
+  const double of_block = (model.rms_norm ? 2 : 4) + (model.bias ? 2 : 0);
+  const double elements =
+      real(model.hidden_size) * (of_block * blocks_of_first_stage(subject) + real(model.max_sequence_length));
+  return fmt::format(
+      "- Under sequence parallelism each of the {} tensor ranks sees other rows, so gradients of what all of them hold "
+      "(norms{}{}) are summed over them, too: {}.\n",
+      layout.tensor, model.bias ? ", biases of row-split products" : "",
+      model.max_sequence_length > 0 ? ", positions" : "",
+      unpriced_text(subject, layout.tensor, elements * gradient_bytes(subject)));
+}
+
+// More tensor ranks than heads of keys and values: neighbours hold copies of one.
+std::string copied_heads_text(const MemoSubject& subject) {
+  const ModelShape& model = subject.problem.model;
+  const int copies = subject.layout().tensor / static_cast<int>(model.num_kv_heads);
+  const double elements = 2 * real(model.hidden_size) * real(model.head_size()) * blocks_of_first_stage(subject);
+  return fmt::format(
+      "- {} tensor ranks hold copies of each of the {} heads of keys and values; their gradients are "
+      "summed once a step: {}.\n",
+      copies, model.num_kv_heads, unpriced_text(subject, copies, elements * gradient_bytes(subject)));
+}
+
+}  // namespace
+
+std::string gradients_part(const MemoSubject& subject) {
+  const PlanLayout& layout = subject.layout();
+  const ModelShape& model = subject.problem.model;
+  std::string text = "## Where gradients are synchronised, and what it costs\n\n";
+  std::string others;
+  if (subject.best.tied_seconds > 0)
+    others += table_text(subject);
+  if (layout.tensor > 1)
+    others += tensor_text(subject);
+  if (layout.tensor > model.num_kv_heads)
+    others += copied_heads_text(subject);
+  if (layout.data * layout.context > 1)
+    text += replicas_text(subject);
+  else
+    text += fmt::format(
+        "There is one replica: no other has seen another part of the batch. Gradients add up in place "
+        "over {}{}\n\n",
+        microbatches_text(layout.num_microbatches()),
+        others.empty() ? "; no other rank has a part of them." : ". Beside that:");
+  if (others.empty())
+    return text;
+  return text + others + "\n";
+}
+
+}  // namespace espalier

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/units.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/memo_parts.hpp"
+#include "planning/number_format.hpp"
+#include "planning/runnable.hpp"
+
+namespace espalier {
+namespace {
+
+std::string format_text(const NumberFormat& format) {
+  return fmt::format(
+      "{} stores {} bits of the significand and {} of the exponent, ends at {:.5g} and loses digits below "
+      "{:.2g}",
+      format.name, format.significand_bits, format.exponent_bits, format.largest, format.smallest_normal());
+}
+
+class PrecisionPart {
+ public:
+  explicit PrecisionPart(const MemoSubject& subject)
+      : subject_(subject),
+        best_(subject.best),
+        precision_(best_.layout.precision),
+        states_(state_bytes(precision_, subject.problem.implementation)) {}
+
+  std::string text() {
+    text_ = "## Precision\n\n";
+    if (states_.weights == 4) {
+      all_in_fp32();
+      return text_;
+    }
+    time_and_memory();
+    what_stays_higher();
+    range();
+    return text_;
+  }
+
+ private:
+  template <class... Arguments>
+  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
+  }
+
+  bool has(Precision precision) const { return subject_.problem.cluster.device.has(precision); }
+
+  // "29 s a step, 34.27 GiB on the fullest device", and whether that is too much.
+  std::string price_text(const LayoutPrice& price) const {
+    return fmt::format("{:.3g} s a step, {} on the fullest device{}", price.step_seconds,
+                       bytes_text(price.memory_bytes),
+                       why_too_large(subject_.problem, price).empty()
+                           ? ""
+                           : fmt::format(" (which does not fit: {} free)", bytes_text(subject_.room())));
+  }
+
+  // The same layout in bf16, where `train` runs that.
+  std::string runnable_instead() const {
+    PlanLayout layout = best_.layout;
+    layout.precision = Precision::bf16;
+    return why_not_runnable(subject_.problem, layout).empty() ? "; in bf16, above, it runs as it is" : "";
+  }
+
+  void all_in_fp32() {
+    say("Products are computed in {}; all that is kept is fp32, {:.0f} bytes a parameter: {}. ", to_string(precision_),
+        states_.total(), price_text(best_));
+    if (precision_ == Precision::tf32)
+      say("tf32 has the range of fp32 and rounds the factors of products to {} stored bits of {}. ",
+          tf32_format.significand_bits, fp32_format.significand_bits);
+    const Precision half = has(Precision::bf16) ? Precision::bf16 : Precision::fp16;
+    if (has(half))
+      say("In {} this layout would take {}.\n\n", to_string(half), price_text(subject_.price_in(half)));
+    else
+      say("The device has no faster type of 16 bits.\n\n");
+  }
+
+  void time_and_memory() {
+    say("Products in {}: {}. ", to_string(precision_), price_text(best_));
+    for (const Precision other : {Precision::bf16, Precision::fp32})
+      if (has(other) && (other == Precision::fp32 || precision_ == Precision::fp8))
+        say("In {}: {}. ", to_string(other), price_text(subject_.price_in(other)));
+    if (precision_ == Precision::fp8)
+      say("fp8 makes the products of the blocks faster and nothing smaller: activations are kept in 16 bits and cast "
+          "before each product, weights are 16-bit copies of their masters, messages have 16 bits. ");
+    say("Activations take {} bytes an element, in fp32 {}; states {:.0f} bytes a parameter, in fp32 {:.0f}.\n\n",
+        activation_bytes(precision_), activation_bytes(Precision::fp32), states_.total(),
+        state_bytes(Precision::fp32, subject_.problem.implementation).total());
+  }
+
+  void what_stays_higher() {
+    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
+    const NumberFormat& kept = kept_format(precision_);
+    const ModelShape& model = subject_.problem.model;
+    if (precision_ == Precision::fp8)
+      say("What stays in bf16, and why:\n\n"
+          "- attention, the head and its logits: to tell probabilities and logits over up to {} columns apart takes "
+          "more than the {} stored bits of {};\n"
+          "- the residual stream, norms and activation functions: each block adds to the stream, and {} stored bits "
+          "would round every sum.\n\n",
+          model.vocab_size, e4m3_format.significand_bits, e4m3_format.name, e4m3_format.significand_bits);
+    say("What stays in fp32, and why:\n\n");
+    say("- master weights and Adam's moments, {} a rank: {} stores {} bits of the significand, fp32 {}, so an update "
+        "of "
+        "less than {:.2g} % of its weight would be rounded away;\n",
+        bytes_text(stage[Category::optimizer]), kept.name, kept.significand_bits, fp32_format.significand_bits,
+        100 * kept.lost_update());
+    if (states_.gradients == 4)
+      say("- gradients as they are summed over {} and {}, {} a rank: small terms would be lost in a large sum;\n",
+          microbatches_text(best_.layout.num_microbatches()), counted(best_.layout.data, "replica"),
+          bytes_text(stage[Category::gradients]));
+    say("- statistics of norms and softmax, and the loss: sums over up to {} columns.\n\n",
+        std::max(model.hidden_size, model.vocab_size));
+  }
+
+  void range() {
+    if (precision_ == Precision::fp16) {
+      say("{}, and what is below {:.1g} is 0: gradients need a loss scale, a step that overflows is skipped, and "
+          "training can diverge where the scale collapses. ",
+          format_text(fp16_format), fp16_format.least() / 2);
+      say("bf16 has the range of fp32 ({} bits of the exponent) for {} stored bits of the significand, ",
+          bf16_format.exponent_bits, bf16_format.significand_bits);
+      if (has(Precision::bf16))
+        say("and takes {}.\n\n", price_text(subject_.price_in(Precision::bf16)));
+      else
+        say("but this device has none.\n\n");
+    }
+    if (precision_ == Precision::bf16) {
+      say("bf16 has the range of fp32, so no loss scaling is needed: both have {} bits of the exponent. It stores {} "
+          "bits of the significand.",
+          bf16_format.exponent_bits, bf16_format.significand_bits);
+      if (has(Precision::fp16))
+        say(" fp16 would take {:.3g} s a step and need a loss scale: {}.",
+            subject_.price_in(Precision::fp16).step_seconds, format_text(fp16_format));
+      if (has(Precision::fp8))
+        say(" fp8 would take {:.3g} s a step and as much memory; train does not compute in it yet.",
+            subject_.price_in(Precision::fp8).step_seconds);
+      say("\n\n");
+    }
+    if (precision_ == Precision::fp8) {
+      say("{}; {}. So every tensor needs a scale of its own; the casts are in the price, keeping the scales is not. ",
+          format_text(e4m3_format), format_text(e5m2_format));
+      say("`train` does not compute in fp8 yet: this layout is priced, not run{}.\n\n", runnable_instead());
+    }
+  }
+
+  const MemoSubject& subject_;
+  const LayoutPrice& best_;
+  Precision precision_;
+  StateBytes states_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string precision_part(const MemoSubject& subject) { return PrecisionPart(subject).text(); }
+
+}  // namespace espalier

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/no_layout.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "core/error.hpp"
+#include "io/units.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/nearest_sizes.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr Index farthest_size = 128;  // from the one asked for
+constexpr int most_times = 256;       // as many devices as asked for, at most, to find where it fits
+
+// A question to the planner.
+struct Asked {
+  PlanProblem problem;
+  LayoutSpace space;
+};
+
+void set_devices(Asked& asked, Index devices) {
+  asked.space.num_devices = static_cast<int>(devices);
+  asked.problem.cluster = with_devices(asked.problem.cluster, static_cast<int>(devices));
+}
+
+void set_heads(Asked& asked, Index heads) {
+  if (asked.problem.model.num_kv_heads == asked.problem.model.num_heads)
+    asked.problem.model.num_kv_heads = heads;
+  asked.problem.model.num_heads = heads;
+}
+
+// A size that might be another.
+struct Size {
+  std::string option;  // "--batch "
+  Index now;
+  std::function<void(Asked&, Index)> set;
+};
+
+std::vector<Size> sizes_of(const Asked& asked) {
+  std::vector<Size> sizes;
+  const auto fixed = [&](const char* key, auto member) {
+    if (const auto& value = asked.space.*member)
+      sizes.push_back({fmt::format("--fix {}=", key), *value, [member](Asked& other, Index size) {
+                         other.space.*member = static_cast<std::decay_t<decltype(*(other.space.*member))>>(size);
+                       }});
+  };
+  fixed("tensor", &LayoutSpace::tensor);
+  fixed("context", &LayoutSpace::context);
+  fixed("data", &LayoutSpace::data);
+  fixed("pipeline", &LayoutSpace::pipeline);
+  fixed("virtual_stages", &LayoutSpace::virtual_stages);
+  fixed("micro_batch", &LayoutSpace::micro_batch);
+  sizes.push_back(
+      {"--batch ", asked.space.global_batch, [](Asked& other, Index size) { other.space.global_batch = size; }});
+  sizes.push_back({"--devices ", asked.space.num_devices, set_devices});
+  sizes.push_back({"a model with num_heads = ", asked.problem.model.num_heads, set_heads});
+  sizes.push_back({"a model with num_layers = ", asked.problem.model.num_layers,
+                   [](Asked& other, Index size) { other.problem.model.num_layers = size; }});
+  return sizes;
+}
+
+bool is_possible(const Asked& asked) {
+  if (!problems(asked.problem.model).empty() || !problems(asked.problem.cluster).empty())
+    return false;
+  const std::vector<PlanLayout> layouts = enumerate_layouts(asked.problem, asked.space);
+  return std::any_of(layouts.begin(), layouts.end(),
+                     [&](const PlanLayout& layout) { return why_impossible(asked.problem, layout).empty(); });
+}
+
+// Of a device, for the least hungry layout that can exist.
+std::size_t least_bytes(const Asked& asked) {
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (const PlanLayout& layout : enumerate_layouts(asked.problem, asked.space))
+    if (why_impossible(asked.problem, layout).empty())
+      least = std::min(least, peak_bytes(layout_memory(asked.problem.model, layout, asked.problem.implementation,
+                                                       asked.problem.sequence_length)));
+  return least;
+}
+
+// "64", or "64 (does not fit: ...)".
+std::string size_text(const Asked& asked, Index size) {
+  const std::size_t need = least_bytes(asked);
+  const std::size_t room = room_bytes(asked.problem);
+  return need <= room ? fmt::format("{}", size)
+                      : fmt::format("{} (which does not fit: {} of a device that has {})", size, bytes_text(need),
+                                    bytes_text(room));
+}
+
+// The first doubling of the devices that has room; 0: none.
+Index devices_that_fit(const PlanProblem& problem, const LayoutSpace& space) {
+  for (Index times = 2; times <= most_times && times * space.num_devices <= most_devices; times *= 2) {
+    Asked more{problem, space};
+    set_devices(more, times * space.num_devices);
+    if (problems(more.problem.cluster).empty() && least_bytes(more) <= room_bytes(problem))
+      return times * space.num_devices;
+  }
+  return 0;
+}
+
+std::string least_hungry_text(const SearchResult& result) {
+  return fmt::format("the least hungry of {} layouts needs {} of a device",
+                     result.num_considered - result.num_impossible, bytes_text(result.smallest_bytes));
+}
+
+}  // namespace
+
+std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& space) {
+  const Asked asked{problem, space};
+  std::vector<std::string> texts;
+  for (const Size& size : sizes_of(asked)) {
+    const auto with = [&](Index value) {
+      Asked other = asked;
+      size.set(other, value);
+      return other;
+    };
+    std::vector<std::string> values;
+    for (const Index value : nearest_sizes(
+             size.now, most_devices, [&](Index each) { return is_possible(with(each)); }, farthest_size))
+      values.push_back(size_text(with(value), value));
+    if (!values.empty())
+      texts.push_back(fmt::format("{}{}", size.option, fmt::join(values, " or ")));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
+  if (result.num_too_large > 0)
+    return fmt::format("no layout fits: {}, {} are free", least_hungry_text(result), bytes_text(room_bytes(problem)));
+  const std::string nearest = nearest_possible(problem, space);
+  return "no layout divides model and batch" + (nearest.empty() ? "" : ": nearest " + nearest);
+}
+
+void require_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
+  if (!result.ranking.empty())
+    return;
+  if (result.num_too_large > 0) {
+    const Index devices = devices_that_fit(problem, space);
+    throw Error(
+        ExitCode::usage,
+        {.what = "no layout of this model fits this machine",
+         .got = least_hungry_text(result),
+         .wanted = fmt::format("at most {}", bytes_text(room_bytes(problem))),
+         .todo = fmt::format("{}, devices with more memory, or a smaller micro-batch or sequence",
+                             devices > 0 ? fmt::format("{} devices, on which one fits", devices) : "more devices")});
+  }
+  const std::string nearest = nearest_possible(problem, space);
+  throw Error(ExitCode::usage,
+              {.what = "no layout of this model is possible on this machine",
+               .got = result.rejections.empty() ? "fixed degrees that do not divide the devices"
+                                                : fmt::format("{} layouts, all impossible: {}", result.num_considered,
+                                                              result.rejections.front().reason),
+               .wanted = nearest.empty() ? "" : "sizes that divide; the nearest, one of them changed: " + nearest,
+               .todo = "other fixed choices, devices or batch"});
+}
+
+}  // namespace espalier

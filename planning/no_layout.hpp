@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "planning/search.hpp"
+
+namespace espalier {
+
+/// Where no layout of the space can exist: each size that alone would change that, with its values nearest to the one
+/// asked for, and what they need of a device where that is more than it has: "--batch 60 or 65; --devices 12 or 14".
+/// Empty where no single one does.
+std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& space);
+
+/// Why a search found nothing, in a line: what divides and does not fit, or what would divide.
+std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result);
+
+/// @throws Error (usage) when a search found nothing, with the same.
+void require_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result);
+
+}  // namespace espalier
