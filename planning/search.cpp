@@ -248,7 +248,7 @@ bool follows(const PlanLayout& layout, const PlanLayout& idea) {
 }  // namespace
 
 std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout) {
-  const std::string reason = why_impossible(problem, layout);
+  std::string reason = why_impossible(problem, layout);
   const PlanLayout divided = with_dividing_batch(layout);
   if (reason.empty() || !why_impossible(problem, divided).empty())
     return reason;
