@@ -30,8 +30,10 @@ std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& spa
   const bool chunked = !space.schedule || *space.schedule == PlanSchedule::interleaved;
   if (pipeline > 1 && chunked)
     for (int chunks = 2; chunks <= 8; ++chunks)
-      if (problem.model.num_layers % (Index{pipeline} * chunks) == 0 ||
-          (problem.model.num_layers + 2) % (Index{pipeline} * chunks) == 0)  // embedding and head count as blocks
+      if (const Index parts = Index{pipeline} * chunks;
+          problem.model.num_layers % parts == 0 ||
+          (problem.model.num_layers + 2) % parts == 0 ||  // embedding and head count as blocks
+          (space.tries_uneven_chunks && parts <= problem.model.num_layers))
         counts.push_back(chunks);
   return counts;
 }

@@ -223,6 +223,7 @@ void read_space(const CsvRow& row, PublishedCase& read) {
   space.sequence_parallel = published_sequence_parallel(row);
   space.schedule = published_schedule(row);
   space.tries_zero_bubble = false;
+  space.tries_uneven_chunks = false;
 }
 
 PlanLayout first_layout(const PublishedCase& read) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -31,16 +32,35 @@ int complexity(const PlanLayout& layout) {
          (layout.data_inside_pipeline ? 0 : 1);
 }
 
+double rounded(double step_seconds) { return std::round(std::log(step_seconds) / equal_share); }
+
 bool better(const LayoutPrice& a, const LayoutPrice& b) {
   const auto key = [](const LayoutPrice& price) {
-    return std::tuple(std::round(std::log(price.step_seconds) / equal_share), complexity(price.layout),
-                      price.memory_bytes);
+    return std::tuple(rounded(price.step_seconds), complexity(price.layout), price.memory_bytes);
   };
   return key(a) < key(b);
 }
 
+// What decides how long a pipeline waits; the closed form misses it by what its messages overlap with.
+using Timetable = std::tuple<Index, int, PlanSchedule, bool>;
+
+Timetable timetable_of(const PlanLayout& layout) {
+  return {layout.micro_batch, layout.virtual_stages, layout.schedule, layout.data_inside_pipeline};
+}
+
+// A layout by its closed form: `bound` is the step without a wait for messages between stages, below what the list of
+// operations can take.
+struct Estimate {
+  PlanLayout layout;
+  double step_seconds = 0;
+  double bound = 0;
+};
+
+// The layouts of a lattice that may be its best: the first of each timetable.
+using Choices = std::map<Timetable, Estimate>;
+
 struct Candidates {
-  std::map<Lattice, LayoutPrice> fits;       // the best of each
+  std::map<Lattice, Choices> fits;
   std::map<Lattice, LayoutPrice> too_large;  // the least hungry of each
   std::map<Lattice, Rejection> impossible;
 };
@@ -67,11 +87,46 @@ Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& 
       continue;
     }
     const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
-    const auto known = found.fits.find(lattice);
-    if (known == found.fits.end() || better(price, known->second))
-      found.fits.insert_or_assign(lattice, price);
+    Estimate estimate{layout, price.step_seconds, price.step_seconds - price[PlanPhase::pipeline_comm]};
+    const auto [known, is_first] = found.fits[lattice].try_emplace(timetable_of(layout), estimate);
+    const auto key = [&](const Estimate& of) { return std::pair(rounded(of.step_seconds), complexity(of.layout)); };
+    if (!is_first && key(estimate) < key(known->second))
+      known->second = std::move(estimate);
   }
   return found;
+}
+
+// Branch and bound: simulates the choices of a lattice in the order of their bounds, until none can be faster.
+LayoutPrice best_choice(const PlanProblem& problem, const Choices& choices) {
+  std::vector<const Estimate*> order;
+  for (const auto& [timetable, estimate] : choices)
+    order.push_back(&estimate);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Estimate* a, const Estimate* b) { return a->bound < b->bound; });
+  std::optional<LayoutPrice> best;
+  for (const Estimate* estimate : order) {
+    if (best && estimate->bound > best->step_seconds)
+      break;
+    LayoutPrice price = price_layout(problem, estimate->layout, Effort::simulate);
+    if (!best || better(price, *best))
+      best = std::move(price);
+  }
+  return *best;
+}
+
+// Of a lattice that is not among the best: in closed form.
+LayoutPrice estimated_choice(const PlanProblem& problem, const Choices& choices) {
+  const auto fastest = std::min_element(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
+    return a.second.step_seconds < b.second.step_seconds;
+  });
+  return price_layout(problem, fastest->second.layout, Effort::estimate);
+}
+
+double bound_of(const Choices& choices) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [timetable, estimate] : choices)
+    least = std::min(least, estimate.bound);
+  return least;
 }
 
 PlanPhase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
@@ -275,13 +330,16 @@ std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const L
 
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated) {
   SearchResult result;
-  Candidates found = price_all(problem, enumerate_layouts(problem, space), result);
-  for (auto& [lattice, price] : found.fits)
-    result.ranking.push_back(std::move(price));
-  std::stable_sort(result.ranking.begin(), result.ranking.end(), better);
-  const std::size_t simulated = std::min(most_simulated, result.ranking.size());
-  for (std::size_t i = 0; i < simulated; ++i)
-    result.ranking[i] = price_layout(problem, result.ranking[i].layout, Effort::simulate);
+  const Candidates found = price_all(problem, enumerate_layouts(problem, space), result);
+  std::vector<const Choices*> lattices;
+  for (const auto& [lattice, choices] : found.fits)
+    lattices.push_back(&choices);
+  std::stable_sort(lattices.begin(), lattices.end(),
+                   [](const Choices* a, const Choices* b) { return bound_of(*a) < bound_of(*b); });
+  const std::size_t simulated = std::min(most_simulated, lattices.size());
+  for (std::size_t i = 0; i < lattices.size(); ++i)
+    result.ranking.push_back(i < simulated ? best_choice(problem, *lattices[i])
+                                           : estimated_choice(problem, *lattices[i]));
   std::stable_sort(result.ranking.begin(), result.ranking.begin() + static_cast<std::ptrdiff_t>(simulated), better);
 
   for (std::size_t i = 1; i < result.ranking.size(); ++i)
