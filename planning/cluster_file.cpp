@@ -95,6 +95,8 @@ class ClusterReader {
     read_count("cluster", "devices_per_node", cluster.devices_per_node, most_devices_per_node);
     read_bytes("cluster", "reserved_memory", cluster.reserved_bytes, {0, 0x1p40});
     read_device(cluster.device);
+    if (cluster.device.name.empty())
+      cluster.device.name = Path(file_name).stem().string();
     read_link("node_link", cluster.node);
     read_link("network_link", cluster.network);
     reader_.finish();

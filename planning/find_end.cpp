@@ -60,10 +60,10 @@ std::string how_far(const RecordedRun& run) {
                            : fmt::format("the last step that was finished is {}", run.steps.back().times.step);
 }
 
+// A loss that was not finite before the last step was passed over.
 bool has_diverged(const RecordedRun& run) {
   return run.record.exit_code == static_cast<int>(ExitCode::numerical) ||
-         std::any_of(run.steps.begin(), run.steps.end(),
-                     [](const RecordedStep& step) { return !std::isfinite(step.loss); });
+         (!run.steps.empty() && !std::isfinite(run.steps.back().loss));
 }
 
 // What the same command would do, and what loses fewer steps the next time.

@@ -92,7 +92,7 @@ class Memo {
     say("## How it fits in memory\n\n");
     const double devices = parameters * states.total() / static_cast<double>(room_);
     say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: {:.{}f} times what one device "
-        "has. ",
+        "has free. ",
         states.total(), bytes(parameters * states.total()), devices, devices < 10 ? 1 : 0);
     const int shards = layout_.tensor * layout_.pipeline;
     say("{}{}.\n\n",

@@ -88,7 +88,7 @@ class BottleneckPart {
     if (const auto* const other = best_that([](const Mitigation& m) { return m.helps(); }))
       say("So first try what gains elsewhere, {}: {}.\n\n", other->change, effect_text(*other, phase_text(*other, 1)));
     else
-      say("Nor does any other change gain half a per cent.\n\n");
+      say("Nor does any other change that can be made gain {:g} %.\n\n", 100 * worthwhile);
   }
 
   std::string effect_text(const Mitigation& option, const std::string& phase) const {
@@ -101,7 +101,8 @@ class BottleneckPart {
     const auto* const nearest =
         best_that([](const Mitigation& m) { return m.answers() && !m.gains() && m.obstacle.empty(); });
     if (nearest)
-      say("No change that shortens it gains. The best of them is {}: {}, but {}, so {:+.1f} % tokens a second.",
+      say("No change that can be made and shortens it gains. The best of them is {}: {}, but {}, so {:+.1f} % tokens a "
+          "second.",
           nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
     else
       say("No change {}shortens it.", options_.empty() || !options_.front().answers() ? "" : "that can be made ");

@@ -13,7 +13,7 @@ namespace espalier {
 /// Of the sizes from 1 to `most` that are possible, the nearest below `wanted` and the nearest above it, at most
 /// `farthest` away.
 std::vector<Index> nearest_sizes(Index wanted, Index most, const std::function<bool(Index)>& possible,
-                                 Index farthest = 1 << 24);
+                                 Index farthest = 4096);
 
 /// The nearest below and above that `step` divides.
 std::vector<Index> nearest_multiples(Index wanted, Index step);

@@ -141,6 +141,11 @@ std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, 
 void require_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (!result.ranking.empty())
     return;
+  if (const std::string lacks = why_not_trainable(problem.model); space.only_runnable && !lacks.empty())
+    throw Error(ExitCode::usage, {.what = "--runnable leaves no layout of this model",
+                                  .got = lacks,
+                                  .wanted = "a model that train runs, of the GPT kind",
+                                  .todo = "leave --runnable away: layouts are then priced, and marked as not run"});
   if (result.num_too_large > 0) {
     const Index devices = devices_that_fit(problem, space);
     throw Error(

@@ -47,11 +47,9 @@ std::string why_no_formula(const CsvRow& row, const LayoutSpace& space) {
   return space.num_devices < 1 ? "its time does not follow from its FLOP/s: gpus is missing" : "";
 }
 
-PublishedTime time_by_flops(const CsvRow& row, double per_second, double flops, const LayoutSpace& space) {
+PublishedTime time_by_flops(double per_second, double flops, const LayoutSpace& space) {
   if (per_second <= 0)
-    return {.why_not =
-                fmt::format("a device achieves {} TFLOP/s: wanted more than 0",
-                            row.text(row.has("achieved_tflops_per_gpu") ? "achieved_tflops_per_gpu" : "mfu_pct"))};
+    return {.why_not = fmt::format("a device achieves {:g} TFLOP/s: wanted more than 0", 1e-12 * per_second)};
   return {.seconds = flops / (per_second * space.num_devices)};
 }
 
@@ -82,9 +80,9 @@ PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, cons
     const std::string counted = counted_flops(row);
     // Without recomputation there is nothing that counts could differ in.
     if (counted.starts_with("MODEL_EQ7") || (counted.empty() && space.recompute == Recompute::none))
-      return time_by_flops(row, 1e12 * *achieved, model_flops(problem, space), space);
+      return time_by_flops(1e12 * *achieved, model_flops(problem, space), space);
     if (counted == "HW_EQ3(recompute counted)" && space.recompute == Recompute::full && has_gpt_block(problem.model))
-      return time_by_flops(row, 1e12 * *achieved, recomputing_flops(problem, space), space);
+      return time_by_flops(1e12 * *achieved, recomputing_flops(problem, space), space);
     if (!mfu)
       return {.why_not = counted.empty()
                              ? "its notes do not say which FLOP its TFLOP/s count (tflops=MODEL_EQ7)"
@@ -93,7 +91,7 @@ PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, cons
   const std::optional<double> peak = row.number("peak_tflops");
   if (!peak)
     return {.why_not = "peak_tflops is missing: mfu_pct is a share of it"};
-  return time_by_flops(row, 1e12 * *peak * *mfu / 100, model_flops(problem, space), space);
+  return time_by_flops(1e12 * *peak * *mfu / 100, model_flops(problem, space), space);
 }
 
 }  // namespace espalier

@@ -210,6 +210,8 @@ RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
   reader.read("run", "steps", setup.total_steps);
+  if (Index tokens = 0; reader.read("run", "tokens", tokens) && tokens > 0 && setup.total_steps == 0)
+    setup.total_steps = (tokens + setup.tokens_per_step() - 1) / setup.tokens_per_step();
   read_emulation(reader, setup);
   if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty()) {
     const std::size_t colon = wrong.front().find(": ", path.string().size());  // behind the position

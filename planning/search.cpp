@@ -238,8 +238,8 @@ std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem&
   if (pipeline.pipeline > 1 && space.global_batch % pipeline.data == 0) {
     PlanLayout naive = pipeline;
     naive.micro_batch = space.global_batch / pipeline.data;
-    plain.emplace_back("a pipeline without micro-batches", naive);
-    plain.emplace_back("a pipeline with micro-batches", pipeline);
+    plain.emplace_back("a pipeline over all devices, without micro-batches", naive);
+    plain.emplace_back("a pipeline over all devices, with micro-batches", pipeline);
   }
   return plain;
 }

@@ -182,17 +182,24 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
 }
 
 Error with_way_back(const Error& error, const Path& checkpoints) {
-  std::string steps;
-  for (const CheckpointEntry& entry : find_checkpoints(checkpoints))
-    if (entry.complete)
-      steps += fmt::format("{}{}", steps.empty() ? "" : ", ", entry.step);
+  std::vector<Index> steps;
+  try {
+    for (const CheckpointEntry& entry : find_checkpoints(checkpoints))
+      if (entry.complete)
+        steps.push_back(entry.step);
+  } catch (const Error&) {
+    return error;  // that the directory cannot be read is not why the run ends
+  }
   ErrorReport report = error.report();
-  report.todo += steps.empty()
-                     ? "; there is no checkpoint yet to go on from: the next start begins anew"
-                     : fmt::format(
-                           "; there are checkpoints of steps {}: the same command goes on from the newest, with "
-                           "--resume {} from an older one",
-                           steps, (checkpoints / "step-XXXXXXXX").string());
+  if (steps.empty())
+    report.todo += "; there is no checkpoint yet to go on from: the next start begins anew";
+  else if (steps.size() == 1)
+    report.todo += fmt::format("; there is a checkpoint of step {}: the same command goes on from it", steps.front());
+  else
+    report.todo += fmt::format(
+        "; there are checkpoints of steps {}: the same command goes on from the newest, with --resume {} from an older "
+        "one",
+        fmt::join(steps, ", "), (checkpoints / "step-XXXXXXXX").string());
   return {error.code(), report};
 }
 
