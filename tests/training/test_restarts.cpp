@@ -58,7 +58,7 @@ TEST(Restarts, ANewCheckpointResetsTheCount) {
   EXPECT_EQ(start_run(config_in(folder, "run"), stop_after(2)).outcome, TrainOutcome::stopped);
   const RunConfig diverges = config_in(folder, "run", diverging());
   for (int start = 0; start < 4; ++start)
-    expect_refusal(ExitCode::numerical, {"diverged", "checkpoints of steps 2:", "--resume"},
+    expect_refusal(ExitCode::numerical, {"diverged", "a checkpoint of step 2:", "the same command"},
                    [&] { start_run(diverges, {}); });
   expect_refusal(ExitCode::no_progress, {"after step 2"}, [&] { start_run(diverges, {}); });
 }
