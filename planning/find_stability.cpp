@@ -89,21 +89,33 @@ void find_divergence(const RecordedRun& run, std::vector<Finding>& findings) {
   };
   const double last = median_of_last(last_losses);
   const std::size_t tenth = losses.size() / 10;
+  const double first_tenth =
+      tenth > 0 ? median_of(std::vector<double>(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(tenth)))
+                : 0;
+  const double last_tenth = tenth > 0 ? median_of_last(tenth) : 0;
   const bool rises = losses.front() > 0 && last > diverged * losses.front();
   const bool never_falls =
-      losses.size() >= std::max(steps_to_learn, 2 * static_cast<std::size_t>(run.setup.warmup_steps)) &&
-      median_of_last(tenth) >=
-          median_of(std::vector<double>(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(tenth)));
+      first_tenth > 0 && last_tenth >= first_tenth &&
+      losses.size() >= std::max(steps_to_learn, 2 * static_cast<std::size_t>(run.setup.warmup_steps));
   if (!rises && !never_falls)
     return;
-  Finding finding{
-      .cause = Cause::divergence, .title = {}, .size = last / losses.front(), .unit = "times the first loss"};
-  finding.title = fmt::format("{}: {:.4g} at step {}, {:.4g} at step {}",
-                              rises ? "the training diverges, its loss rises" : "the loss does not fall",
-                              losses.front(), run.steps.front().times.step, losses.back(), run.steps.back().times.step);
+  Finding finding{.cause = Cause::divergence,
+                  .title = {},
+                  .size = rises ? last / losses.front() : last_tenth / first_tenth,
+                  .unit = rises ? "times the first loss" : "times the first losses"};
+  if (rises) {
+    finding.title =
+        fmt::format("the training diverges, its loss rises: {:.4g} at step {}, {:.4g} at step {}", losses.front(),
+                    run.steps.front().times.step, losses.back(), run.steps.back().times.step);
+    finding.evidence = {
+        fmt::format("the median of the last {} losses is {:.2f} times the first", last_losses, finding.size)};
+  } else {
+    finding.title = fmt::format("the loss does not fall: {:.4g} in the first {} steps, {:.4g} in the last {} (medians)",
+                                first_tenth, tenth, last_tenth, tenth);
+    finding.evidence = {
+        fmt::format("{} steps, of which {} warm the learning rate up", losses.size(), run.setup.warmup_steps)};
+  }
   finding.risk = rises ? 0.95 : 0.5;
-  finding.evidence = {
-      fmt::format("the median of the last {} losses is {:.2f} times the first", last_losses, finding.size)};
   finding.changes = {{.setting = fmt::format("optimizer.learning_rate = {:g} (now {:g})",
                                              run.setup.peak_learning_rate / 10, run.setup.peak_learning_rate)}};
   if (run.setup.clip_grad_norm <= 0)

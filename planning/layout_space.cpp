@@ -168,4 +168,14 @@ std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const Layou
   return best;
 }
 
+bool leaves_fixed_choices(const LayoutSpace& space, const PlanLayout& layout) {
+  const auto leaves = [](const auto& fixed, const auto& value) { return fixed && *fixed != value; };
+  return leaves(space.tensor, layout.tensor) || leaves(space.context, layout.context) ||
+         leaves(space.data, layout.data) || leaves(space.pipeline, layout.pipeline) ||
+         leaves(space.virtual_stages, layout.virtual_stages) || leaves(space.micro_batch, layout.micro_batch) ||
+         leaves(space.recompute, layout.recompute) || leaves(space.zero_stage, layout.zero_stage) ||
+         leaves(space.sequence_parallel, layout.sequence_parallel) || leaves(space.schedule, layout.schedule) ||
+         leaves(space.data_inside_pipeline, layout.data_inside_pipeline);
+}
+
 }  // namespace espalier

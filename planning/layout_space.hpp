@@ -45,4 +45,7 @@ void fix_choices(LayoutSpace& space, const std::string& text);
 /// The fastest of the space that fits, by closed forms. Nothing if none fits.
 std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space);
 
+/// Whether a layout has another value where the space fixes one (precisions apart: they are those to be tried).
+bool leaves_fixed_choices(const LayoutSpace& space, const PlanLayout& layout);
+
 }  // namespace espalier

@@ -16,9 +16,7 @@
 namespace espalier {
 namespace {
 
-std::string bytes(double value) { return bytes_text(static_cast<std::size_t>(value)); }
-
-class Memo {
+class Memo : MemoText {
  public:
   Memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
        const std::vector<ScalePoint>& scaling, const Goal& goal)
@@ -47,11 +45,6 @@ class Memo {
   }
 
  private:
-  template <class... Arguments>
-  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
-  }
-
   void recommendation() {
     const Cluster& cluster = problem_.cluster;
     say("# How to train {} on {} {}\n\n", problem_.model.name, space_.num_devices, cluster.device.name);
@@ -93,7 +86,7 @@ class Memo {
     const double devices = parameters * states.total() / static_cast<double>(room_);
     say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: {:.{}f} times what one device "
         "has free. ",
-        states.total(), bytes(parameters * states.total()), devices, devices < 10 ? 1 : 0);
+        states.total(), real_bytes_text(parameters * states.total()), devices, devices < 10 ? 1 : 0);
     const int shards = layout_.tensor * layout_.pipeline;
     say("{}{}.\n\n",
         shards == 1 ? "Tensor 1 x pipeline 1 leaves the model in one piece"
@@ -213,26 +206,9 @@ class Memo {
   const PlanLayout& layout_;
   MemoSubject subject_;
   std::size_t room_;
-  std::string text_;
 };
 
 }  // namespace
-
-std::string share_text(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
-
-std::string microbatches_text(Index count) { return fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es"); }
-
-LayoutPrice MemoSubject::price_in(Precision precision) const {
-  PlanLayout other = layout();
-  other.precision = precision;
-  return price_layout(problem, other);
-}
-
-std::string MemoSubject::fit_text(const LayoutPrice& price) const {
-  return why_too_large(problem, price).empty() ? ""
-                                               : fmt::format(" (which does not fit: {} on the fullest device, {} free)",
-                                                             bytes_text(price.memory_bytes), bytes_text(room()));
-}
 
 std::string memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
                  const std::vector<ScalePoint>& scaling, const Goal& goal) {

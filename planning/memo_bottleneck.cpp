@@ -15,7 +15,7 @@ namespace {
 constexpr int most_answers = 6;
 constexpr int most_others = 3;
 
-class BottleneckPart {
+class BottleneckPart : MemoText {
  public:
   explicit BottleneckPart(const MemoSubject& subject)
       : subject_(subject),
@@ -32,11 +32,6 @@ class BottleneckPart {
   }
 
  private:
-  template <class... Arguments>
-  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
-  }
-
   void name_it() {
     const std::string compute = share_text(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds);
     const PlanPhase longest = longest_beside_compute(best_);
@@ -141,7 +136,6 @@ class BottleneckPart {
   const LayoutPrice& best_;
   Bottleneck limit_;
   std::vector<Mitigation> options_;
-  std::string text_;
 };
 
 }  // namespace

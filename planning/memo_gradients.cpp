@@ -11,8 +11,6 @@
 namespace espalier {
 namespace {
 
-std::string bytes(double value) { return bytes_text(static_cast<std::size_t>(value)); }
-
 std::string place_text(const MemoSubject& subject, const AxisPlacement& axis) {
   return crosses_nodes(subject.problem.cluster, axis) ? "over the network" : "inside the node";
 }
@@ -36,7 +34,7 @@ std::string unpriced_text(const MemoSubject& subject, int ranks, double payload)
   const double seconds = collective_seconds(subject.problem.cluster, Collective::all_reduce, axis, payload);
   return fmt::format(
       "{} on the first stage, {}, {} by the formula of an all_reduce; the price of the step leaves it out",
-      bytes(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
+      real_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
 }
 
 std::string replicas_text(const MemoSubject& subject) {
@@ -55,8 +53,9 @@ std::string replicas_text(const MemoSubject& subject) {
       layout.data > 1 ? fmt::format("{} replicas", layout.data) : fmt::format("{} context ranks", layout.context),
       every_time ? "after every micro-batch, because no rank keeps all of them"
                  : "once a step, with the last micro-batch",
-      counted(ranks, "rank"), place_text(subject, layout.data_axis()), bytes(elements * gradient_bytes(subject)),
-      gradient_bytes(subject), waited, share_text(waited, best.step_seconds));
+      counted(ranks, "rank"), place_text(subject, layout.data_axis()),
+      real_bytes_text(elements * gradient_bytes(subject)), gradient_bytes(subject), waited,
+      share_text(waited, best.step_seconds));
   if (layout.zero_stage == 3)
     text += ", and for the weights, which are gathered before each use";
   if (every_time)
@@ -83,7 +82,7 @@ std::string table_text(const MemoSubject& subject) {
       "- The token table is the embedding of the first stage and the head of the last: each makes a part of its "
       "gradient, {} a rank, and the two parts are summed once a step, after the last backward, {}: {:.3g} s ({}), "
       "hidden by nothing.\n",
-      bytes(table), place_text(subject, subject.layout().pipeline_axis()), subject.best.tied_seconds,
+      real_bytes_text(table), place_text(subject, subject.layout().pipeline_axis()), subject.best.tied_seconds,
       share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
 

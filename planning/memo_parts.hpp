@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "planning/search.hpp"
@@ -22,8 +24,21 @@ struct MemoSubject {
   std::string fit_text(const LayoutPrice& price) const;
 };
 
+/// A text that grows by sentences.
+class MemoText {
+ protected:
+  template <class... Arguments>
+  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
+  }
+
+  std::string text_;
+};
+
 /// "12.3 %".
 std::string share_text(double part, double whole);
+/// "1.50 GiB", of what was computed.
+std::string real_bytes_text(double bytes);
 /// "1 micro-batch", "8 micro-batches".
 std::string microbatches_text(Index count);
 

@@ -20,7 +20,7 @@ std::string format_text(const NumberFormat& format) {
       format.name, format.significand_bits, format.exponent_bits, format.largest, format.smallest_normal());
 }
 
-class PrecisionPart {
+class PrecisionPart : MemoText {
  public:
   explicit PrecisionPart(const MemoSubject& subject)
       : subject_(subject),
@@ -41,11 +41,6 @@ class PrecisionPart {
   }
 
  private:
-  template <class... Arguments>
-  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
-  }
-
   bool has(Precision precision) const { return subject_.problem.cluster.device.has(precision); }
 
   // "29 s a step, 34.27 GiB on the fullest device", and whether that is too much.
@@ -150,7 +145,6 @@ class PrecisionPart {
   const LayoutPrice& best_;
   Precision precision_;
   StateBytes states_;
-  std::string text_;
 };
 
 }  // namespace

@@ -113,16 +113,6 @@ std::vector<Change> changes_of_degrees(const PlanProblem& problem, const LayoutS
   return changes;
 }
 
-bool leaves_fixed_choices(const LayoutSpace& space, const PlanLayout& layout) {
-  const auto leaves = [](const auto& fixed, const auto& value) { return fixed && *fixed != value; };
-  return leaves(space.tensor, layout.tensor) || leaves(space.context, layout.context) ||
-         leaves(space.data, layout.data) || leaves(space.pipeline, layout.pipeline) ||
-         leaves(space.virtual_stages, layout.virtual_stages) || leaves(space.micro_batch, layout.micro_batch) ||
-         leaves(space.recompute, layout.recompute) || leaves(space.zero_stage, layout.zero_stage) ||
-         leaves(space.sequence_parallel, layout.sequence_parallel) || leaves(space.schedule, layout.schedule) ||
-         leaves(space.data_inside_pipeline, layout.data_inside_pipeline);
-}
-
 // What `train` lacks matters where the layout at hand is one that it runs.
 std::string why_not_tried(const PlanProblem& problem, const LayoutPrice& option, const PlanLayout& now) {
   if (std::string reason = why_too_large(problem, option); !reason.empty())

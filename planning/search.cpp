@@ -48,8 +48,8 @@ Timetable timetable_of(const PlanLayout& layout) {
   return {layout.micro_batch, layout.virtual_stages, layout.schedule, layout.data_inside_pipeline};
 }
 
-// A layout by its closed form: `bound` is the step without a wait for messages between stages, below what the list of
-// operations can take.
+// A layout by its closed form: `bound` is the step without a wait for messages between stages, which the list of
+// operations does not undercut by more than the closed form's own error.
 struct Estimate {
   PlanLayout layout;
   double step_seconds = 0;
@@ -244,12 +244,16 @@ std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem&
   return plain;
 }
 
-std::string why_not_faster(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+std::string why_not_faster(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price,
+                           const LayoutPrice& best) {
   if (price.step_seconds >= best.step_seconds)
     return why_slower(problem, price, best);
-  const std::string reason = why_not_runnable(problem, price.layout);
-  return fmt::format("faster by {}, but {}", against_text(price, best),
-                     reason.empty() ? "outside of what was searched" : reason);
+  std::string reason = "outside of what was searched";
+  if (leaves_fixed_choices(space, price.layout))
+    reason = "not with the choices that are fixed";
+  else if (space.only_runnable && !why_not_runnable(problem, price.layout).empty())
+    reason = why_not_runnable(problem, price.layout);
+  return fmt::format("faster by {}, but {}", against_text(price, best), reason);
 }
 
 // An idea as somebody would tune it who holds on to it, by recomputation and, where it begins with one sequence, by the
@@ -284,14 +288,15 @@ std::string with_memory(std::string reason, const PlanProblem& problem, const st
   return memory.empty() ? reason : reason + "; with a batch that divides it " + memory;
 }
 
-Rejection rejection_of(const PlanProblem& problem, const PlanLayout& idea, const LayoutPrice& best) {
+Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& idea,
+                       const LayoutPrice& best) {
   const std::optional<LayoutPrice> price = tuned(problem, idea);
   if (!price)
     return {idea, Verdict::impossible,
             with_memory(why_impossible(problem, idea), problem, tuned(problem, with_dividing_batch(idea)))};
   if (const std::string reason = why_too_large(problem, *price); !reason.empty())
     return {price->layout, Verdict::too_large, reason};
-  return {price->layout, Verdict::slower, why_not_faster(problem, *price, best)};
+  return {price->layout, Verdict::slower, why_not_faster(problem, space, *price, best)};
 }
 
 // Whether a layout is an idea with choices beside it, and no other split.
@@ -324,7 +329,7 @@ std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const L
   std::vector<PlainRejection> rejections;
   for (const auto& [name, layout] : plain_layouts(problem, space))
     if (!follows(best.layout, layout))
-      rejections.push_back({name, rejection_of(problem, layout, best)});
+      rejections.push_back({name, rejection_of(problem, space, layout, best)});
   return rejections;
 }
 

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/memo_parts.hpp"
+
+#include "io/units.hpp"
+
+namespace espalier {
+
+std::string share_text(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
+
+std::string microbatches_text(Index count) { return fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es"); }
+
+LayoutPrice MemoSubject::price_in(Precision precision) const {
+  PlanLayout other = layout();
+  other.precision = precision;
+  return price_layout(problem, other);
+}
+
+std::string MemoSubject::fit_text(const LayoutPrice& price) const {
+  return why_too_large(problem, price).empty() ? ""
+                                               : fmt::format(" (which does not fit: {} on the fullest device, {} free)",
+                                                             bytes_text(price.memory_bytes), bytes_text(room()));
+}
+
+std::string real_bytes_text(double bytes) { return bytes_text(static_cast<std::size_t>(bytes)); }
+
+}  // namespace espalier
