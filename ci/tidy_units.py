@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 """Runs clang-tidy on the files named, many of a room in one translation unit; called by ci/check_tidy.

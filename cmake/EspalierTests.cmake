@@ -21,7 +21,6 @@ function(espalier_test_program ROOM)
   espalier_test_main()
   add_executable(${ROOM}_tests ${ARG_SOURCES})
   target_link_libraries(${ROOM}_tests PRIVATE espalier_test_main ${ARG_DEPENDS} espalier_warnings espalier_arch)
-  target_compile_options(${ROOM}_tests PRIVATE $<$<CONFIG:Release>:-O1>)  # the libraries are what is to be fast
   if(NOT ESPALIER_ENABLE_CUDA)
     target_precompile_headers(${ROOM}_tests PRIVATE ${ESPALIER_SLOW_HEADERS} <gtest/gtest.h> ${ARG_PRECOMPILE})
   endif()
