@@ -134,7 +134,7 @@ std::optional<std::string> accelerator_named(std::string_view published) {
   if (has("h100"))
     return has("hbm2e") ? "h100-hbm2e" : has("pcie") ? "h100-pcie" : "h100";
   if (has("a100"))
-    return has("40gb") ? "a100-40" : has("pcie") ? "a100-pcie" : "a100-80";
+    return has("40g") ? "a100-40" : has("pcie") ? "a100-pcie" : "a100-80";
   for (const auto& [word, name] : words)
     if (has(word))
       return name;

@@ -16,6 +16,36 @@ struct Sane {
   double most;
 };
 
+// Ten times what the fastest parts of today have, in round numbers.
+constexpr Sane sane_memory{0x1p26, 0x1p44};
+constexpr Sane sane_memory_bandwidth{1e9, 1e14};
+constexpr Sane sane_node_bandwidth{1e6, 1e13};
+constexpr Sane sane_network_bandwidth{1e6, 1e12};
+constexpr Sane sane_latency{1e-9, 0.1};
+
+Sane sane_peak(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return {1e9, 5e14};
+    case Precision::tf32: return {1e9, 1e16};
+    case Precision::fp16:
+    case Precision::bf16: return {1e9, 2.5e16};
+    case Precision::fp8: return {1e9, 5e16};
+  }
+  return {1e9, 5e16};
+}
+
+// The value that was meant, if another unit brings it into the range; nothing for one that none does.
+std::string likely_mistake(Quantity quantity, double value, Sane sane) {
+  if (value <= 0)
+    return "";
+  const double step = quantity == Quantity::seconds ? 1e-6 : value > sane.most ? 1e-3 : 1e3;
+  const char* const bits = quantity == Quantity::bytes_per_second ? " (GB/s are bytes, Gb/s bits)" : "";
+  for (const double meant : {value * step, value * step * step})
+    if (meant >= sane.least && meant <= sane.most)
+      return fmt::format(": is the unit right? {} would do{}", quantity_text(quantity, meant), bits);
+  return fmt::format(": is the unit right?{}", bits);
+}
+
 constexpr RealRange share{.min = 1e-3, .max = 1};
 
 // A rule of several keys that is broken, told at one of them.
@@ -97,8 +127,8 @@ class ClusterReader {
     read_device(cluster.device);
     if (cluster.device.name.empty())
       cluster.device.name = Path(file_name).stem().string();
-    read_link("node_link", cluster.node);
-    read_link("network_link", cluster.network);
+    read_link("node_link", cluster.node, sane_node_bandwidth);
+    read_link("network_link", cluster.network, sane_network_bandwidth);
     reader_.finish();
     for (const BrokenRule& rule : broken_rules(cluster))
       reader_.problem(rule.section, rule.key, rule.what);
@@ -124,7 +154,7 @@ class ClusterReader {
     else if (*parsed < sane.least || *parsed > sane.most)
       reader_.problem(section, key,
                       fmt::format("got \"{}\", wanted {} to {}{}", text, quantity_text(quantity, sane.least),
-                                  quantity_text(quantity, sane.most), *parsed > 0 ? ": is the unit right?" : ""));
+                                  quantity_text(quantity, sane.most), likely_mistake(quantity, *parsed, sane)));
     else
       value = *parsed;
     return true;
@@ -141,8 +171,9 @@ class ClusterReader {
     if (reader_.read("device", "preset", preset, accelerator_preset_names()) && !preset.empty())
       device = accelerator_preset(preset);
     reader_.read("device", "name", device.name);
-    read_bytes("device", "memory", device.memory_bytes, {0x1p26, 0x1p46});
-    read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth, {1e9, 1e14});
+    read_bytes("device", "memory", device.memory_bytes, sane_memory);
+    read_quantity("device", "memory_bandwidth", Quantity::bytes_per_second, device.memory_bandwidth,
+                  sane_memory_bandwidth);
     reader_.read("device", "memory_share", device.memory_share, share);
     read_count("device", "processors", device.processors, 1 << 24);
     read_quantity("device", "kernel_start", Quantity::seconds, device.kernel_seconds, {0, 1e-2});
@@ -152,7 +183,7 @@ class ClusterReader {
     for (std::size_t i = 0; i < num_precisions; ++i) {
       const char* const section = to_string(static_cast<Precision>(i));
       MatrixRate& rate = device.rates[i];
-      read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, {1e9, 1e17});
+      read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, sane_peak(static_cast<Precision>(i)));
       reader_.read(section, "product_share", rate.product_share, share);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
@@ -160,12 +191,12 @@ class ClusterReader {
     }
   }
 
-  void read_link(const char* section, LinkTier& link) {
-    read_quantity(section, "bandwidth", Quantity::bytes_per_second, link.bandwidth, {1e6, 1e14});
-    if (!read_quantity(section, "alone", Quantity::bytes_per_second, link.alone, {1e6, 1e14}) &&
+  void read_link(const char* section, LinkTier& link, Sane bandwidth) {
+    read_quantity(section, "bandwidth", Quantity::bytes_per_second, link.bandwidth, bandwidth);
+    if (!read_quantity(section, "alone", Quantity::bytes_per_second, link.alone, bandwidth) &&
         link.alone < link.bandwidth)
       link.alone = 0;  // that of a preset whose link is slower than the file's
-    read_quantity(section, "latency", Quantity::seconds, link.latency, {1e-9, 1});
+    read_quantity(section, "latency", Quantity::seconds, link.latency, sane_latency);
   }
 
   ConfigReader reader_;

@@ -88,6 +88,34 @@ TEST(ClusterFile, refuses_units_that_are_missing_or_absurd) {
             std::string::npos);
 }
 
+// Each is what a wrong prefix makes of a value that machines have.
+TEST(ClusterFile, refuses_what_no_machine_reaches) {
+  const auto told = [](const std::string& old, const std::string& now, const std::string& problem) {
+    const std::string message = message_of(replaced(whole, old, now));
+    EXPECT_NE(message.find(problem), std::string::npos) << message;
+  };
+  told("\"200 Gb/s\"", "\"25 TB/s\"",
+       "network_link.bandwidth: got \"25 TB/s\", wanted 1 MB/s to 1 TB/s: is the unit right? 25 GB/s would do");
+  told("\"0.01 ms\"", "\"10 s\"",
+       "network_link.latency: got \"10 s\", wanted 1 ns to 100 ms: is the unit right? 10 us would do");
+  told("\"4 us\"", "\"4 s\"",
+       "node_link.latency: got \"4 s\", wanted 1 ns to 100 ms: is the unit right? 4 us would do");
+  told("\"64 GB\"", "\"1 MB\"",
+       "device.memory: got \"1 MB\", wanted 64 MiB to 16 TiB: is the unit right? 953.7 MiB would do");
+  told("\"64 GB\"", "\"80 TB\"", "device.memory: got \"80 TB\", wanted 64 MiB to 16 TiB");
+  told("[bf16]\npeak = \"300 TFLOP/s\"", "[fp32]\npeak = \"1 PFLOP/s\"",
+       "fp32.peak: got \"1 PFLOP/s\", wanted 1 GFLOP/s to 500 TFLOP/s: is the unit right? 1 TFLOP/s would do");
+  told("\"300 TFLOP/s\"", "\"312 PFLOP/s\"", "wanted 1 GFLOP/s to 25 PFLOP/s: is the unit right? 312 TFLOP/s would do");
+}
+
+TEST(ClusterFile, every_preset_is_within_what_is_accepted) {
+  for (const std::string& name : cluster_preset_names()) {
+    Cluster cluster = cluster_preset(name + ":4");
+    const Cluster read = parse_cluster(to_toml(cluster), name + ".toml");
+    EXPECT_EQ(read.num_devices(), cluster.num_devices()) << name;
+  }
+}
+
 TEST(ClusterFile, lists_all_problems_at_once) {
   const std::string message = message_of(replaced(replaced(whole, "\"4 us\"", "\"4\""), "nodes = 4", "nodes = 0"));
   EXPECT_NE(message.find("node_link.latency"), std::string::npos) << message;
@@ -103,11 +131,12 @@ TEST(ClusterFile, a_wrong_value_is_one_problem_in_its_own_words) {
       << number;
   EXPECT_NE(number.find("docs/planner.md"), std::string::npos) << number;
   const std::string negative = message_of(replaced(whole, "\"64 GB\"", "\"-80 GiB\""));
-  EXPECT_NE(negative.find("got \"-80 GiB\", wanted 64 MiB to 64 TiB\n"), std::string::npos) << negative;
+  EXPECT_NE(negative.find("got \"-80 GiB\", wanted 64 MiB to 16 TiB\n"), std::string::npos) << negative;
   const std::string fast = message_of(replaced(whole, "\"250 GB/s\"", "\"1 PB/s\""));
-  EXPECT_NE(
-      fast.find("c.toml:20:13: node_link.bandwidth: got \"1 PB/s\", wanted 1 MB/s to 100 TB/s: is the unit right?"),
-      std::string::npos)
+  EXPECT_NE(fast.find("c.toml:20:13: node_link.bandwidth: got \"1 PB/s\", wanted 1 MB/s to 10 TB/s: is the unit right? "
+                      "1 TB/s would "
+                      "do (GB/s are bytes, Gb/s bits)"),
+            std::string::npos)
       << fast;
 }
 
@@ -164,6 +193,7 @@ TEST(ClusterPreset, published_names_are_understood) {
   EXPECT_EQ(accelerator_named("H100 PCIe"), "h100-pcie");
   EXPECT_EQ(accelerator_named("GH200 SXM"), "h200");
   EXPECT_EQ(accelerator_named("B200 SXM"), "b200");
+  EXPECT_EQ(accelerator_named("nvidia_a100_sxm4_40g"), "a100-40");
   EXPECT_EQ(accelerator_named("RTX 5090"), std::nullopt);
 }
 
