@@ -12,7 +12,6 @@
 #include "io/json_fields.hpp"
 #include "io/machine.hpp"
 #include "io/run_positions.hpp"
-#include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "planning/damaged_file.hpp"
 
@@ -23,10 +22,24 @@ using Json = nlohmann::ordered_json;
 
 constexpr double most_silent_seconds = 300;  // files of other hosts arrive late, and steps may be long
 
-// False also where nobody may look.
+// False also where nobody may look: for guesses.
 bool is_there(const Path& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
+}
+
+// @throws Error (usage) where nobody may look: it may well be a run, but not for whoever asks.
+bool is_given(const Path& path) {
+  std::error_code error;
+  const bool found = std::filesystem::exists(path, error);
+  if (error)
+    throw Error(ExitCode::usage,
+                {.what = "a directory of the run cannot be looked into",
+                 .where = path.parent_path().string(),
+                 .got = error.message(),
+                 .wanted = "a directory that may be read and entered",
+                 .todo = "look at its rights (ls -ld) and those of what it lies in, or ask its owner"});
+  return found;
 }
 
 // Where somebody names a part of a run, or what holds several: those runs, three of them.
@@ -45,14 +58,28 @@ std::vector<std::string> runs_near(const Path& path) {
   return runs;
 }
 
-[[noreturn]] void throw_no_run(const Path& path) {
+// What lies there: "a file", "no such directory", "a directory without run.json"; the first part of the path that is a
+// file where a directory must be.
+std::string what_is_at(const Path& path) {
   std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    return "a directory without run.json";
+  if (is_there(path))
+    return "a file";
+  Path part;
+  for (const Path& name : path) {
+    part /= name;
+    if (is_there(part) && !std::filesystem::is_directory(part, error))
+      return fmt::format("no such directory: {} is a file", part.string());
+  }
+  return "no such directory";
+}
+
+[[noreturn]] void throw_no_run(const Path& path) {
   const std::vector<std::string> near = runs_near(path);
   throw Error(ExitCode::usage, {.what = "this is not the directory of a run",
                                 .where = path.empty() ? "an empty path" : path.string(),
-                                .got = std::filesystem::is_directory(path, error) ? "a directory without run.json"
-                                       : is_there(path)                           ? "a file"
-                                                                                  : "no such directory",
+                                .got = what_is_at(path),
                                 .wanted = "run.directory of a run of `espalier train`",
                                 .todo = near.empty() ? "the last line of its log names it"
                                                      : fmt::format("did you mean {}?", fmt::join(near, " or "))});
@@ -60,7 +87,7 @@ std::vector<std::string> runs_near(const Path& path) {
 
 RunRecord record_of(const Path& directory) {
   const Path path = directory / "run.json";
-  if (!is_there(path))
+  if (!is_given(path))
     throw_no_run(directory);
   const Json json = read_run_json(path);
   RunRecord record;
@@ -114,119 +141,14 @@ std::vector<Path> rank_files(const Path& directory, const char* extension) {
   std::vector<Path> files;
   for (;;) {
     Path path = directory / fmt::format("rank-{:05}{}", files.size(), extension);
-    if (!std::filesystem::exists(path))
+    if (!is_given(path))
       return files;
     files.push_back(std::move(path));
   }
 }
 
-// A resolved config has all keys: one that is missing is from another version, and a default would tell another story.
-void require(bool given, const char* key, const Path& path) {
-  if (!given)
-    throw_damaged(path.string(), "config.toml is not one that `espalier train` resolved", fmt::format("no {}", key),
-                  "all keys that say how the work was cut");
-}
-
-ConfigReader reader_of(const std::string& config, const Path& path) {
-  try {
-    return ConfigReader(config, path.string(), {});
-  } catch (const Error& error) {  // here it is no mistake of whoever runs the command
-    throw_damaged(error.report().where.empty() ? path.string() : error.report().where, error.report().what,
-                  error.report().got);
-  }
-}
-
-// With parallel.data left open, the number of ranks that wrote decides.
-MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
-  Index tensor = 1;
-  Index pipeline = 1;
-  Index data = 0;
-  std::string order = "tp,dp,pp";
-  require(reader.read("parallel", "tensor", tensor, {.min = 1}), "parallel.tensor", path);
-  require(reader.read("parallel", "pipeline", pipeline, {.min = 1}), "parallel.pipeline", path);
-  require(reader.read("parallel", "data", data, {.min = 0}), "parallel.data", path);
-  reader.read("parallel", "order", order);
-  if (tensor > world_size || pipeline > world_size)
-    throw_damaged(path.string(), "the layout needs more ranks than left a record",
-                  fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));
-  try {
-    return make_layout(world_size, static_cast<int>(tensor), static_cast<int>(data), static_cast<int>(pipeline),
-                       axis_order_from(order));
-  } catch (const Error& error) {
-    throw_damaged(path.string(), error.report().what, error.report().got);
-  }
-}
-
-GptConfig shape_of(ConfigReader& reader, const Path& path) {
-  GptConfig shape;
-  reader.read("model", "vocab_size", shape.vocab_size);
-  reader.read("model", "max_sequence_length", shape.max_sequence_length);
-  require(reader.read("model", "num_layers", shape.num_layers), "model.num_layers", path);
-  reader.read("model", "hidden_size", shape.hidden_size);
-  reader.read("model", "num_heads", shape.num_heads);
-  reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size);
-  return shape;
-}
-
-void read_emulation(ConfigReader& reader, RunSetup& setup) {
-  double backward_input = 0;
-  double backward_weight = 0;
-  Index ranks_per_node = 0;
-  reader.read_seconds("emulate", "forward", setup.emulated_forward);
-  reader.read_seconds("emulate", "backward_input", backward_input);
-  reader.read_seconds("emulate", "backward_weight", backward_weight);
-  reader.read_seconds("emulate", "latency", setup.links.within_node.latency);
-  reader.read("emulate", "bandwidth", setup.links.within_node.bytes_per_second);
-  reader.read_seconds("emulate", "node_latency", setup.links.between_nodes.latency);
-  reader.read("emulate", "node_bandwidth", setup.links.between_nodes.bytes_per_second);
-  reader.read("emulate", "ranks_per_node", ranks_per_node);
-  reader.read("emulate", "message_scale", setup.links.message_scale);
-  reader.read("emulate", "planned_microbatches", setup.planned_microbatches);
-  setup.emulated_backward = backward_input + backward_weight;
-  setup.links.ranks_per_node = static_cast<int>(ranks_per_node);
-}
-
-RunSetup setup_of(const std::string& config, const Path& path, int world_size) {
-  ConfigReader reader = reader_of(config, path);
-  RunSetup setup;
-  setup.shape = shape_of(reader, path);
-  setup.mesh = mesh_of(reader, world_size, path);
-  reader.read("parallel", "schedule", setup.schedule);
-  reader.read("parallel", "virtual_stages", setup.virtual_stages, {.min = 1});
-  reader.read("parallel", "assignment", setup.assignment);
-  reader.read("parallel", "recompute", setup.recompute);
-  reader.read("parallel", "layers_per_stage", setup.layers_per_stage);
-  reader.read("parallel", "zero_stage", setup.zero_stage);
-  require(reader.read("batch", "global_batch_size", setup.global_batch_size, {.min = 1}), "batch.global_batch_size",
-          path);
-  require(reader.read("batch", "micro_batch_size", setup.micro_batch_size, {.min = 1}), "batch.micro_batch_size", path);
-  require(reader.read("batch", "sequence_length", setup.sequence_length, {.min = 1}), "batch.sequence_length", path);
-  reader.read("precision", "compute", setup.compute);
-  reader.read("precision", "gradient_reduction", setup.gradient_reduction);
-  reader.read("precision", "initial_loss_scale", setup.initial_loss_scale);
-  reader.read("precision", "minimum_loss_scale", setup.minimum_loss_scale);
-  reader.read("optimizer", "learning_rate", setup.peak_learning_rate);
-  reader.read("optimizer", "warmup_steps", setup.warmup_steps);
-  reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
-  reader.read("checkpoint", "interval", setup.checkpoint_interval);
-  reader.read("run", "steps", setup.total_steps);
-  if (Index tokens = 0; reader.read("run", "tokens", tokens) && tokens > 0 && setup.total_steps == 0)
-    setup.total_steps = (tokens + setup.tokens_per_step() - 1) / setup.tokens_per_step();
-  read_emulation(reader, setup);
-  if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty()) {
-    const std::size_t colon = wrong.front().find(": ", path.string().size());  // behind the position
-    throw_damaged(wrong.front().substr(0, colon), "config.toml is not one that `espalier train` resolved",
-                  wrong.front().substr(colon + 2));
-  }
-  const std::vector<std::string> impossible = problems(setup.shape);
-  if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
-    throw_damaged(path.string(), "config.toml describes a model that cannot be built",
-                  impossible.empty() ? "more stages than layers" : impossible.front());
-  return setup;
-}
-
 std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::vector<std::string>& gaps) {
-  if (!std::filesystem::exists(path)) {
+  if (!is_given(path)) {
     gaps.emplace_back(
         "no prediction.json: measured times are compared among ranks and with the simulated schedule only");
     return std::nullopt;
@@ -263,9 +185,9 @@ bool has_trained(const RecordedRun& run) {
 // None where there is no file.
 template <class Value>
 std::vector<Value> lines_of(const RecordedRun& run, const Path& path, std::vector<Value> (*read)(const Path&)) {
-  const bool exists = std::filesystem::exists(path);
-  std::vector<Value> lines = exists ? read(path) : std::vector<Value>();
-  if (exists && lines.empty() && has_trained(run))
+  const bool given = is_given(path);
+  std::vector<Value> lines = given ? read(path) : std::vector<Value>();
+  if (given && lines.empty() && has_trained(run))
     throw_damaged(path.string(), "the run has trained, and its record is empty", "no whole line",
                   fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
   return lines;
@@ -355,22 +277,6 @@ std::string RunFacts::host_of(std::size_t rank) const {
   return rank < host_of_rank.size() && host_of_rank[rank] < hosts.size() ? hosts[host_of_rank[rank]] : "unknown host";
 }
 
-Index RunSetup::num_microbatches() const {
-  return std::max<Index>(1, global_batch_size / (micro_batch_size * mesh.degree(Axis::dp)));
-}
-
-std::vector<Index> RunSetup::layers_of_stages() const {
-  const auto num_stages = static_cast<std::size_t>(stages());
-  if (num_stages == 1)
-    return {shape.num_layers};
-  if (layers_per_stage.empty() || layers_per_stage.size() % num_stages != 0)
-    return {};
-  std::vector<Index> layers(num_stages);
-  for (std::size_t part = 0; part < layers_per_stage.size(); ++part)
-    layers[part % num_stages] += layers_per_stage[part];
-  return layers;
-}
-
 int RecordedRun::node_of(int rank) const {
   if (setup.links.ranks_per_node > 0)
     return rank / setup.links.ranks_per_node;
@@ -384,7 +290,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.record = record_of(directory);
   run.facts = facts_of(run.record, directory / "run.json");
   run.config = read_run_file(directory / "config.toml");
-  run.setup = setup_of(run.config, directory / "config.toml", world_size_of(run));
+  run.setup = recorded_setup(run.config, directory / "config.toml", world_size_of(run));
   run.positions = run_positions(directory);
   run.last_sign_of_life = last_sign_of_life_in(run);
   run.life = life_of(run);

@@ -7,55 +7,13 @@
 #include <vector>
 
 #include "io/run_directory.hpp"
-#include "models/gpt_config.hpp"
-#include "parallel/emulated_links.hpp"
 #include "parallel/position.hpp"
-#include "parallel/process_mesh.hpp"
+#include "planning/recorded_setup.hpp"
 #include "planning/recorded_steps.hpp"
 
 // What a run left in its directory, read back: the input of `diagnose` and of the report.
 
 namespace espalier {
-
-/// The keys of config.toml that say how the work was cut and paced.
-struct RunSetup {
-  GptConfig shape;
-  MeshLayout mesh;
-  std::string schedule = "1f1b";
-  Index virtual_stages = 1;
-  std::string assignment = "consecutive";
-  std::string recompute = "none";
-  std::vector<Index> layers_per_stage;  ///< chunk by chunk in forward order; empty: one stage, or not known
-  Index zero_stage = 0;
-  Index global_batch_size = 0;  ///< sequences
-  Index micro_batch_size = 0;
-  Index sequence_length = 0;
-  std::string compute = "fp32";
-  std::string gradient_reduction = "state";
-  double peak_learning_rate = 0;
-  Index warmup_steps = 0;
-  double clip_grad_norm = 0;
-  Index total_steps = 0;  ///< of the whole run; 0: not known
-  Index checkpoint_interval = 0;
-  double initial_loss_scale = 65536;
-  double minimum_loss_scale = 1;
-
-  Index planned_microbatches = 0;  ///< a rehearsal's: of a replica in a step of the plan; 0: no rehearsal
-
-  /// [emulate]: times of operations that are imitated, 0 where they are not, and the links.
-  double emulated_forward = 0;
-  double emulated_backward = 0;
-  EmulatedLinks links;
-
-  int world_size() const { return mesh.size(); }
-  int stages() const { return mesh.degree(Axis::pp); }
-  Index num_microbatches() const;  ///< of a replica in a step
-  /// Does it stand for a plan whose step has more micro-batches?
-  bool is_part_of_a_step() const { return planned_microbatches > num_microbatches(); }
-  Index tokens_per_step() const { return global_batch_size * sequence_length; }
-  /// Layers of each stage, all its chunks together; empty where not known.
-  std::vector<Index> layers_of_stages() const;
-};
 
 /// What the last start ran on, as training/run_facts noted it; empty and 0 where an older version did not.
 struct RunFacts {

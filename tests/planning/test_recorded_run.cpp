@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -230,6 +231,32 @@ TEST_F(RecordedRunTest, NoRunDirectory) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     EXPECT_EQ(error.report().got, "no such directory");
+  }
+  try {
+    read_recorded_run(path("config.toml") / "below");
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.report().got, "no such directory: " + path("config.toml").string() + " is a file");
+  }
+}
+
+// For root nothing is closed, so the test is somebody else meanwhile.
+TEST_F(RecordedRunTest, WhatMayNotBeReadIsNotMissing) {
+  const auto refusal_without = [&](const std::filesystem::path& closed) {
+    std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
+    std::filesystem::permissions(closed, std::filesystem::perms::none);
+    const bool root = geteuid() == 0;
+    constexpr uid_t anybody = 65534;
+    EXPECT_TRUE(!root || seteuid(anybody) == 0);
+    const ErrorReport report = refusal(ExitCode::usage);
+    EXPECT_TRUE(!root || seteuid(0) == 0);
+    std::filesystem::permissions(closed, std::filesystem::perms::all);
+    return report;
+  };
+  for (const std::filesystem::path& closed : {directory_ / "ranks", std::filesystem::path(directory_.path())}) {
+    const ErrorReport report = refusal_without(closed);
+    EXPECT_EQ(report.what, "a directory of the run cannot be looked into") << closed;
+    EXPECT_EQ(report.got, "Permission denied") << closed;
   }
 }
 

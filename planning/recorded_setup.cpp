@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/recorded_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/toml_config.hpp"
+#include "planning/damaged_file.hpp"
+
+namespace espalier {
+namespace {
+
+// A resolved config has all keys: one that is missing is from another version, and a default would tell another story.
+void require(bool given, const char* key, const Path& path) {
+  if (!given)
+    throw_damaged(path.string(), "config.toml is not one that `espalier train` resolved", fmt::format("no {}", key),
+                  "all keys that say how the work was cut");
+}
+
+ConfigReader reader_of(const std::string& config, const Path& path) {
+  try {
+    return ConfigReader(config, path.string(), {});
+  } catch (const Error& error) {  // here it is no mistake of whoever runs the command
+    throw_damaged(error.report().where.empty() ? path.string() : error.report().where, error.report().what,
+                  error.report().got);
+  }
+}
+
+// With parallel.data left open, the number of ranks that wrote decides.
+MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
+  Index tensor = 1;
+  Index pipeline = 1;
+  Index data = 0;
+  std::string order = "tp,dp,pp";
+  require(reader.read("parallel", "tensor", tensor, {.min = 1}), "parallel.tensor", path);
+  require(reader.read("parallel", "pipeline", pipeline, {.min = 1}), "parallel.pipeline", path);
+  require(reader.read("parallel", "data", data, {.min = 0}), "parallel.data", path);
+  reader.read("parallel", "order", order);
+  if (tensor > world_size || pipeline > world_size)
+    throw_damaged(path.string(), "the layout needs more ranks than left a record",
+                  fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));
+  try {
+    return make_layout(world_size, static_cast<int>(tensor), static_cast<int>(data), static_cast<int>(pipeline),
+                       axis_order_from(order));
+  } catch (const Error& error) {
+    throw_damaged(path.string(), error.report().what, error.report().got);
+  }
+}
+
+GptConfig shape_of(ConfigReader& reader, const Path& path) {
+  GptConfig shape;
+  reader.read("model", "vocab_size", shape.vocab_size);
+  reader.read("model", "max_sequence_length", shape.max_sequence_length);
+  require(reader.read("model", "num_layers", shape.num_layers), "model.num_layers", path);
+  reader.read("model", "hidden_size", shape.hidden_size);
+  reader.read("model", "num_heads", shape.num_heads);
+  reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size);
+  return shape;
+}
+
+void read_emulation(ConfigReader& reader, RunSetup& setup) {
+  double backward_input = 0;
+  double backward_weight = 0;
+  Index ranks_per_node = 0;
+  reader.read_seconds("emulate", "forward", setup.emulated_forward);
+  reader.read_seconds("emulate", "backward_input", backward_input);
+  reader.read_seconds("emulate", "backward_weight", backward_weight);
+  reader.read_seconds("emulate", "latency", setup.links.within_node.latency);
+  reader.read("emulate", "bandwidth", setup.links.within_node.bytes_per_second);
+  reader.read_seconds("emulate", "node_latency", setup.links.between_nodes.latency);
+  reader.read("emulate", "node_bandwidth", setup.links.between_nodes.bytes_per_second);
+  reader.read("emulate", "ranks_per_node", ranks_per_node);
+  reader.read("emulate", "message_scale", setup.links.message_scale);
+  reader.read("emulate", "planned_microbatches", setup.planned_microbatches);
+  setup.emulated_backward = backward_input + backward_weight;
+  setup.links.ranks_per_node = static_cast<int>(ranks_per_node);
+}
+
+}  // namespace
+
+Index RunSetup::num_microbatches() const {
+  return std::max<Index>(1, global_batch_size / (micro_batch_size * mesh.degree(Axis::dp)));
+}
+
+std::vector<Index> RunSetup::layers_of_stages() const {
+  const auto num_stages = static_cast<std::size_t>(stages());
+  if (num_stages == 1)
+    return {shape.num_layers};
+  if (layers_per_stage.empty() || layers_per_stage.size() % num_stages != 0)
+    return {};
+  std::vector<Index> layers(num_stages);
+  for (std::size_t part = 0; part < layers_per_stage.size(); ++part)
+    layers[part % num_stages] += layers_per_stage[part];
+  return layers;
+}
+
+RunSetup recorded_setup(const std::string& config, const Path& path, int world_size) {
+  ConfigReader reader = reader_of(config, path);
+  RunSetup setup;
+  setup.shape = shape_of(reader, path);
+  setup.mesh = mesh_of(reader, world_size, path);
+  reader.read("parallel", "schedule", setup.schedule);
+  reader.read("parallel", "virtual_stages", setup.virtual_stages, {.min = 1});
+  reader.read("parallel", "assignment", setup.assignment);
+  reader.read("parallel", "recompute", setup.recompute);
+  reader.read("parallel", "layers_per_stage", setup.layers_per_stage);
+  reader.read("parallel", "zero_stage", setup.zero_stage);
+  require(reader.read("batch", "global_batch_size", setup.global_batch_size, {.min = 1}), "batch.global_batch_size",
+          path);
+  require(reader.read("batch", "micro_batch_size", setup.micro_batch_size, {.min = 1}), "batch.micro_batch_size", path);
+  require(reader.read("batch", "sequence_length", setup.sequence_length, {.min = 1}), "batch.sequence_length", path);
+  reader.read("precision", "compute", setup.compute);
+  reader.read("precision", "gradient_reduction", setup.gradient_reduction);
+  reader.read("precision", "initial_loss_scale", setup.initial_loss_scale);
+  reader.read("precision", "minimum_loss_scale", setup.minimum_loss_scale);
+  reader.read("optimizer", "learning_rate", setup.peak_learning_rate);
+  reader.read("optimizer", "warmup_steps", setup.warmup_steps);
+  reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
+  reader.read("checkpoint", "interval", setup.checkpoint_interval);
+  reader.read("run", "steps", setup.total_steps);
+  if (Index tokens = 0; reader.read("run", "tokens", tokens) && tokens > 0 && setup.total_steps == 0)
+    setup.total_steps = (tokens + setup.tokens_per_step() - 1) / setup.tokens_per_step();
+  read_emulation(reader, setup);
+  if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty()) {
+    const std::size_t colon = wrong.front().find(": ", path.string().size());  // behind the position
+    throw_damaged(wrong.front().substr(0, colon), "config.toml is not one that `espalier train` resolved",
+                  wrong.front().substr(colon + 2));
+  }
+  const std::vector<std::string> impossible = problems(setup.shape);
+  if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
+    throw_damaged(path.string(), "config.toml describes a model that cannot be built",
+                  impossible.empty() ? "more stages than layers" : impossible.front());
+  return setup;
+}
+
+}  // namespace espalier
