@@ -25,8 +25,12 @@ int plan_cases(const PlanOptions& options) {
   std::vector<Cluster> calibrated;
   for (const std::string& cluster : options.clusters)
     calibrated.push_back(cluster_from(cluster));
+  PublishedTable table = read_cases(read_file(options.cases, ExitCode::data), options.cases, calibrated);
+  if (!table.unknown_columns.empty())
+    fmt::print(stderr, "note: {} has columns that are not read: {}\n", options.cases,
+               fmt::join(table.unknown_columns, ", "));
   std::vector<PricedCase> cases;
-  for (PublishedCase& published : read_cases(read_file(options.cases, ExitCode::data), options.cases, calibrated))
+  for (PublishedCase& published : table.cases)
     cases.push_back(price_case(std::move(published)));
   fmt::print("{}", options.json ? case_report_json(cases) : case_report(cases));
   return 0;

@@ -19,6 +19,8 @@ constexpr double gib = 1 << 30;
 bool has_time(const PricedCase& each) { return each.published.timed && each.predicted_seconds; }
 bool has_memory(const PricedCase& each) { return each.published.measured_bytes > 0 && each.predicted_bytes; }
 
+bool is_compared(const PricedCase& each) { return has_time(each) || has_memory(each); }
+
 std::string shortened(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : fmt::format("{}..", text.substr(0, width - 2));
 }
@@ -27,7 +29,7 @@ std::string rows_text(const std::vector<PricedCase>& cases) {
   std::string text = fmt::format("{:<46} {:>10} {:>10} {:>8}   {:>9} {:>9} {:>7}  {}\n", "row", "predicted", "measured",
                                  "error", "predicted", "measured", "error", "layout");
   for (const PricedCase& each : cases) {
-    if (!has_time(each) && !has_memory(each))
+    if (!is_compared(each))
       continue;
     text += fmt::format("{:<46}", shortened(each.published.id, 46));
     if (has_time(each))
@@ -48,15 +50,32 @@ std::string rows_text(const std::vector<PricedCase>& cases) {
 std::string reasons_text(const std::vector<PricedCase>& cases) {
   std::string text;
   for (const PricedCase& each : cases)
-    if (!each.predicted_seconds && !each.predicted_bytes)
+    if (!is_compared(each))
       text += fmt::format("not priced: {}: {}\n", each.published.id, each.published.why_not);
   return text;
 }
 
 std::string line(const std::string& name, const ErrorSummary& errors, std::size_t all) {
-  return fmt::format("{:<66} {:>3} of {:>3}: median {:>5.1f} %, p95 {:>5.1f} %, worst {:>5.1f} %, bias {:>+5.1f} %\n",
-                     shortened(name, 66), errors.count, all, 100 * errors.median, 100 * errors.p95, 100 * errors.worst,
-                     100 * errors.bias);
+  const std::string counts = fmt::format("{:<66} {:>3} of {:>3}: ", name, errors.count, all);
+  if (errors.count == 0)
+    return counts + "none is priced\n";
+  return counts + fmt::format("median {:>5.1f} %, p95 {:>5.1f} %, worst {:>5.1f} %, bias {:>+5.1f} %\n",
+                              100 * errors.median, 100 * errors.p95, 100 * errors.worst, 100 * errors.bias);
+}
+
+std::string heading(const std::string& subject, const std::string& rows) {
+  return fmt::format(
+      "\n{} by source: of the {} how many are priced, and the errors of these (bias: their median with "
+      "its sign)\n",
+      subject, rows);
+}
+
+std::string last_line(const ErrorSummary& errors, std::size_t all) {
+  const std::string counts = fmt::format("priced {} of {} timed rows: ", errors.count, all);
+  if (errors.count == 0)
+    return counts + (all == 0 ? "no row has a time to compare with\n" : "none, so there is no error to tell\n");
+  return counts + fmt::format("median {:.1f} %, p95 {:.1f} %, worst {:.1f} %\n", 100 * errors.median, 100 * errors.p95,
+                              100 * errors.worst);
 }
 
 struct Group {
@@ -85,7 +104,7 @@ struct Summaries {
 Summaries summaries_of(const std::vector<PricedCase>& cases) {
   Summaries made;
   for (const PricedCase& each : cases) {
-    const std::string& source = each.published.source;
+    const std::string& source = each.published.origin;
     if (!made.time.contains(source))
       made.order.push_back(source);
     Group& mine = made.time[source];
@@ -111,8 +130,11 @@ Summaries summaries_of(const std::vector<PricedCase>& cases) {
   return made;
 }
 
+// Errors of nothing are no numbers.
 nlohmann::ordered_json to_json(const Group& group) {
   const ErrorSummary errors = summary_of(group.errors);
+  if (errors.count == 0)
+    return {{"rows", group.all}, {"priced", 0}};
   return {{"rows", group.all}, {"priced", errors.count}, {"median", errors.median},
           {"p95", errors.p95}, {"worst", errors.worst},  {"bias", errors.bias}};
 }
@@ -138,20 +160,21 @@ std::string case_report(const std::vector<PricedCase>& cases) {
   const auto [order, time, memory, all, analytic, measured] = summaries_of(cases);
   std::string text = rows_text(cases) + "\n" + reasons_text(cases);
   if (analytic.all + measured.all > 0)
-    text += "\nmemory by source\n" + groups_text(order, memory) +
-            line("all analytic rows", summary_of(analytic.errors), analytic.all) +
-            line("all measured rows", summary_of(measured.errors), measured.all);
-  const ErrorSummary total = summary_of(all.errors);
-  text += "\ntime by source\n" + groups_text(order, time);
-  text += fmt::format("priced {} of {} timed rows: median {:.1f} %, p95 {:.1f} %, worst {:.1f} %\n", total.count,
-                      all.all, 100 * total.median, 100 * total.p95, 100 * total.worst);
+    text += heading("memory", "rows with memory") + groups_text(order, memory);
+  for (const auto& [name, group] : {std::pair("all analytic rows", analytic), {"all measured rows", measured}})
+    if (group.all > 0)
+      text += line(name, summary_of(group.errors), group.all);
+  if (all.all > 0)
+    text += heading("time", "timed rows") + groups_text(order, time);
+  text += "\n" + last_line(summary_of(all.errors), all.all);
   return text;
 }
 
 std::string case_report_json(const std::vector<PricedCase>& cases) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const PricedCase& each : cases) {
-    nlohmann::ordered_json row{{"id", each.published.id}, {"source", each.published.source}};
+    nlohmann::ordered_json row{
+        {"id", each.published.id}, {"source", each.published.source}, {"origin", each.published.origin}};
     if (has_time(each))
       row.update({{"predicted_seconds", *each.predicted_seconds},
                   {"measured_seconds", each.published.measured_seconds},
@@ -176,7 +199,7 @@ std::string case_report_json(const std::vector<PricedCase>& cases) {
       {"memory", {{"analytic", to_json(summaries.analytic)}, {"measured", to_json(summaries.measured)}}},
       {"sources", nlohmann::ordered_json::array()}};
   for (const std::string& source : summaries.order)
-    json["sources"].push_back({{"source", source},
+    json["sources"].push_back({{"origin", source},
                                {"time", to_json(summaries.time.at(source))},
                                {"memory", to_json(summaries.memory.at(source))}});
   return json.dump(1) + "\n";

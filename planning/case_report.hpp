@@ -23,7 +23,7 @@ struct ErrorSummary {
 ErrorSummary summary_of(std::vector<double> errors);
 
 /// A line for each row with its prediction, what was measured and the error; the rows not priced with their reasons;
-/// the errors by source; memory; last "priced N of M timed rows: median X %, p95 Y %, worst Z %".
+/// memory and time by source; last "priced N of M timed rows: median X %, p95 Y %, worst Z %".
 std::string case_report(const std::vector<PricedCase>& cases);
 
 /// The same for programs, as JSON: `rows`, and the errors of all (`time`, `memory`) and by source (`sources`).

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -14,12 +17,26 @@ namespace {
 struct Record {
   std::vector<std::string> fields;
   std::size_t line = 1;
-  bool empty() const { return fields.size() == 1 && fields.front().empty(); }
 };
 
 std::string trimmed(const std::string& text) {
   const std::size_t begin = text.find_first_not_of(" \t");
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+bool is_blank(const Record& record) {
+  return std::ranges::all_of(record.fields, [](const std::string& field) { return trimmed(field).empty(); });
+}
+
+// "" for the words by which tables say that they do not know.
+std::string value_of(const std::string& field) {
+  std::string value = trimmed(field);
+  std::string word = value;
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  constexpr std::array absent{"-", "--", "?", "n/a", "na", "nan", "null", "unknown"};
+  if (std::ranges::find(absent, word) != absent.end())
+    value.clear();
+  return value;
 }
 
 std::vector<Record> records_of(std::string_view text, const std::string& name) {
@@ -60,6 +77,40 @@ std::vector<Record> records_of(std::string_view text, const std::string& name) {
   return records;
 }
 
+std::vector<std::string> columns_of(const Record& head, const std::string& name) {
+  std::vector<std::string> columns;
+  for (const std::string& field : head.fields) {
+    const std::string column = trimmed(field);
+    if (!column.empty() && std::ranges::find(columns, column) != columns.end())
+      throw Error(ExitCode::data, {.what = "a column is named twice",
+                                   .where = fmt::format("{}:{}", name, head.line),
+                                   .got = column,
+                                   .wanted = "each name once",
+                                   .todo = fmt::format("rename or remove one of the columns {}", column)});
+    columns.push_back(column);
+  }
+  return columns;
+}
+
+std::map<std::string, std::string> fields_of(const Record& record, const std::vector<std::string>& columns,
+                                             const std::string& name) {
+  std::map<std::string, std::string> fields;
+  for (std::size_t i = 0; i < record.fields.size(); ++i) {
+    const std::string field = value_of(record.fields[i]);
+    if (field.empty())
+      continue;
+    if (i >= columns.size())
+      throw Error(ExitCode::data, {.what = "a record has more fields than the table has columns",
+                                   .where = fmt::format("{}:{}", name, record.line),
+                                   .got = fmt::format("{} fields", record.fields.size()),
+                                   .wanted = fmt::format("at most {}", columns.size()),
+                                   .todo = "put fields that hold a comma in quotes"});
+    if (!columns[i].empty())
+      fields[columns[i]] = field;
+  }
+  return fields;
+}
+
 }  // namespace
 
 std::string CsvRow::where() const { return fmt::format("{}:{}", file_, line_); }
@@ -89,36 +140,29 @@ std::optional<double> CsvRow::number(const std::string& column) const {
   return value;
 }
 
-std::vector<std::string> csv_columns(std::string_view text, const std::string& name) {
-  const Record head = records_of(text, name).front();
-  std::vector<std::string> columns;
-  for (const std::string& field : head.fields)
-    if (!head.empty())
-      columns.push_back(trimmed(field));
-  return columns;
+std::optional<Index> CsvRow::whole(const std::string& column) const {
+  const std::optional<double> value = number(column);
+  if (!value)
+    return std::nullopt;
+  if (*value < 0 || *value > 1e15 || *value != std::floor(*value))
+    throw Error(ExitCode::data, {.what = fmt::format("{} is no whole number", column),
+                                 .where = where(),
+                                 .got = text(column),
+                                 .wanted = "a whole number from 0 to 1e15",
+                                 .todo = fmt::format("correct the field, or leave it empty, in column {}", column)});
+  return static_cast<Index>(*value);
 }
 
-std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name) {
-  const std::vector<Record> records = records_of(text, name);
-  const std::vector<std::string>& head = records.front().fields;
-  std::vector<CsvRow> rows;
-  for (std::size_t r = 1; r < records.size(); ++r) {
-    const Record& record = records[r];
-    if (record.empty())
-      continue;
-    if (record.fields.size() > head.size())
-      throw Error(ExitCode::data, {.what = "a record has more fields than the table has columns",
-                                   .where = fmt::format("{}:{}", name, record.line),
-                                   .got = fmt::format("{} fields", record.fields.size()),
-                                   .wanted = fmt::format("at most {}", head.size()),
-                                   .todo = "put fields that hold a comma in quotes"});
-    std::map<std::string, std::string> fields;
-    for (std::size_t i = 0; i < record.fields.size(); ++i)
-      if (const std::string field = trimmed(record.fields[i]); !field.empty())
-        fields[trimmed(head[i])] = field;
-    rows.emplace_back(std::move(fields), name, record.line);
-  }
-  return rows;
+CsvTable parse_csv(std::string_view text, const std::string& name) {
+  std::vector<Record> records = records_of(text, name);
+  std::erase_if(records, is_blank);
+  CsvTable table;
+  if (records.empty())
+    return table;
+  table.columns = columns_of(records.front(), name);
+  for (std::size_t r = 1; r < records.size(); ++r)
+    table.rows.emplace_back(fields_of(records[r], table.columns, name), name, records[r].line);
+  return table;
 }
 
 }  // namespace espalier

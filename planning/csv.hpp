@@ -8,9 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/types.hpp"
+
 namespace espalier {
 
-/// One record of a table; columns that the file has not, and empty fields, are absent.
+/// One record of a table. Columns that the file has not are absent, and so are fields that are empty or have a word for
+/// that: -, ?, n/a, nan, null, unknown.
 class CsvRow {
  public:
   CsvRow(std::map<std::string, std::string> fields, std::string file, std::size_t line)
@@ -23,6 +26,8 @@ class CsvRow {
 
   /// A finite number; nothing where absent. @throws Error (data) for anything else.
   std::optional<double> number(const std::string& column) const;
+  /// A whole number from 0 to 1e15; nothing where absent. @throws Error (data) for anything else.
+  std::optional<Index> whole(const std::string& column) const;
 
  private:
   std::map<std::string, std::string> fields_;
@@ -30,11 +35,14 @@ class CsvRow {
   std::size_t line_;
 };
 
-/// RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; the first record names the columns.
-/// @throws Error (data) with file and line: a quote that never ends, a record with more fields than the head.
-std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name);
+struct CsvTable {
+  std::vector<std::string> columns;  ///< of the first record; none of an empty file
+  std::vector<CsvRow> rows;          ///< without those that are blank
+};
 
-/// The names of its columns; none of an empty file.
-std::vector<std::string> csv_columns(std::string_view text, const std::string& name);
+/// RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; the first record names the columns.
+/// @throws Error (data) with file and line: a quote that never ends, a record with more fields than the head, a column
+/// that is named twice.
+CsvTable parse_csv(std::string_view text, const std::string& name);
 
 }  // namespace espalier

@@ -6,13 +6,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
+#include <array>
 
 #include "core/error.hpp"
+#include "io/nearest_word.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_memory.hpp"
+#include "planning/published_model.hpp"
 #include "planning/published_program.hpp"
+#include "planning/published_space.hpp"
 #include "planning/published_time.hpp"
 
 namespace espalier {
@@ -23,207 +25,51 @@ constexpr Index runtime_bytes = Index{2} << 30;  // context and libraries of a d
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-std::optional<Index> whole(const CsvRow& row, const std::string& column) {
-  const std::optional<double> value = row.number(column);
-  if (!value)
-    return std::nullopt;
-  if (*value < 0 || *value > 1e15 || *value != std::floor(*value))
-    throw Error(ExitCode::data, {.what = fmt::format("{} is no whole number", column),
-                                 .where = row.where(),
-                                 .got = row.text(column),
-                                 .wanted = "a whole number from 0 to 1e15",
-                                 .todo = fmt::format("correct the field, or leave it empty, in column {}", column)});
-  return static_cast<Index>(*value);
+// The first reason stays.
+void refuse(PublishedCase& read, const std::string& reason) {
+  if (read.why_not.empty())
+    read.why_not = reason;
 }
 
-std::optional<int> degree(const CsvRow& row, const std::string& column) {
-  const std::optional<Index> value = whole(row, column);
-  return value && *value > 0 ? std::optional<int>(static_cast<int>(std::min<Index>(*value, 1 << 24))) : std::nullopt;
+[[noreturn]] void throw_bad_table(const std::string& name, const std::string& what, const std::string& got,
+                                  const std::string& wanted) {
+  throw Error(ExitCode::data,
+              {.what = what,
+               .where = name,
+               .got = got,
+               .wanted = wanted,
+               .todo = "docs/planner.md names the columns; tests/planning/published_rows.csv is such a table"});
 }
 
-// "arXiv:2104.04473 Table 1" and "... Fig. 11" are one origin, as are two files of one repository at one commit.
-std::string origin(std::string source) {
-  const std::size_t end = source.find_first_of(" ;,");
-  source = source.substr(0, end);
-  constexpr std::size_t longest = 66;
-  if (const std::size_t file = source.find(':', source.find('@')); contains(source, "@") && file != std::string::npos)
-    if (const std::size_t folder = source.find_last_of('/'); folder != std::string::npos && folder > file)
-      source = source.substr(0, std::min(source.find('/', source.find('/', file) + 1), source.size()));
-  return source.substr(0, longest);
-}
+// What a table may have.
+constexpr std::array known_columns{"id",          "source",
+                                   "date",        "published",
+                                   "year",        "model_params",
+                                   "layers",      "hidden",
+                                   "heads",       "kv_heads",
+                                   "ffn_hidden",  "vocab",
+                                   "seq_len",     "gpu",
+                                   "gpus",        "peak_tflops",
+                                   "tp",          "pp",
+                                   "dp",          "cp",
+                                   "vp",          "global_batch_seqs",
+                                   "micro_batch", "precision",
+                                   "recompute",   "notes",
+                                   "zero_stage",  "tokens_per_s_per_gpu",
+                                   "iter_time_s", "achieved_tflops_per_gpu",
+                                   "mfu_pct",     "mem_gb_per_gpu",
+                                   "experts",     "num_experts"};
 
-// Not said: 16 bits, whose rates are the same. Nothing for a word that is none.
-std::optional<Precision> precision_of(const CsvRow& row) {
-  std::string text = row.text("precision");
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (text.empty())
-    return Precision::fp16;
-  for (const auto& [word, precision] : {std::pair("fp8", Precision::fp8),
-                                        {"bf16", Precision::bf16},
-                                        {"bfloat16", Precision::bf16},
-                                        {"fp16", Precision::fp16},
-                                        {"float16", Precision::fp16},
-                                        {"tf32", Precision::tf32},
-                                        {"fp32", Precision::fp32},
-                                        {"float32", Precision::fp32}})
-    if (contains(text, word))
-      return precision;
-  return std::nullopt;
-}
-
-// Feed-forward gated or not, head tied or not: what comes nearest to the published number of parameters; where that
-// cannot tell, what the shape suggests.
-void decide_variant(ModelShape& model, const CsvRow& row) {
-  const std::string words = row.text("id") + " " + row.text("notes");
-  const bool says_llama = contains(words, "llama") || contains(words, "Llama") || contains(words, "mistral") ||
-                          contains(words, "qwen") || contains(words, "swiglu=True");
-  const bool odd_ffn = model.ffn_hidden_size != 4 * model.hidden_size;
-  model.gated_ffn = says_llama || (odd_ffn && !contains(words, "swiglu=False"));
-  model.rms_norm = model.gated_ffn;
-  model.tied_embeddings = !model.gated_ffn && !contains(words, "untied=true");
-  model.bias = !model.gated_ffn;
-  const std::optional<double> published = row.number("model_params");
-  if (!published || says_llama || contains(words, "swiglu="))
-    return;
-  ModelShape best = model;
-  double distance = 0.02;  // what rounding to "7.1B" may hide
-  const double own = std::abs(num_parameters(model) / *published - 1);
-  if (own < distance)
-    return;
-  distance = own;
-  for (const bool gated : {false, true})
-    for (const bool tied : {true, false}) {
-      ModelShape other = model;
-      other.gated_ffn = gated;
-      other.rms_norm = gated;
-      other.tied_embeddings = tied;
-      const double off = std::abs(num_parameters(other) / *published - 1);
-      if (off < distance - 0.02) {
-        best = other;
-        distance = off;
-      }
-    }
-  model = best;
-}
-
-// A vocabulary that is not published: the smallest usual one that explains the number of parameters.
-constexpr Index default_vocabulary = 50304;  // GPT-2's, padded to a multiple of 128
-
-Index usual_vocabulary(ModelShape model, const CsvRow& row) {
-  const std::optional<double> published = row.number("model_params");
-  constexpr double rounding = 0.02;
-  if (published)
-    for (const Index vocabulary : {Index{32000}, Index{50304}, Index{100352}, Index{128256}, Index{256000}}) {
-      model.vocab_size = vocabulary;
-      if (std::abs(num_parameters(model) / *published - 1) < rounding)
-        return vocabulary;
-    }
-  return default_vocabulary;
-}
-
-ModelShape model_of(const CsvRow& row, const Implementation& implementation, std::string& why_not) {
-  ModelShape model;
-  model.name = row.text("id");
-  const auto need = [&](const std::string& column) {
-    const std::optional<Index> value = whole(row, column);
-    if (!value && why_not.empty())
-      why_not = column + " is missing";
-    return value.value_or(0);
-  };
-  model.num_layers = need("layers");
-  model.hidden_size = need("hidden");
-  if (!why_not.empty())
-    return model;
-  model.num_heads = whole(row, "heads").value_or(std::max<Index>(1, model.hidden_size / 128));
-  model.num_kv_heads = whole(row, "kv_heads").value_or(model.num_heads);
-  model.ffn_hidden_size = whole(row, "ffn_hidden").value_or(4 * model.hidden_size);
-  model.vocab_size = whole(row, "vocab").value_or(default_vocabulary);
-  decide_variant(model, row);
-  if (!row.has("vocab"))
-    model.vocab_size = usual_vocabulary(model, row);
-  model.max_sequence_length = model.gated_ffn ? 0 : whole(row, "seq_len").value_or(0);
-  model.dropout = !implementation.fused_attention;
-  if (const std::vector<std::string> broken = problems(model); !broken.empty())
-    why_not = broken.front();
-  return model;
-}
-
-// "yes", "block", "off", ... as tables of other authors have it.
-std::string usual_recompute(const std::string& text) {
-  for (const char* all : {"yes", "true", "True", "on", "1", "uniform", "block", "Full", "FULL"})
-    if (text == all)
-      return "full";
-  for (const char* nothing : {"no", "false", "False", "off", "0", "None", "NONE"})
-    if (text == nothing)
-      return "none";
-  return text;
-}
-
-void read_space(const CsvRow& row, PublishedCase& read) {
-  LayoutSpace& space = read.space;
-  const std::string recompute = usual_recompute(row.text("recompute"));
-  const std::string notes = row.text("notes");
-  space.tensor = degree(row, "tp");
-  space.context = degree(row, "cp");
-  space.pipeline = degree(row, "pp");
-  space.data = degree(row, "dp");
-  space.virtual_stages = degree(row, "vp");
-  space.micro_batch = whole(row, "micro_batch");
-  const std::optional<int> devices = degree(row, "gpus");
-  if (devices)
-    space.num_devices = *devices;
-  else if (space.data)
-    space.num_devices = space.tensor.value_or(1) * space.context.value_or(1) * space.pipeline.value_or(1) * *space.data;
-  else if (!read.one_block)
-    read.why_not = "neither gpus nor dp is given";
-  if (!space.context)
-    space.context = 1;
-  if (space.tensor && space.pipeline && devices) {
-    const int shard = *space.tensor * *space.pipeline * *space.context;
-    if (*devices % shard != 0)
-      read.why_not = fmt::format("tp x pp x cp = {} does not divide {} devices", shard, *devices);
-    else if (space.data && *space.data == *devices / (*space.tensor * *space.pipeline))
-      space.data = *devices / shard;  // dp counted with cp
-    else if (space.data && *space.data * shard != *devices)
-      read.why_not = fmt::format("tp x pp x cp x dp = {} are not {} devices", *space.data * shard, *devices);
-  }
-  space.global_batch = whole(row, "global_batch_seqs").value_or(0);
-  if (space.global_batch < 1 && !read.one_block && read.why_not.empty())
-    read.why_not = "global_batch_seqs is missing";
-  if (space.data && space.micro_batch && *space.micro_batch > 0 && read.why_not.empty())
-    if (const Index each = *space.micro_batch * *space.data; space.global_batch % each != 0)
-      read.why_not =
-          fmt::format("a global batch of {} is no multiple of dp x micro_batch = {}", space.global_batch, each);
-  const std::optional<Precision> precision = precision_of(row);
-  if (!precision)
-    read.why_not = fmt::format("precision {} is unknown (fp8, bf16, fp16, tf32, fp32)", row.text("precision"));
-  space.precisions = {precision.value_or(Precision::fp16)};
-  if (recompute.starts_with("full"))
-    space.recompute = Recompute::full;
-  else if (recompute.starts_with("none"))
-    space.recompute = Recompute::none;
-  else if (recompute.starts_with("selective-layer") || recompute.starts_with("selective-op")) {
-    space.recompute = Recompute::full;  // every second layer, or every second product of each layer
-    space.recompute_share = 0.5;
-  } else if (recompute.starts_with("selective"))
-    space.recompute = Recompute::selective;
-  else if (!recompute.empty())
-    read.why_not = fmt::format("recompute {} is unknown (full, selective, none)", recompute);
-  const std::string zero = row.text("zero_stage");  // "3", "3.0", "ZeRO-3"
-  if (const std::size_t digit = zero.find_first_of("0123456789"); digit == std::string::npos)
-    space.zero_stage = contains(zero, "FSDP") ? 3 : published_zero_stage(row);
-  else if (zero[digit] <= '3')
-    space.zero_stage = zero[digit] - '0';
-  else
-    read.why_not = fmt::format("ZeRO stage {} is unknown", zero);
-  // Under a pipeline, programs that shard gradients and weights exchange them once a step and hold them whole meanwhile
-  // (PyTorch's stages over FSDP, Llama 3's trainer): time and memory of ZeRO-1.
-  if (space.pipeline.value_or(1) > 1 && space.zero_stage.value_or(0) > 1)
-    space.zero_stage = 1;
-  space.sequence_parallel = published_sequence_parallel(row);
-  space.schedule = published_schedule(row);
-  space.tries_zero_bubble = false;
-  space.tries_uneven_chunks = false;
+// "arXiv:2104.04473 Table 1" and "... Fig. 11" are one document, as are two files of one folder of a repository at one
+// commit. Where the first word names no document the whole source does.
+std::string origin_of(const std::string& source) {
+  const std::string word = source.substr(0, source.find_first_of(" ;,"));
+  if (!contains(word, ":"))
+    return source;
+  const std::size_t file = word.find(':', word.find('@'));
+  if (!contains(word, "@") || file == std::string::npos || word.find('/', file) == std::string::npos)
+    return word;
+  return word.substr(0, word.find('/', word.find('/', file) + 1));
 }
 
 PlanLayout first_layout(const PublishedCase& read) {
@@ -245,12 +91,18 @@ void read_measured(const CsvRow& row, PublishedCase& read) {
   read.measured_seconds = time.seconds;
   // Tests of a program run tiny models with deterministic kernels and say so: their memory counts, their time does not.
   const bool comparable = !contains(notes, "times not representative") && !contains(notes, "DO NOT") &&
-                          !contains(row.text("source"), "functional_tests");
+                          !contains(read.source, "functional_tests");
   const bool has_time = time.seconds > 0 || row.has("iter_time_s") || row.has("tokens_per_s_per_gpu");
+  const std::optional<double> memory = row.number("mem_gb_per_gpu");
   read.timed = has_time && comparable;
-  if (read.why_not.empty() && (has_time || !row.has("mem_gb_per_gpu")))
-    read.why_not = time.why_not;
-  if (const std::optional<double> memory = row.number("mem_gb_per_gpu")) {
+  if (has_time || !memory)
+    refuse(read, time.why_not);
+  if (memory && *memory <= 0)
+    refuse(read, fmt::format("mem_gb_per_gpu is {}: wanted more than 0", row.text("mem_gb_per_gpu")));
+  if (!read.timed && !memory)
+    refuse(read, has_time ? "its time is not to be compared: it is of a program's own tests, or its notes say so"
+                          : "nothing is measured: no time, no rate and no memory is given");
+  if (memory && *memory > 0) {
     read.analytic = contains(notes, "kind=analytic");
     read.states_only = contains(notes, "model states only");
     read.last_stage = contains(notes, "LAST rank");
@@ -258,62 +110,62 @@ void read_measured(const CsvRow& row, PublishedCase& read) {
   }
 }
 
-PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated) {
+bool is_dense(const CsvRow& row) {
+  const std::string words = row.text("id") + row.text("notes");
+  if (contains(words, "moe") || contains(words, "MoE") || contains(words, "mixture of experts"))
+    return false;
+  return row.number("experts").value_or(1) <= 1 && row.number("num_experts").value_or(1) <= 1;
+}
+
+void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, PublishedCase& read) {
+  const std::optional<std::string> device = accelerator_named(row.text("gpu"));
+  if (!device) {
+    refuse(read, row.has("gpu") ? fmt::format("no efficiency curve for {}", row.text("gpu")) : "gpu is missing");
+    return;
+  }
+  Cluster cluster = cluster_preset(*device);
+  for (const Cluster& each : calibrated)
+    if (each.device.name == *device)
+      cluster = each;
+  cluster.reserved_bytes = runtime_bytes;  // it ran, so it fitted, with whatever the allocator wasted
+  read.problem.cluster = with_devices(cluster, std::max(read.space.num_devices, 1));
+  if (!cluster.device.has(read.space.precisions.front()))
+    refuse(read, fmt::format("{} has no {}", *device, to_string(read.space.precisions.front())));
+}
+
+// Who it is, whatever else it says.
+PublishedCase named(const CsvRow& row) {
   PublishedCase read;
   read.id = row.text("id").empty() ? fmt::format("line {}", row.line()) : row.text("id");
-  read.source = origin(row.text("source"));
+  read.source = row.text("source").empty() ? "no source given" : row.text("source");
+  read.origin = origin_of(read.source);
+  return read;
+}
+
+PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated) {
+  PublishedCase read = named(row);
+  read.dense = is_dense(row);
+  if (!read.dense)
+    refuse(read, "a mixture of experts is not priced");
   read.parameters = row.number("model_params").value_or(0);
   read.problem.implementation = published_implementation(row);
-  read.one_block = row.text("layers") == "1" && !row.has("vocab") && !row.has("global_batch_seqs");
-  read.problem.sequence_length = whole(row, "seq_len").value_or(0);
+  read.problem.sequence_length = row.whole("seq_len").value_or(0);
   if (read.problem.sequence_length < 1)
-    read.why_not = "seq_len is missing";
+    refuse(read, "seq_len is missing");
   std::string why_no_model;
-  read.problem.model = model_of(row, read.problem.implementation, why_no_model);
-  if (!why_no_model.empty())
-    read.why_not = why_no_model;
-  const std::string words = row.text("id") + row.text("notes");
-  read.dense = !contains(words, "moe") && !contains(words, "MoE") && !contains(words, "mixture of experts");
-  for (const char* column : {"experts", "num_experts"})
-    read.dense = read.dense && row.number(column).value_or(1) <= 1;
-  if (!read.dense)
-    read.why_not = "a mixture of experts is not priced";
-  const std::optional<std::string> device = accelerator_named(row.text("gpu"));
-  read_space(row, read);
-  if (!device) {
-    read.why_not = row.has("gpu") ? fmt::format("no efficiency curve for {}", row.text("gpu")) : "gpu is missing";
-  } else {
-    Cluster cluster = cluster_preset(*device);
-    for (const Cluster& each : calibrated)
-      if (each.device.name == *device)
-        cluster = each;
-    cluster.reserved_bytes = runtime_bytes;  // it ran, so it fitted, with whatever the allocator wasted
-    read.problem.cluster = with_devices(cluster, std::max(read.space.num_devices, 1));
-    if (!read.problem.cluster.device.has(read.space.precisions.front()))
-      read.why_not = fmt::format("{} has no {}", *device, to_string(read.space.precisions.front()));
-  }
+  read.problem.model = published_model(row, read.problem.implementation, why_no_model);
+  refuse(read, why_no_model);
+  read.one_block = row.text("layers") == "1" && !row.has("vocab") && !row.has("global_batch_seqs");
+  const PublishedSpace published = published_space(row, read.one_block);
+  read.space = published.space;
+  read_device(row, calibrated, read);  // before what the degrees contradict: no correction of them would price it
+  refuse(read, published.why_not);
   read_measured(row, read);
   return read;
 }
 
-}  // namespace
-
-PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrated) {
-  try {
-    return read_row(row, calibrated);
-  } catch (const Error& error) {  // one field that cannot be read costs one row, not the table
-    PublishedCase unread;
-    unread.id = row.text("id").empty() ? fmt::format("line {}", row.line()) : row.text("id");
-    unread.source = origin(row.text("source"));
-    unread.timed = row.has("iter_time_s") || row.has("tokens_per_s_per_gpu");
-    unread.why_not = fmt::format("{}: {}", error.report().what, error.report().got);
-    return unread;
-  }
-}
-
-std::vector<PublishedCase> read_cases(std::string_view text, const std::string& name,
-                                      const std::vector<Cluster>& calibrated) {
-  const std::vector<std::string> columns = csv_columns(text, name);
+// @throws Error (data) for columns without which no row can be priced.
+void require_columns(const std::vector<std::string>& columns, const std::string& name) {
   const auto has = [&](const char* column) { return std::ranges::find(columns, column) != columns.end(); };
   std::vector<std::string> missing;
   for (const std::vector<const char*>& any :
@@ -325,25 +177,49 @@ std::vector<PublishedCase> read_cases(std::string_view text, const std::string& 
         {"iter_time_s", "tokens_per_s_per_gpu", "achieved_tflops_per_gpu", "mfu_pct", "mem_gb_per_gpu"}})
     if (std::ranges::none_of(any, has))
       missing.push_back(fmt::format("{}", fmt::join(any, " or ")));
-  const auto refuse = [&](const std::string& what, const std::string& got, const std::string& wanted) {
-    throw Error(ExitCode::data,
-                {.what = what,
-                 .where = name,
-                 .got = got,
-                 .wanted = wanted,
-                 .todo = "docs/planner.md names the columns; tests/planning/published_rows.csv is such a "
-                         "table"});
-  };
   if (!missing.empty())
-    refuse(fmt::format("the table lacks columns: {}", fmt::join(missing, ", ")),
-           columns.empty() ? "an empty file" : fmt::format("{:.200}", fmt::join(columns, " | ")),
-           "a first line that names the columns, separated by commas");
-  std::vector<PublishedCase> cases;
-  for (const CsvRow& row : parse_csv(text, name))
-    cases.push_back(read_case(row, calibrated));
-  if (cases.empty())
-    refuse("the table has no rows", "its first line alone", "a line for each configuration");
-  return cases;
+    throw_bad_table(name, fmt::format("the table lacks columns: {}", fmt::join(missing, ", ")),
+                    columns.empty() ? "an empty file" : fmt::format("{:.200}", fmt::join(columns, " | ")),
+                    "a first line that names the columns, separated by commas");
+}
+
+// "batch (is it global_batch_seqs?)"; none of a column without a name.
+std::vector<std::string> unknown_columns(const std::vector<std::string>& columns) {
+  const std::vector<std::string> known(known_columns.begin(), known_columns.end());
+  std::vector<std::string> unknown;
+  for (const std::string& column : columns) {
+    if (column.empty() || std::ranges::find(known, column) != known.end())
+      continue;
+    const std::string nearest = nearest_word(column, known);
+    unknown.push_back(nearest.empty() || std::ranges::find(columns, nearest) != columns.end()
+                          ? column
+                          : fmt::format("{} (is it {}?)", column, nearest));
+  }
+  return unknown;
+}
+
+}  // namespace
+
+PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrated) {
+  try {
+    return read_row(row, calibrated);
+  } catch (const Error& error) {  // one field that cannot be read costs one row, not the table
+    PublishedCase unread = named(row);
+    unread.timed = row.has("iter_time_s") || row.has("tokens_per_s_per_gpu");
+    unread.why_not = fmt::format("{}: {}", error.report().what, error.report().got);
+    return unread;
+  }
+}
+
+PublishedTable read_cases(std::string_view text, const std::string& name, const std::vector<Cluster>& calibrated) {
+  const CsvTable table = parse_csv(text, name);
+  require_columns(table.columns, name);
+  if (table.rows.empty())
+    throw_bad_table(name, "the table has no rows", "its first line alone", "a line for each configuration");
+  PublishedTable read{.cases = {}, .unknown_columns = unknown_columns(table.columns)};
+  for (const CsvRow& row : table.rows)
+    read.cases.push_back(read_case(row, calibrated));
+  return read;
 }
 
 PricedCase price_case(PublishedCase published) {

@@ -15,7 +15,8 @@ namespace espalier {
 /// One row of a table with the columns of a published configuration, read.
 struct PublishedCase {
   std::string id;
-  std::string source;   ///< shortened to what rows of one origin share
+  std::string source;   ///< as the table has it
+  std::string origin;   ///< of it what rows of one document share: "arXiv:2104.04473"
   std::string why_not;  ///< why its time cannot be priced; empty when it can
   bool timed = false;   ///< has a comparable step time
   bool dense = true;
@@ -34,10 +35,15 @@ struct PublishedCase {
 /// for all rows of its device type.
 PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrated = {});
 
+/// A table, read.
+struct PublishedTable {
+  std::vector<PublishedCase> cases;
+  std::vector<std::string> unknown_columns;  ///< that no row is read from, each with the name that it may mean
+};
+
 /// All rows of a table. @throws Error (data) where it has none, or lacks columns without which no row can be priced:
 /// they are named.
-std::vector<PublishedCase> read_cases(std::string_view text, const std::string& name,
-                                      const std::vector<Cluster>& calibrated = {});
+PublishedTable read_cases(std::string_view text, const std::string& name, const std::vector<Cluster>& calibrated = {});
 
 /// A row with its prices; nothing where there is none.
 struct PricedCase {

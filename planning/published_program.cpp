@@ -23,6 +23,15 @@ bool digits_at(const std::string& text, std::size_t at, std::size_t count) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+// Of "2023-05" and "2023/5/17", where the year ends at `at`; without one the middle of the year.
+int month_behind(const std::string& text, std::size_t at) {
+  constexpr int middle = 6;
+  if (at >= text.size() || (text[at] != '-' && text[at] != '/') || !digits_at(text, at + 1, 1))
+    return middle;
+  const int month = std::stoi(text.substr(at + 1, 2));
+  return month >= 1 && month <= 12 ? month : middle;
+}
+
 // Programs that never ran fused attention although newer than it.
 bool unfused_program(const std::string& words) {
   return contains(words, "2401.10241")      // zero bubble: keeps s b (34 h + 5 a s) a layer
@@ -42,7 +51,7 @@ bool is_old(const CsvRow& row) {
     return false;
   if (unfused_program(words))
     return true;
-  if (const std::optional<int> month = publication_month(row.text("source")))
+  if (const std::optional<int> month = publication_month(row))
     return *month < fused_since;
   return contains(row.text("precision"), "fp16") && !contains(row.text("precision"), "bf16");
 }
@@ -62,8 +71,15 @@ std::optional<int> publication_month(const std::string& source) {
         (at == 0 || !std::isalnum(static_cast<unsigned char>(source[at - 1]))) &&
         (at + 4 == source.size() || !std::isalnum(static_cast<unsigned char>(source[at + 4]))))
       if (const int year = std::stoi(source.substr(at + 2, 2)); year >= 17 && year <= 35)
-        return 100 * year + 6;
+        return 100 * year + month_behind(source, at + 4);
   return std::nullopt;
+}
+
+std::optional<int> publication_month(const CsvRow& row) {
+  for (const char* const column : {"date", "published", "year"})
+    if (const std::optional<int> month = publication_month(row.text(column)))
+      return month;
+  return publication_month(row.text("source"));
 }
 
 Implementation published_implementation(const CsvRow& row) {
@@ -99,7 +115,7 @@ bool published_sequence_parallel(const CsvRow& row) {
     return true;
   if (contains(row.text("notes"), "seq_parallel=false") || row.text("tp") == "1")
     return false;
-  const std::optional<int> month = publication_month(row.text("source"));
+  const std::optional<int> month = publication_month(row);
   return !is_old(row) && (!month || *month >= sequence_since);
 }
 

@@ -16,6 +16,9 @@ namespace espalier {
 /// where it has neither.
 std::optional<int> publication_month(const std::string& source);
 
+/// The same of a row: by its column date (or published, or year: "2023-05", "2023"), else by its source.
+std::optional<int> publication_month(const CsvRow& row);
+
 Implementation published_implementation(const CsvRow& row);
 
 /// Where the row itself leaves it open. ZeRO-1 (the distributed optimizer) came into common use with fused attention.

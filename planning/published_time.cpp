@@ -68,7 +68,7 @@ PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, cons
     if (space.global_batch > 0)
       return {.seconds =
                   static_cast<double>(space.global_batch * problem.sequence_length) / (*tokens * space.num_devices)};
-    return {};
+    return {.why_not = "its time does not follow from tokens_per_s_per_gpu: global_batch_seqs is missing"};
   }
   const std::optional<double> achieved = row.number("achieved_tflops_per_gpu");
   const std::optional<double> mfu = row.number("mfu_pct");

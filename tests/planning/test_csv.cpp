@@ -10,7 +10,7 @@ using namespace espalier;
 namespace {
 
 TEST(Csv, reads_quotes_commas_and_line_ends) {
-  const auto rows = parse_csv("id,notes,x\r\na,\"one, \"\"two\"\"\nthree\",4.5\n\nb,,\n", "t.csv");
+  const auto rows = parse_csv("id,notes,x\r\na,\"one, \"\"two\"\"\nthree\",4.5\n\nb,,\n", "t.csv").rows;
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].text("notes"), "one, \"two\"\nthree");
   EXPECT_EQ(*rows[0].number("x"), 4.5);
@@ -22,7 +22,7 @@ TEST(Csv, reads_quotes_commas_and_line_ends) {
 }
 
 TEST(Csv, short_rows_lack_their_last_columns) {
-  const auto rows = parse_csv("id,x,y\na,1\n", "t.csv");
+  const auto rows = parse_csv("id,x,y\na,1\n", "t.csv").rows;
   EXPECT_TRUE(rows[0].has("x"));
   EXPECT_FALSE(rows[0].has("y"));
 }
@@ -36,15 +36,41 @@ TEST(Csv, says_where_it_is_wrong) {
     EXPECT_EQ(error.report().where, "t.csv:3");
   }
   EXPECT_THROW(parse_csv("id,x\na,1,2\n", "t.csv"), Error);
-  EXPECT_THROW(parse_csv("id,x\na,1x\n", "t.csv")[0].number("x"), Error);
-  EXPECT_THROW(parse_csv("id,x\na,inf\n", "t.csv")[0].number("x"), Error);
+  EXPECT_THROW(parse_csv("id,x\na,1x\n", "t.csv").rows[0].number("x"), Error);
+  EXPECT_THROW(parse_csv("id,x\na,inf\n", "t.csv").rows[0].number("x"), Error);
   try {
-    parse_csv("id,x\na,four\n", "t.csv")[0].number("x");
+    parse_csv("id,x\na,four\n", "t.csv").rows[0].number("x");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.report().where, "t.csv:2");
     EXPECT_EQ(error.report().got, "four");
     EXPECT_NE(error.report().todo.find("column x"), std::string::npos);
+  }
+}
+
+TEST(Csv, blank_records_and_empty_fields_at_the_end_are_nothing) {
+  const CsvTable table = parse_csv("x, id ,\r\n\r\n1,a,,\r\n,,\r\n  \r\n2,\"b\"", "t.csv");
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"x", "id", ""}));
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_EQ(table.rows[0].text("id"), "a");
+  EXPECT_EQ(table.rows[1].text("id"), "b");
+  EXPECT_TRUE(parse_csv("", "t.csv").columns.empty());
+}
+
+TEST(Csv, words_for_what_is_not_known_are_absent) {
+  const CsvTable table = parse_csv("a,b,c,d,e,f\nn/a,-,NaN,?,none,Unknown\n", "t.csv");
+  for (const char* const column : {"a", "b", "c", "d", "f"})
+    EXPECT_FALSE(table.rows[0].has(column)) << column;
+  EXPECT_EQ(table.rows[0].text("e"), "none");  // a word for recomputation
+}
+
+TEST(Csv, a_column_has_one_name) {
+  try {
+    parse_csv("id,x,id\na,1,b\n", "t.csv");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.report().what, "a column is named twice");
+    EXPECT_EQ(error.report().got, "id");
   }
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 std::vector<PricedCase> price_table(const std::string& text) {
   std::vector<PricedCase> cases;
-  for (const CsvRow& row : parse_csv(text, "table.csv"))
-    cases.push_back(price_case(read_case(row)));
+  for (PublishedCase& read : read_cases(text, "table.csv").cases)
+    cases.push_back(price_case(std::move(read)));
   return cases;
 }
 
@@ -202,8 +202,77 @@ TEST(PublishedCases, a_table_that_cannot_be_priced_names_what_it_lacks) {
   EXPECT_EQ(read_cases("\xef\xbb\xbf"
                        "layers,hidden,seq_len,gpu,gpus,iter_time_s\n1,2,3,x,5,6\n",
                        "t")
-                .size(),
+                .cases.size(),
             1u);
+}
+
+// One column more, others in another order, line ends of Windows, blank lines, quotes, other names of devices.
+TEST(PublishedCases, tables_of_other_authors_are_read) {
+  const std::string table =
+      "gpu,iter_time_s,gpus,seq_len,hidden,layers,global_batch_seqs,precision,cluster_name,id,source\r\n"
+      "\r\n"
+      "NVIDIA A100-SXM4-80GB,10,64,2048,6144,48,64,bf16,x,one,\"A report, part 1\"\r\n"
+      "nvidia h100 80gb hbm3,10,64,2048,6144,48,64,BF16,x,two,Some blog 2024 Table 1\r\n"
+      ",,,,,,,,,,\r\n"
+      "H200 SXM,n/a,64,2048,6144,48,64,bf16,x,three,Some paper 2024 Table 1\r\n"
+      "H200 SXM,3.5 s,64,2048,6144,48,64,bf16,x,four,Some paper 2024 Table 1\r\n"
+      "TPU v5p,10,64,2048,6144,48,64,bf16,x,five,Some paper 2024 Table 1\r\n"
+      "a100,10,64,,6144,48,64,bf16,x,six,";
+  const PublishedTable read = read_cases(table, "table.csv");
+  EXPECT_EQ(read.unknown_columns, std::vector<std::string>{"cluster_name"});
+  ASSERT_EQ(read.cases.size(), 6u);
+  std::vector<PricedCase> cases;
+  for (const PublishedCase& each : read.cases)
+    cases.push_back(price_case(each));
+  EXPECT_EQ(cases[0].price->layout.num_devices(), 64) << cases[0].published.why_not;
+  EXPECT_EQ(cases[0].published.problem.cluster.device.name, "a100-80");
+  EXPECT_EQ(cases[1].published.problem.cluster.device.name, "h100");
+  EXPECT_EQ(cases[2].published.why_not, "nothing is measured: no time, no rate and no memory is given");
+  EXPECT_EQ(cases[3].published.why_not, "iter_time_s is no number: 3.5 s");
+  EXPECT_EQ(cases[4].published.why_not, "no efficiency curve for TPU v5p");
+  EXPECT_EQ(cases[5].published.why_not, "seq_len is missing");
+  const std::string report = case_report(cases);
+  for (const PricedCase& each : cases)  // a row is compared, or has a reason
+    EXPECT_TRUE(each.predicted_seconds || report.find("not priced: " + each.published.id + ": ") != std::string::npos)
+        << each.published.id;
+  EXPECT_NE(report.find("\nSome paper 2024 Table 1 "), std::string::npos) << report;
+  EXPECT_NE(report.find("\nSome blog 2024 Table 1 "), std::string::npos) << report;
+  EXPECT_NE(report.find("0 of   2: none is priced\n"), std::string::npos) << report;
+  EXPECT_EQ(report.find("0 of   2: median"), std::string::npos) << report;
+  EXPECT_NE(report.find("\nno source given "), std::string::npos) << report;
+  EXPECT_NE(report.find("time by source: of the timed rows how many are priced"), std::string::npos) << report;
+}
+
+TEST(PublishedCases, unknown_columns_are_named_with_what_they_may_mean) {
+  const PublishedTable read =
+      read_cases("layers,hidden,seq_len,gpu,gpus,iter_time_s,micro_batchs,tp\n1,2,3,x,5,6,7,8\n", "t");
+  EXPECT_EQ(read.unknown_columns, std::vector<std::string>{"micro_batchs (is it micro_batch?)"});
+}
+
+TEST(PublishedCases, documents_are_told_apart) {
+  const auto origin = [](const std::string& source) {
+    return read_case(parse_csv("source\n\"" + source + "\"\n", "t").rows[0]).origin;
+  };
+  EXPECT_EQ(origin("arXiv:2104.04473 Table 1; run_table_1.sh"), "arXiv:2104.04473");
+  EXPECT_EQ(origin("arXiv:2104.04473 Fig. 11, digitized"), "arXiv:2104.04473");
+  EXPECT_EQ(origin("owner/name@abc:tests/cases/a/b.json"), "owner/name@abc:tests/cases");
+  EXPECT_EQ(origin("owner/name@abc:README.md section 2"), "owner/name@abc:README.md");
+  EXPECT_EQ(origin("owner/name README Sep-2020, images"), "owner/name README Sep-2020, images");
+  EXPECT_EQ(origin("owner/name README May-2024"), "owner/name README May-2024");
+}
+
+// Between 2021 and 2024 attention became fused and stages stopped to wait for their reduction.
+TEST(PublishedCases, a_date_says_which_program) {
+  const auto of = [](const std::string& column, const std::string& date) {
+    return parse_csv("source,precision," + column + "\na report,fp16," + date + "\n", "t").rows[0];
+  };
+  EXPECT_FALSE(published_implementation(of("date", "2021-03-17")).fused_attention);
+  EXPECT_TRUE(published_implementation(of("date", "2024-03")).fused_attention);
+  EXPECT_TRUE(published_implementation(of("year", "2024")).fused_attention);
+  EXPECT_EQ(publication_month(of("date", "2024-03")), 2403);
+  EXPECT_EQ(publication_month(of("published", "2024/11/02")), 2411);
+  EXPECT_EQ(publication_month(of("year", "2024")), 2406);
+  EXPECT_EQ(publication_month(of("date", "last spring")), std::nullopt);
 }
 
 TEST(PublishedCases, programs_are_told_by_date_and_notes) {
@@ -211,7 +280,7 @@ TEST(PublishedCases, programs_are_told_by_date_and_notes) {
   EXPECT_EQ(publication_month("NVIDIA/Megatron-LM README Sep-2020, images"), 2006);
   EXPECT_EQ(publication_month("owner/repository@5281919420"), std::nullopt);
   const auto program = [](const std::string& source, const std::string& precision, const std::string& notes) {
-    const auto rows = parse_csv("source,precision,notes\n" + source + "," + precision + "," + notes + "\n", "t");
+    const auto rows = parse_csv("source,precision,notes\n" + source + "," + precision + "," + notes + "\n", "t").rows;
     return published_implementation(rows[0]);
   };
   EXPECT_FALSE(program("arXiv:2104.04473", "fp16-mixed", "").fused_attention);

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/published_space.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "planning/published_program.hpp"
+#include "planning/real.hpp"
+
+namespace espalier {
+namespace {
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+std::optional<int> degree(const CsvRow& row, const std::string& column) {
+  const std::optional<Index> value = row.whole(column);
+  return value && *value > 0 ? std::optional<int>(static_cast<int>(std::min<Index>(*value, 1 << 24))) : std::nullopt;
+}
+
+// Not said: 16 bits, whose rates are the same. Nothing for a word that is none.
+std::optional<Precision> precision_of(const CsvRow& row) {
+  std::string text = row.text("precision");
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (text.empty())
+    return Precision::fp16;
+  for (const auto& [word, precision] : {std::pair("fp8", Precision::fp8),
+                                        {"bf16", Precision::bf16},
+                                        {"bfloat16", Precision::bf16},
+                                        {"fp16", Precision::fp16},
+                                        {"float16", Precision::fp16},
+                                        {"tf32", Precision::tf32},
+                                        {"fp32", Precision::fp32},
+                                        {"float32", Precision::fp32}})
+    if (contains(text, word))
+      return precision;
+  return std::nullopt;
+}
+
+// "yes", "block", "off", ... as tables of other authors have it.
+std::string usual_recompute(const std::string& text) {
+  for (const char* all : {"yes", "true", "True", "on", "1", "uniform", "block", "Full", "FULL"})
+    if (text == all)
+      return "full";
+  for (const char* nothing : {"no", "false", "False", "off", "0", "None", "NONE"})
+    if (text == nothing)
+      return "none";
+  return text;
+}
+
+class SpaceReader {
+ public:
+  explicit SpaceReader(const CsvRow& row) : row_(row) {}
+
+  PublishedSpace read(bool one_block) {
+    read_degrees(one_block);
+    check_degrees();
+    read_batch(one_block);
+    read_precision();
+    read_recompute();
+    read_zero_stage();
+    space_.sequence_parallel = published_sequence_parallel(row_);
+    space_.schedule = published_schedule(row_);
+    space_.tries_zero_bubble = false;
+    space_.tries_uneven_chunks = false;
+    return {space_, why_not_};
+  }
+
+ private:
+  // The first reason stays.
+  void refuse(const std::string& reason) {
+    if (why_not_.empty())
+      why_not_ = reason;
+  }
+
+  void read_degrees(bool one_block) {
+    space_.tensor = degree(row_, "tp");
+    space_.context = degree(row_, "cp").value_or(1);
+    space_.pipeline = degree(row_, "pp");
+    space_.data = degree(row_, "dp");
+    space_.virtual_stages = degree(row_, "vp");
+    space_.micro_batch = degree(row_, "micro_batch");
+    devices_ = degree(row_, "gpus");
+    const double product = real(shard()) * space_.data.value_or(1);
+    if (product > most_devices)
+      refuse(fmt::format("tp x pp x cp x dp = {:g} are more than {} devices", product, most_devices));
+    else if (devices_)
+      space_.num_devices = *devices_;
+    else if (space_.data)
+      space_.num_devices = static_cast<int>(product);
+    else if (!one_block)
+      refuse("neither gpus nor dp is given");
+  }
+
+  // Degrees that are not given count as 1.
+  Index shard() const { return Index{space_.tensor.value_or(1)} * space_.pipeline.value_or(1) * *space_.context; }
+
+  void check_degrees() {
+    if (!why_not_.empty() || !space_.tensor || !space_.pipeline || !devices_)
+      return;
+    if (*devices_ % shard() != 0)
+      refuse(fmt::format("tp x pp x cp = {} does not divide {} devices", shard(), *devices_));
+    else if (space_.data && *space_.data * shard() == Index{*devices_} * *space_.context)
+      space_.data = *space_.data / *space_.context;  // dp counted with cp
+    else if (space_.data && *space_.data * shard() != *devices_)
+      refuse(fmt::format("tp x pp x cp x dp = {} are not {} devices", *space_.data * shard(), *devices_));
+  }
+
+  void read_batch(bool one_block) {
+    space_.global_batch = row_.whole("global_batch_seqs").value_or(0);
+    if (space_.global_batch < 1 && !one_block)
+      refuse("global_batch_seqs is missing");
+    if (space_.data && space_.micro_batch)
+      if (const Index each = *space_.micro_batch * *space_.data; space_.global_batch % each != 0)
+        refuse(fmt::format("a global batch of {} is no multiple of dp x micro_batch = {}", space_.global_batch, each));
+  }
+
+  void read_precision() {
+    const std::optional<Precision> precision = precision_of(row_);
+    if (!precision)
+      refuse(fmt::format("precision {} is unknown (fp8, bf16, fp16, tf32, fp32)", row_.text("precision")));
+    space_.precisions = {precision.value_or(Precision::fp16)};
+  }
+
+  void read_recompute() {
+    const std::string recompute = usual_recompute(row_.text("recompute"));
+    if (recompute.starts_with("full"))
+      space_.recompute = Recompute::full;
+    else if (recompute.starts_with("none"))
+      space_.recompute = Recompute::none;
+    else if (recompute.starts_with("selective-layer") || recompute.starts_with("selective-op")) {
+      space_.recompute = Recompute::full;  // every second layer, or every second product of each layer
+      space_.recompute_share = 0.5;
+    } else if (recompute.starts_with("selective"))
+      space_.recompute = Recompute::selective;
+    else if (!recompute.empty())
+      refuse(fmt::format("recompute {} is unknown (full, selective, none)", recompute));
+  }
+
+  // "3", "3.0", "ZeRO-3", "FSDP". Under a pipeline, programs that shard gradients and weights exchange them once a step
+  // and hold them whole meanwhile (PyTorch's stages over FSDP, Llama 3's trainer): time and memory of ZeRO-1.
+  void read_zero_stage() {
+    const std::string zero = row_.text("zero_stage");
+    if (const std::size_t digit = zero.find_first_of("0123456789"); digit == std::string::npos)
+      space_.zero_stage = contains(zero, "FSDP") ? 3 : published_zero_stage(row_);
+    else if (zero[digit] <= '3')
+      space_.zero_stage = zero[digit] - '0';
+    else
+      refuse(fmt::format("ZeRO stage {} is unknown", zero));
+    if (space_.pipeline.value_or(1) > 1 && space_.zero_stage.value_or(0) > 1)
+      space_.zero_stage = 1;
+  }
+
+  const CsvRow& row_;
+  LayoutSpace space_;
+  std::optional<int> devices_;
+  std::string why_not_;
+};
+
+}  // namespace
+
+PublishedSpace published_space(const CsvRow& row, bool one_block) { return SpaceReader(row).read(one_block); }
+
+}  // namespace espalier

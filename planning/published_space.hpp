@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "planning/csv.hpp"
+#include "planning/layout_space.hpp"
+
+namespace espalier {
+
+/// What a row says of its layout; what it leaves out is open.
+struct PublishedSpace {
+  LayoutSpace space;
+  std::string why_not;  ///< why no layout of it can be priced; empty when one can
+};
+
+/// @param one_block the row is of one block on one device, and needs neither devices nor a batch
+/// @throws Error (data) for a field that is no number.
+PublishedSpace published_space(const CsvRow& row, bool one_block);
+
+}  // namespace espalier
