@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "app/command_line.hpp"
@@ -14,6 +15,7 @@
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
 #include "planning/case_report.hpp"
+#include "planning/common_memo.hpp"
 #include "planning/memo.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
@@ -34,6 +36,15 @@ int plan_cases(const PlanOptions& options) {
     cases.push_back(price_case(std::move(published)));
   fmt::print("{}", options.json ? case_report_json(cases) : case_report(cases));
   return 0;
+}
+
+Goal goal_of(const PlanOptions& options) {
+  Goal goal;
+  if (options.most_step_seconds > 0)
+    goal.most_step_seconds = options.most_step_seconds;
+  if (options.least_tokens_per_second > 0)
+    goal.least_tokens_per_second = options.least_tokens_per_second;
+  return goal;
 }
 
 void write_config(const PlanOptions& options, const PlanProblem& problem, const LayoutPrice& price) {
@@ -83,8 +94,10 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
                  .where = "espalier plan --scale",
                  .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().what_bends),
                  .todo = "more devices, another --batch, or fewer fixed choices"});
+  const Goal goal = goal_of(options);
   if (options.rehearsal.directory.empty() || !options.json)
-    fmt::print("{}", options.json ? scaling_json(problem, points) : scaling_text(points));
+    fmt::print("{}", options.json ? scaling_json(problem, points, goal) : scaling_text(problem, points, goal));
+  require_goals_on_curve(goals_on_curve(points, goal));
   if (options.rehearsal.directory.empty())
     return 0;
   std::vector<LayoutPrice> prices;
@@ -100,33 +113,38 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
   return rehearse_all(options, problem, prices);
 }
 
+void print_search(const PlanOptions& options, const PlanTask& task, const SearchResult& result, const Goal& goal) {
+  const PlanProblem& problem = task.problems.front();
+  const LayoutPrice& best = result.ranking.front();
+  const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, best);
+  if (options.json) {
+    constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+    fmt::print("{}", search_json(problem, task.space, goal, plain, result, options.top.value_or(all)));
+    return;
+  }
+  const std::size_t most = options.top.value_or(8);
+  fmt::print("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+             ranking_text(problem, result.ranking, most), price_text(problem, best),
+             rejections_text(plain, result, most));
+  for (const GoalResult& each : goal_results(best, goal))
+    fmt::print("goal: {}\n", goal_text(each));
+}
+
 int plan_search(const PlanOptions& options, const PlanTask& task) {
   const PlanProblem& problem = task.problems.front();
   const SearchResult result = search_layouts(problem, task.space);
-  Goal goal;
-  if (options.most_step_seconds > 0)
-    goal.most_step_seconds = options.most_step_seconds;
-  if (options.least_tokens_per_second > 0)
-    goal.least_tokens_per_second = options.least_tokens_per_second;
   require_layout(problem, task.space, result);
+  const Goal goal = goal_of(options);
+  const LayoutPrice& best = result.ranking.front();
+  const bool rehearses = !options.rehearsal.directory.empty();
   if (!options.memo.empty())
-    write_memo(options, task, result, goal);  // of a goal that is missed it says by how much
-  require_goal(result.ranking.front(), goal);
+    write_memo(options, task, result, goal);
+  if (!options.json || !rehearses)
+    print_search(options, task, result, goal);
+  require_goal(best, goal);  // memo and answer say by how much one is missed; config and rehearsal are of what meets it
   if (!options.config.empty())
-    write_config(options, problem, result.ranking.front());
-  if (options.json && !options.rehearsal.directory.empty())
-    return rehearse_all(options, problem, {result.ranking.front()});
-  const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, result.ranking.front());
-  if (options.json) {
-    fmt::print("{}", search_json(problem, plain, result));
-    return 0;
-  }
-  fmt::print("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-             ranking_text(problem, result.ranking, options.top), price_text(problem, result.ranking.front()),
-             rejections_text(plain, result, options.top));
-  if (!options.rehearsal.directory.empty())
-    return rehearse_all(options, problem, {result.ranking.front()});
-  return 0;
+    write_config(options, problem, best);
+  return rehearses ? rehearse_all(options, problem, {best}) : 0;
 }
 
 // A proposal may leave devices idle, which the search never does.
@@ -160,7 +178,7 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
   if (options.json) {
     if (rehearses)
       return rehearse_all(options, problem, prices);
-    fmt::print("{}", layouts_json(problem, layouts));
+    fmt::print("{}", layouts_json(problem, task.space, layouts));
     note_idle_devices(layouts, task.space.num_devices, stderr);
     return 0;
   }
@@ -192,8 +210,15 @@ int plan_common(const PlanOptions& options, const PlanTask& task) {
   const CommonLayout common = search_common_layout(task.problems, task.space);
   if (!common.layout)
     throw_no_common_layout(task);
-  fmt::print("{}",
-             options.json ? common_layout_json(task.problems, common) : common_layout_text(task.problems, common));
+  const Goal goal = goal_of(options);
+  if (!options.memo.empty()) {
+    write_file_atomically(options.memo, common_memo(task.problems, task.space, common, goal));
+    fmt::print(stderr, "wrote {}\n", options.memo);
+  }
+  fmt::print("{}", options.json ? common_layout_json(task.problems, task.space, common, goal)
+                                : common_layout_text(task.problems, common, goal));
+  for (std::size_t i = 0; i < task.problems.size(); ++i)
+    require_goal(common.prices[i], goal, task.problems[i].cluster.name);
   return 0;
 }
 
@@ -241,7 +266,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--reserve-gib", options->reserve_gib, "Device memory kept back")->check(real_between(0, 1e6));
   command->add_flag("--context", options->contexts, "Tries context parallelism as well");
   command->add_flag("--runnable", options->runnable, "Only what train runs today");
-  command->add_option("--top", options->top, "Layouts to list")->check(between(1, 1000));
+  command->add_option("--top", options->top, "Layouts to list (8; with --json all)")->check(between(1, 1000));
   command->add_flag("--json", options->json, "For programs");
   command->add_option("--memo", options->memo, "Writes a recommendation")->type_name("FILE.md");
   command->add_option("--config", options->config, "Writes the config that train runs")->type_name("FILE.toml");
@@ -264,6 +289,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->callback([options, command, &chosen] {
     chosen = {[options, command](Runtime*) {
                 check_options(*command, *options);
+                drop_repeated_sizes(*options);
                 return plan(*options);
               },
               false};

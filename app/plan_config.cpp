@@ -46,6 +46,25 @@ void require_settings(const std::vector<std::string>& settings) {
   }
 }
 
+// By its keys: no layout helps there.
+void require_trainable(const ModelShape& model, const std::string& name) {
+  std::vector<std::string> keys;
+  std::vector<std::string> wanted;
+  for (const UntrainablePart& part : untrainable_parts(model)) {
+    keys.push_back(fmt::format("model.{}", part.key));
+    wanted.push_back(part.wanted);
+  }
+  if (!keys.empty())
+    throw Error(ExitCode::usage,
+                {.what = "no config: train has no such model, it can only be priced",
+                 .where = name,
+                 .got = fmt::format("{}{}", is_file(name) ? "" : "a preset with ", fmt::join(keys, ", ")),
+                 .wanted = fmt::format("the model that train has: {}", fmt::join(wanted, ", ")),
+                 .todo = is_file(name) ? "change these keys of [model] (a preset there may bring them), or leave "
+                                         "--config away"
+                                       : "name a GPT, such as gpt3-6.7b, or leave --config away"});
+}
+
 void require_runnable(const PlanProblem& problem, const PlanLayout& layout) {
   if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "no config: train cannot run this layout",
@@ -117,6 +136,7 @@ std::string header(const PlanProblem& problem, const LayoutPrice& price, const s
 TrainConfig train_config(const std::string& model, const std::string& cluster, const std::vector<std::string>& settings,
                          const PlanProblem& problem, const LayoutPrice& price) {
   require_settings(settings);
+  require_trainable(problem.model, model);
   require_runnable(problem, price.layout);
   const int devices = price.layout.num_devices();
   const std::string text = is_file(model) ? read_file(model, ExitCode::usage) : "";

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/error.hpp"
 #include "planning/plan_layout.hpp"
@@ -27,49 +26,54 @@ void refuse_empty(const CLI::App& command) {
                                         .todo = "give it a value, or leave it away (espalier plan --help)"});
 }
 
-// By the way to ask, what has no effect on the answer.
+// Options that have no effect on the answer to what is asked.
+struct Ignored {
+  bool applies;
+  const char* asked;
+  std::vector<const char*> options;
+  std::string instead = "";  // what the options do work with; empty: nothing
+};
+
+std::vector<Ignored> ignored_options(const PlanOptions& options) {
+  const bool cases = !options.cases.empty();
+  const bool layout = !options.layouts.empty();
+  const std::string fix =
+      layout ? fmt::format("--fix {} (which searches the rest) in place of --layout", options.layouts.front()) : "";
+  return {{cases,
+           "with --cases",
+           {"--model", "--devices", "--batch", "--sequence-length", "--precision", "--fix", "--layout", "--scale",
+            "--weak", "--max-step-seconds", "--min-tokens-per-second", "--reserve-gib", "--context", "--runnable",
+            "--top", "--memo", "--config", "--set", "--rehearse"}},
+          {options.clusters.size() > 1 && !cases,
+           "with a second --cluster",
+           {"--layout", "--scale", "--config", "--rehearse", "--top"},
+           "one --cluster, and --fix with the choices of the common layout"},
+          {layout,
+           "with --layout",
+           {"--memo", "--config", "--runnable", "--max-step-seconds", "--min-tokens-per-second", "--top"},
+           fix},
+          {layout, "with --layout", {"--fix", "--scale", "--context"}},
+          {!options.scale.empty() && options.memo.empty(),
+           "with --scale and no --memo",
+           {"--config", "--top"},
+           "--devices with one size in place of --scale"},
+          {!options.scale.empty() && options.memo.empty(), "with --scale and no --memo", {"--devices"}},
+          {options.scale.empty(), "without --scale", {"--weak"}},
+          {options.rehearsal.directory.empty(), "without --rehearse", {"--rehearse-seconds", "--mpiexec"}},
+          {options.config.empty(), "without --config", {"--set"}}};
+}
+
 void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
-  struct Row {
-    bool applies;
-    const char* asked;
-    std::vector<const char*> ignored;
-    bool works_with_fix = false;  // instead: a search among what is fixed does all that a search does
-  };
-  const std::array<Row, 9> table = {
-      Row{!options.cases.empty(),
-          "with --cases",
-          {"--model", "--devices", "--batch", "--sequence-length", "--precision", "--fix", "--layout", "--scale",
-           "--weak", "--max-step-seconds", "--min-tokens-per-second", "--reserve-gib", "--context", "--runnable",
-           "--top", "--memo", "--config", "--set", "--rehearse"}},
-      Row{options.clusters.size() > 1 && options.cases.empty(),
-          "with a second --cluster",
-          {"--layout", "--scale", "--memo", "--config", "--rehearse", "--max-step-seconds", "--min-tokens-per-second",
-           "--top"}},
-      Row{!options.layouts.empty(),
-          "with --layout",
-          {"--memo", "--config", "--runnable", "--max-step-seconds", "--min-tokens-per-second", "--top"},
-          true},
-      Row{!options.layouts.empty(), "with --layout", {"--fix", "--scale", "--context"}},
-      Row{!options.scale.empty() && options.memo.empty(),
-          "with --scale and no --memo",
-          {"--devices", "--config", "--max-step-seconds", "--min-tokens-per-second", "--top"}},
-      Row{options.scale.empty(), "without --scale", {"--weak"}},
-      Row{options.rehearsal.directory.empty(), "without --rehearse", {"--rehearse-seconds", "--mpiexec"}},
-      Row{options.config.empty(), "without --config", {"--set"}},
-      Row{options.json, "with --json", {"--top"}}};
-  for (const Row& row : table)
-    for (const char* const option : row.ignored)
+  for (const Ignored& row : ignored_options(options))
+    for (const char* const option : row.options)
       if (row.applies && command.count(option) > 0)
         throw Error(ExitCode::usage,
                     {.what = "an option that would have no effect",
                      .where = "espalier plan",
                      .got = fmt::format("{} {}", option, row.asked),
-                     .todo = row.works_with_fix ? fmt::format("--fix {} in place of --layout, with {}: fixes these "
-                                                              "choices and searches the rest",
-                                                              options.layouts.front(), option)
-                                                : fmt::format("leave {} away, or ask in two commands (espalier plan "
-                                                              "--help)",
-                                                              option)});
+                     .todo = row.instead.empty()
+                                 ? fmt::format("leave {} away, or ask in two commands (espalier plan --help)", option)
+                                 : fmt::format("{}, with {}", row.instead, option)});
 }
 
 // One choice in two options would leave one of them without effect.
@@ -110,6 +114,16 @@ void check_options(const CLI::App& command, const PlanOptions& options) {
   refuse_empty(command);
   refuse_ignored(command, options);
   check_fixed(command, options);
+}
+
+void drop_repeated_sizes(PlanOptions& options) {
+  std::vector<int> sizes;
+  for (const int size : options.scale)
+    if (std::ranges::find(sizes, size) == sizes.end())
+      sizes.push_back(size);
+    else
+      fmt::print(stderr, "note: --scale names {} twice: it is one point of the curve\n", size);
+  options.scale = sizes;
 }
 
 }  // namespace espalier

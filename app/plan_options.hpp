@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct PlanOptions {
   double most_step_seconds = 0;
   double least_tokens_per_second = 0;
   double reserve_gib = -1;
-  std::size_t top = 8;
+  std::optional<std::size_t> top;
   bool contexts = false;
   bool runnable = false;
   bool json = false;
@@ -43,5 +44,8 @@ std::string fixed_choices(const PlanOptions& options);
 /// Options exclude each other where one would leave another without effect: whoever gives both expects an answer that
 /// would not come. @throws Error (usage).
 void check_options(const CLI::App& command, const PlanOptions& options);
+
+/// A size that --scale names twice is one point of the curve; a note says so.
+void drop_repeated_sizes(PlanOptions& options);
 
 }  // namespace espalier

@@ -25,10 +25,18 @@ std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) 
   return results;
 }
 
-void require_goal(const LayoutPrice& best, const Goal& goal) {
+std::string goal_text(const GoalResult& result) {
+  return result.is_met()
+             ? fmt::format("{}: met with {}, {:.1f} % to spare", result.asked, result.reached, 100 * result.margin)
+             : fmt::format("{}: missed by {:.1f} %, the nearest is {}", result.asked, -100 * result.margin,
+                           result.reached);
+}
+
+void require_goal(const LayoutPrice& best, const Goal& goal, const std::string& where) {
   for (const GoalResult& result : goal_results(best, goal))
     if (!result.is_met())
       throw Error(ExitCode::usage, {.what = "no layout is that fast",
+                                    .where = where,
                                     .got = result.asked + " wanted",
                                     .wanted = fmt::format("what can be reached: the nearest is {}, with {}",
                                                           result.reached, best.layout.text()),

@@ -122,8 +122,8 @@ std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const Layo
 }
 
 void fix_choices(LayoutSpace& space, const std::string& text) {
-  const PlanLayout given = parse_plan_layout(text, {});
-  for (const std::string& key : plan_layout_keys_in(text)) {
+  const PlanLayout given = parse_plan_layout(text, {}, "--fix");
+  for (const std::string& key : plan_layout_keys_in(text, "--fix")) {
     if (key == "data")
       space.data = given.data;
     else if (key == "tensor")

@@ -39,7 +39,7 @@ struct LayoutSpace {
 /// are for layouts without a pipeline.
 std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const LayoutSpace& space);
 
-/// Fixes in `space` what a text of parse_plan_layout names. @throws Error (usage).
+/// Fixes in `space` what the value of --fix names, a text of parse_plan_layout(). @throws Error (usage).
 void fix_choices(LayoutSpace& space, const std::string& text);
 
 /// The fastest of the space that fits, by closed forms. Nothing if none fits.

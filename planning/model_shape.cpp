@@ -169,21 +169,29 @@ ModelShape model_preset(const std::string& name) {
                                : fmt::format("did you mean {}?", nearest)});
 }
 
-std::string why_not_trainable(const ModelShape& model) {
-  std::vector<std::string> reasons;
+std::vector<UntrainablePart> untrainable_parts(const ModelShape& model) {
+  std::vector<UntrainablePart> parts;
   if (model.num_kv_heads != model.num_heads)
-    reasons.emplace_back("grouped-query attention");
+    parts.push_back({"grouped-query attention", fmt::format("num_kv_heads = {}", model.num_kv_heads),
+                     fmt::format("num_kv_heads = {}", model.num_heads)});
   if (model.gated_ffn)
-    reasons.emplace_back("a gated feed-forward");
+    parts.push_back({"a gated feed-forward", "activation = \"swiglu\"", "activation = \"gelu\""});
   if (model.rms_norm)
-    reasons.emplace_back("RMSNorm");
+    parts.push_back({"RMSNorm", "norm = \"rmsnorm\"", "norm = \"layernorm\""});
   if (!model.tied_embeddings)
-    reasons.emplace_back("an untied head");
+    parts.push_back({"an untied head", "tied_embeddings = false", "tied_embeddings = true"});
   if (model.max_sequence_length == 0)
-    reasons.emplace_back("no learned positions");
+    parts.push_back({"no learned positions", "position = \"rotary\"", "position = \"learned\""});
   if (!model.bias)
-    reasons.emplace_back("no biases");
-  return reasons.empty() ? "" : fmt::format("train has no model with {} yet", fmt::join(reasons, ", "));
+    parts.push_back({"no biases", "bias = false", "bias = true"});
+  return parts;
+}
+
+std::string why_not_trainable(const ModelShape& model) {
+  std::vector<std::string> words;
+  for (const UntrainablePart& part : untrainable_parts(model))
+    words.push_back(part.words);
+  return words.empty() ? "" : fmt::format("train has no model with {} yet", fmt::join(words, ", "));
 }
 
 GptConfig trainable_config(const ModelShape& model) {

@@ -65,6 +65,14 @@ std::vector<std::string> model_preset_names();
 /// The GptConfig that `train` builds for it. @throws Error (usage) with what it has that `train` has not.
 GptConfig trainable_config(const ModelShape& model);
 
+/// What a model has that `train` does not.
+struct UntrainablePart {
+  std::string words;   ///< "RMSNorm"
+  std::string key;     ///< of [model]: "norm = \"rmsnorm\""
+  std::string wanted;  ///< what `train` has instead: "norm = \"layernorm\""
+};
+std::vector<UntrainablePart> untrainable_parts(const ModelShape& model);
+
 /// Why `train` cannot run the model; empty when it can.
 std::string why_not_trainable(const ModelShape& model);
 

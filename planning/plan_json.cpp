@@ -44,6 +44,38 @@ Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
   return json;
 }
 
+// The machine, and what of it is free.
+Json machine_json(const PlanProblem& problem) {
+  const Cluster& cluster = problem.cluster;
+  return {{"cluster", cluster.name},
+          {"device", cluster.device.name},
+          {"nodes", cluster.num_nodes},
+          {"devices_per_node", cluster.devices_per_node},
+          {"device_memory_bytes", cluster.device.memory_bytes},
+          {"free_bytes", room_bytes(problem)}};
+}
+
+Json model_json(const PlanProblem& problem) {
+  return {{"model", problem.model.name},
+          {"parameters", num_parameters(problem.model)},
+          {"sequence_length", problem.sequence_length}};
+}
+
+Json size_json(const LayoutSpace& space) {
+  return {{"devices", space.num_devices}, {"global_batch", space.global_batch}};
+}
+
+Json goals_json(const LayoutPrice& price, const Goal& goal) {
+  Json json = Json::array();
+  for (const GoalResult& each : goal_results(price, goal))
+    json.push_back({{"asked", each.asked},
+                    {"met", each.is_met()},
+                    {"reached", each.reached},
+                    {"margin", each.margin},
+                    {"nearest", each.nearest}});
+  return json;
+}
+
 const char* to_string(Verdict verdict) {
   switch (verdict) {
     case Verdict::impossible: return "impossible";
@@ -61,58 +93,80 @@ Json rejection_json(const Rejection& rejection) {
 
 }  // namespace
 
-std::string layouts_json(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
-  Json json = Json::array();
+std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<PlanLayout>& layouts) {
+  Json json = model_json(problem);
+  json.update(machine_json(problem));
+  json.update(size_json(space));
+  json["layouts"] = Json::array();
   for (const PlanLayout& layout : layouts)
     if (const std::string reason = impossible_text(problem, layout); !reason.empty())
-      json.push_back({{"layout", layout_json(layout)}, {"impossible", reason}});
+      json["layouts"].push_back({{"layout", layout_json(layout)}, {"impossible", reason}});
     else
-      json.push_back(price_json(problem, price_layout(problem, layout)));
+      json["layouts"].push_back(price_json(problem, price_layout(problem, layout)));
   return json.dump(1) + "\n";
 }
 
-std::string search_json(const PlanProblem& problem, const std::vector<PlainRejection>& plain,
-                        const SearchResult& result) {
-  Json json{{"model", problem.model.name},
-            {"parameters", num_parameters(problem.model)},
-            {"cluster", problem.cluster.name},
-            {"considered", result.num_considered},
-            {"impossible", result.num_impossible},
-            {"too_large", result.num_too_large},
-            {"ranking", Json::array()},
-            {"plain_ideas", Json::array()},
-            {"rejections", Json::array()}};
-  for (const LayoutPrice& price : result.ranking)
-    json["ranking"].push_back(price_json(problem, price));
+std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
+                        const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
+  Json json = model_json(problem);
+  json.update(machine_json(problem));
+  json.update(size_json(space));
+  json.update({{"considered", result.num_considered},
+               {"impossible", result.num_impossible},
+               {"too_large", result.num_too_large},
+               {"goals", goals_json(result.ranking.front(), goal)},
+               {"ranking", Json::array()},
+               {"plain_ideas", Json::array()},
+               {"rejections", Json::array()}});
+  for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
+    json["ranking"].push_back(price_json(problem, result.ranking[i]));
   for (const auto& [name, rejection] : plain) {
     json["plain_ideas"].push_back({{"name", name}});
     json["plain_ideas"].back().update(rejection_json(rejection));
   }
-  for (const Rejection& rejection : result.rejections)
-    json["rejections"].push_back(rejection_json(rejection));
+  for (std::size_t i = 0; i < result.rejections.size() && i < most; ++i)
+    json["rejections"].push_back(rejection_json(result.rejections[i]));
   return json.dump(1) + "\n";
 }
 
-std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points) {
-  Json json = Json::array();
+std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
+  Json json = model_json(problem);
+  json.update(machine_json(problem));
+  json.erase("nodes");  // a curve has more than one number of them
+  json["goals"] = Json::array();
+  for (const CurveGoal& each : goals_on_curve(points, goal))
+    json["goals"].push_back({{"asked", each.asked},
+                             {"holds_from", each.holds_from ? Json(*each.holds_from) : Json()},
+                             {"holds_at", each.holds_at},
+                             {"nearest", each.nearest.nearest},
+                             {"nearest_devices", each.nearest_devices}});
+  json["points"] = Json::array();
   for (const ScalePoint& point : points) {
     Json each{{"devices", point.num_devices}, {"global_batch", point.global_batch}, {"what_bends", point.what_bends}};
     if (point.price) {
       each["efficiency"] = point.efficiency;
+      each["goals"] = goals_json(*point.price, goal);
       each.update(price_json(problem, *point.price));
     }
-    json.push_back(each);
+    json["points"].push_back(each);
   }
   return json.dump(1) + "\n";
 }
 
-std::string common_layout_json(const std::vector<PlanProblem>& problems, const CommonLayout& common) {
-  Json json{{"layout", common.layout ? layout_json(*common.layout) : Json()}, {"machines", Json::array()}};
-  for (std::size_t i = 0; i < common.prices.size(); ++i)
-    json["machines"].push_back({{"cluster", problems[i].cluster.name},
-                                {"price", price_json(problems[i], common.prices[i])},
-                                {"own_best", price_json(problems[i], common.bests[i])},
-                                {"loss", common.loss(i)}});
+std::string common_layout_json(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
+                               const CommonLayout& common, const Goal& goal) {
+  Json json = model_json(problems.front());
+  json.update(size_json(space));
+  json["layout"] = common.layout ? layout_json(*common.layout) : Json();
+  json["machines"] = Json::array();
+  for (std::size_t i = 0; i < common.prices.size(); ++i) {
+    Json machine = machine_json(problems[i]);
+    machine.update({{"price", price_json(problems[i], common.prices[i])},
+                    {"own_best", price_json(problems[i], common.bests[i])},
+                    {"loss", common.loss(i)},
+                    {"goals", goals_json(common.prices[i], goal)}});
+    json["machines"].push_back(machine);
+  }
   return json.dump(1) + "\n";
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "io/units.hpp"
+#include "planning/memo_parts.hpp"
 #include "planning/runnable.hpp"
 
 namespace espalier {
@@ -16,18 +17,23 @@ constexpr double gib = 1 << 30;
 
 double in_gib(std::size_t bytes) { return static_cast<double>(bytes) / gib; }
 
-std::string row_text(const PlanProblem& problem, const std::string& rank, const LayoutPrice& price) {
+// What every table says of a layout; what stands before it differs.
+std::string columns_text(const PlanProblem& problem, const LayoutPrice& price) {
   const std::string reason = why_not_runnable(problem, price.layout);
-  return fmt::format("{:>4} {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
-                     rank, price.step_seconds, 100 * price.error_share, price.tokens_per_second,
+  return fmt::format(" {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
+                     price.step_seconds, 100 * price.error_share, price.tokens_per_second,
                      100 * price.model_flops_share, 100 * price[PlanPhase::bubble] / price.step_seconds,
                      100 * price.idle_share, in_gib(price.memory_bytes), price.layout.text(),
                      reason.empty() ? "" : " *");
 }
 
-std::string head_text() {
-  return fmt::format("{:>4} {:>11} {:>6} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", "", "step", "error", "tokens/s",
+std::string head_text(const std::string& before) {
+  return fmt::format("{} {:>11} {:>6} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", before, "step", "error", "tokens/s",
                      "MFU", "bubble", "idle", "memory");
+}
+
+std::string row_text(const PlanProblem& problem, const std::string& rank, const LayoutPrice& price) {
+  return fmt::format("{:>4}", rank) + columns_text(problem, price);
 }
 
 // The two columns that are easily taken for one; where there is a pipeline.
@@ -38,6 +44,15 @@ std::string idle_text(const std::vector<LayoutPrice>& prices) {
                "average, "
                "for a busier one too, of the pipeline's time\n"
              : "";
+}
+
+// A curve has its devices and batch point by point.
+std::string problem_of_curve_text(const PlanProblem& problem) {
+  return fmt::format("{} ({:.4g} B parameters) on {} ({} a node, {} each, {:.1f} GiB free), sequences of {} tokens\n",
+                     problem.model.name, num_parameters(problem.model) / 1e9, problem.cluster.device.name,
+                     problem.cluster.devices_per_node,
+                     bytes_text(static_cast<std::size_t>(problem.cluster.device.memory_bytes)),
+                     in_gib(room_bytes(problem)), problem.sequence_length);
 }
 
 // What keeps `train` from running some of them, each reason once.
@@ -66,7 +81,7 @@ std::string problem_text(const PlanProblem& problem, int num_devices, Index glob
 std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most) {
   const std::vector<LayoutPrice> shown(prices.begin(),
                                        prices.begin() + static_cast<std::ptrdiff_t>(std::min(most, prices.size())));
-  std::string text = head_text();
+  std::string text = head_text("    ");
   for (std::size_t i = 0; i < shown.size(); ++i)
     text += row_text(problem, fmt::format("{}.", i + 1), shown[i]);
   return text + idle_text(shown) + marks_text(problem, shown);
@@ -74,8 +89,8 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
   std::string text =
-      fmt::format("{}\n  {} micro-batches of {}; step {:.4g} s (+-{:.0f} %), {:.4g} tokens/s, MFU {:.1f} %\n",
-                  price.layout.text(), price.layout.num_microbatches(), price.layout.micro_batch, price.step_seconds,
+      fmt::format("{}\n  {} of {}; step {:.4g} s (+-{:.0f} %), {:.4g} tokens/s, MFU {:.1f} %\n", price.layout.text(),
+                  microbatches_text(price.layout.num_microbatches()), price.layout.micro_batch, price.step_seconds,
                   100 * price.error_share, price.tokens_per_second, 100 * price.model_flops_share);
   text += "  time of the busiest stage\n";
   for (std::size_t i = 0; i < num_plan_phases; ++i)
@@ -117,7 +132,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
 }
 
 std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
-  std::string text = head_text();
+  std::string text = head_text("    ");
   std::vector<LayoutPrice> prices;
   const LayoutPrice* best = nullptr;
   prices.reserve(layouts.size());
@@ -149,33 +164,46 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLa
   return text + idle_text(prices) + marks_text(problem, prices);
 }
 
-std::string scaling_text(const std::vector<ScalePoint>& points) {
-  std::string text = fmt::format("{:>8} {:>8} {:>11} {:>12} {:>10}  {:<44} what bends\n", "devices", "batch", "step",
-                                 "tokens/s", "efficiency", "layout");
+std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
+  std::string text =
+      problem_of_curve_text(problem) + head_text(fmt::format("{:>8} {:>8} {:>10}", "devices", "batch", "efficiency"));
+  std::vector<LayoutPrice> prices;
   for (const ScalePoint& point : points) {
+    text += fmt::format("{:>8} {:>8}", point.num_devices, point.global_batch);
     if (!point.price) {
-      text += fmt::format("{:>8} {:>8} {:>47}{}\n", point.num_devices, point.global_batch, "", point.what_bends);
+      text += fmt::format("  {}\n", point.what_bends);
       continue;
     }
-    const PlanLayout& layout = point.price->layout;
-    const std::string lattice =
-        fmt::format("t{} c{} d{} p{}x{} mb{} {} ZeRO-{}", layout.tensor, layout.context, layout.data, layout.pipeline,
-                    layout.virtual_stages, layout.micro_batch, to_string(layout.recompute), layout.zero_stage);
-    text += fmt::format("{:>8} {:>8} {:>9.4g} s {:>12.4g} {:>8.1f} %  {:<44} {}\n", point.num_devices,
-                        point.global_batch, point.price->step_seconds, point.price->tokens_per_second,
-                        100 * point.efficiency, lattice, point.what_bends);
+    prices.push_back(*point.price);
+    text += fmt::format(" {:>8.1f} %", 100 * point.efficiency) + columns_text(problem, *point.price);
+    if (point.what_bends != "nothing")
+      text += fmt::format("{:17} what bends: {}\n", "", point.what_bends);
   }
+  text += "     efficiency: tokens a second and device, against the first; what bends it stands below, from 1 % on\n";
+  text += idle_text(prices) + marks_text(problem, prices);
+  if (!prices.empty())
+    for (const CurveGoal& each : goals_on_curve(points, goal))
+      text += fmt::format("goal: {}\n", curve_goal_text(each));
   return text;
 }
 
-std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common) {
+std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common, const Goal& goal) {
   if (!common.layout)
     return "no layout fits all of these machines\n";
   std::string text = fmt::format("best for all: {}\n", common.layout->text());
+  std::vector<LayoutPrice> shown;
+  text += head_text(fmt::format("{:<20} {:>8}", "", "loses"));
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    text += fmt::format("{:<20} {:>6.1f} %", problems[i].cluster.name, 100 * std::max(0.0, common.loss(i))) +
+            columns_text(problems[i], common.prices[i]);
+    text += fmt::format("{:<29}", "  its own best") + columns_text(problems[i], common.bests[i]);
+    shown.push_back(common.prices[i]);
+    shown.push_back(common.bests[i]);
+  }
+  text += idle_text(shown) + marks_text(problems.front(), shown);
   for (std::size_t i = 0; i < problems.size(); ++i)
-    text += fmt::format("  {:<14} {:>9.4g} s, loses {:.1f} % against its own best ({:.4g} s): {}\n",
-                        problems[i].cluster.name, common.prices[i].step_seconds, 100 * common.loss(i),
-                        common.bests[i].step_seconds, common.bests[i].layout.text());
+    for (const GoalResult& each : goal_results(common.prices[i], goal))
+      text += fmt::format("goal on {}: {}\n", problems[i].cluster.name, goal_text(each));
   return text;
 }
 

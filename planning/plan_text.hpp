@@ -26,15 +26,26 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
 /// Proposals side by side, with the reason where one is impossible or does not fit.
 std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts);
 
-std::string scaling_text(const std::vector<ScalePoint>& points);
-std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common);
+/// A point a line, in the columns of the ranking behind devices, batch and efficiency; what bends the curve, and from
+/// which size on each goal holds.
+std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal = {});
 
-/// A price as JSON; a search's ranking and rejections.
-std::string search_json(const PlanProblem& problem, const std::vector<PlainRejection>& plain,
-                        const SearchResult& result);
-/// An entry a layout: its price, or why it is impossible.
-std::string layouts_json(const PlanProblem& problem, const std::vector<PlanLayout>& layouts);
-std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points);
-std::string common_layout_json(const std::vector<PlanProblem>& problems, const CommonLayout& common);
+/// The layout on each machine beside that machine's own best, in the same columns behind what it loses; the goals.
+std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common,
+                               const Goal& goal = {});
+
+/// The same for programs. Each begins with what was asked: `model`, `parameters`, `sequence_length`, `cluster`,
+/// `device`, `nodes`, `devices_per_node`, `device_memory_bytes`, `free_bytes` (of a device), and where it is one size
+/// `devices` and `global_batch`; of several clusters `machines` has those of each. `ranking` and `rejections` have
+/// `most` entries at most; `goals`, `plain_ideas`.
+std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
+                        const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
+/// `layouts`, an entry each: its price, or why it is impossible.
+std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<PlanLayout>& layouts);
+/// `points`, an entry each, and `goals`.
+std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal = {});
+/// `layout` and `machines`.
+std::string common_layout_json(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
+                               const CommonLayout& common, const Goal& goal = {});
 
 }  // namespace espalier

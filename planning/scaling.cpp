@@ -3,6 +3,7 @@
 #include "planning/scaling.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -12,7 +13,8 @@
 namespace espalier {
 namespace {
 
-constexpr double straight = 0.99;  // efficiency above which there is nothing to explain
+constexpr double straight = 0.99;  // efficiencies between these two need no explanation
+constexpr double steep = 1.01;
 
 void require_machine(const Cluster& cluster, int devices) {
   const Cluster machine = with_devices(cluster, devices);
@@ -27,12 +29,58 @@ void require_machine(const Cluster& cluster, int devices) {
                  "fewer devices"});
 }
 
+// Device-seconds of a sequence.
+double cost(const ScalePoint& point, std::size_t phase) {
+  return point.price->seconds[phase] * point.num_devices / static_cast<double>(point.global_batch);
+}
+
+double share_of_step(const ScalePoint& point, std::size_t phase) {
+  return 100 * point.price->seconds[phase] / point.price->step_seconds;
+}
+
+// Of the layout of a larger point, with as many replicas fewer as the first point has devices fewer.
+std::string why_not_on_the_first(const PlanProblem& problem, const ScalePoint& first, const ScalePoint& now) {
+  PlanLayout same = now.price->layout;
+  const int shard = same.num_devices() / same.data;
+  if (first.num_devices < shard)
+    return fmt::format("; {} devices are too few for its {} shards", first.num_devices, shard);
+  if (first.num_devices % shard != 0)
+    return "";
+  same.data = first.num_devices / shard;
+  same.global_batch = first.global_batch;
+  PlanProblem machine = problem;
+  machine.cluster = with_devices(problem.cluster, first.num_devices);
+  if (!why_impossible(machine, same).empty() ||
+      why_too_large(machine, price_layout(machine, same, Effort::estimate)).empty())
+    return "";
+  return fmt::format("; this layout with {} instead of {} replicas does not fit on {} devices", same.data,
+                     now.price->layout.data, first.num_devices);
+}
+
+std::string point_text(const ScalePoint& reference, const ScalePoint& point, const PlanProblem& problem) {
+  if (point.efficiency < straight)
+    return what_bends(reference, point);
+  return point.efficiency > steep ? what_gains(problem, reference, point) : "nothing";
+}
+
 }  // namespace
 
+std::string what_gains(const PlanProblem& problem, const ScalePoint& first, const ScalePoint& now) {
+  std::size_t most = 0;
+  double gained = 0;
+  for (std::size_t phase = 0; phase < num_plan_phases; ++phase)
+    if (const double fallen = cost(first, phase) - cost(now, phase); fallen > gained) {
+      most = phase;
+      gained = fallen;
+    }
+  if (gained <= 0)
+    return "nothing";
+  return fmt::format("nothing: above 100 % because of less {} ({:.1f} % of the step, was {:.1f} %){}",
+                     to_string(static_cast<PlanPhase>(most)), share_of_step(now, most), share_of_step(first, most),
+                     why_not_on_the_first(problem, first, now));
+}
+
 std::string what_bends(const ScalePoint& first, const ScalePoint& now) {
-  const auto cost = [](const ScalePoint& point, std::size_t phase) {  // device-seconds of a sequence
-    return point.price->seconds[phase] * point.num_devices / static_cast<double>(point.global_batch);
-  };
   std::size_t most = 0;
   double lost = 0;
   double most_lost = 0;
@@ -47,9 +95,8 @@ std::string what_bends(const ScalePoint& first, const ScalePoint& now) {
   if (most_lost <= 0)
     return "nothing";
   return fmt::format("{}: {:.0f} % of what is lost ({:.1f} % of the step, was {:.1f} %)",
-                     to_string(static_cast<PlanPhase>(most)), 100 * most_lost / lost,
-                     100 * now.price->seconds[most] / now.price->step_seconds,
-                     100 * first.price->seconds[most] / first.price->step_seconds);
+                     to_string(static_cast<PlanPhase>(most)), 100 * most_lost / lost, share_of_step(now, most),
+                     share_of_step(first, most));
 }
 
 std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const LayoutSpace& space,
@@ -74,7 +121,7 @@ std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const Layout
       const ScalePoint& reference = first ? *first : point;
       point.efficiency =
           (point.price->tokens_per_second / devices) / (reference.price->tokens_per_second / reference.num_devices);
-      point.what_bends = point.efficiency > straight ? "nothing" : what_bends(reference, point);
+      point.what_bends = point_text(reference, point, problem);
     } else {
       point.what_bends = why_no_layout(machine, here, result);
     }
@@ -83,6 +130,60 @@ std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const Layout
       first = &points.back();
   }
   return points;
+}
+
+std::vector<CurveGoal> goals_on_curve(const std::vector<ScalePoint>& points, const Goal& goal) {
+  std::vector<const ScalePoint*> by_devices;
+  for (const ScalePoint& point : points)
+    by_devices.push_back(&point);
+  std::ranges::sort(by_devices, {}, &ScalePoint::num_devices);
+  std::vector<CurveGoal> goals;
+  for (const ScalePoint* const point : by_devices) {
+    if (!point->price) {
+      for (CurveGoal& each : goals)
+        each.holds_from.reset();
+      continue;
+    }
+    const std::vector<GoalResult> results = goal_results(*point->price, goal);
+    goals.resize(results.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      CurveGoal& each = goals[i];
+      each.asked = results[i].asked;
+      if (each.nearest_devices == 0 || results[i].margin > each.nearest.margin) {
+        each.nearest = results[i];
+        each.nearest_devices = point->num_devices;
+      }
+      if (!results[i].is_met())
+        each.holds_from.reset();
+      else if (!each.holds_from)
+        each.holds_from = point->num_devices;
+      if (results[i].is_met())
+        each.holds_at.push_back(point->num_devices);
+    }
+  }
+  return goals;
+}
+
+std::string curve_goal_text(const CurveGoal& goal) {
+  if (goal.holds_from)
+    return fmt::format("{}: holds from {} devices on", goal.asked, *goal.holds_from);
+  if (!goal.holds_at.empty())
+    return fmt::format("{}: holds at {} devices, but not at every larger size", goal.asked,
+                       fmt::join(goal.holds_at, ", "));
+  return fmt::format("{}: holds at none of these; the nearest is {}, on {} devices", goal.asked, goal.nearest.reached,
+                     goal.nearest_devices);
+}
+
+void require_goals_on_curve(const std::vector<CurveGoal>& goals) {
+  for (const CurveGoal& goal : goals)
+    if (goal.holds_at.empty())
+      throw Error(ExitCode::usage,
+                  {.what = "no point of the curve is that fast",
+                   .where = "espalier plan --scale",
+                   .got = goal.asked + " wanted",
+                   .wanted = fmt::format("what can be reached: the nearest is {}, on {} devices", goal.nearest.reached,
+                                         goal.nearest_devices),
+                   .todo = fmt::format("{}, more devices in --scale, or another --batch", goal.nearest.nearest)});
 }
 
 CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space) {

@@ -16,6 +16,14 @@ expect 3 "a quoted field never ends" "$espalier" plan --cases torn.csv
 expect 3 "no_such.csv" "$espalier" plan --cases no_such.csv
 echo "id;layers" >semicolons.csv
 expect 3 "the table lacks columns: layers" "$espalier" plan --cases semicolons.csv
+# A table of somebody else: Windows' line ends, another order, a column that nobody reads, and no row that can be priced.
+printf 'gpu,layers,hidden,seq_len,gpus,global_batch_seqs,iter_time_s,gpu_rack,source\r\nTPU v4,48,6144,2048,64,64,10,r1,A report 2024\r\n' >other.csv
+expect 0 "note: other.csv has columns that are not read: gpu_rack" "$espalier" plan --cases other.csv
+once "gpu_rack"
+says "not priced: line 2: no efficiency curve for TPU v4" "A report 2024" "0 of   1: none is priced" \
+  "priced 0 of 1 timed rows: none, so there is no error to tell"
+"$espalier" plan --cases other.csv --json 2>notes.txt | python3 -c 'import json, sys; json.load(sys.stdin)' ||
+  fail "a note is inside the JSON" notes.txt
 
 # The memos of examples/plan are what its commands write.
 cp "$root/examples/plan/run.sh" run.sh
@@ -75,30 +83,67 @@ expect 0 "note: layout 2 uses 4 of 8 devices" "${idle[@]}"
 once "of 8 devices, the others stay idle"
 "${idle[@]}" --json 2>notes.txt | python3 -c 'import json, sys; json.load(sys.stdin)' || fail "a note is inside the JSON"
 expect 0 "layout 2 uses 4 of 8 devices" cat notes.txt
-expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,16,32
+expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,8,16,32
+says "note: --scale names 8 twice: it is one point of the curve" "GiB free" "+-15 %" "* priced only: train has no ZeRO-3 yet"
 expect 0 "best for all" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128
 expect 0 '"median"' "$espalier" plan --cases "$root/tests/planning/published_rows.csv" --json
-says '"sources"' '"p95"'
+says '"sources"' '"p95"' '"origin"'
 expect 0 '"impossible": "it needs 16 devices' "$espalier" plan --model gpt-200b --cluster a100-80 --batch 64 --json --layout data=16 \
   --layout data=8
 says '"too_large": "does not fit: stage 0' '"mfu"'
 expect 0 '"plain_ideas"' "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --json
 says "data parallelism with ZeRO-3"
 expect 0 '"memory_by_stage"' "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --scale 4,8 --json
-says '"efficiency"'
+says '"efficiency"' '"points"'
 expect 0 '"loss"' "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128 --json
 
 expect 0 "fp16" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster v100:4 --batch 128
 
+# JSON has what was asked, what is free, the goals, and as many entries as --top says.
+# json FILE EXPRESSION: of the parsed FILE, j, the expression holds.
+json() { python3 -c "import json, sys; j = json.load(open('$1')); sys.exit(0 if $2 else 1)" || fail "not so: $2" "$1"; }
+asked=("$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --json)
+"${asked[@]}" --top 2 >top.json || fail "--top with --json is refused"
+json top.json 'len(j["ranking"]) == 2 and len(j["rejections"]) == 2'
+json top.json 'j["devices"] == 8 and j["global_batch"] == 64 and j["sequence_length"] == 1024 and j["nodes"] == 1'
+json top.json 'j["device_memory_bytes"] == 80 * 2**30 and j["free_bytes"] == 74 * 2**30 and j["goals"] == []'
+json top.json 'all(0 < each["error_share"] < 1 for each in j["ranking"])'
+"${asked[@]}" >all.json
+json all.json 'len(j["ranking"]) > 2 and len(j["rejections"]) > 2'
+"${asked[@]}" --max-step-seconds 0.0001 >missed.json 2>error.txt
+[[ $? == 2 ]] || fail "a goal that is missed ends with 2" error.txt
+json missed.json 'not j["goals"][0]["met"] and j["goals"][0]["nearest"].startswith("--max-step-seconds") and j["ranking"]'
+"${asked[@]}" --max-step-seconds 10 >met.json || fail "a goal that is met ends with 0" met.json
+json met.json 'j["goals"][0]["met"] and j["goals"][0]["margin"] > 0.9'
+"${asked[@]}" --scale 4,8 --min-tokens-per-second 1 >curve.json || fail "a goal with --scale" curve.json
+json curve.json 'j["goals"][0]["holds_from"] == 4 and [each["devices"] for each in j["points"]] == [4, 8] and j["free_bytes"] > 0'
+"${asked[@]}" --layout data=8 >layouts.json || fail "--layout --json" layouts.json
+json layouts.json 'j["devices"] == 8 and len(j["layouts"]) == 1'
+
+# Goals along a curve and on several machines, and a memo for these.
+curve=("$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --runnable --scale 8,16,32)
+expect 0 "goal: a step of at most 30 s: holds from 16 devices on" "${curve[@]}" --max-step-seconds 30
+expect 2 "no point of the curve is that fast" "${curve[@]}" --max-step-seconds 1
+says "goal: a step of at most 1 s: holds at none of these; the nearest is" "on 32 devices"
+both=("$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128)
+expect 0 "wrote both.md" "${both[@]}" --memo both.md
+grep -q "What each machine loses by it" both.md || fail "the memo does not say what each machine loses" both.md
+expect 2 "goal on h100: a step of at most 3 s: met" "${both[@]}" --max-step-seconds 3
+says "goal on a100-80: a step of at most 3 s: missed" "where:  a100-80"
+"${both[@]}" --json >both.json || fail "--json of several clusters" both.json
+json both.json 'j["devices"] == 32 and all(each["free_bytes"] > 0 for each in j["machines"])'
+
 # An option that would change nothing is refused, and so is a question without an answer.
 small=("$espalier" plan --model gpt2-124m --batch 64)
-expect 2 "--memo with a second --cluster" "${small[@]}" --cluster a100-80 --cluster h100 --memo no.md
+expect 2 "--config with a second --cluster" "${small[@]}" --cluster a100-80 --cluster h100 --config no.toml
+says "do:     one --cluster, and --fix with the choices of the common layout, with --config"
 expect 2 "--config with --layout" "${small[@]}" --cluster a100-80 --layout data=8 --config no.toml
 expect 2 "--memo with --layout" "${small[@]}" --cluster a100-80 --layout data=4,tensor=2 --memo no.md
-says "--fix data=4,tensor=2 in place of --layout, with --memo"
+says "--fix data=4,tensor=2 (which searches the rest) in place of --layout, with --memo"
 expect 0 "wrote fixed.md" "${small[@]}" --cluster a100-80 --fix data=4,tensor=2 --memo fixed.md
 grep -q "Recommendation.\*\* tensor 2 x data 4" fixed.md || fail "--fix does not do what --layout with --memo is sent to" fixed.md
-expect 2 "--max-step-seconds with --scale and no --memo" "${small[@]}" --cluster a100-80 --scale 8,16 --max-step-seconds 1
+expect 2 "--config with --scale and no --memo" "${small[@]}" --cluster a100-80 --scale 8,16 --config no.toml
+says "do:     --devices with one size in place of --scale, with --config"
 expect 2 "--weak without --scale" "${small[@]}" --cluster a100-80 --weak
 expect 2 "the number of replicas cannot be fixed" "${small[@]}" --cluster a100-80 --scale 8,16 --fix data=8
 expect 2 "--model with --cases" "${small[@]}" --cases "$root/tests/planning/published_rows.csv"
@@ -143,7 +188,7 @@ expect 2 "it needs 16 devices, the machine has 8" "$espalier" plan --model gpt2-
 expect 2 "did you mean tensor" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --layout tensr=2
 printf '[cluster]\npreset = "a100-80"\n[node_link]\nbandwidth = "300"\n[network_link]\nlatency = "5 s"\n' >bad.toml
 expect 2 "bad.toml:4" "$espalier" plan --model gpt2-124m --cluster bad.toml --batch 64
-says "node_link.bandwidth" "network_link.latency" "is the unit right?" "docs/planner.md"
+says "node_link.bandwidth" "network_link.latency" "is the unit right? 5 us would do" "docs/planner.md"
 ! grep -q -- "--keys" out.txt || fail "a cluster file has not the keys of train"
 printf '[cluster]\npreset = "a100-80"\n[device]\nmemory = 80\n' >bad.toml
 expect 2 "bad.toml:4:10: device.memory: got 80 (an integer), wanted bytes with a unit" "$espalier" plan --model gpt2-124m \
@@ -158,8 +203,13 @@ expect 2 "536870912 nodes of 8 are 4294967296 devices: at most 16777216" "$espal
   --cluster a100-80:536870912
 expect 2 "add --batch 1536" "$espalier" plan --model gpt3-175b --cluster a100-80
 expect 2 "add --sequence-length 4096" "$espalier" plan --model llama3-8b --cluster a100-80 --batch 8
-expect 2 "got:    train has no model with" "$espalier" plan --model llama2-7b --sequence-length 4096 --cluster a100-80 --batch 8 --config no.toml
-expect 2 "train cannot run this layout" "$espalier" plan --model llama2-7b --sequence-length 4096 --cluster a100-80 --batch 8 --config no.toml
+expect 2 "no config: train has no such model, it can only be priced" "$espalier" plan --model llama2-7b --sequence-length 4096 \
+  --cluster a100-80 --batch 8 --config no.toml
+says 'a preset with model.activation = "swiglu", model.norm = "rmsnorm"' 'position = "learned"'
+printf '[model]\npreset = "gpt2-124m"\nnorm = "rmsnorm"\nbias = false\n' >keys.toml
+expect 2 "train has no such model" "$espalier" plan --model keys.toml --cluster a100-80 --batch 64 --config no.toml
+says 'got:    model.norm = "rmsnorm", model.bias = false' 'norm = "layernorm", bias = true' "where:  keys.toml" \
+  "change these keys of [model]"
 expect 2 "this layout cannot be rehearsed" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 14 \
   --layout pipeline=7,virtual_stages=2 --rehearse refused
 says "train wants a layer on every part: 7 stages x 2 chunks of 12 layers"

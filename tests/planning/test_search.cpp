@@ -9,7 +9,6 @@
 #include "planning/goal.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
-#include "planning/scaling.hpp"
 #include "planning/search.hpp"
 #include "tests/planning/problems.hpp"
 
@@ -264,79 +263,6 @@ TEST(Search, bubble_and_idle_time_are_told_apart) {
   EXPECT_NE(text.find("bubble: what the busiest stage waits"), std::string::npos);
   const std::string alone = ranking_text(problem, {price_layout(problem, layout_of("data=32,zero=3", 512))}, 1);
   EXPECT_EQ(alone.find("bubble: "), std::string::npos);
-}
-
-TEST(Scaling, efficiency_falls_and_the_cause_is_named) {
-  const PlanProblem problem = problem_of("gpt-22b", "a100-80:1");
-  const auto points = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, false);
-  ASSERT_EQ(points.size(), 3u);
-  EXPECT_DOUBLE_EQ(points[0].efficiency, 1);
-  EXPECT_EQ(points[0].what_bends, "nothing");
-  EXPECT_LT(points[2].efficiency, points[1].efficiency);
-  EXPECT_LT(points[2].price->step_seconds, points[1].price->step_seconds);
-  EXPECT_NE(points[2].what_bends.find("% of the step, was"), std::string::npos);
-  const auto weak = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, true);
-  EXPECT_EQ(weak[2].global_batch, 256 * 32);
-  EXPECT_GT(weak[2].efficiency, points[2].efficiency);
-}
-
-// What counts is what a sequence costs more, not whose share of the step grows.
-TEST(Scaling, the_bend_is_where_device_seconds_grow) {
-  const auto point = [](double forward, double backward, double bubble, double other) {
-    LayoutPrice price;
-    price[PlanPhase::forward] = forward;
-    price[PlanPhase::backward] = backward;
-    price[PlanPhase::bubble] = bubble;
-    price[PlanPhase::other] = other;
-    price.step_seconds = forward + backward + bubble + other;
-    return ScalePoint{.num_devices = 8, .global_batch = 64, .price = price, .what_bends = {}};
-  };
-  EXPECT_EQ(what_bends(point(300, 0, 0, 200), point(360, 0, 30, 200)),
-            "forward: 67 % of what is lost (61.0 % of the step, was 60.0 %)");
-  EXPECT_EQ(what_bends(point(30, 60, 0, 10), point(37, 74, 0, 12)),
-            "backward: 61 % of what is lost (60.2 % of the step, was 60.0 %)");
-  ScalePoint twice = point(30, 60, 0, 10);  // a step as long on twice the devices: half of each second is lost
-  twice.num_devices = 16;
-  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "backward: 60 % of what is lost (60.0 % of the step, was 60.0 %)");
-  twice.global_batch = 128;
-  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "nothing");
-}
-
-TEST(Scaling, points_without_a_layout_say_so) {
-  const auto points =
-      predict_scaling(problem_of("gpt-1t", "a100-40:1"), {.num_devices = 8, .global_batch = 64}, {8, 4096}, false);
-  EXPECT_FALSE(points[0].price);
-  EXPECT_EQ(points[0].what_bends.find("no layout fits: the least hungry of "), 0u) << points[0].what_bends;
-  const auto odd = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024), {.num_devices = 8, .global_batch = 64},
-                                   {8, 13}, false);
-  EXPECT_EQ(odd[1].what_bends.find("no layout divides model and batch: nearest --batch "), 0u) << odd[1].what_bends;
-}
-
-// A file of `bench machine` on one host says nothing of a network.
-TEST(Scaling, beyond_a_node_needs_a_network) {
-  PlanProblem problem = problem_of("gpt2-124m", "a100-80:1x2", 1024);
-  problem.cluster.network = {};
-  EXPECT_EQ(predict_scaling(problem, {.num_devices = 2, .global_batch = 64}, {1, 2}, false).size(), 2u);
-  try {
-    predict_scaling(problem, {.num_devices = 2, .global_batch = 64}, {2, 8}, false);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_NE(error.report().got.find("4 nodes of 2; network_link.bandwidth is missing"), std::string::npos)
-        << error.report().got;
-  }
-}
-
-TEST(Scaling, one_layout_for_several_machines_loses_little_on_each) {
-  std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:4")};
-  const CommonLayout common = search_common_layout(problems, {.num_devices = 32, .global_batch = 128});
-  ASSERT_TRUE(common.layout);
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    EXPECT_EQ(why_too_large(problems[i], common.prices[i]), "");
-    EXPECT_GT(common.loss(i), -0.02);
-    EXPECT_LT(common.loss(i), 0.2);
-  }
-  EXPECT_NE(common_layout_text(problems, common).find("best for all: "), std::string::npos);
 }
 
 }  // namespace

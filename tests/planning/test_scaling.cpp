@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "planning/common_memo.hpp"
+#include "planning/plan_text.hpp"
+#include "planning/scaling.hpp"
+#include "tests/planning/problems.hpp"
+
+using namespace espalier;
+using espalier::test::problem_of;
+
+namespace {
+
+TEST(Scaling, efficiency_falls_and_the_cause_is_named) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:1");
+  const auto points = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, false);
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_DOUBLE_EQ(points[0].efficiency, 1);
+  EXPECT_EQ(points[0].what_bends, "nothing");
+  EXPECT_LT(points[2].efficiency, points[1].efficiency);
+  EXPECT_LT(points[2].price->step_seconds, points[1].price->step_seconds);
+  EXPECT_NE(points[2].what_bends.find("% of the step, was"), std::string::npos);
+  const auto weak = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, true);
+  EXPECT_EQ(weak[2].global_batch, 256 * 32);
+  EXPECT_GT(weak[2].efficiency, points[2].efficiency);
+}
+
+TEST(Scaling, more_than_all_is_explained) {
+  const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
+  LayoutSpace space{.num_devices = 32, .global_batch = 512};
+  space.only_runnable = true;
+  const auto points = predict_scaling(problem, space, {8, 16, 32}, false);
+  ASSERT_GT(points[1].efficiency, 1.01);
+  EXPECT_EQ(points[1].what_bends.find("nothing: above 100 % because of less tensor_comm ("), 0u)
+      << points[1].what_bends;
+  EXPECT_NE(points[1].what_bends.find("does not fit on 8 devices"), std::string::npos) << points[1].what_bends;
+  const std::string text = scaling_text(problem, points);
+  for (const char* const part : {"+-15 %", "GiB free", "what bends: nothing: above 100 %", "efficiency", "MFU"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+TEST(Scaling, points_that_train_cannot_run_are_marked) {
+  const PlanProblem problem = problem_of("gpt-22b", "h100:4");
+  const auto points = predict_scaling(problem, {.num_devices = 8, .global_batch = 512}, {8, 16}, false);
+  const std::string text = scaling_text(problem, points);
+  EXPECT_NE(text.find("ZeRO-3, bf16 *\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("* priced only: train has no ZeRO-3 yet"), std::string::npos) << text;
+}
+
+TEST(Scaling, goals_say_from_which_size_on_they_hold) {
+  const auto point = [](int devices, double seconds) {
+    LayoutPrice price;
+    price.step_seconds = seconds;
+    price.tokens_per_second = 1000 / seconds;
+    return ScalePoint{.num_devices = devices, .global_batch = 64, .price = price, .what_bends = {}};
+  };
+  const auto text = [](const std::vector<ScalePoint>& points, double seconds) {
+    return curve_goal_text(goals_on_curve(points, {.most_step_seconds = seconds, .least_tokens_per_second = {}}).at(0));
+  };
+  const std::vector<ScalePoint> curve{point(32, 4), point(8, 10), point(16, 6)};  // in any order
+  EXPECT_EQ(text(curve, 6.5), "a step of at most 6.5 s: holds from 16 devices on");
+  EXPECT_EQ(text(curve, 12), "a step of at most 12 s: holds from 8 devices on");
+  EXPECT_EQ(text(curve, 3), "a step of at most 3 s: holds at none of these; the nearest is 4 s, on 32 devices");
+  EXPECT_EQ(text({point(8, 10), point(16, 6), point(32, 11)}, 7),
+            "a step of at most 7 s: holds at 16 devices, but not at every larger size");
+  EXPECT_NO_THROW(
+      require_goals_on_curve(goals_on_curve(curve, {.most_step_seconds = 5, .least_tokens_per_second = 200})));
+  try {
+    require_goals_on_curve(goals_on_curve(curve, {.most_step_seconds = 3, .least_tokens_per_second = {}}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(error.report().wanted.find("4 s, on 32 devices"), std::string::npos);
+  }
+}
+
+// What counts is what a sequence costs more, not whose share of the step grows.
+TEST(Scaling, the_bend_is_where_device_seconds_grow) {
+  const auto point = [](double forward, double backward, double bubble, double other) {
+    LayoutPrice price;
+    price[PlanPhase::forward] = forward;
+    price[PlanPhase::backward] = backward;
+    price[PlanPhase::bubble] = bubble;
+    price[PlanPhase::other] = other;
+    price.step_seconds = forward + backward + bubble + other;
+    return ScalePoint{.num_devices = 8, .global_batch = 64, .price = price, .what_bends = {}};
+  };
+  EXPECT_EQ(what_bends(point(300, 0, 0, 200), point(360, 0, 30, 200)),
+            "forward: 67 % of what is lost (61.0 % of the step, was 60.0 %)");
+  EXPECT_EQ(what_bends(point(30, 60, 0, 10), point(37, 74, 0, 12)),
+            "backward: 61 % of what is lost (60.2 % of the step, was 60.0 %)");
+  ScalePoint twice = point(30, 60, 0, 10);  // a step as long on twice the devices: half of each second is lost
+  twice.num_devices = 16;
+  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "backward: 60 % of what is lost (60.0 % of the step, was 60.0 %)");
+  twice.global_batch = 128;
+  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "nothing");
+}
+
+TEST(Scaling, points_without_a_layout_say_so) {
+  const auto points =
+      predict_scaling(problem_of("gpt-1t", "a100-40:1"), {.num_devices = 8, .global_batch = 64}, {8, 4096}, false);
+  EXPECT_FALSE(points[0].price);
+  EXPECT_EQ(points[0].what_bends.find("no layout fits: the least hungry of "), 0u) << points[0].what_bends;
+  const auto odd = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024), {.num_devices = 8, .global_batch = 64},
+                                   {8, 13}, false);
+  EXPECT_EQ(odd[1].what_bends.find("no layout divides model and batch: nearest --batch "), 0u) << odd[1].what_bends;
+}
+
+// A file of `bench machine` on one host says nothing of a network.
+TEST(Scaling, beyond_a_node_needs_a_network) {
+  PlanProblem problem = problem_of("gpt2-124m", "a100-80:1x2", 1024);
+  problem.cluster.network = {};
+  EXPECT_EQ(predict_scaling(problem, {.num_devices = 2, .global_batch = 64}, {1, 2}, false).size(), 2u);
+  try {
+    predict_scaling(problem, {.num_devices = 2, .global_batch = 64}, {2, 8}, false);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(error.report().got.find("4 nodes of 2; network_link.bandwidth is missing"), std::string::npos)
+        << error.report().got;
+  }
+}
+
+TEST(Scaling, one_layout_for_several_machines_loses_little_on_each) {
+  std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:4")};
+  const CommonLayout common = search_common_layout(problems, {.num_devices = 32, .global_batch = 128});
+  ASSERT_TRUE(common.layout);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    EXPECT_EQ(why_too_large(problems[i], common.prices[i]), "");
+    EXPECT_GT(common.loss(i), -0.02);
+    EXPECT_LT(common.loss(i), 0.2);
+  }
+  const std::string text =
+      common_layout_text(problems, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
+  for (const char* const part :
+       {"best for all: ", "loses", "+-15 %", "GiB", "* priced only: train has no ZeRO-3 yet",
+        "goal on a100-80: a step of at most 3 s: missed by", "goal on h100: a step of at most 3 s: met"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+TEST(Scaling, a_memo_for_several_machines_says_what_each_loses) {
+  const std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:4")};
+  const LayoutSpace space{.num_devices = 32, .global_batch = 128};
+  const CommonLayout common = search_common_layout(problems, space);
+  ASSERT_TRUE(common.layout);
+  const std::string memo =
+      common_memo(problems, space, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
+  for (const char* const part :
+       {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "## What each machine loses by it",
+        "**Goal on a100-80.** a step of at most 3 s: missed by", "**Goal on h100.** a step of at most 3 s: met with",
+        "## How it fits in memory", "# On a100-80\n", "# On h100\n", "## The most likely bottleneck",
+        "Priced, not yet runnable: train has no ZeRO-3 yet"})
+    EXPECT_NE(memo.find(part), std::string::npos) << part << " in " << memo;
+  EXPECT_NE(memo.find(fmt::format("| h100 | {:.4g} s (+-12 %)", common.prices[1].step_seconds)), std::string::npos);
+}
+
+}  // namespace
