@@ -166,7 +166,7 @@ std::string case_report(const std::vector<PricedCase>& cases) {
       text += line(name, summary_of(group.errors), group.all);
   if (all.all > 0)
     text += heading("time", "timed rows") + groups_text(order, time);
-  text += "\n" + last_line(summary_of(all.errors), all.all);
+  text += fmt::format("\n{}", last_line(summary_of(all.errors), all.all));
   return text;
 }
 
