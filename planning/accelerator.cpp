@@ -26,6 +26,14 @@ int activation_bytes(Precision precision) {
   return precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2;
 }
 
+std::vector<std::string> precision_names(const Accelerator& device) {
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < num_precisions; ++i)
+    if (device.has(static_cast<Precision>(i)))
+      found.emplace_back(names[i]);
+  return found;
+}
+
 double product_seconds(const Accelerator& device, Precision precision, double m, double n, double k, double batch) {
   const MatrixRate& rate = device.rate(precision);
   const double tiles = batch * std::ceil(m / tile) * std::ceil(n / tile);

@@ -49,6 +49,9 @@ struct Accelerator {
   bool has(Precision precision) const { return rate(precision).peak_flops > 0; }
 };
 
+/// Names of the precisions that the device has, "fp32" first.
+std::vector<std::string> precision_names(const Accelerator& device);
+
 /// Seconds of `batch` products (m x k) (k x n): the greater of arithmetic, by the efficiency curve, and traffic,
 /// (m k + k n + m n) elements; the roofline of Williams et al. 2009.
 double product_seconds(const Accelerator& device, Precision precision, double m, double n, double k, double batch = 1);

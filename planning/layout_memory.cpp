@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "models/head.hpp"
 #include "parallel/reduction_plan.hpp"
@@ -38,6 +39,15 @@ struct Stage {
   int number = 0;
   bool first = false;
   bool last = false;
+
+  double num_blocks() const { return real(std::accumulate(blocks.begin(), blocks.end(), Index{0})); }
+};
+
+// Elements of the weights of a stage.
+struct StageElements {
+  double all = 0;
+  double largest = 0;  // of what ZeRO gathers or scatters at a time: a block, the embedding, the head
+  double table = 0;    // of all: the token table of a tied model, where another stage has it, too
 };
 
 // What `train` keeps for backward beside the slots (GptStack::take_workspace): gradients of one block and of the stream
@@ -64,6 +74,165 @@ double gradient_workspace(const ModelShape& model, const PlanLayout& layout, con
   }
   return bytes;
 }
+
+// Memory of a rank of each stage, category by category.
+class StageMemory {
+ public:
+  StageMemory(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation,
+              Index sequence_length)
+      : model_(model),
+        layout_(layout),
+        implementation_(implementation),
+        replicas_(layout.data * layout.context),
+        rows_(real(layout.micro_batch) * real(sequence_length) / layout.context),
+        stream_(activation_bytes(layout.precision) * rows_ * real(model.hidden_size) /
+                (layout.sequence_parallel ? layout.tensor : 1)),
+        whole_(state_bytes(layout.precision, implementation)),
+        each_(sharded_state_bytes(whole_, layout.zero_stage, replicas_)),
+        blocks_(blocks_per_part(model, layout)),
+        kept_(activation_bytes_per_layer(model, layout, implementation, sequence_length)),
+        kept_without_recomputation_(
+            activation_bytes_per_layer(model, without_recomputation(layout), implementation, sequence_length)) {}
+
+  MemoryByCategory stage(int number) const {
+    const Stage stage = stage_at(number);
+    const StageElements elements = elements_of(stage);
+    MemoryByCategory memory;
+    add_states(memory, elements);
+    add_exchange(memory, elements);
+    add_activations(memory, stage);
+    if (stage.last)
+      add_logits(memory);
+    add_block_at_work(memory, stage);
+    return memory;
+  }
+
+ private:
+  static PlanLayout without_recomputation(PlanLayout layout) {
+    layout.recompute = Recompute::none;
+    return layout;
+  }
+
+  Stage stage_at(int number) const {
+    const bool first = number == 0;
+    // ZB-V lays both ends on the first stage.
+    const bool last = layout_.schedule == PlanSchedule::zero_bubble_v ? first : number == layout_.pipeline - 1;
+    Stage stage{.blocks = {}, .number = number, .first = first, .last = last};
+    for (int chunk = 0; chunk < layout_.virtual_stages; ++chunk) {
+      const int part = chunk * layout_.pipeline + number;
+      stage.blocks.push_back(blocks_[static_cast<std::size_t>(part)]);
+    }
+    return stage;
+  }
+
+  StageElements elements_of(const Stage& stage) const {
+    const double block = parameters_per_layer_on_rank(model_, layout_);
+    const double embedding = stage.first ? embedding_parameters_on_rank(model_, layout_) : 0;
+    const double head = stage.last ? head_parameters_on_rank(model_, layout_) : 0;
+    const bool shares_table = model_.tied_embeddings && layout_.pipeline > 1 && (stage.first || stage.last);
+    const double table = shares_table ? real(model_.vocab_size) * real(model_.hidden_size) / layout_.tensor : 0;
+    const double second_table = stage.first ? 0 : table;  // the last stage has the table for its head
+    return {.all = stage.num_blocks() * block + embedding + head + second_table,
+            .largest = std::max({block, embedding, head}),
+            .table = table};
+  }
+
+  void add_states(MemoryByCategory& memory, const StageElements& elements) const {
+    add(memory, Category::weights, elements.all * each_.weights);
+    add(memory, Category::gradients, elements.all * each_.gradients);
+    // Both stages of a tied table share its optimizer.
+    const double others = implementation_.arenas_of_train && layout_.zero_stage > 0 ? elements.table / 2 : 0;
+    add(memory, Category::optimizer, (elements.all - others) * each_.optimizer);
+  }
+
+  // What lies between a rank and the replicas of its shard, and messages to other stages.
+  void add_exchange(MemoryByCategory& memory, const StageElements& elements) const {
+    const bool scatters_at_once = layout_.zero_stage >= 2 && replicas_ > 1;
+    // Gradients of the part at work are whole until they are scattered [Rajbhandari et al. 2020, 5.2].
+    if (scatters_at_once)
+      add(memory, Category::workspace, elements.largest * whole_.gradients);
+    if (scatters_at_once && layout_.zero_stage == 3)
+      add(memory, Category::communication, gathered_layers * elements.largest * whole_.weights);
+    else if (implementation_.arenas_of_train)
+      add(memory, Category::communication,
+          staged_bytes(elements.table * whole_.gradients, 2 * replicas_) +
+              staged_bytes((elements.all - elements.table) * whole_.gradients, replicas_));
+    else if (replicas_ > 1 && (layout_.zero_stage > 0 || implementation_.overlaps_reduction))
+      add(memory, Category::communication, 2 * bucket_elements * whole_.gradients);
+    if (layout_.pipeline > 1 && !implementation_.arenas_of_train)
+      add(memory, Category::communication, 2 * stream_);
+  }
+
+  void add_activations(MemoryByCategory& memory, const Stage& stage) const {
+    const double slots = slots_in_flight(layout_.schedule, layout_.pipeline, layout_.virtual_stages,
+                                         layout_.num_microbatches(), stage.number);
+    const double microbatches = slots / layout_.virtual_stages;
+    double bytes = microbatches * stage.num_blocks() * kept_;
+    if (implementation_.arenas_of_train)
+      bytes = slots_of_train(stage, slots);
+    else if (stage.last)
+      bytes += 2 * stream_;  // inputs of the final norm and of the head
+    if (stage.first && model_.dropout)
+      bytes += microbatches * stream_ / activation_bytes(layout_.precision);  // mask of the embedding's dropout
+    add(memory, Category::activations, bytes);
+  }
+
+  // Each chunk has slots of its own, or all share as many as they hold together, whichever is less
+  // (GptStack::take_slots). A slot holds the blocks, what the chunk received, and the head's input.
+  double slots_of_train(const Stage& stage, double slots) const {
+    const std::vector<double> held = slots_of_chunks(layout_.schedule, layout_.pipeline, layout_.virtual_stages,
+                                                     layout_.num_microbatches(), stage.number);
+    double own = 0;
+    double largest = 0;
+    for (std::size_t chunk = 0; chunk < held.size(); ++chunk) {
+      const bool has_head = stage.last && chunk + 1 == held.size();
+      const double slot = real(stage.blocks[chunk]) * kept_ + (has_head ? 2 : 1) * stream_;
+      own += held[chunk] * slot;
+      largest = std::max(largest, slot);
+    }
+    return std::min(own, slots * largest);
+  }
+
+  // With their gradient: of all rows, in fp32 as well; or of a chunk of them.
+  void add_logits(MemoryByCategory& memory) const {
+    const double e = activation_bytes(layout_.precision);
+    const double columns = real(model_.vocab_size) / layout_.tensor;
+    if (implementation_.chunked_loss)
+      add(memory, Category::workspace,
+          real(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor)) * columns * e);
+    else
+      add(memory, Category::workspace, rows_ * columns * (4 + e));
+  }
+
+  // What recomputation fills again, and gradients of the activations.
+  void add_block_at_work(MemoryByCategory& memory, const Stage& stage) const {
+    const double e = activation_bytes(layout_.precision);
+    add(memory, Category::workspace,
+        recomputed_bytes() + (implementation_.arenas_of_train
+                                  ? gradient_workspace(model_, layout_, stage, rows_)
+                                  : 2 * stream_ + 2 * e * rows_ * real(model_.ffn_hidden_size) / layout_.tensor));
+  }
+
+  double recomputed_bytes() const {
+    if (layout_.recompute == Recompute::none || kept_ >= kept_without_recomputation_)
+      return 0;
+    if (layout_.recompute != Recompute::full)
+      return kept_without_recomputation_ - kept_;
+    return kept_without_recomputation_ - (implementation_.arenas_of_train ? stream_ : 0);  // its input lies in the slot
+  }
+
+  const ModelShape& model_;
+  const PlanLayout& layout_;
+  const Implementation& implementation_;
+  double replicas_;  // ranks with the same shard
+  double rows_;      // of a micro-batch on a rank
+  double stream_;    // bytes of one (rows, C) of the residual stream on a rank
+  StateBytes whole_;
+  StateBytes each_;
+  std::vector<Index> blocks_;  // of each part of the model
+  double kept_;                // bytes that a block keeps of a micro-batch
+  double kept_without_recomputation_;
+};
 
 }  // namespace
 
@@ -157,117 +326,20 @@ std::vector<Index> blocks_per_part(const ModelShape& model, const PlanLayout& la
 
 std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
                                             const Implementation& implementation, Index sequence_length) {
-  const int stages = layout.pipeline;
-  const int chunks = layout.virtual_stages;
-  const double t = layout.tensor;
-  const double rows = real(layout.micro_batch) * real(sequence_length) / layout.context;
-  const double c = real(model.hidden_size);
-  const double e = activation_bytes(layout.precision);
-  const double replicated = layout.sequence_parallel ? t : 1;
-  const StateBytes whole = state_bytes(layout.precision, implementation);
-  const StateBytes each = sharded_state_bytes(whole, layout.zero_stage, layout.data * layout.context);
-  const std::vector<Index> blocks = blocks_per_part(model, layout);
-  const double kept = activation_bytes_per_layer(model, layout, implementation, sequence_length);
-  PlanLayout without = layout;
-  without.recompute = Recompute::none;
-  const double block_at_work = activation_bytes_per_layer(model, without, implementation, sequence_length);
-  const double layer = parameters_per_layer_on_rank(model, layout);
-
-  std::vector<MemoryByCategory> memory(static_cast<std::size_t>(stages));
-  for (int stage = 0; stage < stages; ++stage) {
-    MemoryByCategory& mine = memory[static_cast<std::size_t>(stage)];
-    const bool first = stage == 0;
-    // ZB-V lays both ends on the first stage.
-    const bool last = layout.schedule == PlanSchedule::zero_bubble_v ? first : stage == stages - 1;
-    Stage here{.blocks = {}, .number = stage, .first = first, .last = last};
-    double count = 0;
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      const int part = chunk * stages + stage;
-      here.blocks.push_back(blocks[static_cast<std::size_t>(part)]);
-      count += real(here.blocks.back());
-    }
-    double elements = count * layer;
-    double largest = layer;
-    if (first) {
-      const double embedding = embedding_parameters_on_rank(model, layout);
-      elements += embedding;
-      largest = std::max(largest, embedding);
-    }
-    const double table = model.tied_embeddings && stages > 1 && (first || last) ? real(model.vocab_size) * c / t : 0;
-    if (last) {  // a tied table stands on the last stage a second time
-      elements += head_parameters_on_rank(model, layout);
-      if (!first)
-        elements += table;
-    }
-    add(mine, Category::weights, elements * each.weights);
-    add(mine, Category::gradients, elements * each.gradients);
-    // Both stages of a tied table share its optimizer.
-    const double shared = implementation.arenas_of_train && layout.zero_stage > 0 ? table / 2 : 0;
-    add(mine, Category::optimizer, (elements - shared) * each.optimizer);
-    if (layout.zero_stage == 3) {
-      add(mine, Category::communication, gathered_layers * largest * whole.weights);
-      add(mine, Category::workspace, largest * whole.gradients);
-    } else if (implementation.arenas_of_train) {
-      const double replicas = layout.data * layout.context;
-      add(mine, Category::communication,
-          staged_bytes(table * whole.gradients, 2 * replicas) +
-              staged_bytes((elements - table) * whole.gradients, replicas));
-    } else if (layout.data * layout.context > 1) {
-      add(mine, Category::communication,
-          layout.zero_stage > 0 || implementation.overlaps_reduction ? 2 * bucket_elements * whole.gradients : 0);
-    }
-
-    const double slots = slots_in_flight(layout.schedule, stages, chunks, layout.num_microbatches(), stage);
-    const double microbatches = slots / chunks;
-    const double stream = e * rows * c / replicated;  // one (rows, C) of the residual stream
-    double activations = slots * count / chunks * kept;
-    if (implementation.arenas_of_train) {
-      const std::vector<double> held =
-          slots_of_chunks(layout.schedule, stages, chunks, layout.num_microbatches(), stage);
-      activations = 0;
-      double largest_slot = 0;
-      for (std::size_t chunk = 0; chunk < held.size(); ++chunk) {
-        const bool has_head = last && chunk + 1 == held.size();
-        const double slot = real(here.blocks[chunk]) * kept + (has_head ? 2 : 1) * stream;
-        activations += held[chunk] * slot;
-        largest_slot = std::max(largest_slot, slot);
-      }
-      activations = std::min(activations, slots * largest_slot);  // chunks may share them (GptStack::take_slots)
-    }
-    if (first && model.dropout)
-      activations += microbatches * rows * c / replicated;  // mask of the embedding's dropout
-    if (last) {
-      // final norm's input and the head's; the logits with their gradient, all or a chunk of them
-      if (!implementation.arenas_of_train)
-        activations += 2 * stream;
-      const double columns = real(model.vocab_size) / t;
-      const double at_once = implementation.chunked_loss
-                                 ? real(logit_rows(static_cast<Index>(rows), model.vocab_size, layout.tensor))
-                                 : rows;
-      const double logits = at_once * columns;
-      add(mine, Category::workspace, implementation.chunked_loss ? logits * e : logits * (4 + e));
-    }
-    add(mine, Category::activations, activations);
-    // Gradients of the block at work, and what recomputation fills again.
-    double work = 0;
-    if (layout.recompute != Recompute::none && kept < block_at_work)
-      work += layout.recompute != Recompute::full ? block_at_work - kept
-              : implementation.arenas_of_train    ? block_at_work - stream  // its input lies in the slot
-                                                  : block_at_work;
-    work += implementation.arenas_of_train ? gradient_workspace(model, layout, here, rows)
-                                           : 2 * stream + 2 * e * rows * real(model.ffn_hidden_size) / t;
-    add(mine, Category::workspace, work);
-    if (stages > 1 && !implementation.arenas_of_train)
-      add(mine, Category::communication, 2 * stream);
-  }
+  const StageMemory memory_of(model, layout, implementation, sequence_length);
+  std::vector<MemoryByCategory> memory;
+  for (int stage = 0; stage < layout.pipeline; ++stage)
+    memory.push_back(memory_of.stage(stage));
   return memory;
 }
 
+int fullest_stage(const std::vector<MemoryByCategory>& stages) {
+  const auto fullest = std::ranges::max_element(stages, {}, &MemoryByCategory::total);
+  return static_cast<int>(fullest - stages.begin());
+}
+
 std::size_t peak_bytes(const std::vector<MemoryByCategory>& stages) {
-  std::size_t most = 0;
-  for (const MemoryByCategory& stage : stages)
-    most = std::max(most, stage.total());
-  return most;
+  return stages[static_cast<std::size_t>(fullest_stage(stages))].total();
 }
 
 }  // namespace espalier

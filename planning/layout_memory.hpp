@@ -49,7 +49,10 @@ std::vector<Index> blocks_per_part(const ModelShape& model, const PlanLayout& la
 std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
                                             const Implementation& implementation, Index sequence_length);
 
-/// Of the stage that has most.
+/// The stage that needs most, the first of equals. @pre there is one.
+int fullest_stage(const std::vector<MemoryByCategory>& stages);
+
+/// What it needs.
 std::size_t peak_bytes(const std::vector<MemoryByCategory>& stages);
 
 }  // namespace espalier

@@ -168,14 +168,29 @@ std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const Layou
   return best;
 }
 
-bool leaves_fixed_choices(const LayoutSpace& space, const PlanLayout& layout) {
-  const auto leaves = [](const auto& fixed, const auto& value) { return fixed && *fixed != value; };
-  return leaves(space.tensor, layout.tensor) || leaves(space.context, layout.context) ||
-         leaves(space.data, layout.data) || leaves(space.pipeline, layout.pipeline) ||
-         leaves(space.virtual_stages, layout.virtual_stages) || leaves(space.micro_batch, layout.micro_batch) ||
-         leaves(space.recompute, layout.recompute) || leaves(space.zero_stage, layout.zero_stage) ||
-         leaves(space.sequence_parallel, layout.sequence_parallel) || leaves(space.schedule, layout.schedule) ||
-         leaves(space.data_inside_pipeline, layout.data_inside_pipeline);
+std::vector<std::string> choices_left(const LayoutSpace& space, const PlanLayout& layout) {
+  std::vector<std::string> left;
+  const auto keep = [&](const char* name, const auto& fixed, const auto& value) {
+    if (fixed && *fixed != value)
+      left.emplace_back(name);
+  };
+  keep("the batch", std::optional(space.global_batch), layout.global_batch);
+  keep("tensor", space.tensor, layout.tensor);
+  keep("context", space.context, layout.context);
+  keep("data", space.data, layout.data);
+  keep("pipeline", space.pipeline, layout.pipeline);
+  keep("virtual_stages", space.virtual_stages, layout.virtual_stages);
+  keep("micro_batch", space.micro_batch, layout.micro_batch);
+  keep("recompute", space.recompute, layout.recompute);
+  keep("zero", space.zero_stage, layout.zero_stage);
+  keep("sequence_parallel", space.sequence_parallel, layout.sequence_parallel);
+  keep("schedule", space.schedule, layout.schedule);
+  keep("order", space.data_inside_pipeline, layout.data_inside_pipeline);
+  if (std::ranges::find(space.precisions, layout.precision) == space.precisions.end())
+    left.emplace_back("precision");
+  return left;
 }
+
+bool searches_context(const LayoutSpace& space) { return space.context ? *space.context > 1 : space.tries_context; }
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "planning/price_layout.hpp"
@@ -45,7 +46,11 @@ void fix_choices(LayoutSpace& space, const std::string& text);
 /// The fastest of the space that fits, by closed forms. Nothing if none fits.
 std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space);
 
-/// Whether a layout has another value where the space fixes one (precisions apart: they are those to be tried).
-bool leaves_fixed_choices(const LayoutSpace& space, const PlanLayout& layout);
+/// What the space gives and a layout has otherwise: "the batch", "tensor", "precision" (another than those to be
+/// tried); empty where it keeps all.
+std::vector<std::string> choices_left(const LayoutSpace& space, const PlanLayout& layout);
+
+/// Whether it has layouts with context parallelism.
+bool searches_context(const LayoutSpace& space);
 
 }  // namespace espalier

@@ -5,13 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/quantity.hpp"
 #include "planning/runnable.hpp"
+#include "planning/time_text.hpp"
 
 namespace espalier {
 namespace {
@@ -48,15 +49,15 @@ class Memo : MemoText {
   void recommendation() {
     const Cluster& cluster = problem_.cluster;
     say("# How to train {} on {} {}\n\n", problem_.model.name, space_.num_devices, cluster.device.name);
-    say("**Recommendation.** {}: {:.3g} s a step (+-{:.0f} %), {:.4g} tokens a second, MFU {:.1f} % of {} in {}, {} of "
-        "{} on the fullest device.\n\n",
-        layout_.text(), best_.step_seconds, 100 * best_.error_share, best_.tokens_per_second,
+    say("**Recommendation.** {}: {} a step (+-{:.0f} %), {:.4g} tokens a second, MFU {:.1f} % of {} in {}, "
+        "{} of {} on the fullest device.\n\n",
+        layout_.text(), time_text(best_.step_seconds), 100 * best_.error_share, best_.tokens_per_second,
         100 * best_.model_flops_share,
         quantity_text(Quantity::flops_per_second, cluster.device.rate(layout_.precision).peak_flops),
-        to_string(layout_.precision), bytes_text(best_.memory_bytes), bytes_text(room_));
-    say("Model: {:.4g} billion parameters, {} layers, hidden size {}. Machine: {} with {} of {} each. Batch: {} of {} "
-        "tokens, "
-        "in {} of {} on each of {}.\n\n",
+        to_string(layout_.precision), bytes_text(best_.memory_bytes), room_text(problem_));
+    say("Model: {:.4g} billion parameters, {} layers, hidden size {}. "
+        "Machine: {} with {} of {} each. "
+        "Batch: {} of {} tokens, in {} of {} on each of {}.\n\n",
         num_parameters(problem_.model) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
         counted(cluster.num_nodes, "node"), counted(cluster.devices_per_node, "device"),
         bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)), counted(layout_.global_batch, "sequence"),
@@ -84,8 +85,8 @@ class Memo : MemoText {
     const double parameters = num_parameters(problem_.model);
     say("## How it fits in memory\n\n");
     const double devices = parameters * states.total() / static_cast<double>(room_);
-    say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: {:.{}f} times what one device "
-        "has free. ",
+    say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: "
+        "{:.{}f} times what one device has free. ",
         states.total(), real_bytes_text(parameters * states.total()), devices, devices < 10 ? 1 : 0);
     const int shards = layout_.tensor * layout_.pipeline;
     say("{}{}.\n\n",
@@ -120,55 +121,90 @@ class Memo : MemoText {
           : layout_.zero_stage == 3       ? "bound the activations, and each gathers the weights anew"
           : layout_.zero_stage == 2       ? "bound the activations, and each sums its gradients"
                                           : "only bound the activations");
-      PlanLayout split = layout_;
-      split.pipeline = std::gcd(4, static_cast<int>(std::min<Index>(problem_.model.num_layers, layout_.data)));
-      if (split.pipeline > 1 && layout_.data % split.pipeline == 0) {
-        split.data = layout_.data / split.pipeline;
-        compare_microbatches(split);
-      }
-      say("\n");
-      return;
+      if (const std::optional<PlanLayout> split = plain_split())
+        compare_microbatches(
+            *split,
+            fmt::format("Split naively into {} stages of {} (recompute {}), {}, they ", split->pipeline,
+                        counted(split->data, "replica"), to_string(split->recompute),
+                        states_fit(*split) ? "the fewest that have room for their states" : "as many as there can be"));
+    } else {
+      compare_microbatches(layout_, fmt::format("Naively split, the {} stages ", layout_.pipeline));
     }
-    compare_microbatches(layout_);
     say("\n");
   }
 
-  // The same stages with the whole share of a replica as one micro-batch.
-  void compare_microbatches(const PlanLayout& pipelined) {
+  // What somebody tries first who has met neither tensor parallelism nor ZeRO: as few stages as have room for their
+  // states, micro-batches of one sequence, and recomputation where these do not fit otherwise.
+  std::optional<PlanLayout> plain_split() const {
+    std::optional<PlanLayout> split;
+    const int devices = layout_.num_devices();
+    const auto most = static_cast<int>(std::min<Index>(devices, problem_.model.num_layers + 2));
+    for (int stages = 2; stages <= most; ++stages) {
+      const PlanLayout next{.data = devices / stages,
+                            .pipeline = stages,
+                            .global_batch = layout_.global_batch,
+                            .recompute = layout_.recompute,
+                            .precision = layout_.precision};
+      if (devices % stages != 0 || !why_impossible(problem_, next).empty())
+        continue;
+      split = next;
+      if (states_fit(next))
+        break;
+    }
+    for (const Recompute recompute : all_recompute_modes())
+      if (split && !why_too_large(problem_, price_layout(problem_, *split, Effort::estimate)).empty())
+        split->recompute = std::max(split->recompute, recompute);
+    return split;
+  }
+
+  bool states_fit(const PlanLayout& layout) const {
+    const auto memory = layout_memory(problem_.model, layout, problem_.implementation, problem_.sequence_length);
+    return std::ranges::all_of(memory, [&](const MemoryByCategory& stage) {
+      return stage[Category::weights] + stage[Category::gradients] + stage[Category::optimizer] <= room_;
+    });
+  }
+
+  // The same stages with the whole share of a replica as one micro-batch; `split` begins a sentence about them.
+  void compare_microbatches(const PlanLayout& pipelined, const std::string& split) {
     PlanLayout naive = pipelined;
     naive.micro_batch = pipelined.global_batch / pipelined.data;
     naive.schedule = PlanSchedule::one_f_one_b;
     naive.virtual_stages = 1;
-    if (!why_impossible(problem_, naive).empty() || !why_impossible(problem_, pipelined).empty())
+    if (!why_impossible(problem_, naive).empty())
       return;
     const LayoutPrice bare = price_layout(problem_, naive);
     const LayoutPrice with = price_layout(problem_, pipelined);
-    say("Naively split, {} stages work one after the other: {:.0f} % of the device time is idle, a step takes {:.3g} "
-        "s{}. ",
-        pipelined.pipeline, 100 * bare.idle_share, bare.step_seconds, subject_.fit_text(bare));
+    say("{}work one after the other on a replica's {} as one micro-batch: {:.0f} % of the device time is idle, "
+        "a step takes {}{}.",
+        split, counted(naive.micro_batch, "sequence"), 100 * bare.idle_share, time_text(bare.step_seconds),
+        subject_.fit_text(bare));
     if (pipelined.num_microbatches() > 1)
-      say("With {} micro-batches ({}) the idle share is {:.1f} % and the step {:.3g} s{}, {:.1f} times as fast. ",
-          pipelined.num_microbatches(), to_string(pipelined.schedule), 100 * with.idle_share, with.step_seconds,
-          subject_.fit_text(with), bare.step_seconds / with.step_seconds);
+      say(" With {} of {} ({}) the idle share is {:.1f} % and the step {}{}, {:.1f} times as fast.",
+          microbatches_text(pipelined.num_microbatches()), pipelined.micro_batch, to_string(pipelined.schedule),
+          100 * with.idle_share, time_text(with.step_seconds), subject_.fit_text(with),
+          bare.step_seconds / with.step_seconds);
     PlanLayout half = pipelined;
     half.micro_batch *= 2;
     if (pipelined.num_microbatches() % 2 == 0 && why_impossible(problem_, half).empty()) {
       const LayoutPrice fewer = price_layout(problem_, half);
-      say("Half as many, twice as large: idle {:.1f} %, {:.3g} s{}.", 100 * fewer.idle_share, fewer.step_seconds,
+      say(" Half as many, twice as large: idle {:.1f} %, {}{}.", 100 * fewer.idle_share, time_text(fewer.step_seconds),
           subject_.fit_text(fewer));
     }
+    if (layout_.pipeline == 1)
+      say(" The recommended layout takes {}.", time_text(best_.step_seconds));
     say("\n");
   }
 
   void scaling() {
     if (scaling_.empty())
       return;
-    say("## Scaling\n\n| devices | batch | step | tokens/s | efficiency | layout | what bends "
-        "|\n|---|---|---|---|---|---|---|\n");
+    say("## Scaling\n\n"
+        "| devices | batch | step | tokens/s | efficiency | layout | what bends |\n"
+        "|---|---|---|---|---|---|---|\n");
     for (const ScalePoint& point : scaling_)
       if (point.price)
-        say("| {} | {} | {:.3g} s | {:.4g} | {:.1f} % | {} | {} |\n", point.num_devices, point.global_batch,
-            point.price->step_seconds, point.price->tokens_per_second, 100 * point.efficiency,
+        say("| {} | {} | {} | {:.4g} | {:.1f} % | {} | {} |\n", point.num_devices, point.global_batch,
+            time_text(point.price->step_seconds), point.price->tokens_per_second, 100 * point.efficiency,
             point.price->layout.text(), point.what_bends);
       else
         say("| {} | {} | | | | | {} |\n", point.num_devices, point.global_batch, point.what_bends);
@@ -186,13 +222,12 @@ class Memo : MemoText {
   }
 
   void basis() {
-    say("## What this rests on\n\nTimes are predictions with an error of about {:.0f} %: products by the device's "
-        "efficiency "
-        "curve in {}, elementwise work by its memory bandwidth, collectives by ring formulas on the links that their "
-        "axis lies "
-        "on, the pipeline by running its operation lists in a simulator. Memory is counted from the shapes; {} of each "
-        "device "
-        "are kept back for the runtime.\n",
+    say("## What this rests on\n\n"
+        "Times are predictions with an error of about {:.0f} %: "
+        "products by the device's efficiency curve in {}, elementwise work by its memory bandwidth, "
+        "collectives by ring formulas on the links that their axis lies on, "
+        "the pipeline by running its operation lists in a simulator. "
+        "Memory is counted from the shapes; {} of each device are kept back for the runtime.\n",
         100 * best_.error_share, to_string(layout_.precision),
         bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
   }

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "io/units.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/mitigation.hpp"
+#include "planning/time_text.hpp"
 
 namespace espalier {
 namespace {
@@ -35,7 +37,7 @@ class BottleneckPart : MemoText {
   void name_it() {
     const std::string compute = share_text(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds);
     const PlanPhase longest = longest_beside_compute(best_);
-    const std::string other = fmt::format("{}: {:.3g} s, {}", to_string(longest), best_[longest],
+    const std::string other = fmt::format("{}: {}, {}", to_string(longest), time_text(best_[longest]),
                                           share_text(best_[longest], best_.step_seconds));
     if (limit_.phases.size() > 1)
       say("Forward and backward themselves: {} of the step. Of the other phases none takes {:.0f} %; the longest is "
@@ -51,7 +53,7 @@ class BottleneckPart : MemoText {
   }
 
   std::string limit_text(const Mitigation& option) const {
-    return fmt::format("{} {:.3g} s instead of {:.3g} s", limit_.name(), limit_seconds(option), limit_.seconds(best_));
+    return fmt::format("{} {}", limit_.name(), time_text(limit_seconds(option), " instead of ", limit_.seconds(best_)));
   }
 
   // The phase that a change shortens most (`sign` 1), or lengthens most (-1).
@@ -63,45 +65,68 @@ class BottleneckPart : MemoText {
     for (std::size_t i = 1; i < num_plan_phases; ++i)
       if (benefit(i) > benefit(most))
         most = i;
-    return fmt::format("{} {:.3g} s instead of {:.3g} s", to_string(static_cast<PlanPhase>(most)),
-                       comparable_seconds(option.price, best_, {static_cast<PlanPhase>(most)}), best_.seconds[most]);
+    const auto phase = static_cast<PlanPhase>(most);
+    return fmt::format(
+        "{} {}", to_string(phase),
+        time_text(comparable_seconds(option.price, best_, {phase}), " instead of ", best_.seconds[most]));
   }
 
-  // They are in order of their gain, those that shorten the bottleneck first.
+  // They are in the order in which they are to be tried.
   template <class Wanted>
   const Mitigation* best_that(Wanted wanted) const {
     const auto found = std::find_if(options_.begin(), options_.end(), wanted);
     return found == options_.end() ? nullptr : &*found;
   }
 
+  // What keeps all that was given and train runs as it does the recommended layout comes first; anything else is named
+  // with what it asks for.
   void first_to_try() {
-    if (const auto* const first = best_that([](const Mitigation& m) { return m.answers() && m.helps(); })) {
-      say("First try {}: {}.\n\n", first->change, effect_text(*first, limit_text(*first)));
-      return;
+    const auto* first = best_that([](const Mitigation& m) { return m.is_ready() && m.answers() && m.helps(); });
+    if (first)
+      say("First try {}: {}.", first->change, effect_text(*first));
+    else {
+      nothing_helps();
+      first = best_that([](const Mitigation& m) { return m.is_ready() && m.helps(); });
+      if (first)
+        say("So first try what gains elsewhere, {}: {}.", first->change, effect_text(*first));
+      else
+        say("Nor does any other change that can be made as things are gain {:g} %.", 100 * worthwhile);
     }
-    nothing_helps();
-    if (const auto* const other = best_that([](const Mitigation& m) { return m.helps(); }))
-      say("So first try what gains elsewhere, {}: {}.\n\n", other->change, effect_text(*other, phase_text(*other, 1)));
-    else
-      say("Nor does any other change that can be made gain {:g} %.\n\n", 100 * worthwhile);
+    beyond(first ? first->gain : 0);
+    say("\n\n");
   }
 
-  std::string effect_text(const Mitigation& option, const std::string& phase) const {
-    return fmt::format("{} for as many tokens, {:+.1f} % tokens a second, {} on the fullest device", phase,
-                       100 * option.gain, bytes_text(option.price.memory_bytes));
+  // What gains more than that, and leaves what was given or is not yet run.
+  void beyond(double gain) {
+    const auto wanted = [&](const Mitigation& m, bool runs) {
+      return m.lacks.empty() == runs && m.helps() && m.gain > gain;
+    };
+    if (const auto* const other =
+            best_that([&](const Mitigation& m) { return !m.condition.empty() && wanted(m, true); }))
+      say(" {}, {}: {}.", capitalized(other->condition), other->change, effect_text(*other));
+    if (const auto* const other = best_that([&](const Mitigation& m) { return wanted(m, false); }))
+      say(" Priced only ({}) is {}{}: {}.", other->lacks, other->change,
+          other->condition.empty() ? "" : " " + other->condition, effect_text(*other));
+  }
+
+  // What it does to the bottleneck, or else to the phase that it shortens most.
+  std::string effect_text(const Mitigation& option) const {
+    return fmt::format("{} for as many tokens, {:+.1f} % tokens a second, {} on the fullest device",
+                       option.answers() ? limit_text(option) : phase_text(option, 1), 100 * option.gain,
+                       bytes_text(option.price.memory_bytes));
   }
 
   // What comes nearest to shortening the bottleneck with a gain.
   void nothing_helps() {
-    const auto* const nearest =
-        best_that([](const Mitigation& m) { return m.answers() && !m.gains() && m.obstacle.empty(); });
-    if (nearest)
-      say("No change that can be made and shortens it gains. The best of them is {}: {}, but {}, so {:+.1f} % tokens a "
-          "second.",
+    const auto answers = [](const Mitigation& m) { return m.is_ready() && m.answers(); };
+    if (const auto* const nearest =
+            best_that([&](const Mitigation& m) { return answers(m) && !m.gains() && m.obstacle.empty(); }))
+      say("No change that can be made as things are shortens it with a gain. The best of them is {}: {}, but {}, so "
+          "{:+.1f} % tokens a second.",
           nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
     else
-      say("No change {}shortens it.", options_.empty() || !options_.front().answers() ? "" : "that can be made ");
-    if (const auto* const blocked = best_that([](const Mitigation& m) { return m.answers() && m.gains(); }))
+      say("No change that can be made as things are shortens it.");
+    if (const auto* const blocked = best_that([&](const Mitigation& m) { return answers(m) && m.gains(); }))
       say(" Out of reach is {}: {}, {:+.1f} % tokens a second, but {}.", blocked->change, limit_text(*blocked),
           100 * blocked->gain, blocked->obstacle);
     if (const std::optional<Mitigation> machine = better_machine(subject_.problem, best_))
@@ -123,8 +148,20 @@ class BottleneckPart : MemoText {
   void rows(bool answers, int most) {
     for (const Mitigation& option : options_)
       if (option.answers() == answers && most-- > 0)
-        say("| {} | {:.3g} s | {:+.1f} % | {} | {} | {} |\n", option.change, limit_seconds(option), 100 * option.gain,
-            phase_text(option, option.gain >= 0 ? 1 : -1), bytes_text(option.price.memory_bytes), option.obstacle);
+        say("| {} | {} | {:+.1f} % | {} | {} | {} |\n", option.change, time_text(limit_seconds(option)),
+            100 * option.gain, phase_text(option, option.gain >= 0 ? 1 : -1), bytes_text(option.price.memory_bytes),
+            remark(option));
+  }
+
+  // What stands between a change and those who want it.
+  static std::string remark(const Mitigation& option) {
+    std::vector<std::string> remarks;
+    if (!option.lacks.empty())
+      remarks.push_back("priced only: " + option.lacks);
+    for (const std::string& each : {option.condition, option.obstacle})
+      if (!each.empty())
+        remarks.push_back(each);
+    return fmt::format("{}", fmt::join(remarks, "; "));
   }
 
   static std::string capitalized(std::string text) {

@@ -7,6 +7,7 @@
 #include "planning/memo_parts.hpp"
 #include "planning/quantity.hpp"
 #include "planning/real.hpp"
+#include "planning/time_text.hpp"
 
 namespace espalier {
 namespace {
@@ -37,6 +38,18 @@ std::string unpriced_text(const MemoSubject& subject, int ranks, double payload)
       real_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
 }
 
+// What would be if nothing were hidden.
+std::string overlap_text(const MemoSubject& subject) {
+  PlanProblem exposed = subject.problem;
+  exposed.implementation.overlaps_reduction = false;
+  const double seconds = price_layout(exposed, subject.layout()).step_seconds;
+  return fmt::format("{} Without that overlap the step would take {}, {:.1f} % more.\n\n",
+                     subject.layout().zero_stage >= 2
+                         ? "The messages of a block go on beside the work of the block before it."
+                         : "The reduction starts block by block inside the last backward.",
+                     time_text(seconds), 100 * (seconds / subject.best.step_seconds - 1));
+}
+
 std::string replicas_text(const MemoSubject& subject) {
   const PlanLayout& layout = subject.layout();
   const LayoutPrice& best = subject.best;
@@ -49,28 +62,18 @@ std::string replicas_text(const MemoSubject& subject) {
   const double waited = best[PlanPhase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
       "Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. The first stage's "
-      "take {} at {:.0f} bytes each. Of the step {:.3g} s ({}) wait for it",
+      "take {} at {:.0f} bytes each.",
       layout.data > 1 ? fmt::format("{} replicas", layout.data) : fmt::format("{} context ranks", layout.context),
       every_time ? "after every micro-batch, because no rank keeps all of them"
                  : "once a step, with the last micro-batch",
       counted(ranks, "rank"), place_text(subject, layout.data_axis()),
-      real_bytes_text(elements * gradient_bytes(subject)), gradient_bytes(subject), waited,
-      share_text(waited, best.step_seconds));
+      real_bytes_text(elements * gradient_bytes(subject)), gradient_bytes(subject));
   if (layout.zero_stage == 3)
-    text += ", and for the weights, which are gathered before each use";
-  if (every_time)
-    return text + ".\n\n";
-  if (best.hidden_data_seconds <= 0)
-    return text + "; nothing is hidden behind other work.\n\n";
-  PlanProblem exposed = subject.problem;
-  exposed.implementation.overlaps_reduction = false;
-  const LayoutPrice without = price_layout(exposed, layout);
-  return text + fmt::format(
-                    "; {:.3g} s are hidden behind other work.\n\n"
-                    "The reduction starts block by block inside the last backward. Without that overlap the "
-                    "step would take {:.3g} s, {:.1f} % more.\n\n",
-                    best.hidden_data_seconds, without.step_seconds,
-                    100 * (without.step_seconds / best.step_seconds - 1));
+    text += " Weights are gathered before each use.";
+  text += fmt::format(" All of this takes {} a step: {} ({}) are waited for, {} are hidden behind other work.\n\n",
+                      time_text(best.hidden_data_seconds + waited), time_text(waited),
+                      share_text(waited, best.step_seconds), time_text(best.hidden_data_seconds));
+  return text + (best.hidden_data_seconds > 0 ? overlap_text(subject) : "");
 }
 
 // Both ends of the pipeline hold the token table.
@@ -80,10 +83,10 @@ std::string table_text(const MemoSubject& subject) {
       real(model.vocab_size) * real(model.hidden_size) / subject.layout().tensor * gradient_bytes(subject);
   return fmt::format(
       "- The token table is the embedding of the first stage and the head of the last: each makes a part of its "
-      "gradient, {} a rank, and the two parts are summed once a step, after the last backward, {}: {:.3g} s ({}), "
+      "gradient, {} a rank, and the two parts are summed once a step, after the last backward, {}: {} ({}), "
       "hidden by nothing.\n",
-      real_bytes_text(table), place_text(subject, subject.layout().pipeline_axis()), subject.best.tied_seconds,
-      share_text(subject.best.tied_seconds, subject.best.step_seconds));
+      real_bytes_text(table), place_text(subject, subject.layout().pipeline_axis()),
+      time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
 
 // What every tensor rank holds whole: sequence parallelism gives each other rows.

@@ -9,14 +9,15 @@
 #include "planning/memo_parts.hpp"
 #include "planning/number_format.hpp"
 #include "planning/runnable.hpp"
+#include "planning/time_text.hpp"
 
 namespace espalier {
 namespace {
 
 std::string format_text(const NumberFormat& format) {
   return fmt::format(
-      "{} stores {} bits of the significand and {} of the exponent, ends at {:.5g} and loses digits below "
-      "{:.2g}",
+      "{} stores {} bits of the significand and {} of the exponent, "
+      "ends at {:.5g} and loses digits below {:.2g}",
       format.name, format.significand_bits, format.exponent_bits, format.largest, format.smallest_normal());
 }
 
@@ -45,7 +46,7 @@ class PrecisionPart : MemoText {
 
   // "29 s a step, 34.27 GiB on the fullest device", and whether that is too much.
   std::string price_text(const LayoutPrice& price) const {
-    return fmt::format("{:.3g} s a step, {} on the fullest device{}", price.step_seconds,
+    return fmt::format("{} a step, {} on the fullest device{}", time_text(price.step_seconds),
                        bytes_text(price.memory_bytes),
                        why_too_large(subject_.problem, price).empty()
                            ? ""
@@ -78,8 +79,9 @@ class PrecisionPart : MemoText {
       if (has(other) && (other == Precision::fp32 || precision_ == Precision::fp8))
         say("In {}: {}. ", to_string(other), price_text(subject_.price_in(other)));
     if (precision_ == Precision::fp8)
-      say("fp8 makes the products of the blocks faster and nothing smaller: activations are kept in 16 bits and cast "
-          "before each product, weights are 16-bit copies of their masters, messages have 16 bits. ");
+      say("fp8 makes the products of the blocks faster and nothing smaller: "
+          "activations are kept in 16 bits and cast before each product, "
+          "weights are 16-bit copies of their masters, messages have 16 bits. ");
     say("Activations take {} bytes an element, in fp32 {}; states {:.0f} bytes a parameter, in fp32 {:.0f}.\n\n",
         activation_bytes(precision_), activation_bytes(Precision::fp32), states_.total(),
         state_bytes(Precision::fp32, subject_.problem.implementation).total());
@@ -91,15 +93,14 @@ class PrecisionPart : MemoText {
     const ModelShape& model = subject_.problem.model;
     if (precision_ == Precision::fp8)
       say("What stays in bf16, and why:\n\n"
-          "- attention, the head and its logits: to tell probabilities and logits over up to {} columns apart takes "
-          "more than the {} stored bits of {};\n"
-          "- the residual stream, norms and activation functions: each block adds to the stream, and {} stored bits "
-          "would round every sum.\n\n",
+          "- attention, the head and its logits: "
+          "to tell probabilities and logits over up to {} columns apart takes more than the {} stored bits of {};\n"
+          "- the residual stream, norms and activation functions: "
+          "each block adds to the stream, and {} stored bits would round every sum.\n\n",
           model.vocab_size, e4m3_format.significand_bits, e4m3_format.name, e4m3_format.significand_bits);
     say("What stays in fp32, and why:\n\n");
-    say("- master weights and Adam's moments, {} a rank: {} stores {} bits of the significand, fp32 {}, so an update "
-        "of "
-        "less than {:.2g} % of its weight would be rounded away;\n",
+    say("- master weights and Adam's moments, {} a rank: {} stores {} bits of the significand, fp32 {}, "
+        "so an update of less than {:.2g} % of its weight would be rounded away;\n",
         bytes_text(stage[Category::optimizer]), kept.name, kept.significand_bits, fp32_format.significand_bits,
         100 * kept.lost_update());
     if (states_.gradients == 4)
@@ -112,8 +113,9 @@ class PrecisionPart : MemoText {
 
   void range() {
     if (precision_ == Precision::fp16) {
-      say("{}, and what is below {:.1g} is 0: gradients need a loss scale, a step that overflows is skipped, and "
-          "training can diverge where the scale collapses. ",
+      say("{}, and what is below {:.1g} is 0: "
+          "gradients need a loss scale, a step that overflows is skipped, "
+          "and training can diverge where the scale collapses. ",
           format_text(fp16_format), fp16_format.least() / 2);
       say("bf16 has the range of fp32 ({} bits of the exponent) for {} stored bits of the significand, ",
           bf16_format.exponent_bits, bf16_format.significand_bits);
@@ -123,15 +125,15 @@ class PrecisionPart : MemoText {
         say("but this device has none.\n\n");
     }
     if (precision_ == Precision::bf16) {
-      say("bf16 has the range of fp32, so no loss scaling is needed: both have {} bits of the exponent. It stores {} "
-          "bits of the significand.",
+      say("bf16 has the range of fp32, so no loss scaling is needed: both have {} bits of the exponent. "
+          "It stores {} bits of the significand.",
           bf16_format.exponent_bits, bf16_format.significand_bits);
       if (has(Precision::fp16))
-        say(" fp16 would take {:.3g} s a step and need a loss scale: {}.",
-            subject_.price_in(Precision::fp16).step_seconds, format_text(fp16_format));
+        say(" fp16 would take {} a step and need a loss scale: {}.",
+            time_text(subject_.price_in(Precision::fp16).step_seconds), format_text(fp16_format));
       if (has(Precision::fp8))
-        say(" fp8 would take {:.3g} s a step and as much memory; train does not compute in it yet.",
-            subject_.price_in(Precision::fp8).step_seconds);
+        say(" fp8 would take {} a step and as much memory; train does not compute in it yet.",
+            time_text(subject_.price_in(Precision::fp8).step_seconds));
       say("\n\n");
     }
     if (precision_ == Precision::fp8) {

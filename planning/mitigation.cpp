@@ -3,8 +3,10 @@
 #include "planning/mitigation.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "planning/runnable.hpp"
 
@@ -22,102 +24,146 @@ std::optional<Precision> next_lower(const Accelerator& device, Precision precisi
   return precision == Precision::fp8 ? std::nullopt : std::optional(Precision::fp8);
 }
 
-// Of one choice, the rest as it is.
-std::vector<Change> single_changes(const PlanProblem& problem, const PlanLayout& now) {
-  std::vector<Change> changes;
-  const auto change = [&](std::string text, auto edit) {
-    PlanLayout other = now;
+// Changes of one choice, the rest as it is.
+class SingleChanges {
+ public:
+  SingleChanges(const PlanProblem& problem, const PlanLayout& now) : problem_(problem), now_(now) {}
+
+  std::vector<Change> all() {
+    batches();
+    chunks();
+    schedule();
+    recomputation();
+    exchanges();
+    precision();
+    return std::move(changes_);
+  }
+
+ private:
+  template <class Edit>
+  void change(std::string text, const Edit& edit) {
+    PlanLayout other = now_;
     edit(other);
-    changes.push_back({std::move(text), other});
-  };
-  const auto micro_batch = [&](Index size) {
-    change(fmt::format("micro-batches of {} instead of {} (batch.micro_batch_size)", size, now.micro_batch),
-           [size](PlanLayout& other) { other.micro_batch = size; });
-  };
-  if (now.micro_batch % 2 == 0)
-    micro_batch(now.micro_batch / 2);
-  micro_batch(2 * now.micro_batch);
-  change(fmt::format("a global batch of {} sequences instead of {} (batch.global_batch_size; other steps, other "
-                     "learning rate)",
-                     2 * now.global_batch, now.global_batch),
-         [](PlanLayout& other) { other.global_batch *= 2; });
-  if (now.pipeline > 1 && now.virtual_stages == 1)
-    change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
-      other.virtual_stages = 2;
-      other.schedule = PlanSchedule::interleaved;
-    });
-  const auto chunks = [&](int count) {
-    change(fmt::format("{} instead of {} chunks a stage (parallel.virtual_stages)", count, now.virtual_stages),
-           [count](PlanLayout& other) {
+    changes_.push_back({std::move(text), other});
+  }
+
+  void batches() {
+    if (now_.micro_batch % 2 == 0)
+      micro_batch(now_.micro_batch / 2);
+    micro_batch(2 * now_.micro_batch);
+    change(fmt::format("a global batch of {} sequences instead of {} (batch.global_batch_size; other steps, other "
+                       "learning rate)",
+                       2 * now_.global_batch, now_.global_batch),
+           [](PlanLayout& other) { other.global_batch *= 2; });
+  }
+
+  void micro_batch(Index size) {
+    change(fmt::format("micro-batches of {} instead of {} (batch.micro_batch_size)", size, now_.micro_batch),
+           [&](PlanLayout& other) { other.micro_batch = size; });
+  }
+
+  void chunks() {
+    if (now_.pipeline > 1 && now_.virtual_stages == 1)
+      change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
+        other.virtual_stages = 2;
+        other.schedule = PlanSchedule::interleaved;
+      });
+    if (now_.virtual_stages > 1)
+      chunks_instead(2 * now_.virtual_stages);
+    if (now_.virtual_stages % 2 == 0)
+      chunks_instead(now_.virtual_stages / 2);
+  }
+
+  void chunks_instead(int count) {
+    change(fmt::format("{} instead of {} chunks a stage (parallel.virtual_stages)", count, now_.virtual_stages),
+           [&](PlanLayout& other) {
              other.virtual_stages = count;
              if (count == 1)
                other.schedule = PlanSchedule::one_f_one_b;
            });
-  };
-  if (now.virtual_stages > 1)
-    chunks(2 * now.virtual_stages);
-  if (now.virtual_stages % 2 == 0)
-    chunks(now.virtual_stages / 2);
-  if (now.pipeline > 1 && now.schedule == PlanSchedule::one_f_one_b)
-    change("the zero-bubble schedule (parallel.schedule)",
-           [](PlanLayout& other) { other.schedule = PlanSchedule::zero_bubble; });
-  if (now.recompute != Recompute::none)
-    change("no recomputation (parallel.recompute)", [](PlanLayout& other) { other.recompute = Recompute::none; });
-  if (now.recompute == Recompute::full)
-    change("selective recomputation (parallel.recompute)",
-           [](PlanLayout& other) { other.recompute = Recompute::selective; });
-  if (now.tensor > 1 && !now.sequence_parallel)
-    change("sequence parallelism (parallel.sequence_parallel)",
-           [](PlanLayout& other) { other.sequence_parallel = true; });
-  const auto zero = [&](int stage) {
-    change(fmt::format("ZeRO-{} instead of ZeRO-{} (parallel.zero_stage)", stage, now.zero_stage),
-           [stage](PlanLayout& other) { other.zero_stage = stage; });
-  };
-  if (now.zero_stage == 0 && now.data > 1)
-    zero(1);
-  if (now.zero_stage > 0)
-    zero(now.zero_stage - 1);
-  if (now.pipeline > 1 && now.data > 1)
-    change(fmt::format("{} side by side (parallel.order)", now.data_inside_pipeline ? "stages" : "replicas"),
-           [](PlanLayout& other) { other.data_inside_pipeline = !other.data_inside_pipeline; });
-  if (const std::optional<Precision> lower = next_lower(problem.cluster.device, now.precision))
-    change(fmt::format("products in {} instead of {}{}", to_string(*lower), to_string(now.precision),
-                       *lower == Precision::fp8 ? " (priced only: train has no fp8 yet)" : " (precision.compute)"),
-           [&](PlanLayout& other) { other.precision = *lower; });
-  return changes;
-}
+  }
 
-// One degree halved, another doubled; the other choices are those that suit the new degrees best.
+  void schedule() {
+    if (now_.pipeline > 1 && now_.schedule == PlanSchedule::one_f_one_b)
+      change("the zero-bubble schedule (parallel.schedule)",
+             [](PlanLayout& other) { other.schedule = PlanSchedule::zero_bubble; });
+  }
+
+  void recomputation() {
+    if (now_.recompute != Recompute::none)
+      change("no recomputation (parallel.recompute)", [](PlanLayout& other) { other.recompute = Recompute::none; });
+    if (now_.recompute == Recompute::full)
+      change("selective recomputation (parallel.recompute)",
+             [](PlanLayout& other) { other.recompute = Recompute::selective; });
+  }
+
+  void exchanges() {
+    if (now_.tensor > 1 && !now_.sequence_parallel)
+      change("sequence parallelism (parallel.sequence_parallel)",
+             [](PlanLayout& other) { other.sequence_parallel = true; });
+    if (now_.zero_stage == 0 && now_.data > 1)
+      zero_stage(1);
+    if (now_.zero_stage > 0)
+      zero_stage(now_.zero_stage - 1);
+    if (now_.pipeline > 1 && now_.data > 1)
+      change(fmt::format("{} side by side (parallel.order)", now_.data_inside_pipeline ? "stages" : "replicas"),
+             [](PlanLayout& other) { other.data_inside_pipeline = !other.data_inside_pipeline; });
+  }
+
+  void zero_stage(int stage) {
+    change(fmt::format("ZeRO-{} instead of ZeRO-{} (parallel.zero_stage)", stage, now_.zero_stage),
+           [&](PlanLayout& other) { other.zero_stage = stage; });
+  }
+
+  void precision() {
+    if (const std::optional<Precision> lower = next_lower(problem_.cluster.device, now_.precision))
+      change(
+          fmt::format("products in {} instead of {} (precision.compute)", to_string(*lower), to_string(now_.precision)),
+          [&](PlanLayout& other) { other.precision = *lower; });
+  }
+
+  const PlanProblem& problem_;
+  const PlanLayout& now_;
+  std::vector<Change> changes_;
+};
+
+// A degree of a layout, and where a space fixes it.
+struct Degree {
+  int PlanLayout::*of_layout;
+  std::optional<int> LayoutSpace::*of_space;
+};
+constexpr std::array<Degree, 4> degrees{{{&PlanLayout::tensor, &LayoutSpace::tensor},
+                                         {&PlanLayout::context, &LayoutSpace::context},
+                                         {&PlanLayout::data, &LayoutSpace::data},
+                                         {&PlanLayout::pipeline, &LayoutSpace::pipeline}}};
+
+// One degree halved, another doubled; the other choices are those that suit the new degrees best. In place of a layout
+// that `train` runs come others that it runs, but for context parallelism, which it has not.
 std::vector<Change> changes_of_degrees(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& now) {
-  constexpr std::array<std::pair<int PlanLayout::*, std::optional<int> LayoutSpace::*>, 3> degrees{
-      {{&PlanLayout::tensor, &LayoutSpace::tensor},
-       {&PlanLayout::data, &LayoutSpace::data},
-       {&PlanLayout::pipeline, &LayoutSpace::pipeline}}};
+  LayoutSpace there = space;
+  there.precisions = {now.precision};
+  there.global_batch = now.global_batch;
+  there.num_devices = now.num_devices();
+  const bool runs = why_not_runnable(problem, now).empty();
   std::vector<Change> changes;
-  for (const auto& halved : degrees)
-    for (const auto& doubled : degrees) {
-      if (halved == doubled || now.*halved.first % 2 != 0)
+  for (const Degree& halved : degrees)
+    for (const Degree& doubled : degrees) {
+      if (&halved == &doubled || now.*halved.of_layout % 2 != 0)
         continue;
-      LayoutSpace there = space;
-      there.context = now.context;
-      there.precisions = {now.precision};
-      there.global_batch = now.global_batch;
-      there.num_devices = now.num_devices();
-      for (const auto& [of_layout, of_space] : degrees)
-        there.*of_space = now.*of_layout;
-      there.*halved.second = now.*halved.first / 2;
-      there.*doubled.second = 2 * now.*doubled.first;
+      for (const Degree& degree : degrees)
+        there.*degree.of_space = now.*degree.of_layout;
+      there.*halved.of_space = now.*halved.of_layout / 2;
+      there.*doubled.of_space = 2 * now.*doubled.of_layout;
+      there.only_runnable = space.only_runnable || (runs && there.context == 1);
       if (const std::optional<PlanLayout> layout = fastest_layout(problem, there))
         changes.push_back({layout->text(), *layout});
     }
   return changes;
 }
 
-// What `train` lacks matters where the layout at hand is one that it runs.
-std::string why_not_tried(const PlanProblem& problem, const LayoutPrice& option, const PlanLayout& now) {
-  if (std::string reason = why_too_large(problem, option); !reason.empty())
-    return reason;
-  return why_not_runnable(problem, now).empty() ? why_not_runnable(problem, option.layout) : "";
+std::string condition_of(const LayoutSpace& space, const PlanLayout& layout) {
+  const std::vector<std::string> left = choices_left(space, layout);
+  return left.empty() ? "" : fmt::format("if {} may change", fmt::join(left, " and "));
 }
 
 Mitigation mitigation_of(std::string change, LayoutPrice price, const LayoutPrice& now) {
@@ -125,7 +171,13 @@ Mitigation mitigation_of(std::string change, LayoutPrice price, const LayoutPric
   const double seconds = comparable_seconds(price, now, limit.phases);
   const double gain = price.tokens_per_second / now.tokens_per_second - 1;
   const double saved = (limit.seconds(now) - seconds) / now.step_seconds;
-  return {.change = std::move(change), .price = std::move(price), .gain = gain, .saved = saved, .obstacle = {}};
+  return {.change = std::move(change),
+          .price = std::move(price),
+          .gain = gain,
+          .saved = saved,
+          .obstacle = {},
+          .condition = {},
+          .lacks = {}};
 }
 
 // `train` rounds what it sends, and keeps and adds up as before: times change, memory does not.
@@ -142,15 +194,41 @@ std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem
   return price;
 }
 
-// The axis whose messages a phase waits for.
-std::optional<AxisPlacement> axis_of(PlanPhase phase, const PlanLayout& layout) {
-  if (phase == PlanPhase::tensor_comm)
-    return layout.tensor > 1 ? layout.tensor_axis() : layout.context_axis();
+// The axes whose messages a phase waits for.
+std::vector<AxisPlacement> axes_of(PlanPhase phase, const PlanLayout& layout) {
+  std::vector<AxisPlacement> axes;
+  if (phase == PlanPhase::tensor_comm && layout.tensor > 1)
+    axes.push_back(layout.tensor_axis());
+  if (phase == PlanPhase::tensor_comm && layout.context > 1)
+    axes.push_back(layout.context_axis());
   if (phase == PlanPhase::pipeline_comm)
-    return layout.pipeline_axis();
+    axes.push_back(layout.pipeline_axis());
   if (phase == PlanPhase::data_comm)  // of one replica: first and last stage sum the gradients of their table
-    return layout.data * layout.context > 1 ? layout.data_axis() : layout.pipeline_axis();
-  return std::nullopt;
+    axes.push_back(layout.data * layout.context > 1 ? layout.data_axis() : layout.pipeline_axis());
+  return axes;
+}
+
+Mitigation with_faster_links(const PlanProblem& problem, const LayoutPrice& price, bool between_nodes) {
+  PlanProblem better = problem;
+  LinkTier& link = between_nodes ? better.cluster.network : better.cluster.node;
+  link.bandwidth *= 2;
+  link.alone *= 2;
+  return mitigation_of(fmt::format("twice the bandwidth {}", between_nodes ? "between nodes" : "inside the node"),
+                       price_layout(better, price.layout), price);
+}
+
+std::optional<Mitigation> with_more_devices(const PlanProblem& problem, const LayoutPrice& price) {
+  PlanProblem better = problem;
+  PlanLayout layout = price.layout;
+  layout.data *= 2;
+  if (layout.num_microbatches() == 0 && layout.micro_batch % 2 == 0)
+    layout.micro_batch /= 2;
+  if (layout.num_devices() > most_devices)
+    return std::nullopt;
+  better.cluster = with_devices(problem.cluster, layout.num_devices());
+  if (!problems(better.cluster).empty() || !why_impossible(better, layout).empty())
+    return std::nullopt;
+  return mitigation_of("twice the devices (as twice the replicas)", price_layout(better, layout), price);
 }
 
 }  // namespace
@@ -186,49 +264,40 @@ double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, cons
 
 std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price) {
   std::vector<Mitigation> found;
-  std::vector<Change> changes = single_changes(problem, price.layout);
+  std::vector<Change> changes = SingleChanges(problem, price.layout).all();
   for (Change& change : changes_of_degrees(problem, space, price.layout))
     changes.push_back(std::move(change));
   for (Change& change : changes) {
-    if (!why_impossible(problem, change.layout).empty())
+    if (!why_impossible(problem, change.layout).empty() ||
+        (space.only_runnable && !why_not_runnable(problem, change.layout).empty()))
       continue;
-    if (leaves_fixed_choices(space, change.layout))
-      change.text += ", against --fix";
-    found.push_back(mitigation_of(std::move(change.text), price_layout(problem, change.layout), price));
-    found.back().obstacle = why_not_tried(problem, found.back().price, price.layout);
+    Mitigation each = mitigation_of(std::move(change.text), price_layout(problem, change.layout), price);
+    each.obstacle = why_too_large(problem, each.price);
+    each.condition = condition_of(space, change.layout);
+    each.lacks = what_else_lacks(problem, change.layout, price.layout);
+    found.push_back(std::move(each));
   }
   if (std::optional<LayoutPrice> rounded = price_with_short_gradients(problem, price))
     found.push_back(mitigation_of("gradients that travel in 16 bits (precision.gradient_reduction = \"compute\")",
                                   std::move(*rounded), price));
-  std::stable_sort(found.begin(), found.end(), [](const Mitigation& a, const Mitigation& b) {
-    return std::pair(!a.answers(), -a.gain) < std::pair(!b.answers(), -b.gain);
-  });
+  const auto place = [](const Mitigation& each) {
+    return std::tuple(!each.answers(), !each.helps(), !each.lacks.empty(), !each.condition.empty(), -each.gain);
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const Mitigation& a, const Mitigation& b) { return place(a) < place(b); });
   return found;
 }
 
 std::optional<Mitigation> better_machine(const PlanProblem& problem, const LayoutPrice& price) {
-  PlanProblem better = problem;
   const PlanPhase phase = bottleneck(price).phases.front();
-  if (const std::optional<AxisPlacement> axis = axis_of(phase, price.layout)) {
-    const bool crosses = crosses_nodes(problem.cluster, *axis);
-    LinkTier& link = crosses ? better.cluster.network : better.cluster.node;
-    link.bandwidth *= 2;
-    link.alone *= 2;
-    return mitigation_of(fmt::format("twice the bandwidth {}", crosses ? "between nodes" : "inside the node"),
-                         price_layout(better, price.layout), price);
-  }
-  if (phase != PlanPhase::forward)
-    return std::nullopt;
-  PlanLayout layout = price.layout;
-  layout.data *= 2;
-  if (layout.num_microbatches() == 0 && layout.micro_batch % 2 == 0)
-    layout.micro_batch /= 2;
-  if (layout.num_devices() > most_devices)
-    return std::nullopt;
-  better.cluster = with_devices(problem.cluster, layout.num_devices());
-  if (!problems(better.cluster).empty() || !why_impossible(better, layout).empty())
-    return std::nullopt;
-  return mitigation_of("twice the devices (as twice the replicas)", price_layout(better, layout), price);
+  if (phase == PlanPhase::forward)
+    return with_more_devices(problem, price);
+  std::optional<Mitigation> best;
+  for (const AxisPlacement& axis : axes_of(phase, price.layout))
+    if (Mitigation each = with_faster_links(problem, price, crosses_nodes(problem.cluster, axis));
+        !best || each.saved > best->saved)
+      best = std::move(each);
+  return best;
 }
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 
@@ -88,10 +89,9 @@ std::size_t least_bytes(const Asked& asked) {
 // "64", or "64 (does not fit: ...)".
 std::string size_text(const Asked& asked, Index size) {
   const std::size_t need = least_bytes(asked);
-  const std::size_t room = room_bytes(asked.problem);
-  return need <= room ? fmt::format("{}", size)
-                      : fmt::format("{} (which does not fit: {} of a device that has {})", size, bytes_text(need),
-                                    bytes_text(room));
+  return need <= room_bytes(asked.problem) ? fmt::format("{}", size)
+                                           : fmt::format("{} (which does not fit: {} of a device that has {})", size,
+                                                         bytes_text(need), room_text(asked.problem));
 }
 
 // The first doubling of the devices that has room; 0: none.
@@ -103,6 +103,24 @@ Index devices_that_fit(const PlanProblem& problem, const LayoutSpace& space) {
       return times * space.num_devices;
   }
   return 0;
+}
+
+// @throws Error (usage) where the device computes in none of the precisions that may be chosen.
+void require_precision(const Accelerator& device, const std::vector<Precision>& asked) {
+  if (std::ranges::any_of(asked, [&](Precision each) { return device.has(each); }))
+    return;
+  constexpr std::array<Precision, 3> usual{Precision::bf16, Precision::fp16, Precision::fp32};
+  const auto* const instead = std::ranges::find_if(usual, [&](Precision each) { return device.has(each); });
+  std::vector<std::string> names;
+  for (const Precision each : asked)
+    names.emplace_back(to_string(each));
+  throw Error(ExitCode::usage,
+              {.what = "no layout of this model is possible on this machine",
+               .got = fmt::format("{} has no {}", device.name, fmt::join(names, ", nor ")),
+               .wanted = fmt::format("a precision that it has: {}", fmt::join(precision_names(device), ", ")),
+               .todo = instead == usual.end() ? "name one of these: --precision"
+                                              : fmt::format("--precision {}, or --fix precision={} where that fixed it",
+                                                            to_string(*instead), to_string(*instead))});
 }
 
 std::string least_hungry_text(const SearchResult& result) {
@@ -133,7 +151,7 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (result.num_too_large > 0)
-    return fmt::format("no layout fits: {}, {} are free", least_hungry_text(result), bytes_text(room_bytes(problem)));
+    return fmt::format("no layout fits: {}, which has {}", least_hungry_text(result), room_text(problem));
   const std::string nearest = nearest_possible(problem, space);
   return "no layout divides model and batch" + (nearest.empty() ? "" : ": nearest " + nearest);
 }
@@ -141,6 +159,7 @@ std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, 
 void require_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (!result.ranking.empty())
     return;
+  require_precision(problem.cluster.device, space.precisions);
   if (const std::string lacks = why_not_trainable(problem.model); space.only_runnable && !lacks.empty())
     throw Error(ExitCode::usage, {.what = "--runnable leaves no layout of this model",
                                   .got = lacks,
@@ -152,7 +171,7 @@ void require_layout(const PlanProblem& problem, const LayoutSpace& space, const 
         ExitCode::usage,
         {.what = "no layout of this model fits this machine",
          .got = least_hungry_text(result),
-         .wanted = fmt::format("at most {}", bytes_text(room_bytes(problem))),
+         .wanted = fmt::format("at most {}", room_text(problem)),
          .todo = fmt::format("{}, devices with more memory, or a smaller micro-batch or sequence",
                              devices > 0 ? fmt::format("{} devices, on which one fits", devices) : "more devices")});
   }

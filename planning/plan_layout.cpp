@@ -33,6 +33,20 @@ const std::vector<std::string>& layout_keys() {
   return keys;
 }
 
+// The key that other words for it mean: those of a config of `train`, and abbreviations.
+std::string meant_key(const std::string& word) {
+  constexpr std::array<std::pair<const char*, const char*>, 6> words{{{"zero_stage", "zero"},
+                                                                      {"micro_batch_size", "micro_batch"},
+                                                                      {"tp", "tensor"},
+                                                                      {"cp", "context"},
+                                                                      {"dp", "data"},
+                                                                      {"pp", "pipeline"}}};
+  for (const auto& [other, key] : words)
+    if (word == other)
+      return key;
+  return nearest_word(word, layout_keys());
+}
+
 // One "key=value" of an option.
 struct Item {
   std::string option;
@@ -102,7 +116,7 @@ void set(PlanLayout& layout, const Item& item) {
     layout.data_inside_pipeline = item.value == "data_first";
   } else {
     const std::string keys = fmt::format("{}", fmt::join(layout_keys(), ", "));
-    const std::string nearest = nearest_word(key, layout_keys());
+    const std::string nearest = meant_key(key);
     throw Error(ExitCode::usage,
                 {.what = fmt::format("{}: unknown key", item.option),
                  .got = key,

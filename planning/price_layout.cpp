@@ -3,6 +3,7 @@
 #include "planning/price_layout.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -273,11 +274,8 @@ class Pricer {
 
   void finish(LayoutPrice& result) const {
     result.memory = layout_memory(problem_.model, layout_, problem_.implementation, problem_.sequence_length);
-    for (std::size_t stage = 0; stage < result.memory.size(); ++stage)
-      if (result.memory[stage].total() > result.memory_bytes) {
-        result.memory_bytes = result.memory[stage].total();
-        result.fullest_stage = static_cast<int>(stage);
-      }
+    result.fullest_stage = fullest_stage(result.memory);
+    result.memory_bytes = peak_bytes(result.memory);
     const double tokens = real(layout_.global_batch) * real(problem_.sequence_length);
     result.tokens_per_second = tokens / result.step_seconds;
     result.model_flops_share = result.tokens_per_second *
@@ -320,7 +318,8 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (layout.num_devices() > problem.cluster.num_devices())
     return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());
   if (!problem.cluster.device.has(layout.precision))
-    return fmt::format("{} has no {}", problem.cluster.device.name, to_string(layout.precision));
+    return fmt::format("{} has no {} (it has {})", problem.cluster.device.name, to_string(layout.precision),
+                       fmt::join(precision_names(problem.cluster.device), ", "));
   if (layout.precision == Precision::fp8 && !problem.cluster.device.has(Precision::bf16))
     return fmt::format("{} has no bf16, in which fp8 leaves attention and head", problem.cluster.device.name);
   if (model.num_heads % layout.tensor != 0)
@@ -364,6 +363,13 @@ std::size_t room_bytes(const PlanProblem& problem) {
   return static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
 }
 
+std::string room_text(const PlanProblem& problem) {
+  const Cluster& cluster = problem.cluster;
+  const auto text = [](Index bytes) { return bytes_text(static_cast<std::size_t>(bytes)); };
+  return fmt::format("{} free (of {}, {} reserved)", bytes_text(room_bytes(problem)), text(cluster.device.memory_bytes),
+                     text(cluster.reserved_bytes));
+}
+
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
   const std::size_t room = room_bytes(problem);
   if (price.memory_bytes <= room)
@@ -374,7 +380,7 @@ std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) 
     if (stage.bytes[i] > stage.bytes[largest])
       largest = i;
   return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",
-                     price.fullest_stage, bytes_text(price.memory_bytes), bytes_text(room),
+                     price.fullest_stage, bytes_text(price.memory_bytes), room_text(problem),
                      bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),
                      bytes_text(stage.bytes[largest]));
 }

@@ -78,6 +78,8 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
 
 /// Bytes of a device for what `train` allocates.
 std::size_t room_bytes(const PlanProblem& problem);
+/// "74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)".
+std::string room_text(const PlanProblem& problem);
 
 /// Why a device has no room for it: what, where, by how much; empty when it fits.
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price);

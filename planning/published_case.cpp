@@ -63,7 +63,7 @@ constexpr std::array known_columns{"id",          "source",
 // "arXiv:2104.04473 Table 1" and "... Fig. 11" are one document, as are two files of one folder of a repository at one
 // commit. Where the first word names no document the whole source does.
 std::string origin_of(const std::string& source) {
-  const std::string word = source.substr(0, source.find_first_of(" ;,"));
+  std::string word = source.substr(0, source.find_first_of(" ;,"));
   if (!contains(word, ":"))
     return source;
   const std::size_t file = word.find(':', word.find('@'));

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace espalier {
+namespace {
 
-std::string why_not_runnable(Index num_layers, const PlanLayout& layout) {
+std::vector<std::string> lacks_of_layout(Index num_layers, const PlanLayout& layout) {
   std::vector<std::string> lacks;
   if (layout.context > 1)
     lacks.emplace_back("train has no context parallelism yet");
@@ -22,13 +24,26 @@ std::string why_not_runnable(Index num_layers, const PlanLayout& layout) {
   if (Index{layout.pipeline} * layout.virtual_stages > num_layers)  // priced with the embedding or head alone on a part
     lacks.push_back(fmt::format("train wants a layer on every part: {} stages x {} chunks of {} layers",
                                 layout.pipeline, layout.virtual_stages, num_layers));
-  return fmt::format("{}", fmt::join(lacks, "; "));
+  return lacks;
+}
+
+}  // namespace
+
+std::string why_not_runnable(Index num_layers, const PlanLayout& layout) {
+  return fmt::format("{}", fmt::join(lacks_of_layout(num_layers, layout), "; "));
 }
 
 std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout) {
   const std::string of_model = why_not_trainable(problem.model);
   const std::string of_layout = why_not_runnable(problem.model.num_layers, layout);
   return of_model + (of_model.empty() || of_layout.empty() ? "" : "; ") + of_layout;
+}
+
+std::string what_else_lacks(const PlanProblem& problem, const PlanLayout& layout, const PlanLayout& other) {
+  std::vector<std::string> lacks = lacks_of_layout(problem.model.num_layers, layout);
+  const std::vector<std::string> known = lacks_of_layout(problem.model.num_layers, other);
+  std::erase_if(lacks, [&](const std::string& each) { return std::ranges::find(known, each) != known.end(); });
+  return fmt::format("{}", fmt::join(lacks, "; "));
 }
 
 }  // namespace espalier

@@ -15,4 +15,7 @@ std::string why_not_runnable(Index num_layers, const PlanLayout& layout);
 /// The same, and what it lacks to run the model.
 std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout);
 
+/// What it lacks to run `layout` and not to run `other`: "train does not compute in fp8 yet"; empty when nothing.
+std::string what_else_lacks(const PlanProblem& problem, const PlanLayout& layout, const PlanLayout& other);
+
 }  // namespace espalier

@@ -15,6 +15,7 @@
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_slower.hpp"
 
 namespace espalier {
 namespace {
@@ -23,9 +24,7 @@ using Lattice = std::tuple<int, int, int, int>;
 
 Lattice lattice_of(const PlanLayout& layout) { return {layout.tensor, layout.context, layout.data, layout.pipeline}; }
 
-// Times are told apart to four digits: of those that are equal what needs less machinery wins.
-constexpr double equal_share = 1e-4;
-
+// Of layouts that are as fast as each other what needs less machinery wins.
 int complexity(const PlanLayout& layout) {
   return layout.zero_stage + (layout.sequence_parallel ? 1 : 0) + (layout.recompute != Recompute::none ? 1 : 0) +
          (layout.virtual_stages - 1) + (layout.schedule == PlanSchedule::zero_bubble ? 1 : 0) +
@@ -114,12 +113,12 @@ LayoutPrice best_choice(const PlanProblem& problem, const Choices& choices) {
   return *best;
 }
 
-// Of a lattice that is not among the best: in closed form.
+// Of a lattice that is not among the best: chosen in closed form, and priced as everywhere else.
 LayoutPrice estimated_choice(const PlanProblem& problem, const Choices& choices) {
   const auto fastest = std::min_element(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
     return a.second.step_seconds < b.second.step_seconds;
   });
-  return price_layout(problem, fastest->second.layout, Effort::estimate);
+  return price_layout(problem, fastest->second.layout);
 }
 
 double bound_of(const Choices& choices) {
@@ -127,91 +126,6 @@ double bound_of(const Choices& choices) {
   for (const auto& [timetable, estimate] : choices)
     least = std::min(least, estimate.bound);
   return least;
-}
-
-PlanPhase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
-  std::size_t most = 0;
-  for (std::size_t i = 1; i < num_plan_phases; ++i)
-    if (price.seconds[i] - best.seconds[i] > price.seconds[most] - best.seconds[most])
-      most = i;
-  return static_cast<PlanPhase>(most);
-}
-
-// Products of one tensor rank and one micro-batch, against those of the best; empty where none are smaller, or some are
-// and others larger.
-std::string smaller_products(const PlanLayout& layout, const PlanLayout& best) {
-  const auto rows = [](const PlanLayout& of) { return static_cast<double>(of.micro_batch) / of.context; };
-  if (layout.tensor < best.tensor || rows(layout) > rows(best))
-    return {};
-  std::vector<std::string> changes;
-  if (layout.tensor > best.tensor)
-    changes.push_back(fmt::format("tensor {} instead of {}", layout.tensor, best.tensor));
-  if (layout.micro_batch < best.micro_batch)
-    changes.push_back(fmt::format("micro-batch {} instead of {}", layout.micro_batch, best.micro_batch));
-  if (layout.context > best.context)
-    changes.push_back(fmt::format("context {} instead of {}", layout.context, best.context));
-  return changes.empty() ? "" : fmt::format("smaller products ({}) run at a lower rate", fmt::join(changes, ", "));
-}
-
-// Work of the busiest stage over the mean of the stages.
-double unevenness(const LayoutPrice& price) {
-  double most = 0;
-  double sum = 0;
-  for (const std::vector<ChunkPrice>& stage : price.chunks) {
-    double work = 0;
-    for (const ChunkPrice& chunk : stage)
-      work += chunk.work.total();
-    most = std::max(most, work);
-    sum += work;
-  }
-  return sum > 0 ? most * static_cast<double>(price.chunks.size()) / sum : 1;
-}
-
-// Why forward or backward takes longer; empty where neither the sizes of products nor the stages tell.
-std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) {
-  constexpr double same = 0.005;
-  if (price.layout.precision != best.layout.precision)
-    return fmt::format("it computes in {}", to_string(price.layout.precision));
-  if (std::string products = smaller_products(price.layout, best.layout); !products.empty())
-    return products;
-  if (unevenness(price) > unevenness(best) + same)
-    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, in the best {:.0f} %",
-                       100 * (unevenness(price) - 1), 100 * (unevenness(best) - 1));
-  return {};
-}
-
-// Why `price` has more of a phase than `best`, as far as the two layouts tell; else empty.
-std::string cause_of(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best, PlanPhase phase) {
-  const PlanLayout& layout = price.layout;
-  const int replicas = layout.data * layout.context;
-  switch (phase) {
-    case PlanPhase::tensor_comm:
-      if (layout.tensor == 1)
-        return fmt::format("{} context ranks exchange keys and values in every block", layout.context);
-      return crosses_nodes(problem.cluster, layout.tensor_axis())
-                 ? "its tensor ranks lie on several nodes"
-                 : fmt::format("{} tensor ranks exchange activations in every block", layout.tensor);
-    case PlanPhase::bubble:
-      return fmt::format("{} stages share {}", layout.pipeline,
-                         layout.num_microbatches() == 1 ? "1 micro-batch"
-                                                        : fmt::format("{} micro-batches", layout.num_microbatches()));
-    case PlanPhase::pipeline_comm: return "messages between stages are waited for";
-    case PlanPhase::data_comm:
-      return replicas == 1            ? "first and last stage add up the gradients of the table that they share"
-             : layout.zero_stage == 3 ? "weights are gathered for every micro-batch"
-                                      : fmt::format("gradients are summed over {} ranks", replicas);
-    case PlanPhase::recompute: return fmt::format("recompute {} repeats work", to_string(layout.recompute));
-    case PlanPhase::forward:
-    case PlanPhase::backward: return cause_of_compute(price, best);
-    case PlanPhase::optimizer: return "each rank updates more weights";
-    case PlanPhase::other: break;
-  }
-  return {};
-}
-
-std::string against_text(const LayoutPrice& price, const LayoutPrice& best) {
-  return fmt::format("{:.1f} % ({:.3g} s against {:.3g} s)", 100 * std::abs(price.step_seconds / best.step_seconds - 1),
-                     price.step_seconds, best.step_seconds);
 }
 
 // The ideas that everybody has first, for the devices and the batch of the space, one sequence a micro-batch.
@@ -249,10 +163,12 @@ std::string why_not_faster(const PlanProblem& problem, const LayoutSpace& space,
   if (price.step_seconds >= best.step_seconds)
     return why_slower(problem, price, best);
   std::string reason = "outside of what was searched";
-  if (leaves_fixed_choices(space, price.layout))
+  if (!choices_left(space, price.layout).empty())
     reason = "not with the choices that are fixed";
   else if (space.only_runnable && !why_not_runnable(problem, price.layout).empty())
     reason = why_not_runnable(problem, price.layout);
+  else if (price.layout.context > 1 && !searches_context(space))
+    reason = "not searched: --context does, though train has no context parallelism yet";
   return fmt::format("faster by {}, but {}", against_text(price, best), reason);
 }
 
@@ -288,6 +204,12 @@ std::string with_memory(std::string reason, const PlanProblem& problem, const st
   return memory.empty() ? reason : reason + "; with a batch that divides it " + memory;
 }
 
+// An idea keeps what makes it one, and need not have what --fix gives.
+std::string own_choices_text(const LayoutSpace& space, const PlanLayout& idea) {
+  const std::vector<std::string> left = choices_left(space, idea);
+  return left.empty() ? "" : fmt::format(" (priced with its own {}, not as fixed)", fmt::join(left, ", "));
+}
+
 Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& idea,
                        const LayoutPrice& best) {
   const std::optional<LayoutPrice> price = tuned(problem, idea);
@@ -295,8 +217,29 @@ Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, con
     return {idea, Verdict::impossible,
             with_memory(why_impossible(problem, idea), problem, tuned(problem, with_dividing_batch(idea)))};
   if (const std::string reason = why_too_large(problem, *price); !reason.empty())
-    return {price->layout, Verdict::too_large, reason};
-  return {price->layout, Verdict::slower, why_not_faster(problem, space, *price, best)};
+    return {price->layout, Verdict::too_large, reason + own_choices_text(space, price->layout)};
+  return {price->layout, Verdict::slower,
+          why_not_faster(problem, space, *price, best) + own_choices_text(space, price->layout)};
+}
+
+// What a long sequence suggests where the search was not asked for it: the best with ranks that share a sequence.
+std::optional<Rejection> rejected_context(const PlanProblem& problem, const LayoutSpace& space,
+                                          const LayoutPrice& best) {
+  constexpr Index long_sequence = 16384;  // tokens, from where one sequence fills much of a device
+  if (problem.sequence_length < long_sequence || searches_context(space))
+    return std::nullopt;
+  LayoutSpace open = space;
+  open.only_runnable = false;
+  std::optional<LayoutPrice> fastest;
+  for (const int context : {2, 4, 8, 16}) {
+    open.context = context;
+    if (const std::optional<PlanLayout> layout = fastest_layout(problem, open))
+      if (LayoutPrice price = price_layout(problem, *layout); !fastest || better(price, *fastest))
+        fastest = std::move(price);
+  }
+  if (!fastest)
+    return std::nullopt;
+  return Rejection{fastest->layout, Verdict::slower, why_not_faster(problem, space, *fastest, best)};
 }
 
 // Whether a layout is an idea with choices beside it, and no other split.
@@ -315,21 +258,14 @@ std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout
   return with_memory(reason, problem, price_layout(problem, divided));
 }
 
-std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
-  if (price.step_seconds < best.step_seconds * (1 + equal_share))
-    return fmt::format("as fast ({:.3g} s)", price.step_seconds);
-  const PlanPhase phase = most_increased(price, best);
-  const std::string cause = cause_of(problem, price, best, phase);
-  return fmt::format("slower by {}: {:.3g} s more in {}{}", against_text(price, best), price[phase] - best[phase],
-                     to_string(phase), cause.empty() ? "" : ", " + cause);
-}
-
 std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
                                              const LayoutPrice& best) {
   std::vector<PlainRejection> rejections;
   for (const auto& [name, layout] : plain_layouts(problem, space))
     if (!follows(best.layout, layout))
       rejections.push_back({name, rejection_of(problem, space, layout, best)});
+  if (std::optional<Rejection> context = rejected_context(problem, space, best))
+    rejections.push_back({"context parallelism", std::move(*context)});
   return rejections;
 }
 

@@ -34,11 +34,6 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
 /// why_impossible(); where only the batch does not divide, also what is wrong with one that does: "does not fit: ...".
 std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout);
 
-/// "slower by 12 % (5.1 s against 4.5 s): 0.5 s more in tensor_comm, its tensor ranks lie on several nodes"; "as fast
-/// (4.5 s)" where nothing is. The cause is told from what differs between the two, and left out where that tells none.
-/// @pre for the same batch; `best` is no slower.
-std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best);
-
 /// Why a proposal that everybody makes first is not the answer.
 struct PlainRejection {
   std::string name;     ///< "data parallelism alone"
@@ -46,8 +41,9 @@ struct PlainRejection {
 };
 
 /// Data parallelism alone, with ZeRO-3, tensor parallelism alone, a pipeline without micro-batches and with, for the
-/// devices and the batch of the space, each with the recomputation and micro-batch that suit it; without those that
-/// `best` is one of.
+/// devices and the batch of the space, each with the recomputation and micro-batch that suit it, whatever is fixed (its
+/// reason then says so); for long sequences context parallelism, unless it was searched. Without those that `best` is
+/// one of.
 std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
                                              const LayoutPrice& best);
 

@@ -116,11 +116,6 @@ std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunL
   return stages;
 }
 
-int fullest_stage(const std::vector<MemoryByCategory>& stages) {
-  const auto fullest = std::ranges::max_element(stages, {}, &MemoryByCategory::total);
-  return static_cast<int>(fullest - stages.begin());
-}
-
 #define ESPALIER_INSTANTIATE(T) template MemoryByCategory predict_memory<T>(const RunConfig&, const RunLayout&, int);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

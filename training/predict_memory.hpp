@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/memory_ledger.hpp"
+#include "planning/layout_memory.hpp"  // fullest_stage() of what this predicts
 #include "training/run_layout.hpp"
 
 namespace espalier {
@@ -16,8 +17,5 @@ MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout
 
 /// The same for all stages, in the precision of the config.
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout);
-
-/// The stage that needs most, the first of equals.
-int fullest_stage(const std::vector<MemoryByCategory>& stages);
 
 }  // namespace espalier

@@ -207,4 +207,13 @@ TEST(Quantity, needs_its_unit) {
   EXPECT_EQ(quantity_text(Quantity::flops_per_second, 312e12), "312 TFLOP/s");
 }
 
+// Two sockets with AVX2: bf16 is widened there, and no faster than fp32.
+TEST(ClusterPreset, a_cpu_has_no_units_for_bf16) {
+  const Accelerator cpu = accelerator_preset("cpu");
+  EXPECT_EQ(cpu.rate(Precision::bf16).peak_flops, cpu.rate(Precision::fp32).peak_flops);
+  EXPECT_NEAR(cpu.rate(Precision::fp32).peak_flops, 64 * 2.8e9 * 32, 5e10);
+  EXPECT_EQ(product_seconds(cpu, Precision::bf16, 4096, 4096, 4096),
+            product_seconds(cpu, Precision::fp32, 4096, 4096, 4096));
+}
+
 }  // namespace

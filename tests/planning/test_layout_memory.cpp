@@ -181,6 +181,30 @@ TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
   EXPECT_DOUBLE_EQ(16 * weights(16) - weights(1), 8 * 2 * 128.0 * 8192);  // eight more heads of both
 }
 
+// Rajbhandari et al. 2020, 5.2: a gradient is dropped once it is reduced to its owner, so beside its share of all a
+// rank has those of the block at work whole; of ZeRO-1 it has all of them, and of ZeRO-3 those of that block.
+TEST(LayoutMemory, zero_2_has_the_gradients_of_the_block_at_work) {
+  const ModelShape model = model_preset("gpt-22b");
+  const auto bytes = [&](const char* text, Category category) {
+    return static_cast<double>(layout_memory(model, layout_of(text, 64), espalier_implementation(), 2048)[0][category]);
+  };
+  const double block = 4 * parameters_per_layer_on_rank(model, {});
+  const double workspace = bytes("data=8,zero=1", Category::workspace);
+  EXPECT_NEAR(bytes("data=8,zero=2", Category::workspace) - workspace, block, 1);
+  EXPECT_NEAR(bytes("data=8,zero=3", Category::workspace) - workspace, block, 1);
+  EXPECT_NEAR(bytes("data=8,zero=2", Category::gradients), bytes("data=8,zero=1", Category::gradients) / 8, 1);
+  EXPECT_EQ(bytes("data=1,zero=2", Category::workspace), workspace) << "one rank owns all gradients";
+}
+
+TEST(LayoutMemory, the_fullest_stage_has_the_peak) {
+  const auto memory =
+      layout_memory(model_preset("gpt-22b"), layout_of("pipeline=4", 16), espalier_implementation(), 2048);
+  const std::size_t fullest = memory[static_cast<std::size_t>(fullest_stage(memory))].total();
+  EXPECT_EQ(peak_bytes(memory), fullest);
+  for (const MemoryByCategory& stage : memory)
+    EXPECT_LE(stage.total(), fullest);
+}
+
 // More bytes than a counter holds: they must not come out as few.
 TEST(LayoutMemory, what_no_device_could_hold_stays_much) {
   ModelShape model = model_preset("gpt-1t");

@@ -74,6 +74,18 @@ TEST(PlanLayout, refuses_what_it_cannot_read) {
 }
 
 // Ranks run tensor first, then context, data, pipeline [Megatron-LM's order]; or the pipeline before data.
+// The words of a config, and those that papers abbreviate with.
+TEST(PlanLayout, other_words_for_a_key_are_understood) {
+  for (const auto& [word, key] :
+       {std::pair("zero_stage", "zero"), {"micro_batch_size", "micro_batch"}, {"tp", "tensor"}})
+    try {
+      parse_plan_layout(std::string(word) + "=1", {});
+      FAIL() << word;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.report().todo, std::string("did you mean ") + key + "?") << word;
+    }
+}
+
 TEST(PlanLayout, axes_lie_where_the_order_puts_them) {
   const PlanLayout layout = parse_plan_layout("tensor=4,data=8,pipeline=2", {});
   EXPECT_EQ(layout.tensor_axis().stride, 1);

@@ -115,60 +115,6 @@ TEST(Search, rejections_have_reasons) {
   EXPECT_TRUE(too_large);
 }
 
-// Of the two layouts, not of the phase alone: products of the same size are not called smaller.
-TEST(Search, causes_are_told_from_both_layouts) {
-  const auto reason = [](const PlanProblem& problem, const std::string& slow, const std::string& best) {
-    return why_slower(problem, price_layout(problem, layout_of(slow.c_str(), 64)),
-                      price_layout(problem, layout_of(best.c_str(), 64)));
-  };
-  const PlanProblem nodes = problem_of("gpt2-124m", "cpu:8", 1024);
-  const std::string best = "data=8,precision=fp32,micro_batch=8";
-  const std::string small = reason(nodes, "data=8,precision=fp32,micro_batch=1", best);
-  EXPECT_NE(small.find("smaller products (micro-batch 1 instead of 8)"), std::string::npos) << small;
-  EXPECT_EQ(reason(nodes, best, best).find("as fast ("), 0u);
-  const PlanProblem large = problem_of("gpt-200b", "a100-40:64");
-  const std::string deep = reason(large, "tensor=4,pipeline=64,schedule=zero_bubble", "tensor=4,pipeline=16");
-  EXPECT_EQ(deep.find("smaller products"), std::string::npos) << deep;
-}
-
-TEST(Search, plain_ideas_are_rejected_for_what_they_are) {
-  const auto reasons = [](const PlanProblem& problem, const LayoutSpace& space, const char* best) {
-    std::string text;
-    const LayoutPrice price = price_layout(problem, layout_of(best, space.global_batch));
-    for (const PlainRejection& each : plain_rejections(problem, space, price))
-      text += each.name + ": " + each.rejection.reason + "\n";
-    return text;
-  };
-  const PlanProblem small = problem_of("gpt2-124m", "a100-80:1", 1024);
-  EXPECT_EQ(reasons(small, {.num_devices = 1, .global_batch = 1}, "data=1"), "");
-  const std::string chosen = reasons(small, {.num_devices = 8, .global_batch = 8}, "data=8");
-  EXPECT_EQ(chosen.find("data parallelism alone"), std::string::npos) << chosen;
-  const std::string faster = reasons(small, {.num_devices = 8, .global_batch = 8}, "tensor=4,pipeline=2");
-  EXPECT_EQ(faster.find("data parallelism alone: faster by "), 0u) << faster;
-  EXPECT_NE(faster.find("but outside of what was searched"), std::string::npos) << faster;
-  EXPECT_EQ(faster.find("but train has no ZeRO-3"), std::string::npos) << faster;
-  const std::string runnable =
-      reasons(small, {.num_devices = 8, .global_batch = 8, .only_runnable = true}, "tensor=4,pipeline=2");
-  EXPECT_NE(runnable.find("but train has no ZeRO-3"), std::string::npos) << runnable;
-  const std::string fixed = reasons(small, {.num_devices = 8, .global_batch = 8, .tensor = 4}, "tensor=4,pipeline=2");
-  EXPECT_NE(fixed.find("but not with the choices that are fixed"), std::string::npos) << fixed;
-  EXPECT_EQ(faster.find("slower by -"), std::string::npos) << faster;
-  const std::string fewer = reasons(problem_of("gpt-22b", "h100:64"), {.num_devices = 512, .global_batch = 256},
-                                    "tensor=4,data=128,pipeline=1");
-  EXPECT_EQ(fewer.find("data parallelism alone: micro-batch 1 x data 512 does not divide the global batch of 256"), 0u)
-      << fewer;
-  EXPECT_NE(fewer.find("(nearest: 512); with a batch that divides it does not fit: stage 0 needs"), std::string::npos)
-      << fewer;
-  // An idea is rejected for what is best about it, not for choices that nobody would make with it.
-  const LayoutSpace many{.num_devices = 512, .global_batch = 1024};
-  const std::string large = reasons(problem_of("gpt-200b", "a100-40:64"), many, "tensor=8,pipeline=16,data=4");
-  EXPECT_NE(large.find("data parallelism with ZeRO-3: "), std::string::npos) << large;
-  EXPECT_EQ(large.find("ZeRO-3: does not fit"), std::string::npos) << large << "it fits where blocks are recomputed";
-  const std::string zero = reasons(small, {.num_devices = 8, .global_batch = 64}, "data=8,zero=3,micro_batch=4");
-  EXPECT_EQ(zero.find("with ZeRO-3"), std::string::npos) << zero << "is what was chosen";
-  EXPECT_NE(zero.find("data parallelism alone"), std::string::npos) << zero;
-}
-
 // Goals that nothing reaches: the error says which is the nearest that can be.
 TEST(Search, unreachable_goals_name_the_nearest) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
@@ -207,12 +153,22 @@ TEST(Search, nothing_that_fits_says_what_is_needed) {
   const LayoutSpace space{.num_devices = 8, .global_batch = 8};
   const ErrorReport report = report_of(problem_of("gpt-200b", "a100-80:1"), space);
   EXPECT_NE(report.got.find("the least hungry of"), std::string::npos);
-  EXPECT_EQ(report.wanted, "at most 74.00 GiB");
+  EXPECT_EQ(report.wanted, "at most 74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)");
   const std::size_t devices = report.todo.find(" devices, on which one fits");
   ASSERT_NE(devices, std::string::npos) << report.todo;
   const int more = std::stoi(report.todo.substr(0, devices));
   const PlanProblem larger = problem_of("gpt-200b", fmt::format("a100-80:{}", more / 8).c_str());
   EXPECT_FALSE(search_layouts(larger, {.num_devices = more, .global_batch = 8}).ranking.empty()) << more;
+}
+
+// A precision that the device lacks: those that it has, not other devices or batches.
+TEST(Search, a_precision_that_lacks_names_those_that_are_there) {
+  LayoutSpace space{.num_devices = 8, .global_batch = 64};
+  space.precisions = {Precision::fp8};
+  const ErrorReport report = report_of(problem_of("gpt2-124m", "a100-80", 1024), space);
+  EXPECT_EQ(report.got, "a100-80 has no fp8");
+  EXPECT_EQ(report.wanted, "a precision that it has: fp32, tf32, fp16, bf16");
+  EXPECT_EQ(report.todo, "--precision bf16, or --fix precision=bf16 where that fixed it");
 }
 
 // Where none divides, the sizes next to those asked for with which one does, and whether that one would fit.

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/time_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace espalier {
+namespace {
+
+constexpr int fewest_digits = 3;
+constexpr int most_digits = 7;
+
+// Never fewer digits than stand before the point: "1234", not "1.23e+03".
+std::string text_of(double seconds, int digits) {
+  const int before_point = static_cast<int>(fmt::format("{:.0f}", seconds).size());
+  return fmt::format("{:#.{}g}", seconds, std::max(digits, before_point));
+}
+
+// Without the zeros and the point that tell nothing.
+std::string short_text(double seconds, int digits) {
+  std::string text = text_of(seconds, digits);
+  if (text.find('.') == std::string::npos || text.find('e') != std::string::npos)
+    return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.'))
+    text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string time_text(double seconds) { return short_text(seconds, fewest_digits) + " s"; }
+
+std::string time_text(double seconds, std::string_view word, double others) {
+  int digits = fewest_digits;
+  while (digits < most_digits && text_of(seconds, digits) == text_of(others, digits))
+    ++digits;
+  if (text_of(seconds, digits) == text_of(others, digits))
+    digits = fewest_digits;
+  return fmt::format("{} s{}{} s", short_text(seconds, digits), word, short_text(others, digits));
+}
+
+}  // namespace espalier

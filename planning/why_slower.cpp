@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/why_slower.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "planning/time_text.hpp"
+
+namespace espalier {
+namespace {
+
+PlanPhase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < num_plan_phases; ++i)
+    if (price.seconds[i] - best.seconds[i] > price.seconds[most] - best.seconds[most])
+      most = i;
+  return static_cast<PlanPhase>(most);
+}
+
+// "8", or "8 instead of 2" where the best has some, too.
+std::string instead_text(Index count, Index of_best) {
+  return of_best > 1 ? fmt::format("{} instead of {}", count, of_best) : fmt::format("{}", count);
+}
+
+// Products of one tensor rank and one micro-batch, against those of the best; empty where none are smaller, or some are
+// and others larger.
+std::string smaller_products(const PlanLayout& layout, const PlanLayout& best) {
+  const auto rows = [](const PlanLayout& of) { return static_cast<double>(of.micro_batch) / of.context; };
+  if (layout.tensor < best.tensor || rows(layout) > rows(best))
+    return {};
+  std::vector<std::string> changes;
+  if (layout.tensor > best.tensor)
+    changes.push_back(fmt::format("tensor {} instead of {}", layout.tensor, best.tensor));
+  if (layout.micro_batch < best.micro_batch)
+    changes.push_back(fmt::format("micro-batch {} instead of {}", layout.micro_batch, best.micro_batch));
+  if (layout.context > best.context)
+    changes.push_back(fmt::format("context {} instead of {}", layout.context, best.context));
+  return changes.empty() ? "" : fmt::format("smaller products ({}) run at a lower rate", fmt::join(changes, ", "));
+}
+
+// Work of the busiest stage over the mean of the stages.
+double unevenness(const LayoutPrice& price) {
+  double most = 0;
+  double sum = 0;
+  for (const std::vector<ChunkPrice>& stage : price.chunks) {
+    double work = 0;
+    for (const ChunkPrice& chunk : stage)
+      work += chunk.work.total();
+    most = std::max(most, work);
+    sum += work;
+  }
+  return sum > 0 ? most * static_cast<double>(price.chunks.size()) / sum : 1;
+}
+
+std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) {
+  constexpr double same = 0.005;
+  if (price.layout.precision != best.layout.precision)
+    return fmt::format("it computes in {}", to_string(price.layout.precision));
+  if (std::string products = smaller_products(price.layout, best.layout); !products.empty())
+    return products;
+  if (unevenness(price) > unevenness(best) + same)
+    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, in the best {:.0f} %",
+                       100 * (unevenness(price) - 1), 100 * (unevenness(best) - 1));
+  return {};
+}
+
+std::string cause_of_recomputation(const LayoutPrice& price, const LayoutPrice& best) {
+  const Recompute mode = price.layout.recompute;
+  const Recompute of_best = best.layout.recompute;
+  if (mode == of_best)
+    return cause_of_compute(price, best);
+  return of_best == Recompute::none
+             ? fmt::format("recompute {} repeats work", to_string(mode))
+             : fmt::format("recompute {} repeats more work than {}", to_string(mode), to_string(of_best));
+}
+
+std::string cause_of_tensor_messages(const Cluster& cluster, const PlanLayout& layout, const PlanLayout& best) {
+  const auto crosses = [&](const PlanLayout& of) { return of.tensor > 1 && crosses_nodes(cluster, of.tensor_axis()); };
+  if (crosses(layout) && !crosses(best))
+    return "its tensor ranks lie on several nodes";
+  if (layout.tensor > best.tensor)
+    return fmt::format("{} tensor ranks exchange activations in every block", instead_text(layout.tensor, best.tensor));
+  if (layout.context > best.context)
+    return fmt::format("{} context ranks exchange keys and values in every block",
+                       instead_text(layout.context, best.context));
+  if (layout.recompute == Recompute::full && best.recompute != Recompute::full)
+    return "recompute full repeats its collectives";
+  if (layout.num_microbatches() > best.num_microbatches())
+    return fmt::format("each of {} micro-batches instead of {} has its collectives", layout.num_microbatches(),
+                       best.num_microbatches());
+  return {};
+}
+
+std::string microbatches_text(Index count) {
+  return count == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", count);
+}
+
+std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
+  const auto shares = [](const PlanLayout& of) {
+    return fmt::format("{} stages share {}", of.pipeline, microbatches_text(of.num_microbatches()));
+  };
+  if (best.pipeline == 1)
+    return shares(layout);
+  // Of a plain pipeline the share that fills and drains it.
+  const auto ends = [](const PlanLayout& of) {
+    return (of.pipeline - 1.0) / static_cast<double>(of.num_microbatches());
+  };
+  if (ends(layout) > 1.01 * ends(best))
+    return fmt::format("{}, in the best {} share {}", shares(layout), best.pipeline,
+                       microbatches_text(best.num_microbatches()));
+  if (layout.virtual_stages < best.virtual_stages)
+    return fmt::format("{} a stage instead of {}",
+                       layout.virtual_stages == 1 ? "1 chunk" : fmt::format("{} chunks", layout.virtual_stages),
+                       best.virtual_stages);
+  if (layout.schedule != best.schedule)
+    return fmt::format("{} instead of {}", to_string(layout.schedule), to_string(best.schedule));
+  return {};
+}
+
+std::string cause_of_stage_messages(const Cluster& cluster, const PlanLayout& layout, const PlanLayout& best) {
+  if (best.pipeline == 1)
+    return "messages between stages are waited for";
+  if (crosses_nodes(cluster, layout.pipeline_axis()) && !crosses_nodes(cluster, best.pipeline_axis()))
+    return "its stages lie on several nodes";
+  if (layout.pipeline * layout.virtual_stages > best.pipeline * best.virtual_stages)
+    return fmt::format("{} parts of the model instead of {} send to the next", layout.pipeline * layout.virtual_stages,
+                       best.pipeline * best.virtual_stages);
+  if (layout.num_microbatches() > best.num_microbatches())
+    return fmt::format("{} micro-batches instead of {} travel from stage to stage", layout.num_microbatches(),
+                       best.num_microbatches());
+  return {};
+}
+
+// Under ZeRO-3 weights are gathered, under ZeRO-2 gradients scattered, for every micro-batch.
+std::string cause_of_every_microbatch(const PlanLayout& layout, const PlanLayout& best) {
+  const char* const what = layout.zero_stage == 3 ? "weights are gathered" : "gradients are scattered";
+  if (layout.zero_stage < 2)
+    return {};
+  if (layout.zero_stage > best.zero_stage)
+    return fmt::format("{} for every micro-batch", what);
+  if (layout.num_microbatches() > best.num_microbatches())
+    return fmt::format("{} for {} micro-batches instead of {}", what, layout.num_microbatches(),
+                       best.num_microbatches());
+  return {};
+}
+
+std::string cause_of_gradient_messages(const Cluster& cluster, const LayoutPrice& price, const LayoutPrice& best) {
+  const PlanLayout& layout = price.layout;
+  const auto replicas = [](const PlanLayout& of) { return Index{of.data} * of.context; };
+  if (std::string cause = cause_of_every_microbatch(layout, best.layout); !cause.empty())
+    return cause;
+  if (replicas(layout) == 1)
+    return best.tied_seconds > 0 ? "" : "first and last stage add up the gradients of the table that they share";
+  if (replicas(best.layout) > 1 && crosses_nodes(cluster, layout.data_axis()) &&
+      !crosses_nodes(cluster, best.layout.data_axis()))
+    return "its replicas lie on several nodes";
+  if (replicas(layout) > replicas(best.layout))
+    return fmt::format("gradients are summed over {} ranks", instead_text(replicas(layout), replicas(best.layout)));
+  if (layout.tensor * layout.pipeline < best.layout.tensor * best.layout.pipeline)
+    return "each rank sums gradients of more weights";
+  return {};
+}
+
+// Why `price` has more of a phase than `best`: what holds for the one and not for the other; else empty.
+std::string cause_of(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best, PlanPhase phase) {
+  const Cluster& cluster = problem.cluster;
+  switch (phase) {
+    case PlanPhase::tensor_comm: return cause_of_tensor_messages(cluster, price.layout, best.layout);
+    case PlanPhase::bubble: return cause_of_bubble(price.layout, best.layout);
+    case PlanPhase::pipeline_comm: return cause_of_stage_messages(cluster, price.layout, best.layout);
+    case PlanPhase::data_comm: return cause_of_gradient_messages(cluster, price, best);
+    case PlanPhase::recompute: return cause_of_recomputation(price, best);
+    case PlanPhase::forward:
+    case PlanPhase::backward: return cause_of_compute(price, best);
+    case PlanPhase::optimizer: return "each rank updates more weights";
+    case PlanPhase::other: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string against_text(const LayoutPrice& price, const LayoutPrice& best) {
+  const double percent = 100 * std::abs(price.step_seconds / best.step_seconds - 1);
+  return fmt::format("{} % ({})", percent < 0.05 ? fmt::format("{:.2g}", percent) : fmt::format("{:.1f}", percent),
+                     time_text(price.step_seconds, " against ", best.step_seconds));
+}
+
+std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
+  if (price.step_seconds < best.step_seconds * (1 + equal_share))
+    return fmt::format("as fast ({})", time_text(price.step_seconds));
+  const PlanPhase phase = most_increased(price, best);
+  const std::string cause = cause_of(problem, price, best, phase);
+  return fmt::format("slower by {}: {} more in {}{}", against_text(price, best), time_text(price[phase] - best[phase]),
+                     to_string(phase), cause.empty() ? "" : ", " + cause);
+}
+
+}  // namespace espalier
