@@ -7,6 +7,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/file.hpp"
+#include "parallel/runtime.hpp"
 #include "planning/quantity.hpp"
 #include "training/measure_machine.hpp"
 #include "training/with_compute_type.hpp"
@@ -14,7 +15,7 @@
 namespace espalier {
 namespace {
 
-struct Options {
+struct BenchMachineArguments {
   std::string output = "machine.toml";
   std::vector<std::string> precisions = {"fp32"};
 };
@@ -41,7 +42,7 @@ void print_machine(const Cluster& cluster, const std::vector<MachineFit>& fits) 
   print_link("between hosts", cluster.network);
 }
 
-int bench_machine(const Options& options, const Runtime& runtime) {
+int bench_machine(const BenchMachineArguments& options, const Runtime& runtime) {
   std::vector<MachineFit> fits;
   const Cluster cluster = measure_machine(runtime.world(), options.precisions, fits,
                                           [](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); });
@@ -56,7 +57,7 @@ int bench_machine(const Options& options, const Runtime& runtime) {
 }  // namespace
 
 void add_bench_machine(CLI::App& bench, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchMachineArguments>();
   CLI::App* const command =
       bench.add_subcommand("machine", "Calibrates the planner: writes this machine as a cluster file");
   command->add_option("--output", options->output, "file; default machine.toml")->type_name("FILE.toml");

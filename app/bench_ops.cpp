@@ -7,6 +7,7 @@
 
 #include "app/bench_shape.hpp"
 #include "app/commands.hpp"
+#include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/machine_memory.hpp"
 #include "core/ops/attention.hpp"
@@ -23,7 +24,7 @@
 namespace espalier {
 namespace {
 
-struct Options {
+struct BenchOpsArguments {
   BenchShape shape;
   bool json = false;
 };
@@ -167,7 +168,7 @@ void require_room(const BenchShape& shape) {
                                  .todo = "lower --micro-batch or --sequence-length, or choose a smaller --model"});
 }
 
-int bench_ops(const Options& options) {
+int bench_ops(const BenchOpsArguments& options) {
   require_room(options.shape);
   const nlohmann::ordered_json results = OpsBench(options.shape).run();
   if (options.json) {
@@ -185,7 +186,7 @@ int bench_ops(const Options& options) {
 }  // namespace
 
 void add_bench_ops(CLI::App& bench, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchOpsArguments>();
   CLI::App* const command =
       bench.add_subcommand("ops", "Each op at the shapes of a model, products by every GEMM library");
   add_shape_options(*command, options->shape);

@@ -18,6 +18,7 @@
 #include "io/json_by_name.hpp"
 #include "io/token_file.hpp"
 #include "models/cost.hpp"
+#include "parallel/runtime.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/require_memory.hpp"
 #include "training/trainer.hpp"
@@ -26,7 +27,7 @@
 namespace espalier {
 namespace {
 
-struct Options {
+struct BenchStepArguments {
   BenchShape shape;
   std::string precision = "fp32";
   std::string matmul = "auto";
@@ -108,7 +109,7 @@ nlohmann::ordered_json by_category(const MemoryByCategory& memory) {
 }
 
 // What is run: an override wins over the option for the same.
-RunConfig bench_config(const Options& options, int replicas) {
+RunConfig bench_config(const BenchStepArguments& options, int replicas) {
   const BenchShape& shape = options.shape;
   std::vector<std::string> keys = {"model.preset=" + shape.model,
                                    fmt::format("batch.micro_batch_size={}", shape.micro_batch),
@@ -236,7 +237,7 @@ void print_table(const nlohmann::ordered_json& result) {
       fmt::print("{:<28} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
 }
 
-int bench_step(const Options& options, Runtime& runtime) {
+int bench_step(const BenchStepArguments& options, Runtime& runtime) {
   const RunConfig config = bench_config(options, runtime.size());
   const Measured measured =
       with_compute_type(config.precision.compute, [&]<class T>() { return measure<T>(config, runtime); });
@@ -253,7 +254,7 @@ int bench_step(const Options& options, Runtime& runtime) {
 }  // namespace
 
 void add_bench_step(CLI::App& bench, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchStepArguments>();
   CLI::App* const command =
       bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
   add_shape_options(*command, options->shape);

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

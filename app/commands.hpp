@@ -4,10 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-
-#include "parallel/runtime.hpp"
+#include <string>
 
 namespace espalier {
+
+class Runtime;
 
 /// What a command does once its options are parsed; returns the exit code. `runtime` is null for a command that needs
 /// neither MPI nor Kokkos.

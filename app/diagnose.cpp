@@ -12,13 +12,13 @@
 namespace espalier {
 namespace {
 
-struct Options {
+struct DiagnoseArguments {
   std::string run;
   std::string against;
   bool json = false;
 };
 
-int diagnose_command(const Options& options) {
+int diagnose_command(const DiagnoseArguments& options) {
   const RecordedRun run = read_run(options.run);
   std::optional<RecordedRun> against;
   if (!options.against.empty())
@@ -31,7 +31,7 @@ int diagnose_command(const Options& options) {
 }  // namespace
 
 void add_diagnose(CLI::App& app, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DiagnoseArguments>();
   CLI::App* const command =
       app.add_subcommand("diagnose", "Says where the time and the stability of a run went, and what to change");
   command->add_option("run", options->run, "run.directory of the run")->required()->type_name("RUN");

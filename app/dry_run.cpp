@@ -42,10 +42,6 @@ double bubble_by_flops(const RunConfig& config, const RunLayout& layout, const s
   return simulate(stages, {.compute = compute}).idle_share;
 }
 
-std::string counted_microbatches(const RunLayout& layout) {
-  return fmt::format("{} micro-batch{}", layout.pipeline.microbatches, layout.pipeline.microbatches == 1 ? "" : "es");
-}
-
 std::string layers_text(const ChunkLayers& chunk) {
   return chunk.count == 1 ? fmt::format("layer {}", chunk.first)
                           : fmt::format("layers {} to {}", chunk.first, chunk.first + chunk.count - 1);
@@ -67,7 +63,7 @@ void print_pipeline(const RunConfig& config, const RunLayout& layout, const std:
              boundary_transfers(stage_of_layers(layout.stages)),
              boundary_transfers(round_robin_stages(num_layers, stages)));
   fmt::print("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n", 100 * bubble_of(schedules),
-             to_string(layout.pipeline.kind), counted_microbatches(layout));
+             to_string(layout.pipeline.kind), counted(layout.pipeline.microbatches, "micro-batch"));
   fmt::print("{:<13}{:.1f}% priced by FLOPs: layers of each stage, head and recomputation included\n", "",
              100 * bubble_by_flops(config, layout, schedules));
 }
@@ -157,7 +153,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
              counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
   fmt::print("mesh         {}: {}\n", counted(ranks, "rank"), layout.text());
   fmt::print("batch        {} of {} a step = {} of {} on {}{}\n", counted(config.batch.global_batch_size, "sequence"),
-             counted(config.batch.sequence_length, "token"), counted_microbatches(layout),
+             counted(config.batch.sequence_length, "token"), counted(layout.pipeline.microbatches, "micro-batch"),
              config.batch.micro_batch_size, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
   fmt::print("run          {}, {} tokens, {} FLOP a step\n", counted(config.total_steps(), "step"),
              quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())), quantity_text(flops));

@@ -11,13 +11,14 @@
 #include "io/checkpoint_directory.hpp"
 #include "io/tokenizer.hpp"
 #include "models/sampler.hpp"
+#include "parallel/runtime.hpp"
 #include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
 namespace {
 
-struct Options {
+struct GenerateArguments {
   std::string checkpoint;
   std::string prompt;
   Index max_tokens = 400;
@@ -75,7 +76,7 @@ GptConfig read_shape(const CheckpointReader& checkpoint) {
   }
 }
 
-int generate(const Options& options) {
+int generate(const GenerateArguments& options) {
   const CheckpointReader checkpoint(resolve_checkpoint(options.checkpoint));
   const GptConfig shape = read_shape(checkpoint);
   const nlohmann::json tokenizer_name = checkpoint.state().value("tokenizer", nlohmann::json());
@@ -108,7 +109,7 @@ int generate(const Options& options) {
 }  // namespace
 
 void add_generate(CLI::App& app, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<GenerateArguments>();
   CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
   command->add_option("--prompt", options->prompt, "text to go on from");

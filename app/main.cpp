@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "io/nearest_word.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/launch_environment.hpp"
+#include "parallel/runtime.hpp"
 #include "parallel/texts.hpp"
 
 namespace espalier {
@@ -148,6 +150,21 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
   });
 }
 
+// They reach Runtime by the environment, where programs without this command line find them, too.
+void add_gpu_options(CLI::App& app) {
+  if (exec_is_host)
+    return;
+  app.fallthrough();  // behind the command as well
+  const auto set = [](const char* variable) {
+    return [variable](const std::string& value) { setenv(variable, value.c_str(), 1); };
+  };
+  app.add_option_function<std::string>("--ranks-per-gpu", set("ESPALIER_RANKS_PER_GPU"),
+                                       "so many ranks may share a GPU; default: ESPALIER_RANKS_PER_GPU, or 1");
+  app.add_option_function<std::string>("--transport", set("ESPALIER_TRANSPORT"),
+                                       "auto, nccl, mpi-staged or mpi-gpu-aware: what carries tensors between GPUs; "
+                                       "default: ESPALIER_TRANSPORT, or auto");
+}
+
 int command(int argc, char** argv) {
   CLI::App app(
       "Espalier trains transformer language models on a lattice of ranks.\n\n"
@@ -157,6 +174,7 @@ int command(int argc, char** argv) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
+  add_gpu_options(app);
   Chosen chosen;
   add_train(app, chosen);
   add_plan(app, chosen);

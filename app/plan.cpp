@@ -47,6 +47,8 @@ Goal goal_of(const PlanOptions& options) {
   return goal;
 }
 
+// Of several clusters on the first: the config is the same on all but for run.cluster, by which `train` predicts its
+// step.
 void write_config(const PlanOptions& options, const PlanProblem& problem, const LayoutPrice& price) {
   const TrainConfig config = train_config(options.model, options.clusters.front(), options.settings, problem, price);
   write_file_atomically(options.config, config.toml);
@@ -54,6 +56,9 @@ void write_config(const PlanOptions& options, const PlanProblem& problem, const 
              options.config, config.to_fill.empty() ? "" : "; before it trains, fill in (or --set):");
   for (const std::string& line : config.to_fill)
     fmt::print(stderr, "  {}\n", line);
+  if (options.clusters.size() > 1)
+    fmt::print(stderr, "note: its run.cluster is {}, by which train predicts its step; name the other there\n",
+               options.clusters.front());
 }
 
 void write_memo(const PlanOptions& options, const PlanTask& task, const SearchResult& result, const Goal& goal) {
@@ -88,15 +93,18 @@ int rehearse_all(const PlanOptions& options, const PlanProblem& problem, const s
 int plan_scaling(const PlanOptions& options, const PlanTask& task) {
   const PlanProblem& problem = task.problems.front();
   const std::vector<ScalePoint> points = predict_scaling(problem, task.space, options.scale, options.weak);
-  if (std::none_of(points.begin(), points.end(), [](const ScalePoint& point) { return point.price.has_value(); }))
+  const bool has_layout = std::ranges::any_of(points, [](const ScalePoint& point) { return point.price.has_value(); });
+  const Goal goal = goal_of(options);
+  if (options.json && (options.rehearsal.directory.empty() || !has_layout))
+    fmt::print("{}", scaling_json(problem, points, goal));
+  if (!has_layout)
     throw Error(ExitCode::usage,
                 {.what = "no point of the curve has a layout",
                  .where = "espalier plan --scale",
                  .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().what_bends),
                  .todo = "more devices, another --batch, or fewer fixed choices"});
-  const Goal goal = goal_of(options);
-  if (options.rehearsal.directory.empty() || !options.json)
-    fmt::print("{}", options.json ? scaling_json(problem, points, goal) : scaling_text(problem, points, goal));
+  if (!options.json)
+    fmt::print("{}", scaling_text(problem, points, goal));
   require_goals_on_curve(goals_on_curve(points, goal));
   if (options.rehearsal.directory.empty())
     return 0;
@@ -113,16 +121,33 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
   return rehearse_all(options, problem, prices);
 }
 
+constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t most_listed = 8;
+
+// @throws Error (usage) when a search found nothing; programs are told so in JSON, too.
+void require_layout(const PlanOptions& options, const PlanTask& task, const SearchResult& result) {
+  if (!result.ranking.empty())
+    return;
+  const PlanProblem& problem = task.problems.front();
+  const ErrorReport report = no_layout_report(problem, task.space, result);
+  const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, nullptr);
+  if (options.json)
+    fmt::print("{}", no_layout_json(problem, task.space, report, plain, result, options.top.value_or(all)));
+  else
+    fmt::print("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+               rejections_text(plain, result, options.top.value_or(most_listed)));
+  throw Error(ExitCode::usage, report);
+}
+
 void print_search(const PlanOptions& options, const PlanTask& task, const SearchResult& result, const Goal& goal) {
   const PlanProblem& problem = task.problems.front();
   const LayoutPrice& best = result.ranking.front();
-  const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, best);
+  const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, &best);
   if (options.json) {
-    constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
     fmt::print("{}", search_json(problem, task.space, goal, plain, result, options.top.value_or(all)));
     return;
   }
-  const std::size_t most = options.top.value_or(8);
+  const std::size_t most = options.top.value_or(most_listed);
   fmt::print("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
              ranking_text(problem, result.ranking, most), price_text(problem, best),
              rejections_text(plain, result, most));
@@ -133,14 +158,14 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
 int plan_search(const PlanOptions& options, const PlanTask& task) {
   const PlanProblem& problem = task.problems.front();
   const SearchResult result = search_layouts(problem, task.space);
-  require_layout(problem, task.space, result);
+  require_layout(options, task, result);
   const Goal goal = goal_of(options);
   const LayoutPrice& best = result.ranking.front();
   const bool rehearses = !options.rehearsal.directory.empty();
-  if (!options.memo.empty())
-    write_memo(options, task, result, goal);
   if (!options.json || !rehearses)
     print_search(options, task, result, goal);
+  if (!options.memo.empty())
+    write_memo(options, task, result, goal);
   require_goal(best, goal);  // memo and answer say by how much one is missed; config and rehearsal are of what meets it
   if (!options.config.empty())
     write_config(options, problem, best);
@@ -168,13 +193,15 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
   for (const PlanLayout& layout : layouts)
     if (why_impossible(problem, layout).empty())
       prices.push_back(price_layout(problem, layout));
+  if (prices.empty() && options.json)
+    fmt::print("{}", layouts_json(problem, task.space, layouts));
   if (prices.empty())
     throw Error(ExitCode::usage,
                 {.what = layouts.size() == 1 ? "this layout is impossible" : "none of these layouts is possible",
                  .where = layouts.front().text(),
                  .got = impossible_text(problem, layouts.front()),
                  .todo = "correct --layout, --devices or --batch"});
-  const bool rehearses = !options.rehearsal.directory.empty() && !prices.empty();
+  const bool rehearses = !options.rehearsal.directory.empty();
   if (options.json) {
     if (rehearses)
       return rehearse_all(options, problem, prices);
@@ -191,25 +218,27 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
 }
 
 // Each machine's own search says why it has none; where all have one, no single layout suits all.
-[[noreturn]] void throw_no_common_layout(const PlanTask& task) {
+ErrorReport no_common_layout_report(const PlanTask& task) {
   for (const PlanProblem& problem : task.problems)
-    try {
-      require_layout(problem, task.space, search_layouts(problem, task.space));
-    } catch (const Error& error) {
-      ErrorReport report = error.report();
+    if (const SearchResult result = search_layouts(problem, task.space); result.ranking.empty()) {
+      ErrorReport report = no_layout_report(problem, task.space, result);
       report.where = problem.cluster.name;
-      throw Error(error.code(), report);
+      return report;
     }
-  throw Error(ExitCode::usage, {.what = "no layout fits all of these machines",
-                                .where = "espalier plan",
-                                .got = "each has layouts of its own, but none in common",
-                                .todo = "one --cluster at a time shows them"});
+  return {.what = "no layout fits all of these machines",
+          .where = "espalier plan",
+          .got = "each has layouts of its own, but none in common",
+          .todo = "one --cluster at a time shows them"};
 }
 
 int plan_common(const PlanOptions& options, const PlanTask& task) {
   const CommonLayout common = search_common_layout(task.problems, task.space);
-  if (!common.layout)
-    throw_no_common_layout(task);
+  if (!common.layout) {
+    const ErrorReport report = no_common_layout_report(task);
+    if (options.json)
+      fmt::print("{}", no_common_layout_json(task.problems.front(), task.space, report));
+    throw Error(ExitCode::usage, report);
+  }
   const Goal goal = goal_of(options);
   if (!options.memo.empty()) {
     write_file_atomically(options.memo, common_memo(task.problems, task.space, common, goal));
@@ -219,6 +248,8 @@ int plan_common(const PlanOptions& options, const PlanTask& task) {
                                 : common_layout_text(task.problems, common, goal));
   for (std::size_t i = 0; i < task.problems.size(); ++i)
     require_goal(common.prices[i], goal, task.problems[i].cluster.name);
+  if (!options.config.empty())
+    write_config(options, task.problems.front(), common.prices.front());
   return 0;
 }
 

@@ -97,21 +97,27 @@ std::string run_cluster(const std::string& cluster, const Cluster& planned) {
                           : fmt::format("{}:{}x{}", planned.name, planned.num_nodes, planned.devices_per_node);
 }
 
-// What stands in for the user's own, where neither file nor settings say it.
+// What stands in for the user's own, where neither file nor settings say it. What they say wrongly is theirs to
+// correct: it is left for the reader of the whole config to refuse.
 void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fill, const std::string& text,
              const std::string& name) {
+  const auto is_set = [given = settings](const char* key) {
+    return std::ranges::any_of(given, [&](const std::string& each) { return key_of(each) == key; });
+  };
   ConfigReader given(text, name, settings);
-  std::vector<std::string> train;
-  given.read("data", "train", train);
-  if (train.empty()) {
-    settings.emplace_back("data.train=[\"train.bin\"]");
-    to_fill.emplace_back("data.train: train.bin stands for your token files (espalier data pack makes them)");
-  }
   Index steps = 0;
   Index tokens = 0;
   given.read("run", "steps", steps);
   given.read_count("run", "tokens", tokens);
-  if (steps == 0 && tokens == 0) {
+  const std::size_t wrong = given.problems().size();
+  const bool ends = steps > 0 || tokens > 0 || wrong > 0 || is_set("run.steps") || is_set("run.tokens");
+  std::vector<std::string> train;
+  given.read("data", "train", train);
+  if (train.empty() && given.problems().size() == wrong && !is_set("data.train")) {
+    settings.emplace_back("data.train=[\"train.bin\"]");
+    to_fill.emplace_back("data.train: train.bin stands for your token files (espalier data pack makes them)");
+  }
+  if (!ends) {
     settings.emplace_back("run.steps=100");
     to_fill.emplace_back("run.steps: 100 stands for the length of your run");
   }

@@ -46,7 +46,7 @@ std::vector<Ignored> ignored_options(const PlanOptions& options) {
             "--top", "--memo", "--config", "--set", "--rehearse"}},
           {options.clusters.size() > 1 && !cases,
            "with a second --cluster",
-           {"--layout", "--scale", "--config", "--rehearse", "--top"},
+           {"--layout", "--scale", "--rehearse", "--top"},
            "one --cluster, and --fix with the choices of the common layout"},
           {layout,
            "with --layout",

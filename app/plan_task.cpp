@@ -8,6 +8,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "io/units.hpp"
+#include "planning/gib.hpp"
 #include "planning/model_file.hpp"
 
 namespace espalier {
@@ -60,13 +62,13 @@ void require_cluster(const Cluster& cluster, const std::string& name) {
   const std::vector<std::string> broken = problems(cluster);
   if (broken.empty())
     return;
-  throw Error(ExitCode::usage,
-              {.what = "this cluster cannot be",
-               .where = name,
-               .got = fmt::format("{}", fmt::join(broken, "; ")),
-               .wanted = "a machine that docs/planner.md describes",
-               .todo = name.ends_with(".toml") ? "correct the file, or lower --devices or --reserve-gib"
-                                               : "fewer nodes, or a lower --devices or --reserve-gib"});
+  throw Error(ExitCode::usage, {.what = "this cluster cannot be",
+                                .where = name,
+                                .got = fmt::format("{}", fmt::join(broken, "; ")),
+                                .wanted = "a machine that docs/planner.md describes",
+                                .todo = cluster.reserved_bytes >= cluster.device.memory_bytes ? "a lower --reserve-gib"
+                                        : name.ends_with(".toml") ? "correct the file, or lower --devices"
+                                                                  : "fewer nodes, or a lower --devices"});
 }
 
 // The model, its batch and its sequence, with what the command line says of them.
@@ -109,10 +111,14 @@ PlanTask task_from(const PlanOptions& options) {
     PlanProblem problem;
     problem.model = planned.model;
     problem.cluster = cluster_from(name);
-    if (options.devices > 0)
+    if (const int known = problem.cluster.num_devices(); options.devices > 0) {
       problem.cluster = with_devices(problem.cluster, options.devices);
+      if (options.devices > known)
+        fmt::print(stderr, "note: {} has {}; planned with {} on {}\n", name, counted(known, "device"), options.devices,
+                   counted(problem.cluster.num_nodes, "node"));
+    }
     if (options.reserve_gib >= 0)
-      problem.cluster.reserved_bytes = static_cast<Index>(options.reserve_gib * (1 << 30));
+      problem.cluster.reserved_bytes = static_cast<Index>(options.reserve_gib * static_cast<double>(gib));
     problem.implementation = espalier_implementation();
     problem.sequence_length = planned.sequence_length;
     require_cluster(problem.cluster, name);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "core/median.hpp"
+#include "parallel/runtime.hpp"
 #include "training/replay.hpp"
 #include "training/require_memory.hpp"
 #include "training/verify.hpp"

@@ -12,12 +12,12 @@
 namespace espalier {
 namespace {
 
-struct Options {
+struct ReportArguments {
   std::string run;
   std::string output;
 };
 
-int report(const Options& options) {
+int report(const ReportArguments& options) {
   const Path output = options.output.empty() ? Path(options.run) / "report.html" : Path(options.output);
   write_report(read_run(options.run), output);
   fmt::print("wrote {}\n", output.string());
@@ -27,7 +27,7 @@ int report(const Options& options) {
 }  // namespace
 
 void add_report(CLI::App& app, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReportArguments>();
   CLI::App* const command =
       app.add_subcommand("report", "Draw a run: one HTML file with its curves, times, memory and timeline");
   command->add_option("run", options->run, "directory of a run, living or ended")->required();

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 
 #include "app/command_line.hpp"
@@ -15,6 +16,7 @@
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
 #include "parallel/launch_environment.hpp"
+#include "parallel/runtime.hpp"
 #include "training/emulated_network.hpp"
 #include "training/measure_layers.hpp"
 #include "training/same_start.hpp"
@@ -25,7 +27,7 @@
 namespace espalier {
 namespace {
 
-struct Options {
+struct TrainArguments {
   std::string config;
   std::vector<std::string> overrides;
   TrainOptions train;
@@ -50,7 +52,7 @@ void print_start(Console& console, const Runtime& runtime, const RunConfig& conf
     console.note("warning: " + warning);
 }
 
-int train_command(Options& options, Runtime& runtime) {
+int train_command(TrainArguments& options, Runtime& runtime) {
   options.train.program = program_text();
   RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
   const Communicator& world = runtime.world();
@@ -83,7 +85,7 @@ int train_command(Options& options, Runtime& runtime) {
 }  // namespace
 
 void add_train(CLI::App& app, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainArguments>();
   CLI::App* const command =
       app.add_subcommand("train", "Train a model; resumes by itself where an earlier start left off");
   command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required(false);
@@ -132,9 +134,13 @@ void add_train(CLI::App& app, Chosen& chosen) {
           overrides.insert(overrides.begin(), options->config);
         return replay_command(options->replay, overrides, *runtime);
       }
-      if (options->config.empty())
-        throw Error(ExitCode::usage,
-                    {.what = "no config is given", .wanted = "a TOML file", .todo = "espalier train --help"});
+      const bool is_setting =
+          options->config.find('=') != std::string::npos && !std::filesystem::exists(options->config);
+      if (options->config.empty() || is_setting)
+        throw Error(ExitCode::usage, {.what = "no config is given",
+                                      .got = options->config,
+                                      .wanted = "a TOML file, before the settings that win over it",
+                                      .todo = "espalier train --help"});
       return options->dry_run ? dry_run(read_run_config(options->config, options->overrides, options->ranks),
                                         options->ranks, options->events)
                               : train_command(*options, *runtime);

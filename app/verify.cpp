@@ -14,13 +14,14 @@
 #include "app/commands.hpp"
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
+#include "parallel/runtime.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
 
-struct Options {
+struct VerifyArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string precision;
@@ -118,7 +119,7 @@ void require_reference(const RunConfig& config, const std::string& reference, in
   }
 }
 
-int verify_command(const Options& options, Runtime& runtime) {
+int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (runtime.size() == 1)
     throw Error(ExitCode::usage, {.what = "one rank has one layout, and nothing to compare it with",
                                   .got = "1 rank",
@@ -167,7 +168,7 @@ int verify_command(const Options& options, Runtime& runtime) {
 }  // namespace
 
 void add_verify(CLI::App& app, Chosen& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyArguments>();
   CLI::App* const command =
       app.add_subcommand("verify", "Compare every layout that the ranks allow with one rank: do they train one model?");
   command->add_option("config", options->config, "TOML file, as for train")->required();

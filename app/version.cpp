@@ -3,7 +3,9 @@
 #include "app/commands.hpp"
 #include "app/cpu_features.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "core/types.hpp"
 #include "io/hdf5_file.hpp"
+#include "parallel/runtime.hpp"
 
 namespace espalier {
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Every op at the shapes of gpt2-124m, micro-batch 4, sequence 256: what it moves (bytes/s, each array counted once
-// where it is read or written) or computes (FLOP/s). `bench_ops --benchmark_filter=attention` runs some of them.
+// Every op at the shapes of gpt2-124m, micro-batch 4, sequence 256 (on GPUs 16 and 1024): what it moves (bytes/s, each
+// array counted once where it is read or written) or computes (FLOP/s). `bench_ops --benchmark_filter=attention` runs
+// some of them.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -14,6 +15,7 @@
 #include "core/ops/embedding.hpp"
 #include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
+#include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/norm.hpp"
@@ -24,7 +26,7 @@ namespace {
 
 using namespace espalier;
 
-constexpr Index B = 4, T = 256, NH = 12, HS = 64, V = 50257;
+constexpr Index B = exec_is_host ? 4 : 16, T = exec_is_host ? 256 : 1024, NH = 12, HS = 64, V = 50257;
 constexpr Index N = B * T, C = NH * HS, F = 4 * C;
 constexpr Index flat = Index{1} << 24;  // elements of an optimizer sweep: larger than any cache
 
@@ -84,7 +86,7 @@ void layernorm(benchmark::State& state, int part) {
             [&](const ExecSpace& exec) { layernorm_forward<S>(exec, y, mean, rstd, x, weight, bias); });
   else if (part == 1)
     measure(state, Unit::bytes, bytes<S>(4 * N * C),
-            [&](const ExecSpace& exec) { layernorm_backward_input<S>(exec, dx, y, x, mean, rstd, weight); });
+            [&](const ExecSpace& exec) { layernorm_backward_input<S>(exec, dx, dx, y, x, mean, rstd, weight); });
   else
     measure(state, Unit::bytes, bytes<S>(2 * N * C),
             [&](const ExecSpace& exec) { layernorm_backward_weight<S>(exec, dweight, dbias, y, x, mean, rstd); });
@@ -206,6 +208,20 @@ void matmul_of(benchmark::State& state, MatmulLibrary library, Index in, Index o
   set_matmul_library(before);
 }
 
+// Into the mlp and, of gradients, back out of its second half: GELU beside a product.
+template <class S>
+void linear_gelu(benchmark::State& state, bool forward) {
+  const auto x = random_tensor<S>(N, C), up = random_tensor<S>(N, F), y = random_tensor<S>(N, F);
+  const auto weight = random_tensor<S>(F, C), down = random_tensor<S>(C, F);
+  const auto bias = random_tensor<S>(F);
+  measure(state, Unit::flops, 2.0 * static_cast<double>(N * C) * static_cast<double>(F), [&](const ExecSpace& exec) {
+    if (forward)
+      linear_gelu_forward<S>(exec, y, up, x, weight, bias);
+    else
+      linear_gelu_backward_input<S>(exec, y, x, down, up);
+  });
+}
+
 template <class Run>
 void add(const std::string& name, const Run& run) {
   benchmark::RegisterBenchmark(name.c_str(), run)->UseRealTime()->Unit(benchmark::kMicrosecond);
@@ -233,6 +249,9 @@ void add_all(const std::string& precision) {
   add(named("bias_backward"), [](State& s) { bias<S>(s, 2); });
   add(named("squared_norm"), [](State& s) { squared_norm<S>(s); });
   add(named("adamw"), [](State& s) { adamw<S>(s); });
+
+  add(named("linear_gelu_forward"), [](State& s) { linear_gelu<S>(s, true); });
+  add(named("linear_gelu_backward_input"), [](State& s) { linear_gelu<S>(s, false); });
 
   struct Layer {
     const char* name;

@@ -19,7 +19,12 @@ find_package(KokkosKernels CONFIG QUIET)
 if(KokkosKernels_FOUND)
   list(APPEND ESPALIER_GEMM_LIBRARIES kokkos_kernels)
 endif()
-if(NOT ESPALIER_ENABLE_CUDA)  # those that read host memory
+if(ESPALIER_ENABLE_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  if(TARGET CUDA::cublasLt)
+    list(APPEND ESPALIER_GEMM_LIBRARIES cublaslt)
+  endif()
+else()  # those that read host memory
   # Debian's OpenBLAS variants share one soname, so the OpenMP one is named by its path (and its rpath, see core/).
   find_library(ESPALIER_CBLAS_LIBRARY NAMES openblas
                PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp NO_DEFAULT_PATH)
@@ -35,6 +40,16 @@ if(NOT ESPALIER_ENABLE_CUDA)  # those that read host memory
   find_path(ESPALIER_DNNL_INCLUDE NAMES dnnl.h)
   if(ESPALIER_DNNL_LIBRARY AND ESPALIER_DNNL_INCLUDE)
     list(APPEND ESPALIER_GEMM_LIBRARIES onednn)
+  endif()
+endif()
+
+# ---- NCCL: optional, MPI does its work where it is not found ----
+if(ESPALIER_ENABLE_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  find_library(ESPALIER_NCCL_LIBRARY NAMES nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+  find_path(ESPALIER_NCCL_INCLUDE NAMES nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NOT ESPALIER_NCCL_INCLUDE)
+    unset(ESPALIER_NCCL_LIBRARY CACHE)
   endif()
 endif()
 

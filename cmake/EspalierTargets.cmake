@@ -6,6 +6,9 @@ target_compile_options(espalier_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-
 if(NOT ESPALIER_ENABLE_CUDA)  # CUDA's headers are full of them
   target_compile_options(espalier_warnings INTERFACE -Wold-style-cast)
 endif()
+if(CMAKE_UNITY_BUILD)  # there each file is an included one, and no local type of its own would be allowed in what it defines
+  target_compile_options(espalier_warnings INTERFACE -Wno-subobject-linkage)
+endif()
 option(ESPALIER_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 if(ESPALIER_WARNINGS_AS_ERRORS)
   target_compile_options(espalier_warnings INTERFACE -Werror)
@@ -26,6 +29,43 @@ endif()
 # Headers that take long to read and that most files of a target need; each file still includes what it uses.
 set(ESPALIER_SLOW_HEADERS <Kokkos_Core.hpp> <fmt/format.h> <fmt/ranges.h> <functional> <map> <string> <vector>)
 
+# With CUDA: files from which no include leads to Kokkos need no nvcc, which takes several times as long as the compiler
+# that it calls. Kokkos' wrapper then passes on what that understands.
+function(espalier_compile_host_files_without_nvcc TARGET)
+  if(NOT ESPALIER_ENABLE_CUDA OR NOT CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
+    return()
+  endif()
+  get_target_property(sources ${TARGET} SOURCES)
+  foreach(source IN LISTS sources)
+    espalier_reaches_kokkos(reaches ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    get_property(definitions SOURCE ${source} PROPERTY COMPILE_DEFINITIONS)  # with quotes, which the wrapper garbles then
+    if(NOT reaches AND NOT definitions)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS --host-only)
+    endif()
+  endforeach()
+endfunction()
+
+# RESULT: does an include of FILE, or of our headers below, name Kokkos or CUDA?
+function(espalier_reaches_kokkos RESULT FILE)
+  get_property(known GLOBAL PROPERTY espalier_reaches_kokkos_${FILE})
+  if("${known}" STREQUAL "")
+    file(STRINGS ${FILE} lines REGEX "^#include ")
+    set(known FALSE)
+    if("${lines}" MATCHES "<(Kokkos_|cuda|nvtx3/)")
+      set(known TRUE)
+    endif()
+    set_property(GLOBAL PROPERTY espalier_reaches_kokkos_${FILE} ${known})
+    foreach(line IN LISTS lines)
+      string(REGEX MATCH "\"(.+)\"" quoted "${line}")
+      if(quoted AND NOT known AND EXISTS ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1})
+        espalier_reaches_kokkos(known ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1})
+      endif()
+    endforeach()
+    set_property(GLOBAL PROPERTY espalier_reaches_kokkos_${FILE} ${known})
+  endif()
+  set(${RESULT} ${known} PARENT_SCOPE)
+endfunction()
+
 # espalier_room(core SOURCES a.cpp ... DEPENDS ... PRECOMPILE <header>...): the static library espalier_core, alias espalier::core.
 function(espalier_room NAME)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
@@ -42,5 +82,6 @@ function(espalier_room NAME)
   if(NOT ESPALIER_ENABLE_CUDA)
     target_precompile_headers(${target} PRIVATE ${ESPALIER_SLOW_HEADERS} ${ARG_PRECOMPILE})
   endif()
+  espalier_compile_host_files_without_nvcc(${target})
   install(TARGETS ${target} EXPORT EspalierTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

@@ -20,6 +20,13 @@ using Kokkos::Experimental::log;
 using Kokkos::Experimental::sqrt;
 #endif
 
+/// Host memory that the device of the default execution space copies from and to at full speed.
+#ifdef KOKKOS_HAS_SHARED_HOST_PINNED_SPACE
+using PinnedHostSpace = Kokkos::SharedHostPinnedSpace;
+#else
+using PinnedHostSpace = Kokkos::HostSpace;
+#endif
+
 /// Waits for the work of one instance; the label says why (kept by profilers where Kokkos takes one).
 template <class Exec>
 void fence(const Exec& exec, [[maybe_unused]] const std::string& reason) {

@@ -16,6 +16,7 @@
 
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
+#include "core/types.hpp"
 
 namespace espalier {
 namespace {
@@ -53,6 +54,11 @@ Category category_of(std::string_view label) {
   return Category::other;
 }
 
+// Of an accelerator its own memory is counted, not that of the host beside it.
+bool is_counted(const Kokkos_Profiling_SpaceHandle& space) {
+  return exec_is_host || std::string_view(space.name) == MemSpace::name();
+}
+
 // Call with the lock held.
 void add_bytes(Category category, std::string_view label, std::size_t bytes) {
   LedgerState& ledger = state();
@@ -77,7 +83,7 @@ void add_bytes(Category category, std::string_view label, std::size_t bytes) {
 
 void on_allocate(const Kokkos_Profiling_SpaceHandle space, const char* label, const void* data,
                  const std::uint64_t bytes) {
-  {
+  if (is_counted(space)) {
     const std::lock_guard lock(state().mutex);
     add_bytes(category_of(label), label, bytes);
   }
@@ -87,7 +93,7 @@ void on_allocate(const Kokkos_Profiling_SpaceHandle space, const char* label, co
 
 void on_deallocate(const Kokkos_Profiling_SpaceHandle space, const char* label, const void* data,
                    const std::uint64_t bytes) {
-  {
+  if (is_counted(space)) {
     const std::lock_guard lock(state().mutex);
     std::size_t& counted = state().current.bytes[static_cast<std::size_t>(category_of(label))];
     // It may have been allocated before install(), and then counts nowhere.

@@ -24,7 +24,8 @@ struct MemoryByCategory {
 /// The Kokkos label of an allocation, "espalier::weights::name": the ledger reads the category back from it.
 std::string ledger_label(Category category, std::string_view name);
 
-/// Counts every byte that the process allocates through Kokkos, ours by category, a library's as workspace.
+/// Counts every byte that the process allocates through Kokkos where it computes (on a GPU: the GPU's memory), ours by
+/// category, a library's as workspace.
 /// One ledger a process, as the allocations it counts are the process's; it hooks the allocation callbacks of
 /// Kokkos Tools and passes them on to a tool that the user loaded.
 class MemoryLedger {

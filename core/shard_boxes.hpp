@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/parameter.hpp"
+#include "core/parameter_spec.hpp"
 
 namespace espalier {
 

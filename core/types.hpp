@@ -3,85 +3,18 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
-#include <cstdint>
 #include <type_traits>
 
 #include "core/bfloat16.hpp"
 #include "core/float16.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 
 using ExecSpace = Kokkos::DefaultExecutionSpace;
 using MemSpace = ExecSpace::memory_space;
 
-using Index = std::int64_t;    ///< every extent and offset: parameter counts exceed 2^31
-using TokenId = std::int32_t;  ///< a vocabulary entry; negative = ignored by the loss
-
 /// True where kernels run on the host and a team is one thread with vector lanes.
 inline constexpr bool exec_is_host = std::is_same_v<ExecSpace, Kokkos::DefaultHostExecutionSpace>;
-
-/// The type of master weights, optimizer state, accumulated gradients, statistics and losses (idea 4 of the
-/// design): fp32, and fp64 where the whole computation is fp64.
-template <class T>
-struct StateOf {
-  using type = float;
-};
-template <>
-struct StateOf<double> {
-  using type = double;
-};
-template <class T>
-using State = typename StateOf<T>::type;
-
-/// True where weights for compute are copies of masters in another type.
-template <class T>
-inline constexpr bool has_masters = !std::is_same_v<T, State<T>>;
-
-/// F(T) for each type that a model can compute in: instantiates templates at the end of a .cpp file.
-#define ESPALIER_FOR_COMPUTE_TYPES(F) F(float) F(double) F(::espalier::bfloat16) F(::espalier::float16)
-
-/// F(T, R) for each compute type T and type R of the residual stream that go together: R is T, or the state type.
-#define ESPALIER_FOR_RESIDUAL_TYPES(F)          \
-  F(float, float)                               \
-  F(double, double)                             \
-  F(::espalier::bfloat16, ::espalier::bfloat16) \
-  F(::espalier::bfloat16, float)                \
-  F(::espalier::float16, ::espalier::float16)   \
-  F(::espalier::float16, float)
-
-enum class ScalarType { fp32, fp64, bf16, fp16 };
-
-template <class T>
-constexpr ScalarType scalar_type_of();
-template <>
-constexpr ScalarType scalar_type_of<float>() {
-  return ScalarType::fp32;
-}
-template <>
-constexpr ScalarType scalar_type_of<double>() {
-  return ScalarType::fp64;
-}
-template <>
-constexpr ScalarType scalar_type_of<bfloat16>() {
-  return ScalarType::bf16;
-}
-template <>
-constexpr ScalarType scalar_type_of<float16>() {
-  return ScalarType::fp16;
-}
-
-constexpr const char* to_string(ScalarType type) {
-  switch (type) {
-    case ScalarType::fp32: return "fp32";
-    case ScalarType::fp64: return "fp64";
-    case ScalarType::bf16: return "bf16";
-    case ScalarType::fp16: return "fp16";
-  }
-  return "unknown";
-}
-
-constexpr std::size_t size_of(ScalarType type) {
-  return type == ScalarType::fp64 ? 8 : type == ScalarType::fp32 ? 4 : 2;
-}
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/types.hpp"
 
 namespace espalier {
 namespace {

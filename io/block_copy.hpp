@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

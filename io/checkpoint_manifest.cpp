@@ -22,7 +22,8 @@ constexpr const char* format_name = "espalier-checkpoint";
 const std::string checksum_key = "\"manifest_xxh3_128\": \"";
 const std::string zero_checksum(32, '0');
 
-[[noreturn]] void refuse(const Path& path, const std::string& what, std::string got = {}, std::string wanted = {}) {
+[[noreturn]] void refuse_manifest(const Path& path, const std::string& what, std::string got = {},
+                                  std::string wanted = {}) {
   throw Error(ExitCode::checkpoint,
               {.what = what,
                .where = path.string(),
@@ -76,7 +77,7 @@ StoredFile file_from_json(const json& item) {
 void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
   const std::size_t rank = block.global_shape.size();
   const auto fail = [&](const std::string& what) {
-    refuse(
+    refuse_manifest(
         path, fmt::format("tensor {}: {}", block.name, what),
         fmt::format("shape ({}), start ({}), count ({}), {} bytes at {}", fmt::join(block.global_shape, ", "),
                     fmt::join(block.start, ", "), fmt::join(block.count, ", "), block.place.bytes, block.place.offset));
@@ -144,8 +145,8 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
   // The key stands near the start; a run whose name contains it comes later.
   const std::size_t key = text.find(checksum_key);
   if (key == std::string::npos || key + checksum_key.size() + 32 > text.size())
-    refuse(path, "a checkpoint manifest is not one of Espalier's",
-           fmt::format("{} bytes without a checksum", text.size()), "a complete manifest.json");
+    refuse_manifest(path, "a checkpoint manifest is not one of Espalier's",
+                    fmt::format("{} bytes without a checksum", text.size()), "a complete manifest.json");
   std::string zeroed = text;
   zeroed.replace(key + checksum_key.size(), 32, zero_checksum);
   const std::string wanted = text.substr(key + checksum_key.size(), 32);
@@ -156,15 +157,15 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
       const json root = json::parse(text, nullptr, false);
       if (root.is_object() && root.value("format_version", json()).is_number_integer() &&
           root["format_version"] > checkpoint_format_version)
-        refuse(path, "a checkpoint of a newer format", root["format_version"].dump(),
-               fmt::format("version {}", checkpoint_format_version));
-      refuse(path, "a checkpoint manifest is damaged", "XXH3-128 " + found, wanted);
+        refuse_manifest(path, "a checkpoint of a newer format", root["format_version"].dump(),
+                        fmt::format("version {}", checkpoint_format_version));
+      refuse_manifest(path, "a checkpoint manifest is damaged", "XXH3-128 " + found, wanted);
     }
     const json root = json::parse(text);
     if (root.at("format") != format_name || root.at("format_version") != checkpoint_format_version)
-      refuse(path, "a checkpoint of another format",
-             fmt::format("{} version {}", root.at("format").dump(), root.at("format_version").dump()),
-             fmt::format("\"{}\" version {}", format_name, checkpoint_format_version));
+      refuse_manifest(path, "a checkpoint of another format",
+                      fmt::format("{} version {}", root.at("format").dump(), root.at("format_version").dump()),
+                      fmt::format("\"{}\" version {}", format_name, checkpoint_format_version));
     manifest.info = {root.at("run"), root.at("step"), root.at("layout"), root.at("state")};
     for (const json& file : root.at("files"))
       manifest.files.push_back(file_from_json(file));
@@ -173,23 +174,25 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
     if (const auto index = root.find("index"); index != root.end())
       manifest.index = {index->at("name"), index->at("bytes"), index->at("xxh3_128")};
   } catch (const json::exception& error) {
-    refuse(path, "a checkpoint manifest cannot be understood", error.what(), "the keys of docs/checkpoint_format.md");
+    refuse_manifest(path, "a checkpoint manifest cannot be understood", error.what(),
+                    "the keys of docs/checkpoint_format.md");
   } catch (const std::invalid_argument& error) {
-    refuse(path, "a checkpoint manifest cannot be understood", error.what(), "fp32, fp64, bf16 or fp16");
+    refuse_manifest(path, "a checkpoint manifest cannot be understood", error.what(), "fp32, fp64, bf16 or fp16");
   }
   std::map<std::string, Index> file_bytes;
   for (const StoredFile& file : manifest.files)
     if (!is_shard_name(file.name) || file.bytes < 0 || !file_bytes.emplace(file.name, file.bytes).second)
-      refuse(path, "a checkpoint manifest names an impossible file", '"' + file.name + '"',
-             "rank-00000.h5 and so on, in the directory itself, each once");
+      refuse_manifest(path, "a checkpoint manifest names an impossible file", '"' + file.name + '"',
+                      "rank-00000.h5 and so on, in the directory itself, each once");
   if (manifest.index && manifest.index->name != index_name)
-    refuse(path, "a checkpoint manifest names an impossible file", '"' + manifest.index->name + '"', index_name);
+    refuse_manifest(path, "a checkpoint manifest names an impossible file", '"' + manifest.index->name + '"',
+                    index_name);
   std::set<std::pair<std::string, std::string>> datasets;
   for (const StoredBlock& block : manifest.blocks) {
     const auto file = file_bytes.find(block.file);
     if (file == file_bytes.end() || !datasets.insert({block.file, block.dataset}).second)
-      refuse(path, "a checkpoint manifest names an impossible file", block.file + ": dataset " + block.dataset,
-             "files of its list, each dataset once");
+      refuse_manifest(path, "a checkpoint manifest names an impossible file", block.file + ": dataset " + block.dataset,
+                      "files of its list, each dataset once");
     check_block(block, file->second, path);
   }
   check_coverage(manifest.blocks, path);
@@ -208,19 +211,19 @@ void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path) {
     Index covered = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (parts[i]->global_shape != parts[0]->global_shape || parts[i]->type != parts[0]->type)
-        refuse(path, "the blocks of a tensor disagree about its shape or type", name);
+        refuse_manifest(path, "the blocks of a tensor disagree about its shape or type", name);
       covered += num_elements(parts[i]->count);
       for (std::size_t j = i + 1; j < parts.size(); ++j) {
         if (!parts[i]->start.empty() && first_start(parts[j]) >= parts[i]->start[0] + parts[i]->count[0])
           break;
         if (parts[j]->start.size() == parts[i]->start.size() && overlaps(*parts[i], *parts[j]))
-          refuse(path, "an element of a tensor is stored twice", name, "exactly one writer for every element");
+          refuse_manifest(path, "an element of a tensor is stored twice", name, "exactly one writer for every element");
       }
     }
     const Index wanted = num_elements(parts[0]->global_shape);
     if (covered != wanted)
-      refuse(path, "elements of a tensor are not stored", fmt::format("{} of {} in {}", covered, wanted, name),
-             "exactly one writer for every element");
+      refuse_manifest(path, "elements of a tensor are not stored", fmt::format("{} of {} in {}", covered, wanted, name),
+                      "exactly one writer for every element");
   }
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "io/file.hpp"
 #include "io/hdf5_file.hpp"
 

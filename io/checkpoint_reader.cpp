@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* use_another = "use another checkpoint; this one is damaged or was tampered with";
 
-[[noreturn]] void refuse(const Path& path, std::string what, std::string got, std::string wanted,
-                         std::string todo = use_another) {
+[[noreturn]] void refuse_checkpoint(const Path& path, std::string what, std::string got, std::string wanted,
+                                    std::string todo = use_another) {
   throw Error(ExitCode::checkpoint,
               {std::move(what), path.string(), std::move(got), std::move(wanted), std::move(todo)});
 }
@@ -29,9 +29,11 @@ void check_regular(const Path& path, const std::string& todo = use_another) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
   if (!std::filesystem::exists(status))
-    refuse(path, "a file of a checkpoint is missing", "no such file", "the file that the manifest names", todo);
+    refuse_checkpoint(path, "a file of a checkpoint is missing", "no such file", "the file that the manifest names",
+                      todo);
   if (!std::filesystem::is_regular_file(status))
-    refuse(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file", todo);
+    refuse_checkpoint(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file",
+                      todo);
 }
 
 void check_inside(const Path& path, const TensorInfo& info, const WantedBox& box) {
@@ -40,10 +42,10 @@ void check_inside(const Path& path, const TensorInfo& info, const WantedBox& box
   for (std::size_t d = 0; inside && d < rank; ++d)
     inside = box.start[d] >= 0 && box.count[d] >= 1 && box.start[d] + box.count[d] <= info.global_shape[d];
   if (!inside)
-    refuse(path, "a tensor of a checkpoint has another shape",
-           fmt::format("{} of shape ({})", info.name, fmt::join(info.global_shape, ", ")),
-           fmt::format("a block of ({}) from ({})", fmt::join(box.count, ", "), fmt::join(box.start, ", ")),
-           "use the checkpoint of a model with the same [model] section");
+    refuse_checkpoint(path, "a tensor of a checkpoint has another shape",
+                      fmt::format("{} of shape ({})", info.name, fmt::join(info.global_shape, ", ")),
+                      fmt::format("a block of ({}) from ({})", fmt::join(box.count, ", "), fmt::join(box.start, ", ")),
+                      "use the checkpoint of a model with the same [model] section");
 }
 
 bool is_whole(const StoredBlock& block, const std::vector<Index>& start, const std::vector<Index>& count) {
@@ -79,7 +81,8 @@ const Hdf5Reader& CheckpointReader::Data::file(const std::string& name) {
                                      [&](const StoredFile& candidate) { return candidate.name == name; });
     const std::string found = metadata_hash(path / name, places, ExitCode::checkpoint);
     if (found != stored->xxh3_128)
-      refuse(path / name, "a checkpoint file is damaged outside its data", "XXH3-128 " + found, stored->xxh3_128);
+      refuse_checkpoint(path / name, "a checkpoint file is damaged outside its data", "XXH3-128 " + found,
+                        stored->xxh3_128);
     trusted.insert(name);
   }
   open_file = nullptr;  // before the next one opens
@@ -92,16 +95,16 @@ void CheckpointReader::Data::read_block(const StoredBlock& block, void* destinat
   file(block.file).read(block.dataset, block.type, block.count, block.place, destination);
   const std::string found = xxh3_128(destination, static_cast<std::size_t>(block.place.bytes));
   if (found != block.xxh3_128)
-    refuse((path / block.file).string() + ": dataset " + block.dataset, "the data of a checkpoint are damaged",
-           "XXH3-128 " + found, block.xxh3_128);
+    refuse_checkpoint((path / block.file).string() + ": dataset " + block.dataset,
+                      "the data of a checkpoint are damaged", "XXH3-128 " + found, block.xxh3_128);
 }
 
 CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_unique<Data>()) {
   data_->path = directory;
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error))
-    refuse(directory, "there is no such checkpoint", "no directory", "a directory like step-00000100",
-           "check the path; `espalier checkpoint inspect RUN` lists a run's checkpoints");
+    refuse_checkpoint(directory, "there is no such checkpoint", "no directory", "a directory like step-00000100",
+                      "check the path; `espalier checkpoint inspect RUN` lists a run's checkpoints");
   const Path manifest_path = directory / "manifest.json";
   check_regular(manifest_path);
   data_->manifest = parse_manifest(read_file(manifest_path, ExitCode::checkpoint), manifest_path);
@@ -110,8 +113,9 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
     check_regular(path);
     const auto bytes = static_cast<Index>(std::filesystem::file_size(path, error));
     if (error || bytes != file.bytes)
-      refuse(path, bytes < file.bytes ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
-             fmt::format("{} bytes", bytes), fmt::format("{} bytes", file.bytes));
+      refuse_checkpoint(path,
+                        bytes < file.bytes ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
+                        fmt::format("{} bytes", bytes), fmt::format("{} bytes", file.bytes));
   }
   for (std::size_t i = 0; i < data_->manifest.blocks.size(); ++i) {
     const StoredBlock& block = data_->manifest.blocks[i];
@@ -141,8 +145,9 @@ bool CheckpointReader::contains(const std::string& name) const { return data_->t
 const TensorInfo& CheckpointReader::tensor(const std::string& name) const {
   const auto found = data_->tensors.find(name);
   if (found == data_->tensors.end())
-    refuse(data_->path, "a checkpoint lacks a tensor", fmt::format("{} other tensors", data_->tensors.size()), name,
-           "is it a checkpoint of this model? `espalier checkpoint inspect` lists its tensors");
+    refuse_checkpoint(data_->path, "a checkpoint lacks a tensor",
+                      fmt::format("{} other tensors", data_->tensors.size()), name,
+                      "is it a checkpoint of this model? `espalier checkpoint inspect` lists its tensors");
   return found->second;
 }
 
@@ -190,10 +195,10 @@ void CheckpointReader::read(const std::string& name, const std::vector<Index>& g
                             void* destination) const {
   const TensorInfo& info = tensor(name);
   if (info.global_shape != global_shape)
-    refuse(data_->path, "a tensor of a checkpoint has another shape",
-           fmt::format("{} of shape ({})", name, fmt::join(info.global_shape, ", ")),
-           fmt::format("({})", fmt::join(global_shape, ", ")),
-           "use the checkpoint of a model with the same [model] section");
+    refuse_checkpoint(data_->path, "a tensor of a checkpoint has another shape",
+                      fmt::format("{} of shape ({})", name, fmt::join(info.global_shape, ", ")),
+                      fmt::format("({})", fmt::join(global_shape, ", ")),
+                      "use the checkpoint of a model with the same [model] section");
   read(name, std::vector<Index>(global_shape.size(), 0), global_shape, type, destination);
 }
 
@@ -215,7 +220,7 @@ Index CheckpointReader::verify() const {
     check_regular(path, todo);
     const std::string found = metadata_hash(path, {}, ExitCode::checkpoint);
     if (found != index->xxh3_128)
-      refuse(path, "the index of a checkpoint is damaged", "XXH3-128 " + found, index->xxh3_128, todo);
+      refuse_checkpoint(path, "the index of a checkpoint is damaged", "XXH3-128 " + found, index->xxh3_128, todo);
     bytes += index->bytes;
   }
   return bytes;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "io/file.hpp"
 #include "io/write_behind.hpp"
 

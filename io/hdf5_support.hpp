@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "io/file.hpp"
 
 // What the .cpp files that call HDF5 share; no other header includes it.

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "io/file.hpp"
 #include "io/hash.hpp"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "io/config_diff.hpp"
 #include "io/file.hpp"
 

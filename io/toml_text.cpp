@@ -68,7 +68,7 @@ std::string to_toml_text(const toml::node& node) {
     node.visit([&](const auto& value) { stream << value; });
   std::string text = stream.str();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  return text.size() > 60 ? fmt::format("{}...", text.substr(0, 57)) : text;
 }
 
 std::string article(const toml::node& node) {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/memory_text.hpp"  // bytes_text(), the other direction of parse_bytes()
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

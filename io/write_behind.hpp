@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "io/file.hpp"
 
 namespace espalier {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "models/recompute.hpp"
 
 // Which layers lie on which stage of a pipeline. Part g = chunk * stages + stage of the model feeds part g + 1.

@@ -17,15 +17,20 @@ Vector part(const Vector& values, Index first, Index count) {
 
 template <class Rows>
 Rows rows_of(const Rows& matrix, Index first, Index count) {
-  const auto cols = static_cast<Index>(matrix.extent(1));
-  return Rows(matrix.data() + first * cols, count, cols);
+  return Kokkos::subview(matrix, std::pair<Index, Index>(first, first + count), Kokkos::ALL);
+}
+
+// Of rows of `columns` logits. Tensor cores read rows that begin at multiples of 16 bytes, and no vocabulary is even.
+template <class T>
+Index row_stride(Index columns) {
+  constexpr Index step = exec_is_host ? 1 : 128 / static_cast<Index>(sizeof(T));
+  return (columns + step - 1) / step * step;
 }
 
 }  // namespace
 
 // By the largest share of the vocabulary, so that all tensor ranks take the same pieces.
 int logit_chunks(Index tokens, Index vocab_size, int tensor_size) {
-  constexpr Index most_logits = Index{16} << 20;
   constexpr Index least_rows = 64;
   const Index share = (vocab_size + tensor_size - 1) / tensor_size;
   const Index most_rows = std::max(least_rows, most_logits / share);
@@ -55,7 +60,9 @@ template <class T, class Residual>
 typename Head<T, Residual>::Scratch Head<T, Residual>::take_scratch(Arena& arena, Index tokens) const {
   const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size());
   Scratch scratch;
-  scratch.logits = arena.take<T>(rows, vocabulary().size());
+  const Tensor<T, 2> padded = arena.take<T>(rows, row_stride<T>(vocabulary().size()));
+  if (padded.data() != nullptr)
+    scratch.logits = Kokkos::subview(padded, Kokkos::ALL, std::pair<Index, Index>(0, vocabulary().size()));
   scratch.losses = arena.take<State<T>>(tokens);
   if (tensor_->size() > 1) {
     scratch.largest = arena.take<State<T>>(rows);
@@ -72,8 +79,7 @@ void Head<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x, Sa
 // normed W^T.
 template <class T, class Residual>
 Matrix<T> Head<T, Residual>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
-  const Matrix<T> logits{scratch.logits.data(), static_cast<Index>(normed.extent(0)), vocabulary().size(),
-                         vocabulary().size()};
+  const Matrix<T> logits = rows_of(scratch.logits, 0, normed.extent(0));
   matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes,
             parameters_->weight(token_table_, vocabulary().size(), config_.hidden_size));
   return logits;
@@ -156,7 +162,7 @@ Matrix<T> Head<T, Residual>::logits(const ExecSpace& exec, Index first, Index co
 template <class T, class Residual>
 void Head<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, const Saved& saved) const {
   Kokkos::deep_copy(exec, dx, Residual(0));
-  norm_.backward_input(exec, dx, saved.norm.y, saved.norm);
+  norm_.backward_input(exec, dx, dx, saved.norm.y, saved.norm);
 }
 
 template <class T, class Residual>

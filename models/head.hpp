@@ -8,8 +8,12 @@
 
 namespace espalier {
 
-/// Rows of a micro-batch of `tokens` whose logits exist at a time: about 16 M logits of a rank, but 64 rows or more, so
-/// that the products stay large. The same on all ranks of the tensor axis.
+/// Logits of a rank that exist at a time, about. On GPUs more: they are fast at large products, and each piece reads
+/// and writes the whole gradient of the token table.
+inline constexpr Index most_logits = Index{exec_is_host ? 16 : 256} << 20;
+
+/// Rows of a micro-batch of `tokens` whose logits exist at a time: most_logits, but 64 rows or more, so that the
+/// products stay large. The same on all ranks of the tensor axis.
 Index logit_rows(Index tokens, Index vocab_size, int tensor_size);
 
 /// Pieces that the rows of a micro-batch are cut into by that.
@@ -28,7 +32,7 @@ class Head {
   };
   /// Used in forward only: one is enough.
   struct Scratch {
-    Tensor<T, 2> logits;             ///< (K, Vl)
+    Tensor<T, 2> logits;             ///< (K, Vl), on GPUs in rows that begin at multiples of 128 bytes
     Tensor<State<T>, 1> losses;      ///< (N)
     Tensor<State<T>, 1> largest;     ///< (K), of the logits of all ranks; only where the vocabulary is cut
     Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut

@@ -53,9 +53,9 @@ void LayerNorm<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> 
 }
 
 template <class T, class Residual>
-void LayerNorm<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<T, 2> dy,
-                                            const Saved& saved) const {
-  layernorm_backward_input<T, Residual>(exec, dx, dy, saved.x, saved.mean, saved.rstd,
+void LayerNorm<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<Residual, 2> dstream,
+                                            Tensor<T, 2> dy, const Saved& saved) const {
+  layernorm_backward_input<T, Residual>(exec, dx, dstream, dy, saved.x, saved.mean, saved.rstd,
                                         parameters_->weight(weight_, channels_));
 }
 

@@ -29,8 +29,9 @@ class LayerNorm {
 
   /// saved.y = norm(x)
   void forward(const ExecSpace& exec, Tensor<Residual, 2> x, Saved& saved) const;
-  /// dx += the gradient of the input
-  void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<T, 2> dy, const Saved& saved) const;
+  /// dx = dstream + the gradient of the input; dstream may be dx
+  void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<Residual, 2> dstream, Tensor<T, 2> dy,
+                      const Saved& saved) const;
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const;
 
  private:

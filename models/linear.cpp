@@ -49,6 +49,13 @@ void ColumnParallelLinear<T>::forward(const ExecSpace& exec, Tensor<T, 2> y, Ten
 }
 
 template <class T>
+void ColumnParallelLinear<T>::forward_gelu(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> up,
+                                           Tensor<T, 2> x) const {
+  linear_gelu_forward<T>(exec, y, up, tensor_->gather(exec, x), parameters_->weight(weight_, out_, in_),
+                         parameters_->weight(bias_, out_));
+}
+
+template <class T>
 void ColumnParallelLinear<T>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy) const {
   matmul<T>(exec, tensor_->partial(dx), Transpose::no, dy, Transpose::no, parameters_->weight(weight_, out_, in_));
   tensor_->reduce(exec, dx);
@@ -56,9 +63,8 @@ void ColumnParallelLinear<T>::backward_input(const ExecSpace& exec, Tensor<T, 2>
 
 template <class T>
 void ColumnParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy) const {
-  matmul<T, State<T>>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, dy, Transpose::no,
-                      tensor_->gather(exec, x), State<T>(1), State<T>(1));
-  bias_backward<T>(exec, parameters_->gradient(bias_, out_), dy);
+  linear_backward_weight<T>(exec, parameters_->gradient(weight_, out_, in_), parameters_->gradient(bias_, out_), dy,
+                            tensor_->gather(exec, x));
 }
 
 template <class T, class Residual>
@@ -74,6 +80,10 @@ RowParallelLinear<T, Residual>::RowParallelLinear(ParameterStore<T>& parameters,
 template <class T, class Residual>
 void RowParallelLinear<T, Residual>::forward_add(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<T, 2> x,
                                                  Tensor<Residual, 2> residual) const {
+  if constexpr (std::is_same_v<T, Residual>)
+    if (tensor_->size() == 1)
+      return linear_add_forward<T>(exec, y, x, parameters_->weight(weight_, out_, in_),
+                                   parameters_->weight(bias_, out_), residual);
   matmul<T>(exec, tensor_->partial(y), Transpose::no, x, Transpose::yes, parameters_->weight(weight_, out_, in_));
   const Tensor<T, 2> product = tensor_->reduce(exec, y);  // (R, out)
   add_bias_and_residual<T, Residual>(exec, y, product, parameters_->weight(bias_, out_), residual);
@@ -83,6 +93,12 @@ template <class T, class Residual>
 void RowParallelLinear<T, Residual>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx,
                                                     Tensor<Residual, 2> dy) const {
   matmul<T>(exec, dx, Transpose::no, tensor_->gather(exec, dy), Transpose::no, parameters_->weight(weight_, out_, in_));
+}
+
+template <class T, class Residual>
+void RowParallelLinear<T, Residual>::backward_input_gelu(const ExecSpace& exec, Tensor<T, 2> dup,
+                                                         Tensor<Residual, 2> dy, Tensor<T, 2> up) const {
+  linear_gelu_backward_input<T>(exec, dup, tensor_->gather(exec, dy), parameters_->weight(weight_, out_, in_), up);
 }
 
 template <class T, class Residual>

@@ -26,6 +26,9 @@ class ColumnParallelLinear {
                        std::vector<Index> weight_shape, Placement placement, double init_std);
 
   void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> x /* (R, in) */) const;
+  /// up is what forward() gives, y = gelu(up).
+  void forward_gelu(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> up /* (N, out/tp) */,
+                    Tensor<T, 2> x /* (R, in) */) const;
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, in), = */, Tensor<T, 2> dy /* (N, out/tp) */) const;
   /// dW += dy^T x, dbias += column sums of dy.
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */) const;
@@ -52,6 +55,9 @@ class RowParallelLinear {
                    Tensor<Residual, 2> residual /* (R, out) */) const;
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, in/tp), = */,
                       Tensor<Residual, 2> dy /* (R, out) */) const;
+  /// The same where x was gelu(up): dup is the gradient of that.
+  void backward_input_gelu(const ExecSpace& exec, Tensor<T, 2> dup /* (N, in/tp), = */,
+                           Tensor<Residual, 2> dy /* (R, out) */, Tensor<T, 2> up /* (N, in/tp) */) const;
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */,
                        Tensor<Residual, 2> dy /* (R, out) */) const;
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

@@ -44,8 +44,7 @@ void Mlp<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> y, Ten
 
 template <class T, class Residual>
 void Mlp<T, Residual>::recompute(const ExecSpace& exec, Tensor<T, 2> x, Saved& saved) const {
-  up_.forward(exec, saved.up, x);
-  recompute_activated(exec, saved);
+  up_.forward_gelu(exec, saved.activated, saved.up, x);
 }
 
 template <class T, class Residual>
@@ -56,8 +55,7 @@ void Mlp<T, Residual>::recompute_activated(const ExecSpace& exec, Saved& saved) 
 template <class T, class Residual>
 void Mlp<T, Residual>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<Residual, 2> dy,
                                       const Saved& saved, Gradients& gradients) const {
-  down_.backward_input(exec, gradients.dup, dy);
-  gelu_backward<T>(exec, gradients.dup, gradients.dup, saved.up);
+  down_.backward_input_gelu(exec, gradients.dup, dy, saved.up);
   up_.backward_input(exec, dx, gradients.dup);
 }
 

@@ -97,12 +97,10 @@ void TransformerBlock<T, Residual>::backward_input(const ExecSpace& exec, Tensor
                                                    Gradients& gradients) const {
   gradients.dy = dy;
   mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
-  Kokkos::deep_copy(exec, gradients.dh, dy);
-  norm2_.backward_input(exec, gradients.dh, gradients.dnorm2, saved.norm2);
+  norm2_.backward_input(exec, gradients.dh, dy, gradients.dnorm2, saved.norm2);
   attention_.backward_input(exec, gradients.dnorm1, gradients.dh, shape.attention, saved.attention,
                             gradients.attention);
-  Kokkos::deep_copy(exec, dx, gradients.dh);
-  norm1_.backward_input(exec, dx, gradients.dnorm1, saved.norm1);
+  norm1_.backward_input(exec, dx, gradients.dh, gradients.dnorm1, saved.norm1);
 }
 
 template <class T, class Residual>

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 // What the collectives of parallel/collectives hand to MPI, in bytes: pure functions of sizes. They are exact, not
 // estimates; tests compare them with what the communicators count. One rank sends nothing.

@@ -38,11 +38,15 @@ void for_each_peer(const Communicator& communicator, const F& f) {
     f((communicator.rank() + step) % communicator.size());
 }
 
+/// For tensors, behind the work on `exec` where a device link carries them.
+MessageSet tensor_messages(const Communicator& communicator, const ExecSpace& exec) {
+  return {communicator, communicator.device_link(), exec};
+}
+
 /// Each rank sends `input` to all others: received holds their data by received_slot().
 template <class T>
-void exchange_all(const Communicator& communicator, T* received, const T* input, Index count, int tag,
-                  const char* what) {
-  MessageSet messages(communicator);
+void exchange_all(const Communicator& communicator, MessageSet& messages, T* received, const T* input, Index count,
+                  int tag, const char* what) {
   for_each_peer(communicator, [&](int peer) {
     messages.receive(received + received_slot(peer, communicator.rank()) * count, bytes_of<T>(count), peer, tag);
   });
@@ -54,13 +58,14 @@ template <class T>
 void all_reduce_small(const ExecSpace& exec, const Communicator& communicator, const FlatTensor<T>& data, ReduceOp op) {
   const Index count = static_cast<Index>(data.extent(0));
   const auto received = communicator.scratch<T>(count * (communicator.size() - 1));
-  const MpiBuffer<T> ours(data);
-  const MpiBuffer<T> theirs(received);
+  const MpiBuffer<T> ours(communicator, data);
+  const MpiBuffer<T> theirs(communicator, received);
   ours.load(exec, 0, count);
-  exchange_all(communicator, theirs.data(), ours.data(), count, tags::all_reduce_scatter, "all_reduce");
+  MessageSet messages = tensor_messages(communicator, exec);
+  exchange_all(communicator, messages, theirs.data(), ours.data(), count, tags::all_reduce_scatter, "all_reduce");
   theirs.store(exec, 0, static_cast<Index>(received.extent(0)));
   combine_in_rank_order(exec, data, received, count, communicator.rank(), communicator.size(), op);
-  compat::fence(exec, "espalier::parallel: the scratch may be used again");
+  settle_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
 }
 
 /// Each rank owns a slice: it gets the others' values of it, adds in rank order, and hands the result to all.
@@ -73,10 +78,10 @@ void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, c
   const auto begin_of = [&](int r) { return std::min(count, r * slice); };
   const auto size_of = [&](int r) { return begin_of(r + 1) - begin_of(r); };
   const auto received = communicator.scratch<T>(slice * (size - 1));
-  const MpiBuffer<T> ours(data);
-  const MpiBuffer<T> theirs(received);
+  const MpiBuffer<T> ours(communicator, data);
+  const MpiBuffer<T> theirs(communicator, received);
 
-  MessageSet messages(communicator);
+  MessageSet messages = tensor_messages(communicator, exec);
   ours.load(exec, 0, count);
   for_each_peer(communicator, [&](int peer) {
     messages.receive(theirs.data() + received_slot(peer, rank) * slice, bytes_of<T>(size_of(rank)), peer,
@@ -101,11 +106,10 @@ void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, c
 }
 
 /// A binomial tree: rank root + v gets the data from root + v - (highest bit of v) and passes it on.
-void broadcast_bytes(const Communicator& communicator, void* data, std::size_t bytes, int root) {
+void broadcast_bytes(const Communicator& communicator, MessageSet messages, void* data, std::size_t bytes, int root) {
   const int size = communicator.size();
   const int place = (communicator.rank() - root + size) % size;  // distance from the root
   int step = 1;
-  MessageSet messages(communicator);
   while (step <= place)
     step *= 2;
   if (place > 0) {
@@ -146,9 +150,9 @@ void all_gather(const ExecSpace& exec, const Communicator& communicator, const F
   if (communicator.size() == 1)
     return;
   const Region region("espalier::parallel::all_gather");
-  const MpiBuffer<T> all(output);
+  const MpiBuffer<T> all(communicator, output);
   all.load(exec, rank * count, count);
-  MessageSet messages(communicator);
+  MessageSet messages = tensor_messages(communicator, exec);
   for_each_peer(communicator, [&](int peer) {
     messages.receive(all.data() + peer * count, bytes_of<T>(count), peer, tags::all_gather);
   });
@@ -172,14 +176,14 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
   if (size == 1 || count == 0)
     return;
   const Region region("espalier::parallel::reduce_scatter");
-  const MpiBuffer<T> all(input);
+  const MpiBuffer<T> all(communicator, input);
   all.load(exec, 0, count * size);
   const Index piece = std::max<Index>(1, reduce_piece_bytes / static_cast<Index>(sizeof(T)) / size);
   for (Index begin = 0; begin < count; begin += piece) {
     const Index n = std::min(piece, count - begin);
     const auto received = communicator.scratch<T>(n * (size - 1));
-    const MpiBuffer<T> theirs(received);
-    MessageSet messages(communicator);
+    const MpiBuffer<T> theirs(communicator, received);
+    MessageSet messages = tensor_messages(communicator, exec);
     for_each_peer(communicator, [&](int peer) {
       messages.receive(theirs.data() + received_slot(peer, rank) * n, bytes_of<T>(n), peer, tags::reduce_scatter);
     });
@@ -189,7 +193,7 @@ void reduce_scatter(const ExecSpace& exec, const Communicator& communicator, con
     messages.wait("reduce_scatter");
     theirs.store(exec, 0, n * (size - 1));
     combine_in_rank_order(exec, part(output, begin, n), received, n, rank, size, ReduceOp::sum);
-    compat::fence(exec, "espalier::parallel: the scratch may be used again");
+    settle_before_messages(communicator, exec, "espalier::parallel: the scratch may be used again");
   }
 }
 
@@ -199,9 +203,9 @@ void broadcast(const ExecSpace& exec, const Communicator& communicator, const Fl
     return;
   const Region region("espalier::parallel::broadcast");
   const Index count = static_cast<Index>(data.extent(0));
-  const MpiBuffer<T> buffer(data);
+  const MpiBuffer<T> buffer(communicator, data);
   buffer.load(exec, 0, count);
-  broadcast_bytes(communicator, buffer.data(), bytes_of<T>(count), root);
+  broadcast_bytes(communicator, tensor_messages(communicator, exec), buffer.data(), bytes_of<T>(count), root);
   buffer.store(exec, 0, count);
 }
 
@@ -212,7 +216,8 @@ void barrier(const Communicator& communicator) {
     return;
   const char here = 0;
   std::vector<char> others(static_cast<std::size_t>(communicator.size() - 1));
-  exchange_all(communicator, others.data(), &here, 1, tags::barrier, "barrier");
+  MessageSet messages(communicator);
+  exchange_all(communicator, messages, others.data(), &here, 1, tags::barrier, "barrier");
 }
 
 template <class T>
@@ -249,7 +254,7 @@ void all_gather(const Communicator& communicator, std::span<T> output, std::span
 
 template <class T>
 void broadcast(const Communicator& communicator, std::span<T> data, int root) {
-  broadcast_bytes(communicator, data.data(), data.size_bytes(), root);
+  broadcast_bytes(communicator, MessageSet(communicator), data.data(), data.size_bytes(), root);
 }
 
 #define ESPALIER_INSTANTIATE_MOVES(T)                                                                                \

@@ -4,13 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
 
+#include "parallel/device_link.hpp"
 #include "parallel/emulated_links.hpp"
 #include "parallel/job_clock.hpp"
+#include "parallel/pinned_pool.hpp"
 #include "parallel/planted_fault.hpp"
 #include "parallel/position.hpp"
 #include "parallel/timeline.hpp"
+#include "parallel/transport.hpp"
 #include "parallel/wait.hpp"
 
 namespace espalier {
@@ -27,6 +31,10 @@ struct CommunicationContext {
   EmulatedLinks links;
   LinkQueue link_queue;
   PlantedFault planted_fault = PlantedFault::none;
+  Transport transport = Transport::host_memory;               ///< of tensors, where no device link carries them
+  std::shared_ptr<DeviceLinkFactory> device_links = nullptr;  ///< of Transport::nccl
+  int ranks_per_device = 1;                                   ///< the most of any
+  PinnedPool pinned;
 };
 
 }  // namespace espalier

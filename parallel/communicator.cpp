@@ -6,6 +6,7 @@
 #include <exception>
 #include <numeric>
 
+#include "parallel/device_queue.hpp"
 #include "parallel/mpi_check.hpp"
 
 namespace espalier {
@@ -55,6 +56,35 @@ Communicator Communicator::split(int color, int key, std::string name) const {
   MPI_Comm handle;
   ESPALIER_MPI(MPI_Comm_split(state_->handle, color, key, &handle));
   return Communicator(make_state(handle, std::move(name), state_->context));
+}
+
+void Communicator::open_device_link() const {
+  if (size() == 1 || context().device_links == nullptr)
+    return;
+  std::vector<int> members(static_cast<std::size_t>(size()));
+  std::iota(members.begin(), members.end(), 0);
+  state_->device_link = context().device_links->connect(*this, members, name());
+}
+
+void Communicator::open_device_edges(int tag, int step) const {
+  if (size() == 1 || context().device_links == nullptr)
+    return;
+  for (int sender = 0; sender < size(); ++sender) {  // in one order on all ranks: no two wait for each other
+    const int receiver = (sender + step + size()) % size();
+    if (rank() != sender && rank() != receiver)
+      continue;
+    const std::string edge_name = name() + " " + std::to_string(sender) + " to " + std::to_string(receiver);
+    state_->device_edges.emplace(
+        std::tuple(tag, sender, receiver),
+        DeviceEdge{
+            context().device_links->connect(*this, {std::min(sender, receiver), std::max(sender, receiver)}, edge_name),
+            make_queue()});
+  }
+}
+
+DeviceEdge* Communicator::device_edge(int tag, int sender, int receiver) const {
+  const auto found = state_->device_edges.find({tag, sender, receiver});
+  return found == state_->device_edges.end() ? nullptr : &found->second;
 }
 
 Communicator Communicator::duplicate(std::string name) const {

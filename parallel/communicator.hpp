@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/tensor.hpp"
@@ -19,6 +21,12 @@ namespace espalier {
 struct Traffic {
   std::uint64_t bytes = 0;
   std::uint64_t messages = 0;
+};
+
+/// One direction of messages of one kind between two ranks: in a queue of its own nothing is in its way.
+struct DeviceEdge {
+  std::unique_ptr<DeviceLink> link;
+  ExecSpace queue;
 };
 
 namespace impl {
@@ -33,6 +41,8 @@ struct CommunicatorState {
   Traffic traffic;
   double message_scale = 1;  // on emulated links
   Tensor<unsigned char, 1> scratch;
+  std::unique_ptr<DeviceLink> device_link;
+  std::map<std::tuple<int, int, int>, DeviceEdge> device_edges;  // by tag, sender and receiver
 
   CommunicatorState() = default;
   CommunicatorState(const CommunicatorState&) = delete;
@@ -62,6 +72,17 @@ class Communicator {
 
   /// Same ranks and message scale, separate messages; collective.
   Communicator duplicate(std::string name) const;
+
+  /// From now on tensors go between these ranks behind the kernels of a queue, where the job has device links (NCCL);
+  /// elsewhere nothing changes. Collective.
+  void open_device_link() const;
+
+  /// The same for messages with `tag` from each rank to the one `step` further on, around the ring. Collective.
+  void open_device_edges(int tag, int step) const;
+
+  /// nullptr: MPI carries them.
+  DeviceLink* device_link() const { return state_->device_link.get(); }
+  DeviceEdge* device_edge(int tag, int sender, int receiver) const;
 
   const Traffic& traffic() const { return state_->traffic; }
 

@@ -10,6 +10,7 @@
 #include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/device_queue.hpp"
 #include "parallel/rank_order.hpp"
 
 namespace espalier {
@@ -43,8 +44,6 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
   ESPALIER_ASSERT(zero_stage_ == 0 || zero_stage_ == 1, fmt::format("there is no ZeRO stage {}", zero_stage_));
   plan_ = plan_reduction(segments_, parameters, places, options, static_cast<Index>(sizeof(S)));
   const auto has_lane = [&](ReductionGroup group) { return places[group].joins == group && places[group].size > 1; };
-  if (std::any_of(all_reduction_groups.begin(), all_reduction_groups.end(), has_lane))
-    gradients_mpi_ = MpiBuffer<S>(gradients_);
   for (const ReductionGroup group : all_reduction_groups)
     if (has_lane(group))
       add_lane(summed_over[group], group, options);
@@ -54,7 +53,12 @@ GradientReducer<S>::GradientReducer(const ExecSpace& exec, const ReductionCommun
 template <class S>
 void GradientReducer<S>::add_lane(const Communicator& communicator, ReductionGroup group,
                                   const ReducerOptions& options) {
-  Lane lane(communicator.duplicate(communicator.name() + " gradients"), group);
+  Lane lane(communicator.duplicate(communicator.name() + " gradients"), group, exec_);
+  lane.communicator.open_device_link();
+  if (lane.communicator.device_link() != nullptr)
+    lane.exec = make_queue();
+  if (lanes_.empty())
+    gradients_mpi_ = MpiBuffer<S>(lane.communicator, gradients_);
   Index largest_slice = 0;
   Index largest_bucket = 0;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
@@ -70,9 +74,10 @@ void GradientReducer<S>::add_lane(const Communicator& communicator, ReductionGro
     const std::string name = fmt::format("{}_{}", communicator.name(), i);
     const auto received = allocate<unsigned char>(Category::communication, "bucket_" + name,
                                                   largest_slice * (communicator.size() - 1) * wire_bytes_);
-    lane.places.push_back({MessageSet(lane.communicator), Stage::idle, 0, 0, received,
-                           MpiBuffer<unsigned char>(received),
-                           WireValues<S>(gradients_, gradients_mpi_, options.wire, "values_" + name, largest_bucket)});
+    lane.places.push_back(
+        {MessageSet(lane.communicator, lane.communicator.device_link(), lane.exec), Stage::idle, 0, 0, received,
+         MpiBuffer<unsigned char>(lane.communicator, received),
+         WireValues<S>(lane.communicator, gradients_, gradients_mpi_, options.wire, "values_" + name, largest_bucket)});
   }
   lanes_.push_back(std::move(lane));
 }
@@ -158,22 +163,33 @@ void GradientReducer<S>::progress() {
 
 template <class S>
 void GradientReducer<S>::progress(Lane& lane) {
-  for (Place& place : lane.places) {
-    if (place.stage == Stage::collecting && place.messages.test()) {
-      lane.sent_at = std::max(lane.sent_at, place.messages.sent_at());
-      distribute(lane, place);
-    }
-    if (place.stage == Stage::distributing && place.messages.test())
-      finish(lane, place);
-  }
-  for (Place& place : lane.places) {
-    const auto next = static_cast<std::size_t>(lane.num_started);
-    if (next == lane.buckets.size())
+  for (Place& place : lane.places)
+    advance(lane, place);
+  const auto is_idle = [](const Place& place) { return place.stage == Stage::idle; };
+  while (next_is_ready(lane)) {
+    const auto place = std::find_if(lane.places.begin(), lane.places.end(), is_idle);
+    if (place == lane.places.end())
       return;
-    const bool ready = pass_ == Pass::gather || missing_[static_cast<std::size_t>(lane.buckets[next])] == 0;
-    if (ready && place.stage == Stage::idle)
-      start(lane, place);
+    start(lane, *place);
+    advance(lane, *place);  // what is queued is through at once: in the order of the buckets on all ranks
   }
+}
+
+template <class S>
+bool GradientReducer<S>::next_is_ready(const Lane& lane) const {
+  const auto next = static_cast<std::size_t>(lane.num_started);
+  return next < lane.buckets.size() &&
+         (pass_ == Pass::gather || missing_[static_cast<std::size_t>(lane.buckets[next])] == 0);
+}
+
+template <class S>
+void GradientReducer<S>::advance(Lane& lane, Place& place) {
+  if (place.stage == Stage::collecting && place.messages.test()) {
+    lane.sent_at = std::max(lane.sent_at, place.messages.sent_at());
+    distribute(lane, place);
+  }
+  if (place.stage == Stage::distributing && place.messages.test())
+    finish(lane, place);
 }
 
 template <class S>
@@ -181,6 +197,7 @@ void GradientReducer<S>::start(Lane& lane, Place& place) {
   const Region region("espalier::parallel::gradient_reducer::start");
   place.bucket = lane.num_started++;
   place.began = lane.communicator.clock().now();
+  order_after(lane.exec, exec_);
   if (pass_ == Pass::reduce)
     collect(lane, place);
   else
@@ -195,7 +212,7 @@ void GradientReducer<S>::collect(Lane& lane, Place& place) {
   const int size = lane.communicator.size();
   const int tag = num_phases * place.bucket + values_phase;
   const Index own_bytes = bucket.slice(rank).size() * wire_bytes_;
-  place.values.pack(exec_, bucket);
+  place.values.pack(lane.exec, bucket);
   for (int step = 1; step < size; ++step) {
     const int peer = (rank - step + size) % size;
     place.messages.receive(place.received_mpi.data() + received_slot(peer, rank) * own_bytes,
@@ -215,14 +232,14 @@ void GradientReducer<S>::distribute(Lane& lane, Place& place) {
   const Bucket& bucket = bucket_of(lane, place.bucket);
   const Communicator& peers = lane.communicator;
   const IndexRange own = bucket.slice(peers.rank());
-  place.received_mpi.store(exec_, 0, own.size() * (peers.size() - 1) * wire_bytes_);
-  place.values.add(exec_, bucket, place.received, peers.rank(), peers.size());
+  place.received_mpi.store(lane.exec, 0, own.size() * (peers.size() - 1) * wire_bytes_);
+  place.values.add(lane.exec, bucket, place.received, peers.rank(), peers.size());
   if (zero_stage_ == 0) {
-    place.values.load(exec_, bucket, own);
+    place.values.load(lane.exec, bucket, own);
     return send_round(lane, place, place.values.data(bucket), wire_bytes_);
   }
-  place.values.settle(exec_, bucket, own);
-  compat::fence(exec_, "espalier::parallel: the place may receive again");
+  place.values.settle(lane.exec, bucket, own);
+  settle_before_messages(lane.communicator, lane.exec, "espalier::parallel: the place may receive again");
   finish(lane, place);
 }
 
@@ -253,7 +270,7 @@ template <class S>
 void GradientReducer<S>::gather(Lane& lane, Place& place) {
   const Bucket& bucket = bucket_of(lane, place.bucket);
   const IndexRange own = bucket.slice(lane.communicator.rank());
-  weights_mpi_.load(exec_, own.begin * weight_bytes_, own.size() * weight_bytes_);
+  weights_mpi_.load(lane.exec, own.begin * weight_bytes_, own.size() * weight_bytes_);
   send_round(lane, place, weights_mpi_.data() + bucket.offset * weight_bytes_, weight_bytes_);
 }
 
@@ -261,13 +278,13 @@ template <class S>
 void GradientReducer<S>::finish(Lane& lane, Place& place) {
   const Bucket& bucket = bucket_of(lane, place.bucket);
   if (pass_ == Pass::gather)
-    weights_mpi_.store(exec_, bucket.offset * weight_bytes_, bucket.size * weight_bytes_);
+    weights_mpi_.store(lane.exec, bucket.offset * weight_bytes_, bucket.size * weight_bytes_);
   else if (zero_stage_ == 0)
-    place.values.store(exec_, bucket);
+    place.values.store(lane.exec, bucket);
   place.stage = Stage::idle;
   ++lane.num_done;
   Timeline& timeline = lane.communicator.timeline();
-  if (timeline.is_on())
+  if (timeline.is_on() && lane.communicator.device_link() == nullptr)  // else it has only begun
     timeline.record({.name = fmt::format("{} bucket {} of {}", pass_ == Pass::reduce ? "reduce" : "gather",
                                          place.bucket, lane.communicator.name()),
                      .category = "data_comm",
@@ -285,7 +302,7 @@ void GradientReducer<S>::start_gather_of(const Tensor<unsigned char, 1>& weights
                   "weights are not laid out as the gradients");
   if (weights.data() != weights_.data() || weights.extent(0) != weights_.extent(0)) {  // the first time
     weights_ = weights;
-    weights_mpi_ = MpiBuffer<unsigned char>(weights_);
+    weights_mpi_ = MpiBuffer<unsigned char>(lanes_.front().communicator, weights_);
   }
   weight_bytes_ = element_bytes;
   begin_pass(Pass::gather);

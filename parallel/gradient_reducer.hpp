@@ -34,6 +34,9 @@ struct ReducerStats {
 /// soon as it is full, those before it have started and a place in flight is free. Communicators do not wait for each
 /// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
 /// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
+///
+/// Where device links carry the messages, all of a bucket's reduction is queued when it starts, in a queue beside that
+/// of backward, and wait() makes later kernels wait, not the host.
 template <class S>
 class GradientReducer {
  public:
@@ -91,10 +94,12 @@ class GradientReducer {
     WireValues<S> values;  // of the bucket
   };
   struct Lane {  // the buckets of one communicator
-    Lane(Communicator own, ReductionGroup its_group) : communicator(std::move(own)), group(its_group) {}
+    Lane(Communicator own, ReductionGroup its_group, const ExecSpace& work)
+        : communicator(std::move(own)), group(its_group), exec(work) {}
 
     Communicator communicator;
     ReductionGroup group;
+    ExecSpace exec;            // of its kernels and messages; where these queue up, beside that of backward
     std::vector<int> buckets;  // of the plan
     std::vector<Place> places;
     int num_started = 0;
@@ -110,6 +115,8 @@ class GradientReducer {
   void start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes);
   void begin_pass(Pass pass);
   void progress(Lane& lane);
+  void advance(Lane& lane, Place& place);
+  bool next_is_ready(const Lane& lane) const;
   void start(Lane& lane, Place& place);
   void collect(Lane& lane, Place& place);
   void distribute(Lane& lane, Place& place);

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
+#include "parallel/device_queue.hpp"
 #include "parallel/gradient_reducer.hpp"
 
 namespace espalier {
@@ -57,6 +59,10 @@ void GradientReducer<S>::complete(const char* what) {
       oldest().messages.give_up(describe(oldest()), waiter.seconds());
   }
   communicator.position().leave_wait();
+  for (const Lane& lane : lanes_)
+    order_after(exec_, lane.exec);
+  if (communicator.device_link() != nullptr)
+    compat::fence(exec_, "espalier::parallel: what is exposed of the reduction is its time, not that of what follows");
   exposed_seconds_ += total.seconds();
   const double ended = communicator.clock().now();
   const double early_until = pass_ == Pass::reduce ? std::clamp(others_sent_at(), began, ended) : began;

@@ -36,6 +36,12 @@ void MessageSet::send(const void* data, std::size_t bytes, int peer, int tag, bo
   CommunicationContext& context = *state_->context;
   if (bytes == 0)
     return;
+  if (link_ != nullptr) {
+    queued_.push_back({const_cast<void*>(data), bytes, peer, false});
+    ++state_->traffic.messages;
+    state_->traffic.bytes += bytes;
+    return;
+  }
   if (context.max_delay_us > 0) {
     std::uniform_int_distribution<int> microseconds(0, context.max_delay_us);
     std::this_thread::sleep_for(std::chrono::microseconds(microseconds(context.delay_random)));
@@ -71,6 +77,10 @@ void MessageSet::post(const void* data, std::size_t bytes, int peer, int tag) {
 void MessageSet::receive(void* data, std::size_t bytes, int peer, int tag, bool stamped) {
   if (bytes == 0)
     return;
+  if (link_ != nullptr) {
+    queued_.push_back({data, bytes, peer, true});
+    return;
+  }
   if (stamped || state_->context->links.on())
     expect(&incoming_stamps_.emplace_back(), sizeof(Stamp), peer, tag);
   const std::size_t piece = state_->context->max_message_bytes;
@@ -107,7 +117,14 @@ void MessageSet::require_success(int code) {
   impl::mpi_failed(code, "MPI_Testall", std::source_location::current());
 }
 
+void MessageSet::queue_messages(const std::string& what) {
+  if (!queued_.empty())
+    link_->exchange(*queue_, queued_, what);
+  queued_.clear();
+}
+
 bool MessageSet::test() {
+  queue_messages(state_->name);
   if (requests_.empty())
     return true;
   if (!landed_) {
@@ -157,6 +174,7 @@ void MessageSet::read_stamps() {
 }
 
 void MessageSet::wait(const std::string& what, const std::function<void()>& meanwhile) {
+  queue_messages(what);
   if (test())
     return;
   Waiter waiter(state_->context->wait);
@@ -165,6 +183,8 @@ void MessageSet::wait(const std::string& what, const std::function<void()>& mean
     note.update(*this, waiter.seconds(), [&] { return what; });
     if (meanwhile)
       meanwhile();
+    if (state_->context->device_links != nullptr)
+      state_->context->device_links->require_alive();
     if (!waiter.pause())
       give_up(what, waiter.seconds());  // the position goes on saying what was waited for
   }

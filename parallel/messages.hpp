@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,6 +34,7 @@ inline constexpr int barrier = 16389;
 inline constexpr int failure = 16390;
 inline constexpr int clock = 16391;
 inline constexpr int gather_texts = 16392;
+inline constexpr int link_id = 16393;
 inline constexpr int largest = 32767;  ///< the MPI standard promises no larger one
 }  // namespace tags
 
@@ -44,7 +46,15 @@ inline constexpr int largest = 32767;  ///< the MPI standard promises no larger 
 /// links are emulated, others where both sides ask for it. Stamps are not counted as traffic.
 class MessageSet {
  public:
+  /// Of memory that MPI reaches.
   explicit MessageSet(const Communicator& communicator) : state_(communicator.state()) {}
+  /// Of tensors: over `link`, behind the work in `queue`, where there is one; test() and wait() then queue the messages
+  /// and are done, as what is queued next comes behind them. nullptr: by MPI.
+  MessageSet(const Communicator& communicator, DeviceLink* link, const ExecSpace& queue)
+      : state_(communicator.state()), link_(link) {
+    if (link != nullptr)
+      queue_ = queue;
+  }
   MessageSet(MessageSet&&) = default;
   MessageSet& operator=(MessageSet&&) = delete;
   MessageSet(const MessageSet&) = delete;
@@ -73,7 +83,7 @@ class MessageSet {
   /// When the stamped messages received last were sent (the latest of them), by the job's clock; 0: none yet.
   double sent_at() const { return sent_at_; }
 
-  bool empty() const { return requests_.empty(); }
+  bool empty() const { return requests_.empty() && queued_.empty(); }
   const WaitSettings& wait_settings() const { return state_->context->wait; }
 
  private:
@@ -91,6 +101,7 @@ class MessageSet {
   void check_lengths() const;
   void read_stamps();
   void require_success(int code);
+  void queue_messages(const std::string& what);
   void post(const void* data, std::size_t bytes, int peer, int tag);
   void expect(void* data, std::size_t bytes, int peer, int tag);
 
@@ -103,6 +114,9 @@ class MessageSet {
   bool landed_ = false;  // MPI has them all; those with emulated links may still be on their way
   double arrives_at_ = 0;
   double sent_at_ = 0;
+  DeviceLink* link_ = nullptr;
+  std::optional<ExecSpace> queue_;     // none is made before Kokkos runs
+  std::vector<DeviceMessage> queued_;  // of the next group
 };
 
 /// Keeps the position of this rank up to date during one wait; not for waits too short to be seen.

@@ -2,18 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/mpi_buffer.hpp"
 
-#include <cstdlib>
-#include <string_view>
-
 namespace espalier {
 
-bool mpi_reaches_device_memory() {
-  if constexpr (exec_is_host) {
-    return true;
-  } else {
-    const char* const setting = std::getenv("ESPALIER_GPU_AWARE_MPI");
-    return setting != nullptr && std::string_view(setting) == "1";
-  }
+MessageAccess message_access(const Communicator& communicator) {
+  return communicator.device_link() != nullptr ? MessageAccess::queued : mpi_access(communicator);
+}
+
+MessageAccess mpi_access(const Communicator& communicator) {
+  const Transport transport = communicator.context().transport;
+  const bool direct = transport == Transport::host_memory || transport == Transport::mpi_gpu_aware;
+  return direct ? MessageAccess::direct : MessageAccess::staged;
+}
+
+void settle_before_messages(const Communicator& communicator, const ExecSpace& exec, const char* reason) {
+  if (message_access(communicator) != MessageAccess::queued)
+    compat::fence(exec, reason);
 }
 
 }  // namespace espalier

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/tensor.hpp"
+#include "parallel/communicator.hpp"
 
 namespace espalier {
 
@@ -12,19 +13,33 @@ namespace espalier {
 template <class T>
 using FlatTensor = Kokkos::View<T*, Kokkos::LayoutRight, MemSpace>;
 
-/// Whether MPI may read and write the memory of the default execution space: always on hosts, on GPUs if the user says
-/// so (ESPALIER_GPU_AWARE_MPI=1). The one place where this is decided.
-bool mpi_reaches_device_memory();
+/// How messages get at a tensor. Here alone is decided which way they go.
+enum class MessageAccess {
+  direct,  ///< MPI reaches it: kernels must be done before
+  staged,  ///< MPI reaches a host twin only
+  queued   ///< a device link moves it behind the kernels: there is nothing to wait for
+};
+MessageAccess message_access(const Communicator& communicator);
+/// Of messages that go by MPI, whether or not the communicator has a device link.
+MessageAccess mpi_access(const Communicator& communicator);
 
-/// The memory that MPI touches in place of a tensor: the tensor itself where MPI reaches it, else a host twin. Copies
-/// happen in load() and store() only; both are no more than a fence where there is no twin.
+/// For memory that messages touch next: waits for the kernels on `exec`, where messages do not queue behind them.
+void settle_before_messages(const Communicator& communicator, const ExecSpace& exec, const char* reason);
+
+/// The memory that messages touch in place of a tensor: the tensor itself where they reach it, else a host twin. Copies
+/// happen in load() and store() only; without a twin both are a fence, or nothing.
 template <class T>
 class MpiBuffer {
  public:
   MpiBuffer() = default;
-  explicit MpiBuffer(const FlatTensor<T>& tensor) : tensor_(tensor) {
-    if (!mpi_reaches_device_memory())
-      twin_ = HostTwin(ledger_label(Category::communication, "host_twin"), tensor.extent(0));
+  MpiBuffer(const Communicator& communicator, const FlatTensor<T>& tensor)
+      : MpiBuffer(message_access(communicator), communicator, tensor) {}
+  MpiBuffer(MessageAccess access, const Communicator& communicator, const FlatTensor<T>& tensor)
+      : tensor_(tensor), access_(access) {
+    if (access_ != MessageAccess::staged)
+      return;
+    block_ = communicator.state()->context->pinned.take(tensor.extent(0) * sizeof(T));
+    twin_ = Twin(reinterpret_cast<T*>(block_->data()), tensor.extent(0));
   }
 
   T* data() const { return twin_.data() != nullptr ? twin_.data() : tensor_.data(); }
@@ -33,17 +48,20 @@ class MpiBuffer {
   void load(const ExecSpace& exec, Index begin, Index count) const {
     if (twin_.data() != nullptr)
       Kokkos::deep_copy(exec, part(twin_, begin, count), part(tensor_, begin, count));
-    compat::fence(exec, "espalier::parallel: the data is complete before MPI reads it");
+    if (access_ != MessageAccess::queued)
+      compat::fence(exec, "espalier::parallel: the data is complete before MPI reads it");
   }
 
   /// Makes received elements [begin, begin + count) visible to kernels on `exec`.
   void store(const ExecSpace& exec, Index begin, Index count) const {
-    if (twin_.data() != nullptr)
-      Kokkos::deep_copy(exec, part(tensor_, begin, count), part(twin_, begin, count));
+    if (twin_.data() == nullptr)
+      return;
+    Kokkos::deep_copy(exec, part(tensor_, begin, count), part(twin_, begin, count));
+    compat::fence(exec, "espalier::parallel: the twin may be written again");
   }
 
  private:
-  using HostTwin = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>;
+  using Twin = Kokkos::View<T*, Kokkos::LayoutRight, compat::PinnedHostSpace, Kokkos::MemoryUnmanaged>;
 
   template <class View>
   static auto part(const View& view, Index begin, Index count) {
@@ -51,7 +69,9 @@ class MpiBuffer {
   }
 
   Tensor<T, 1> tensor_;
-  HostTwin twin_;
+  MessageAccess access_ = MessageAccess::direct;
+  std::shared_ptr<const PinnedPool::Block> block_;
+  Twin twin_;  // at the front of the block
 };
 
 /// A contiguous tensor of any rank as a window of rank 1.

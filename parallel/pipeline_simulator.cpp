@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/mesh_layout.hpp"
 
 namespace espalier {
 namespace {

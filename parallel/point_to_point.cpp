@@ -12,8 +12,15 @@ Request::~Request() {
     new std::any(std::move(buffers_));
 }
 
+void Request::start() {
+  if (edge_ == nullptr)
+    return;
+  messages_.wait(what_);  // until it is queued
+  end_.set(edge_->queue);
+}
+
 bool Request::test() {
-  if (!messages_.test())
+  if (!messages_.test() || !end_.reached())
     return false;
   finish();
   return true;
@@ -21,6 +28,7 @@ bool Request::test() {
 
 void Request::wait(const std::function<void()>& meanwhile) {
   messages_.wait(what_, meanwhile);
+  end_.hold(exec_);
   finish();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "parallel/communicator.hpp"
+#include "parallel/device_queue.hpp"
 #include "parallel/messages.hpp"
 #include "parallel/mpi_buffer.hpp"
 
@@ -26,7 +27,8 @@ Request irecv(const ExecSpace& exec, const Communicator& communicator, const Vie
               int tag = tags::data);
 
 /// A send or receive under way. Keeps its buffers alive; wait() must be called (a request that is dropped calls its
-/// receive back, which is right only after an error).
+/// receive back, which is right only after an error). Over a device edge wait() does not keep the host: later kernels
+/// on `exec` wait.
 class Request {
  public:
   Request(Request&&) = default;
@@ -40,6 +42,9 @@ class Request {
   /// @throws Error (ExitCode::communication) when the message fails or the deadline passes.
   void wait(const std::function<void()>& meanwhile = {});
 
+  /// Over a device edge.
+  bool is_queued() const { return edge_ != nullptr; }
+
   /// Of a completed receive: when the sender sent it, by the job's clock. Waiting until then was waiting for the
   /// sender's work, waiting after it was waiting for the network.
   double sent_at() const { return messages_.sent_at(); }
@@ -50,13 +55,24 @@ class Request {
   template <class View>
   friend Request irecv(const ExecSpace&, const Communicator&, const View&, int, int);
 
-  Request(const Communicator& communicator, std::any buffers, std::string what)
-      : messages_(communicator), buffers_(std::move(buffers)), what_(std::move(what)) {}
+  Request(const Communicator& communicator, DeviceEdge* edge, const ExecSpace& exec, std::any buffers, std::string what)
+      : messages_(communicator, edge != nullptr ? edge->link.get() : nullptr, edge != nullptr ? edge->queue : exec),
+        edge_(edge),
+        exec_(exec),
+        buffers_(std::move(buffers)),
+        what_(std::move(what)) {
+    if (edge_ != nullptr)
+      order_after(edge_->queue, exec);  // which fills what leaves, or still reads what is overwritten
+  }
+  void start();
   void finish();
 
   static constexpr bool stamped = true;
 
   MessageSet messages_;
+  DeviceEdge* edge_;  // nullptr: by MPI
+  ExecSpace exec_;
+  QueueMark end_;                  // in the queue of the edge
   std::any buffers_;               // Views, by reference count
   std::function<void()> on_done_;  // copies a received twin to the device
   std::string what_;
@@ -69,10 +85,13 @@ template <class View>
 Request isend(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag) {
   using T = typename View::non_const_value_type;
   const auto window = flatten(data);
-  const MpiBuffer<T> buffer(window);
-  Request request(communicator, std::make_pair(data, buffer), describe_message("send of", tag, peer, communicator));
+  DeviceEdge* const edge = communicator.device_edge(tag, communicator.rank(), peer);
+  const MpiBuffer<T> buffer(edge != nullptr ? MessageAccess::queued : mpi_access(communicator), communicator, window);
+  Request request(communicator, edge, exec, std::make_pair(data, buffer),
+                  describe_message("send of", tag, peer, communicator));
   buffer.load(exec, 0, static_cast<Index>(window.extent(0)));
   request.messages_.send(buffer.data(), window.extent(0) * sizeof(T), peer, tag, Request::stamped);
+  request.start();
   return request;
 }
 
@@ -80,11 +99,13 @@ template <class View>
 Request irecv(const ExecSpace& exec, const Communicator& communicator, const View& data, int peer, int tag) {
   using T = typename View::non_const_value_type;
   const auto window = flatten(data);
-  const MpiBuffer<T> buffer(window);
-  Request request(communicator, std::make_pair(data, buffer), describe_message("receive of", tag, peer, communicator));
+  DeviceEdge* const edge = communicator.device_edge(tag, peer, communicator.rank());
+  const MpiBuffer<T> buffer(edge != nullptr ? MessageAccess::queued : mpi_access(communicator), communicator, window);
+  Request request(communicator, edge, exec, std::make_pair(data, buffer),
+                  describe_message("receive of", tag, peer, communicator));
   request.messages_.receive(buffer.data(), window.extent(0) * sizeof(T), peer, tag, Request::stamped);
-  if (!mpi_reaches_device_memory())
-    request.on_done_ = [=] { buffer.store(exec, 0, static_cast<Index>(window.extent(0))); };
+  request.on_done_ = [=] { buffer.store(exec, 0, static_cast<Index>(window.extent(0))); };
+  request.start();
   return request;
 }
 

@@ -2,73 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "parallel/communicator.hpp"
-#include "parallel/reduction_groups.hpp"
+#include "parallel/mesh_layout.hpp"
 
 namespace espalier {
 
-/// The axes of the lattice of ranks. (An axis belongs to the mesh, a dim to a tensor.)
-enum class Axis { tp, dp, pp };
-inline constexpr std::size_t num_axes = 3;
-const char* to_string(Axis axis);
-
-/// "tp,dp,pp": the axes in the order of the ranks, fastest first.
-/// @throws Error (ExitCode::usage) unless each axis is named once.
-std::array<Axis, num_axes> axis_order_from(std::string_view text);
-std::string to_string(const std::array<Axis, num_axes>& order);
-
-/// One number an axis: degrees, or the coordinates of a rank.
-struct PerAxis {
-  std::array<int, num_axes> values{1, 1, 1};
-  int& operator[](Axis axis) { return values[static_cast<std::size_t>(axis)]; }
-  int operator[](Axis axis) const { return values[static_cast<std::size_t>(axis)]; }
-  bool operator==(const PerAxis&) const = default;
-};
-
-/// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
-/// With the default order: rank = tp + tp_size * (dp + dp_size * pp).
-struct MeshLayout {
-  PerAxis degrees;                                                 ///< tp, dp, pp
-  std::array<Axis, num_axes> order{Axis::tp, Axis::dp, Axis::pp};  ///< fastest first
-
-  int size() const;
-  int degree(Axis axis) const { return degrees[axis]; }
-  PerAxis coordinates(int rank) const;
-  int rank_at(const PerAxis& coordinates) const;
-  int first_rank_of_stage(int stage) const { return rank_at({.values = {0, 0, stage}}); }
-
-  /// The ranks that differ from `rank` along `axis` only, itself included, ordered along the axis.
-  std::vector<int> group(int rank, Axis axis) const;
-
-  /// Number of that group among those of the same axis: equal for all its members, unlike any other's.
-  int group_index(int rank, Axis axis) const;
-
-  /// The ranks over which the gradients of `group` are summed with those of `rank`, in the order of the sum: it does
-  /// not depend on the order of the axes. replicas: along dp; replicas_and_tensor: all ranks of the stage, tp fastest;
-  /// tied: along dp on the first stage, then on the last (stages between hold no tied parameters: along dp).
-  std::vector<int> reduction_ranks(int rank, ReductionGroup group) const;
-
-  /// Our place among them, by group.
-  PerGroup<GroupPlace> reduction_places(int rank) const;
-
-  std::string text() const;  ///< "tensor 2 x data 4 x pipeline 1"
-};
-
-/// The layout of a world; data = 0 takes what is left.
-/// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
-MeshLayout make_layout(int world_size, int tensor, int data, int pipeline,
-                       std::array<Axis, num_axes> order = {Axis::tp, Axis::dp, Axis::pp});
-
-/// All layouts of `world_size` ranks, those nearest to the wanted degrees first.
-std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wanted);
-
 /// A layout with a communicator an axis, named "tp", "dp", "pp", and one a reduction group, "dp" where its ranks are
-/// those of dp, else "tp+dp" and "tied". All are created here.
+/// those of dp, else "tp+dp" and "tied". All are created here, with the device links of tp and of pp.
 class ProcessMesh {
  public:
   /// Collective over `world`, whose size must be the layout's.

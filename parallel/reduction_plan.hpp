@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/parameter.hpp"
+#include "core/parameter_spec.hpp"
 #include "parallel/reduction_groups.hpp"
 
 namespace espalier {

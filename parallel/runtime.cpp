@@ -20,7 +20,9 @@
 
 #include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/device_selection.hpp"
 #include "parallel/failure.hpp"
 #include "parallel/host_ranks.hpp"
 #include "parallel/job_clock.hpp"
@@ -86,6 +88,21 @@ void initialize_kokkos(int& argc, char**& argv) {
   }
 }
 
+/// How tensors go from rank to rank, in the whole job.
+void use_transport(const Communicator& world, int ranks_per_device) {
+  CommunicationContext& context = *world.state()->context;
+  context.ranks_per_device = ranks_per_device;
+  const char* const setting = std::getenv("ESPALIER_TRANSPORT");
+  attempt_together(world, ExitCode::usage, [&] {
+    context.transport = choose_transport(setting == nullptr ? "" : setting, {.device_is_host = exec_is_host,
+                                                                             .has_nccl = has_nccl,
+                                                                             .ranks_per_device = ranks_per_device,
+                                                                             .mpi_is_gpu_aware = mpi_says_gpu_aware()});
+  });
+  if (context.transport == Transport::nccl && world.size() > 1)
+    context.device_links = make_nccl_factory();
+}
+
 /// Kokkos takes off the arguments that it knows.
 void require_known_arguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
@@ -125,11 +142,17 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
 void Runtime::start_kokkos(int& argc, char**& argv) {
   if (owns_mpi_)
     refuse_other_launchers(size());
+  int ranks_per_device = host_ranks(*world_).size();  // at most, where somebody else chose the devices
   if (!Kokkos::is_initialized()) {
+    const SelectedDevice device = select_device(*world_);
+    ranks_per_device = device.sharers;
+    device_ = device.text;
     initialize_kokkos(argc, argv);
     owns_kokkos_ = true;
     require_known_arguments(argc, argv);
+    show_regions_to_profiler();
   }
+  use_transport(*world_, ranks_per_device);
   MemoryLedger::instance().install();
   WaitSettings& wait = world_->state()->context->wait;
   wait.ranks_share_cores = true;  // careful until it is known
@@ -154,7 +177,9 @@ Runtime::~Runtime() {
 
 std::string Runtime::describe() const {
   const WaitSettings& wait = world_->context().wait;
-  return fmt::format("{} rank{}; {}; waits {}{}", size(), size() > 1 ? "s" : "",
+  const std::string device =
+      device_.empty() ? "" : fmt::format("{}, tensors by {}; ", device_, to_string(world_->context().transport));
+  return fmt::format("{} rank{}; {}{}; waits {}{}", size(), size() > 1 ? "s" : "", device,
                      launch_.empty() ? "launch environment left to the caller" : launch_, to_string(wait.resolved()),
                      wait.ranks_share_cores ? " (ranks share cores)" : "");
 }

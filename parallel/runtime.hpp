@@ -45,6 +45,7 @@ class Runtime {
   bool owns_kokkos_ = false;
   int exceptions_at_start_;
   std::string launch_;
+  std::string device_;
   std::optional<Communicator> world_;
   std::optional<Communicator> failures_;
 };

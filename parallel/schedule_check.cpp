@@ -9,7 +9,7 @@
 #include <set>
 
 #include "parallel/list_check.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/mesh_layout.hpp"
 #include "parallel/schedule_run.hpp"
 
 namespace espalier {

@@ -19,6 +19,8 @@ void TensorParallel<T>::communicate(const char* what, const F& collective) const
   if (size_ == 1)
     return;
   ESPALIER_ASSERT(axis_ != nullptr, std::string(what) + ": this object only plans");
+  if (axis_->device_link() != nullptr)
+    return collective();  // only queued here: its time is part of the kernels' around it
   const double begin = axis_->clock().now();
   collective();
   const double end = axis_->clock().now();

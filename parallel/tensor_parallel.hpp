@@ -75,7 +75,7 @@ class TensorParallel {
   /// Sum or maximum of row statistics over tp ranks, for softmax over a split vocabulary.
   void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
 
-  /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them.
+  /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them. 0 over a device link.
   double seconds() const { return seconds_; }
 
  private:

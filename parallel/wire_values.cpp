@@ -34,14 +34,15 @@ IndexRange whole(const Bucket& bucket) { return {bucket.offset, bucket.offset + 
 }  // namespace
 
 template <class S>
-WireValues<S>::WireValues(const Tensor<S, 1>& gradients, const MpiBuffer<S>& gradients_mpi,
-                          std::optional<ScalarType> wire, const std::string& name, Index largest)
+WireValues<S>::WireValues(const Communicator& communicator, const Tensor<S, 1>& gradients,
+                          const MpiBuffer<S>& gradients_mpi, std::optional<ScalarType> wire, const std::string& name,
+                          Index largest)
     : gradients_(gradients), gradients_mpi_(gradients_mpi), wire_(wire) {
   if (!wire_)
     return;
   ESPALIER_ASSERT((std::is_same_v<S, float>), "only fp32 gradients travel in another type");
   values_ = allocate<unsigned char>(Category::communication, name, largest * element_bytes(wire_));
-  values_mpi_ = MpiBuffer<unsigned char>(values_);
+  values_mpi_ = MpiBuffer<unsigned char>(communicator, values_);
 }
 
 template <class S>

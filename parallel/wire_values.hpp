@@ -15,10 +15,11 @@ namespace espalier {
 template <class S>
 class WireValues {
  public:
-  /// `gradients_mpi` is that of the whole flat `gradients`; of `largest` elements is the largest bucket.
+  /// `gradients_mpi` is that of the whole flat `gradients`; of `largest` elements is the largest bucket, which goes
+  /// through `communicator`.
   /// @param wire none: the type of the gradients. 16-bit types for fp32 gradients only.
-  WireValues(const Tensor<S, 1>& gradients, const MpiBuffer<S>& gradients_mpi, std::optional<ScalarType> wire,
-             const std::string& name, Index largest);
+  WireValues(const Communicator& communicator, const Tensor<S, 1>& gradients, const MpiBuffer<S>& gradients_mpi,
+             std::optional<ScalarType> wire, const std::string& name, Index largest);
 
   static Index element_bytes(std::optional<ScalarType> wire) {
     return static_cast<Index>(wire ? size_of(*wire) : sizeof(S));

@@ -9,6 +9,8 @@
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
 #include "planning/accelerator.hpp"
+#include "planning/gib.hpp"
+#include "planning/strings.hpp"
 
 // Peaks, memory and bandwidths are the vendors'. The shares are fitted (docs/planner.md says on what): where a device
 // has no row of its own they are those of its generation. Error bars hold 19 of 20 published rows of the device; wider
@@ -18,7 +20,6 @@ namespace espalier {
 namespace {
 
 constexpr double tera = 1e12;
-constexpr Index gib = Index{1} << 30;
 
 struct Curve {
   double product_share;
@@ -84,6 +85,7 @@ const std::vector<Accelerator>& presets() {
       device("b200", 180, 8.0, 148, 0.20, {80, 1125, 2250, 2250, 4500, blackwell, blackwell_fp8}),
       device("gb200", 186, 8.0, 148, 0.20, {80, 1250, 2500, 2500, 5000, blackwell, blackwell_fp8}),
       device("b300", 268, 8.0, 148, 0.25, {80, 1125, 2250, 2250, 4500, blackwell, blackwell_fp8}),
+      device("a100-40-pcie", 40, 1.555, 108, 0.20, {19.5, 156, 312, 312, 0, ampere}),
       device("a100-pcie", 80, 1.94, 108, 0.20, {19.5, 156, 312, 312, 0, ampere}),
       device("h100-pcie", 80, 2.0, 114, 0.20, {51, 378, 756, 756, 1513, hopper, hopper_fp8}),
       device("l40s", 45, 0.864, 142, 0.20, {91.6, 183, 362, 362, 733, ada}),
@@ -122,11 +124,13 @@ Accelerator accelerator_preset(const std::string& name) {
 }
 
 std::optional<std::string> accelerator_named(std::string_view published) {
-  std::string text;
-  for (const char c : published)
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+  std::string text = lower_case(std::string(published));
+  std::erase_if(text, [](unsigned char c) { return std::isalnum(c) == 0; });
+  const auto has = [&](std::string_view part) { return contains(text, part); };
+  // Names that begin like another's: memory and links of a GH200 and of the NVL boards are not those of the SXM boards,
+  // and an RTX A1000 is no A100.
+  if (has("gh200") || has("rtx") || ((has("h100") || has("h200")) && has("nvl")))
+    return std::nullopt;
   // The longer name first where one holds another.
   static const std::vector<std::pair<std::string_view, const char*>> words{
       {"gb200", "gb200"},  {"b200", "b200"},     {"b300", "b300"},     {"h200", "h200"},    {"h800", "h100"},
@@ -136,7 +140,7 @@ std::optional<std::string> accelerator_named(std::string_view published) {
   if (has("h100"))
     return has("hbm2e") ? "h100-hbm2e" : has("pcie") ? "h100-pcie" : "h100";
   if (has("a100"))
-    return has("40g") ? "a100-40" : has("pcie") ? "a100-pcie" : "a100-80";
+    return has("40g") ? (has("pcie") ? "a100-40-pcie" : "a100-40") : has("pcie") ? "a100-pcie" : "a100-80";
   for (const auto& [word, name] : words)
     if (has(word))
       return name;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/median.hpp"
 #include "planning/layer_time.hpp"
 
 namespace espalier {
@@ -103,10 +104,10 @@ Calibration calibrate(const Accelerator& start, Precision precision, const std::
   Calibration result{.device = best};
   std::vector<double> errors;
   for (const LayerSample& sample : samples)
-    errors.push_back(std::abs(predicted_sample(best, precision, sample).block / sample.block - 1));
-  std::sort(errors.begin(), errors.end());
-  result.median_error = errors[errors.size() / 2];
-  result.worst_error = errors.back();
+    if (sample.block > 0)
+      errors.push_back(std::abs(predicted_sample(best, precision, sample).block / sample.block - 1));
+  result.median_error = median_of(errors);
+  result.worst_error = errors.empty() ? 0 : *std::ranges::max_element(errors);
   return result;
 }
 

@@ -10,11 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/median.hpp"
+#include "planning/gib.hpp"
 
 namespace espalier {
 namespace {
-
-constexpr double gib = 1 << 30;
 
 bool has_time(const PricedCase& each) { return each.published.timed && each.predicted_seconds; }
 bool has_memory(const PricedCase& each) { return each.published.measured_bytes > 0 && each.predicted_bytes; }
@@ -38,8 +37,8 @@ std::string rows_text(const std::vector<PricedCase>& cases) {
     else
       text += fmt::format("{:31}", "");
     if (has_memory(each))
-      text += fmt::format("   {:>5.1f} GiB {:>5.1f} GiB {:>+5.1f} %", *each.predicted_bytes / gib,
-                          each.published.measured_bytes / gib, 100 * each.memory_error());
+      text += fmt::format("   {:>5.1f} GiB {:>5.1f} GiB {:>+5.1f} %", in_gib(*each.predicted_bytes),
+                          in_gib(each.published.measured_bytes), 100 * each.memory_error());
     else
       text += fmt::format("{:30}", "");
     text += fmt::format("  {}\n", each.price ? each.price->layout.text() : each.published.one_block ? "one block" : "");
@@ -65,8 +64,8 @@ std::string line(const std::string& name, const ErrorSummary& errors, std::size_
 
 std::string heading(const std::string& subject, const std::string& rows) {
   return fmt::format(
-      "\n{} by source: of the {} how many are priced, and the errors of these (bias: their median with "
-      "its sign)\n",
+      "\n{} by source: of the {} how many are priced, and the errors of these "
+      "(bias: their median with its sign)\n",
       subject, rows);
 }
 

@@ -105,8 +105,8 @@ std::string vertical_axis(const ChartScale& scale, const ChartUnit& unit) {
   std::string text;
   for (const double tick : scale.ticks(most_y_ticks))
     text += fmt::format(
-        "<line class=\"grid\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/><text class=\"y\" x=\"-8\" y=\"{0}\" "
-        "dy=\"4\">{1}</text>\n",
+        "<line class=\"grid\" x2=\"100%\" y1=\"{0}\" y2=\"{0}\"/>"
+        "<text class=\"y\" x=\"-8\" y=\"{0}\" dy=\"4\">{1}</text>\n",
         percent(1 - scale(tick)), number_text(tick / unit.factor));
   return text;
 }
@@ -115,10 +115,8 @@ std::string horizontal_axis(const std::vector<double>& ticks, const ChartScale& 
                             std::string_view name) {
   std::string text = "<line class=\"axis\" x2=\"100%\" y1=\"100%\" y2=\"100%\"/>";
   for (const double tick : ticks)
-    text += fmt::format(
-        "<text class=\"x\" x=\"{0}\" y=\"100%\" "
-        "dy=\"20\">{1}</text>\n",
-        percent(scale(tick)), number_text(tick / unit.factor, 6));
+    text += fmt::format("<text class=\"x\" x=\"{}\" y=\"100%\" dy=\"20\">{}</text>\n", percent(scale(tick)),
+                        number_text(tick / unit.factor, 6));
   return text + fmt::format("<text class=\"name\" x=\"100%\" y=\"100%\" dy=\"36\">{}</text>\n", html_escaped(name));
 }
 
@@ -191,7 +189,10 @@ std::string draw(const BarChart& chart) {
   const double largest = totals.empty() ? 0 : *std::max_element(totals.begin(), totals.end());
   const ChartScale x(ScaleKind::linear, 0, largest > 0 ? largest : 1);
   std::string text = opened_plot(" data-bars", chart.label, row_height * static_cast<int>(chart.rows.size()));
-  text += impl::horizontal_axis(x.ticks(most_x_ticks), x, chart.unit, chart.unit.name);
+  std::vector<double> ticks = ChartScale(ScaleKind::linear, 0, x.high() / chart.unit.factor).ticks(most_x_ticks);
+  for (double& tick : ticks)  // round in the unit that is shown
+    tick *= chart.unit.factor;
+  text += impl::horizontal_axis(ticks, x, chart.unit, chart.unit.name);
   for (std::size_t r = 0; r < chart.rows.size(); ++r) {
     const BarRow& row = chart.rows[r];
     const int top = row_height * static_cast<int>(r) + (row_height - bar_height) / 2;
@@ -203,8 +204,8 @@ std::string draw(const BarChart& chart) {
       if (value == 0)
         continue;
       text += fmt::format(
-          "<rect class=\"{}{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}, {}: {} {} ({:.1f} "
-          "%)</title></rect>\n",
+          "<rect class=\"{}{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">"
+          "<title>{}, {}: {} {} ({:.1f} %)</title></rect>\n",
           chart.colours[part], row.is_predicted ? " predicted" : "", impl::percent(x(left)), top,
           impl::percent(x(value)), bar_height, html_escaped(row.label), html_escaped(chart.names[part]),
           number_text(value / chart.unit.factor), html_escaped(chart.unit.name), 100 * value / totals[r]);

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "planning/strings.hpp"
 
 namespace espalier {
 namespace {
@@ -144,7 +145,7 @@ ChartUnit unit_of_seconds(double largest) {
 }
 
 ChartUnit unit_of_bytes(double largest) {
-  return largest_unit(largest, {{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}});
+  return largest_unit(largest, {{"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}});
 }
 
 ChartUnit unit_of_counts(double largest) {
@@ -160,13 +161,7 @@ std::string number_text(double value, int digits) {
   if (size < 1e-4 || size >= 1e9)
     return fmt::format("{:.{}g}", value, digits);
   const auto before_point = static_cast<int>(std::floor(std::log10(size))) + 1;
-  std::string text = fmt::format("{:.{}f}", value, std::max(0, digits - before_point));
-  if (text.find('.') != std::string::npos) {
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.ends_with('.'))
-      text.pop_back();
-  }
-  return with_thousands(text);
+  return with_thousands(without_trailing_zeros(fmt::format("{:.{}f}", value, std::max(0, digits - before_point))));
 }
 
 namespace {
@@ -178,7 +173,6 @@ std::string in_unit(double value, const ChartUnit& unit, const char* between) {
 }  // namespace
 
 std::string seconds_text(double seconds) { return in_unit(seconds, unit_of_seconds(seconds), " "); }
-std::string size_text(double bytes) { return in_unit(bytes, unit_of_bytes(bytes), " "); }
 std::string count_text(double count) { return in_unit(count, unit_of_counts(count), ""); }
 
 }  // namespace espalier

@@ -44,7 +44,8 @@ struct ChartUnit {
   double factor = 1;
 };
 
-/// The largest of ns, us, ms, s, min and h (of B, kB, MB, GB, TB; of 1, k, M, G, T) in which `largest` is at least 1.
+/// The largest of ns, us, ms, s, min and h (of B, KiB, MiB, GiB, TiB; of 1, k, M, G, T) in which `largest` is at
+/// least 1.
 ChartUnit unit_of_seconds(double largest);
 ChartUnit unit_of_bytes(double largest);
 ChartUnit unit_of_counts(double largest);
@@ -53,9 +54,8 @@ ChartUnit unit_of_counts(double largest);
 /// notation would be long; "not finite" and "infinite" for what is.
 std::string number_text(double value, int digits = 4);
 
-/// The same with its unit: "93.4 ms", "1.2 GB", "22.1k".
+/// The same with its unit: "93.4 ms", "22.1k".
 std::string seconds_text(double seconds);
-std::string size_text(double bytes);
 std::string count_text(double count);
 
 }  // namespace espalier

@@ -10,12 +10,12 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "planning/gib.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr double giga = 1e9;
-constexpr Index gib = Index{1} << 30;
 
 // Bandwidths inside nodes: those of large all_reduces as measured (bus bandwidth, one direction), not those of data
 // sheets: NVLink 2 / 3 / 4 122 / 232 / 370 GB/s, NVLink 5 682 GB/s, MI300X 313 GB/s [nccl-tests figures of NVIDIA GTC24
@@ -44,7 +44,8 @@ const std::vector<Cluster>& presets() {
       cluster("b200", 8, 682, 16, 40, 10, 40),
       cluster("gb200", 72, 682, 16, 40, 10, 40),  // one NVLink domain of 72
       cluster("b300", 8, 682, 16, 40, 10, 40),
-      cluster("a100-pcie", 8, 24, 36, 5, 20, 12),  // PCIe 4
+      cluster("a100-40-pcie", 8, 24, 36, 5, 20, 12),  // PCIe 4
+      cluster("a100-pcie", 8, 24, 36, 5, 20, 12),
       cluster("h100-pcie", 8, 48, 36, 5, 20, 20),  // PCIe 5
       cluster("l40s", 8, 24, 36, 5, 20, 12),
       cluster("mi250x", 8, 100, 36, 8, 20, 12),  // Slingshot, 4 x 200 Gb/s for 8 dies

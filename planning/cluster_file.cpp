@@ -34,13 +34,18 @@ Sane sane_peak(Precision precision) {
   return {1e9, 5e16};
 }
 
+// A value so many times that of the preset, or so small a part of it, is a mistake of units as well: they are a factor
+// of 1000 apart, while a plain network has a hundredth of a fast one's bandwidth.
+constexpr double far_from_preset = 300;
+
 // The value that was meant, if another unit brings it into the range; nothing for one that none does.
 std::string likely_mistake(Quantity quantity, double value, Sane sane) {
   if (value <= 0)
     return "";
-  const double step = quantity == Quantity::seconds ? 1e-6 : value > sane.most ? 1e-3 : 1e3;
+  const double step = value > sane.most ? 1e-3 : 1e3;
   const char* const bits = quantity == Quantity::bytes_per_second ? " (GB/s are bytes, Gb/s bits)" : "";
-  for (const double meant : {value * step, value * step * step})
+  const double first = quantity == Quantity::seconds ? step * step : step;  // "s" for "us" more often than for "ms"
+  for (const double meant : {value * first, value * step, value * step * step})
     if (meant >= sane.least && meant <= sane.most)
       return fmt::format(": is the unit right? {} would do{}", quantity_text(quantity, meant), bits);
   return fmt::format(": is the unit right?{}", bits);
@@ -155,6 +160,13 @@ class ClusterReader {
       reader_.problem(section, key,
                       fmt::format("got \"{}\", wanted {} to {}{}", text, quantity_text(quantity, sane.least),
                                   quantity_text(quantity, sane.most), likely_mistake(quantity, *parsed, sane)));
+    else if (const double times = *parsed / value;
+             value > 0 && sane.least > 0 && (times > far_from_preset || times < 1 / far_from_preset))
+      reader_.problem(
+          section, key,
+          fmt::format("got \"{}\", {:.4g} times {} than the preset's {}{}", text, times > 1 ? times : 1 / times,
+                      times > 1 ? "more" : "less", quantity_text(quantity, value),
+                      likely_mistake(quantity, *parsed, {value / far_from_preset, value * far_from_preset})));
     else
       value = *parsed;
     return true;

@@ -44,15 +44,14 @@ class CommonMemo : MemoText {
       names.push_back(problem.cluster.name);
     const ModelShape& model = problems_.front().model;
     say("# How to train {} on {} devices of each of {}\n\n", model.name, space_.num_devices, fmt::join(names, ", "));
-    say("**Recommendation.** {} on all of them: of the layouts that fit everywhere the one whose largest loss against "
-        "a "
-        "machine's own best is smallest.\n\n",
+    say("**Recommendation.** {} on all of them: "
+        "of the layouts that fit everywhere the one whose largest loss against a machine's own best is smallest.\n\n",
         common_.layout->text());
     say("Model: {:.4g} billion parameters, {} layers, hidden size {}. Batch: {} of {} tokens, in {} of {} on each of "
         "{}.\n\n",
         num_parameters(model) / 1e9, model.num_layers, model.hidden_size,
         counted(common_.layout->global_batch, "sequence"), problems_.front().sequence_length,
-        microbatches_text(common_.layout->num_microbatches()), common_.layout->micro_batch,
+        counted(common_.layout->num_microbatches(), "micro-batch"), common_.layout->micro_batch,
         counted(common_.layout->data, "replica"));
     if (const std::string reason = why_not_runnable(problems_.front(), *common_.layout); !reason.empty())
       say("Priced, not yet runnable: {}.\n\n", reason);
@@ -66,7 +65,7 @@ class CommonMemo : MemoText {
       const LayoutPrice& best = common_.bests[i];
       say("| {} | {:.4g} s (+-{:.0f} %) | {:.4g} | {:.1f} % | {:.1f} % | {} | {:.4g} s |\n", problems_[i].cluster.name,
           price.step_seconds, 100 * price.error_share, price.tokens_per_second, 100 * price.model_flops_share,
-          100 * std::max(0.0, common_.loss(i)), best.layout.text(), best.step_seconds);
+          100 * common_.loss(i), best.layout.text(), best.step_seconds);
     }
     say("\n");
     for (std::size_t i = 0; i < problems_.size(); ++i)

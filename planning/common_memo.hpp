@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planning/scaling.hpp"
+#include "planning/common_layout.hpp"
+#include "planning/goal.hpp"
 
 namespace espalier {
 

@@ -55,12 +55,13 @@ PhaseSeconds for_1000_tokens(const RecordedRun& run, const StepProfile& profile)
   return mean;
 }
 
-// Seconds for 1000 tokens that each cause costs a rank.
+// Seconds for 1000 tokens that each cause costs a rank: of several findings the dearest, as each is priced as if it
+// were the only one.
 std::map<Cause, double> costs_of(const RecordedRun& run, const std::vector<Finding>& findings) {
   std::map<Cause, double> costs;
   for (const Finding& finding : findings)
     if (concern_of(finding.cause) == Concern::time)
-      costs[finding.cause] += 1000 * finding.seconds / tokens_of_a_rank(run.setup);
+      costs[finding.cause] = std::max(costs[finding.cause], 1000 * finding.seconds / tokens_of_a_rank(run.setup));
   return costs;
 }
 
@@ -148,9 +149,9 @@ std::vector<Finding> find_effective_batch(const RecordedRun& before, const Recor
       fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})",
                   new_setup.mesh.degree(Axis::dp), old_setup.mesh.degree(Axis::dp), new_setup.num_microbatches(),
                   old_setup.num_microbatches(), new_setup.micro_batch_size, old_setup.micro_batch_size),
-      fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); the square root of the "
-                  "batch gives {:.3g} times, its ratio {:.3g} times at most",
-                  rate_ratio, new_setup.peak_learning_rate, old_setup.peak_learning_rate, root, batch_ratio),
+      fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); the batch asks for one "
+                  "between its ratio, {:.3g} times, and the square root of that, {:.3g} times",
+                  rate_ratio, new_setup.peak_learning_rate, old_setup.peak_learning_rate, batch_ratio, root),
       fmt::format("warm-up: {} steps, {:.4g} M tokens (it was {} steps, {:.4g} M tokens)", new_setup.warmup_steps,
                   1e-6 * static_cast<double>(new_setup.warmup_steps * new_setup.tokens_per_step()),
                   old_setup.warmup_steps,

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 
 #include "core/error.hpp"
+#include "planning/strings.hpp"
 
 namespace espalier {
 namespace {
@@ -19,11 +19,6 @@ struct Record {
   std::size_t line = 1;
 };
 
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 bool is_blank(const Record& record) {
   return std::ranges::all_of(record.fields, [](const std::string& field) { return trimmed(field).empty(); });
 }
@@ -31,8 +26,7 @@ bool is_blank(const Record& record) {
 // "" for the words by which tables say that they do not know.
 std::string value_of(const std::string& field) {
   std::string value = trimmed(field);
-  std::string word = value;
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string word = lower_case(value);
   constexpr std::array absent{"-", "--", "?", "n/a", "na", "nan", "null", "unknown"};
   if (std::ranges::find(absent, word) != absent.end())
     value.clear();

@@ -21,14 +21,18 @@ bool has_times(const RecordedRun& run) {
          std::none_of(run.ranks.begin(), run.ranks.end(), [](const auto& steps) { return steps.empty(); });
 }
 
+// All that costs time, however little.
 std::vector<Finding> find_time(const RecordedRun& run, const StepProfile& profile) {
   std::vector<Finding> findings = find_faults(run, profile);
   for (Finding& finding : find_limits(run, profile))
     findings.push_back(std::move(finding));
   for (Finding& finding : findings)
     finding.share = finding.seconds / profile.total_seconds();
-  std::erase_if(findings, [](const Finding& finding) { return finding.share < least_share; });
   return findings;
+}
+
+void leave_out_small(std::vector<Finding>& findings) {
+  std::erase_if(findings, [](const Finding& finding) { return finding.share < least_share; });
 }
 
 void rank(std::vector<Finding>& findings) {
@@ -49,6 +53,7 @@ Diagnosis diagnose(const RecordedRun& run, const RecordedRun* against) {
   if (has_times(run)) {
     diagnosis.profile = profile_steps(run);
     time = find_time(run, *diagnosis.profile);
+    leave_out_small(time);
   }
   std::vector<Finding> stability = find_instability(run);
   if (against != nullptr) {

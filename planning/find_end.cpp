@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <optional>
@@ -26,14 +25,12 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
 // Every rank that has not signed off waits, or has given no sign of life, for a minute. Where other files of the run
 // are newer by more, the positions have not reached this host and say nothing.
 bool hangs(const RecordedRun& run) {
   double newest = 0;
   for (const Position& position : run.positions) {
-    if (now() - position.since <= hang_seconds)
+    if (run.read_at - position.since <= hang_seconds)
       return false;
     newest = std::max(newest, position.alive);
   }
@@ -49,7 +46,7 @@ void add_positions(const RecordedRun& run, Finding& finding) {
     finding.evidence.emplace_back("no rank left its position (state/ is empty)");
     return;
   }
-  std::vector<std::string> lines = lines_of(positions_report(run.positions, run.life == Life::alive ? now() : 0));
+  std::vector<std::string> lines = lines_of(positions_report(run.positions, run.life == Life::alive ? run.read_at : 0));
   finding.title += fmt::format("; {}", lines.back());
   lines.pop_back();
   finding.evidence.insert(finding.evidence.end(), lines.begin(), lines.end());

@@ -10,95 +10,15 @@
 
 #include "core/median.hpp"
 #include "parallel/reduction_plan.hpp"
+#include "planning/at.hpp"
+#include "planning/find_slow_ranks.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr double slow_among_equals = 0.08;  // ranks differ by a little on any machine
 constexpr double slow_link_ratio = 1.5;
 constexpr double least_extra_transit = 1e-3;  // seconds: below, a late poll of the receiver explains it
 constexpr double slower_than_predicted = 0.25;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-std::string place_text(const RankProfile& rank) {
-  return fmt::format("stage {}, replica {}, tensor {}", rank.place[Axis::pp], rank.place[Axis::dp],
-                     rank.place[Axis::tp]);
-}
-
-bool has_peers(const StepProfile& profile, std::size_t rank) {
-  const int stage = profile.ranks[rank].place[Axis::pp];
-  return std::count_if(profile.ranks.begin(), profile.ranks.end(),
-                       [&](const RankProfile& other) { return other.place[Axis::pp] == stage; }) > 1;
-}
-
-// Seconds that the forward and backward of each rank should take by the others; its own where it is alone.
-std::vector<double> expected_compute(const StepProfile& profile) {
-  std::vector<double> expected;
-  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
-    const int stage = profile.ranks[rank].place[Axis::pp];
-    std::vector<double> peers;
-    std::vector<double> others;
-    for (std::size_t i = 0; i < profile.ranks.size(); ++i) {
-      const RankProfile& other = profile.ranks[i];
-      if (i == rank)
-        continue;
-      if (other.place[Axis::pp] == stage)
-        peers.push_back(other.compute());
-      const double work = profile.stage_work[at(other.place[Axis::pp])];
-      if (work > 0)
-        others.push_back(other.compute() * profile.stage_work[at(stage)] / work);
-    }
-    expected.push_back(!peers.empty()    ? median_of(peers)
-                       : !others.empty() ? median_of(others)
-                                         : profile.ranks[rank].compute());
-  }
-  return expected;
-}
-
-// How many times as long as the others it takes, where that is too much to be chance; else 1.
-double slowness(const StepProfile& profile, std::size_t rank, double expected) {
-  const double ratio = expected > 0 ? profile.ranks[rank].compute() / expected : 1;
-  return ratio > 1 + (has_peers(profile, rank) ? slow_among_equals : profile.work_tolerance) ? ratio : 1;
-}
-
-// The step with this rank as it is against the step with it as the others are: its replica's pipeline, run twice.
-double cost_of_slow_rank(const RecordedRun& run, const StepProfile& profile, std::size_t rank) {
-  const StepProfile healthy = without_slow_ranks(profile);
-  const PerAxis& place = profile.ranks[rank].place;
-  const std::vector<double> others = work_of_replicas(run, healthy)[at(place[Axis::dp])];
-  std::vector<double> with = others;
-  with[at(place[Axis::pp])] += profile.ranks[rank].compute() - healthy.ranks[rank].compute();
-  return pipeline_time(pipeline_of(run, profile, with)).window -
-         pipeline_time(pipeline_of(run, profile, others)).window;
-}
-
-void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  const std::vector<double> expected = expected_compute(profile);
-  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
-    const double compute = profile.ranks[rank].compute();
-    const double ratio = slowness(profile, rank, expected[rank]);
-    if (ratio <= 1)
-      continue;
-    Finding finding{.cause = Cause::slow_rank, .title = {}, .size = ratio, .unit = "times as long", .is_fault = true};
-    finding.seconds = cost_of_slow_rank(run, profile, rank);
-    finding.title = fmt::format("rank {} ({}) computes {:.0f} % longer than the others for the same work", rank,
-                                run.facts.host_of(rank), 100 * (ratio - 1));
-    finding.ranks = {static_cast<int>(rank)};
-    finding.evidence = {
-        fmt::format("forward and backward take {:.4g} s a step on it, {:.4g} s by {}", compute, expected[rank],
-                    has_peers(profile, rank) ? "the other ranks of its stage"
-                                             : fmt::format("the other stages (work by {})", profile.work_source)),
-        place_text(profile.ranks[rank])};
-    const std::string what_slows = "other processes, ranks bound to the same cores, clock, temperature, memory errors";
-    finding.changes = {{.setting = run.is_on_one_host() ? fmt::format("free the cores of rank {}: {}", rank, what_slows)
-                                                        : fmt::format("take {} out of the job, or free its cores: {}",
-                                                                      run.facts.host_of(rank), what_slows),
-                        .gain_seconds = finding.seconds,
-                        .priced_by = "the schedule, run with this rank as fast as the others"}};
-    findings.push_back(std::move(finding));
-  }
-}
 
 std::string hosts_text(const RecordedRun& run, int from, int to) {
   return fmt::format("rank {} is on {}, rank {} on {}", from, run.facts.host_of(at(from)), to,
@@ -218,27 +138,38 @@ double most_messages(const RecordedRun& run, const RunFacts::SlowLink& link) {
          (of_a_block * std::ceil(blocks) + of_the_ends);
 }
 
-// Between replicas or tensor ranks: what the start measured. It costs the exposed exchange of the group, but for the
-// share that it would take over the other links; and no more than each message's delay.
+Phase exchange_along(Axis axis) { return axis == Axis::dp ? Phase::data_comm : Phase::tensor_comm; }
+
+// The exposed exchange of the group, but for the share that it would take over the other links; and no more than each
+// message's delay.
+double cost_of_link_slow_at_start(const RecordedRun& run, const StepProfile& profile, const RunFacts::SlowLink& link) {
+  const double extra = link.seconds - link.typical_seconds;
+  const double exposed = least_of_group(run, profile, link.to, link.axis, exchange_along(link.axis));
+  return std::min(exposed * extra / link.seconds, most_messages(run, link) * extra);
+}
+
+// Between stages find_slow_links() sees the messages of the steps themselves.
+bool is_told_by_start(const RecordedRun& run, const RunFacts::SlowLink& link) {
+  return link.axis != Axis::pp && std::max(link.from, link.to) < run.setup.world_size();
+}
+
+// Between replicas or tensor ranks: what the start measured.
 void find_links_slow_at_start(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   for (const RunFacts::SlowLink& link : run.facts.slow_links) {
-    if (link.axis == Axis::pp || std::max(link.from, link.to) >= run.setup.world_size())
-      continue;  // between stages: find_slow_links() sees the messages of the steps themselves
-    const Phase phase = link.axis == Axis::dp ? Phase::data_comm : Phase::tensor_comm;
-    double exposed = std::numeric_limits<double>::infinity();
-    for (const int member : run.setup.mesh.group(link.to, link.axis))
-      exposed = std::min(exposed, profile.ranks[at(member)].seconds[phase]);
+    if (!is_told_by_start(run, link))
+      continue;
+    const Phase phase = exchange_along(link.axis);
     const double extra = link.seconds - link.typical_seconds;
     Finding finding{.cause = Cause::slow_link, .title = {}, .size = extra, .unit = "s a message", .is_fault = true};
-    finding.seconds = std::min(exposed * extra / link.seconds, most_messages(run, link) * extra);
+    finding.seconds = cost_of_link_slow_at_start(run, profile, link);
     finding.title = fmt::format("messages from rank {} to rank {} arrive {:.3g} ms later than those of other {}",
                                 link.from, link.to, 1e3 * extra, link.axis == Axis::dp ? "replicas" : "tensor ranks");
     finding.ranks = {link.from, link.to};
-    finding.evidence = {
-        fmt::format("a small message took {:.4g} ms at the start, over other links {:.4g} ms", 1e3 * link.seconds,
-                    1e3 * link.typical_seconds),
-        fmt::format("the least {} of the ranks of this group is {:.4g} s a step", to_string(phase), exposed),
-        hosts_text(run, link.from, link.to)};
+    finding.evidence = {fmt::format("a small message took {:.4g} ms at the start, over other links {:.4g} ms",
+                                    1e3 * link.seconds, 1e3 * link.typical_seconds),
+                        fmt::format("the least {} of the ranks of this group is {:.4g} s a step", to_string(phase),
+                                    least_of_group(run, profile, link.to, link.axis, phase)),
+                        hosts_text(run, link.from, link.to)};
     finding.changes = {
         slow_link_change(run, finding, "at most the exposed exchange, at most the delay of each message")};
     findings.push_back(std::move(finding));
@@ -310,19 +241,24 @@ void find_slow_compute(const RecordedRun& run, const StepProfile& profile, std::
 
 }  // namespace
 
-StepProfile without_slow_ranks(const StepProfile& profile) {
-  const std::vector<double> expected = expected_compute(profile);
-  StepProfile healthy = profile;
-  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
-    const double ratio = slowness(profile, rank, expected[rank]);
-    healthy.ranks[rank].seconds[Phase::forward] /= ratio;
-    healthy.ranks[rank].seconds[Phase::backward] /= ratio;
-  }
-  return healthy;
-}
-
 bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile) {
   return !slow_links(run, profile).empty();
+}
+
+double least_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const int member : run.setup.mesh.group(rank, axis))
+    least = std::min(least, profile.ranks[at(member)].seconds[phase]);
+  return least;
+}
+
+double seconds_of_slow_links(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis) {
+  const std::vector<int> group = run.setup.mesh.group(rank, axis);
+  double most = 0;
+  for (const RunFacts::SlowLink& link : run.facts.slow_links)
+    if (link.axis == axis && is_told_by_start(run, link) && std::ranges::find(group, link.to) != group.end())
+      most = std::max(most, cost_of_link_slow_at_start(run, profile, link));
+  return most;
 }
 
 std::vector<Finding> find_faults(const RecordedRun& run, const StepProfile& profile) {

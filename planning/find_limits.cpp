@@ -6,13 +6,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "core/median.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
+#include "planning/at.hpp"
 #include "planning/find_faults.hpp"
+#include "planning/find_slow_ranks.hpp"
 #include "planning/real.hpp"
 
 namespace espalier {
@@ -20,7 +21,6 @@ namespace {
 
 constexpr double uneven = 0.03;  // of the mean stage
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 // Seconds of work of each stage, the median over replicas, with every slow rank as fast as the others.
 std::vector<double> healthy_stages(const RecordedRun& run, const StepProfile& profile) {
   const std::vector<std::vector<double>> replicas = work_of_replicas(run, without_slow_ranks(profile));
@@ -184,14 +184,12 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
   findings.push_back(std::move(finding));
 }
 
-// The least wait of any rank of a group is the exchange itself: who came last waited for nobody.
+// The longest exchange of any group, without what slow links cost: they are findings of their own.
 double exposed(const RecordedRun& run, const StepProfile& profile, Axis axis, Phase phase) {
   double longest = 0;
   for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const int member : run.setup.mesh.group(rank, axis))
-      least = std::min(least, profile.ranks[at(member)].seconds[phase]);
-    longest = std::max(longest, least);
+    const double slow = phase == Phase::pipeline_comm ? 0 : seconds_of_slow_links(run, profile, rank, axis);
+    longest = std::max(longest, least_of_group(run, profile, rank, axis, phase) - slow);
   }
   return longest;
 }
@@ -214,10 +212,12 @@ void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std
   finding.seconds = finding.size = exposed(run, profile, Axis::dp, Phase::pipeline_comm);
   finding.title = fmt::format("{:.4g} s of a step go into messages between stages, hidden by no work", finding.seconds);
   finding.evidence = predicted_text(run, Phase::pipeline_comm);
-  if (run.setup.virtual_stages > 1)
-    finding.changes = {{.setting = fmt::format("parallel.virtual_stages = {}", (run.setup.virtual_stages + 1) / 2),
-                        .gain_seconds = finding.seconds / 2,
-                        .priced_by = "half as many messages; the bubble grows, and is not counted"}};
+  const Index chunks = run.setup.virtual_stages;
+  if (const Index fewer = (chunks + 1) / 2; fewer < chunks)
+    finding.changes = {
+        {.setting = fmt::format("parallel.virtual_stages = {}", fewer),
+         .gain_seconds = finding.seconds * (1 - real(fewer) / real(chunks)),
+         .priced_by = fmt::format("{} of {} messages are left; the bubble grows, and is not counted", fewer, chunks)}};
   else
     finding.changes = {
         {.setting = "fewer stages, or an order of the ranks (parallel.order) with neighbours on a node"}};
@@ -236,7 +236,10 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   for (const auto& rank : run.ranks)
     if (!rank.empty())
       bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
-  finding.evidence = {fmt::format("a rank sends {:.4g} MB of gradients and weights a step", 1e-6 * median_of(bytes))};
+  const double sent = median_of(bytes) * setup.data_message_scale;
+  finding.evidence = {fmt::format("a rank sends {} of gradients and weights a step{}",
+                                  bytes_text(static_cast<std::size_t>(sent)),
+                                  setup.data_message_scale == 1 ? "" : " (as [emulate] counts its messages)")};
   for (std::string& line : predicted_text(run, Phase::data_comm))
     finding.evidence.push_back(std::move(line));
   if (!setup.is_part_of_a_step())
@@ -269,7 +272,7 @@ Change inside_nodes(const RecordedRun& run, double seconds) {
   const EmulatedLinks& links = run.setup.links;
   const auto transfer = [&](const LinkSpeed& link) {
     const double bytes = static_cast<double>(run.ranks.front().back().bytes_sent[static_cast<std::size_t>(Axis::tp)]);
-    return link.bytes_per_second > 0 ? bytes * links.message_scale / link.bytes_per_second : 0.0;
+    return link.bytes_per_second > 0 ? bytes * run.setup.tensor_message_scale / link.bytes_per_second : 0.0;
   };
   Change change{.setting =
                     "parallel.tensor such that a group fits into a node, with \"tp\" first in parallel.order; "
@@ -293,8 +296,8 @@ Change fewer_tensor_ranks(const RecordedRun& run, int degree, double seconds) {
   return {.setting = fmt::format("parallel.tensor = {}, with twice the replicas", degree / 2),
           .gain_seconds = seconds * (1 - (degree - 2.0) / (2 * (degree - 1.0))),
           .priced_by =
-              "rings of half the ranks, half the micro-batches; more memory and longer sums of gradients are "
-              "not counted"};
+              "rings of half the ranks, half the micro-batches; "
+              "more memory and longer sums of gradients are not counted"};
 }
 
 void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {

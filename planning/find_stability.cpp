@@ -130,7 +130,7 @@ void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
   for (const RecordedStep& step : run.steps)
     highest = std::max(highest, step.loss_scale);
   const RecordedStep& last = run.steps.back();
-  const bool lowest = last.loss_scale <= run.setup.minimum_loss_scale;
+  const bool lowest = last.loss_scale <= run.setup.minimum_loss_scale && last.loss_scale < highest;
   if (lowest || last.loss_scale * collapse <= highest) {
     Finding finding{
         .cause = Cause::loss_scale_collapse, .title = {}, .size = highest / last.loss_scale, .unit = "times lower"};
@@ -143,13 +143,17 @@ void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
   }
 }
 
-// In every precision: fp16 skips what overflows under the loss scale, the spike guard what it is told to.
+// In every precision: fp16 skips what overflows under the loss scale, the spike guard what it is told to. What was
+// skipped before the first step of the record is not known to be of it.
 void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) {
   Index anomalies = 0;
   Index overflows = 0;
-  for (std::size_t i = 1; i < run.steps.size(); ++i)
-    if (run.steps[i].skipped_steps > run.steps[i - 1].skipped_steps)
-      ++(run.steps[i].is_anomaly ? anomalies : overflows);
+  Index before = run.steps.empty() || run.steps.front().times.step == 1 ? 0 : run.steps.front().skipped_steps;
+  for (const RecordedStep& step : run.steps) {
+    if (step.skipped_steps > before)
+      ++(step.is_anomaly ? anomalies : overflows);
+    before = step.skipped_steps;
+  }
   const Index skipped = anomalies + overflows;
   const double share = static_cast<double>(skipped) / static_cast<double>(std::max<std::size_t>(1, run.steps.size()));
   if (share <= skipped_share)

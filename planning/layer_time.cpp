@@ -94,17 +94,30 @@ struct Block {
     return traffic_seconds(device(), norms_and_adds + split);
   }
 
-  // Two all_reduces of (M, C) a pass, or as many all_gather and reduce_scatter pairs [Korthikanti et al. 2022, 4.2.2].
+  // A collective of (M, C) among the tensor ranks.
+  double collective(Collective kind) const {
+    const double seconds = collective_seconds(cluster, kind, layout.tensor_axis(), e * rows * c);
+    return seconds * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
+  }
+
+  // Two all_reduces a pass, or as many all_gather and reduce_scatter pairs [Korthikanti et al. 2022, 4.2.2].
   double tensor_seconds() const {
-    if (layout.tensor == 1)
-      return 0;
-    const double bytes = e * rows * c;
-    const AxisPlacement axis = layout.tensor_axis();
-    const double both = layout.sequence_parallel
-                            ? 2 * (collective_seconds(cluster, Collective::all_gather, axis, bytes) +
-                                   collective_seconds(cluster, Collective::reduce_scatter, axis, bytes))
-                            : 2 * collective_seconds(cluster, Collective::all_reduce, axis, bytes);
-    return both * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
+    return layout.sequence_parallel ? 2 * (collective(Collective::all_gather) + collective(Collective::reduce_scatter))
+                                    : 2 * collective(Collective::all_reduce);
+  }
+
+  // Without the last one of forward, which sums the block's output.
+  double recomputed_tensor_seconds() const {
+    if (implementation.recomputes_last_product)
+      return tensor_seconds();
+    return tensor_seconds() -
+           collective(layout.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce);
+  }
+
+  // Inputs of Q, K, V and of the way up, gradients of the two products that go back to the stream.
+  double gather_rows_again_seconds() const {
+    const bool gathers = layout.sequence_parallel && implementation.gathers_rows_again;
+    return gathers ? 4 * collective(Collective::all_gather) : 0;
   }
 
   // Keys and values go round the ring of the context axis behind the attention of the part at hand [Liu et al. 2023].
@@ -162,11 +175,12 @@ BlockTime block_time(const ModelShape& model, const Cluster& cluster, const Plan
   BlockTime time;
   const PassTime attention = block.attention(false);
   const PassTime attention_back = block.attention(true);
+  const double context_forward = block.context_seconds(attention.products, false);
 
   time.forward = attention;
   time.forward.products += block.products(0);
   time.forward.elementwise += block.elementwise(false);
-  time.forward.tensor = block.tensor_seconds() + block.context_seconds(attention.products, false);
+  time.forward.tensor = block.tensor_seconds() + context_forward;
   time.forward.host = block.host(1);
 
   time.backward_input = attention_back;
@@ -179,6 +193,7 @@ BlockTime block_time(const ModelShape& model, const Cluster& cluster, const Plan
   if (!implementation.fused_accumulation)
     time.backward_weight.elementwise = traffic_seconds(
         cluster.device, 3 * implementation.gradient_bytes * matrix_parameters_per_layer(model) / block.t);
+  time.backward_weight.tensor = block.gather_rows_again_seconds();
   time.backward_weight.host = block.host(0.3);
 
   if (implementation.overlaps_tensor_backward) {  // of sequence parallelism the reduce_scatters alone
@@ -190,10 +205,9 @@ BlockTime block_time(const ModelShape& model, const Cluster& cluster, const Plan
 
   if (layout.recompute == Recompute::full) {
     time.recompute = time.forward;
-    if (!implementation.recomputes_last_product) {
+    time.recompute.tensor = block.recomputed_tensor_seconds() + context_forward;
+    if (!implementation.recomputes_last_product)
       time.recompute.products -= block.down_product();
-      time.recompute.tensor /= 2;
-    }
   } else if (layout.recompute == Recompute::selective && implementation.recomputes_attention) {
     if (!implementation.fused_attention) {
       time.recompute = attention;

@@ -33,6 +33,9 @@ double staged_bytes(double gradients, double ranks) {
   return std::min(gradients, options.buckets_in_flight * bucket) * (ranks - 1) / ranks;
 }
 
+// Columns on the way up of the feed-forward: one for gelu; gate and up for SwiGLU.
+double up_size(const ModelShape& model) { return (model.gated_ffn ? 2 : 1) * real(model.ffn_hidden_size); }
+
 // A stage of the model.
 struct Stage {
   std::vector<Index> blocks;  // of its chunks
@@ -55,13 +58,13 @@ struct StageElements {
 double gradient_workspace(const ModelShape& model, const PlanLayout& layout, const Stage& stage, double rows) {
   const double e = activation_bytes(layout.precision);
   const double c = real(model.hidden_size);
-  const double f = real(model.ffn_hidden_size);
+  const double up = up_size(model);
   const double t = layout.tensor;
   const double stream = e * rows * c / (layout.sequence_parallel ? t : 1);
-  const double block = 3 * stream + e * rows * (2 * c + 2 * t * kv_size_on_rank(model, layout) + f) / t;
+  const double block = 3 * stream + e * rows * (2 * c + 2 * t * kv_size_on_rank(model, layout) + up) / t;
   double bytes = layout.sequence_parallel ? e * rows * c : 0;
   if (layout.schedule == PlanSchedule::zero_bubble) {
-    const double again = layout.recompute == Recompute::full ? 3 * stream + e * rows * (c + f) / t : 0;
+    const double again = layout.recompute == Recompute::full ? 3 * stream + e * rows * (c + up) / t : 0;
     const double count = real(stage.blocks.front());
     const double waiting = std::min(real(layout.num_microbatches()), stage.number + 1.0);
     return bytes + waiting * ((count + 1) * stream + count * (block + again));
@@ -114,14 +117,9 @@ class StageMemory {
   }
 
   Stage stage_at(int number) const {
-    const bool first = number == 0;
-    // ZB-V lays both ends on the first stage.
-    const bool last = layout_.schedule == PlanSchedule::zero_bubble_v ? first : number == layout_.pipeline - 1;
-    Stage stage{.blocks = {}, .number = number, .first = first, .last = last};
-    for (int chunk = 0; chunk < layout_.virtual_stages; ++chunk) {
-      const int part = chunk * layout_.pipeline + number;
-      stage.blocks.push_back(blocks_[static_cast<std::size_t>(part)]);
-    }
+    Stage stage{.blocks = {}, .number = number, .first = number == 0, .last = layout_.has_head(number)};
+    for (int chunk = 0; chunk < layout_.virtual_stages; ++chunk)
+      stage.blocks.push_back(blocks_[static_cast<std::size_t>(layout_.part_of(number, chunk))]);
     return stage;
   }
 
@@ -129,7 +127,7 @@ class StageMemory {
     const double block = parameters_per_layer_on_rank(model_, layout_);
     const double embedding = stage.first ? embedding_parameters_on_rank(model_, layout_) : 0;
     const double head = stage.last ? head_parameters_on_rank(model_, layout_) : 0;
-    const bool shares_table = model_.tied_embeddings && layout_.pipeline > 1 && (stage.first || stage.last);
+    const bool shares_table = model_.tied_embeddings && stage.first != stage.last;
     const double table = shares_table ? real(model_.vocab_size) * real(model_.hidden_size) / layout_.tensor : 0;
     const double second_table = stage.first ? 0 : table;  // the last stage has the table for its head
     return {.all = stage.num_blocks() * block + embedding + head + second_table,
@@ -208,9 +206,10 @@ class StageMemory {
   void add_block_at_work(MemoryByCategory& memory, const Stage& stage) const {
     const double e = activation_bytes(layout_.precision);
     add(memory, Category::workspace,
-        recomputed_bytes() + (implementation_.arenas_of_train
-                                  ? gradient_workspace(model_, layout_, stage, rows_)
-                                  : 2 * stream_ + 2 * e * rows_ * real(model_.ffn_hidden_size) / layout_.tensor));
+        recomputed_bytes() +
+            (implementation_.arenas_of_train
+                 ? gradient_workspace(model_, layout_, stage, rows_)
+                 : 2 * stream_ + e * rows_ * (up_size(model_) + real(model_.ffn_hidden_size)) / layout_.tensor));
   }
 
   double recomputed_bytes() const {
@@ -270,7 +269,7 @@ double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& lay
   // Block input, h between attention and feed-forward, both norm outputs, masks of both output dropouts.
   double shared = (own_selective ? 2 : 4) * e * c + 2 * mask * c;
   // Q, K, V, heads; feed-forward before and after the activation function.
-  double split = e * (2 * c + 2 * kv) + e * f * (model.gated_ffn ? 2 : 1) + (own_selective ? 0 : e * f);
+  double split = e * (2 * c + 2 * kv) + e * up_size(model) + (own_selective ? 0 : e * f);
   double scores = 0;
   if (implementation.fused_attention)
     split += 4 * heads * t;  // the softmax denominators
@@ -320,8 +319,7 @@ std::vector<Index> blocks_per_part(Index num_layers, int parts) {
 }
 
 std::vector<Index> blocks_per_part(const ModelShape& model, const PlanLayout& layout) {
-  return layout.blocks_given.empty() ? blocks_per_part(model.num_layers, layout.pipeline * layout.virtual_stages)
-                                     : layout.blocks_given;
+  return layout.blocks_given.empty() ? blocks_per_part(model.num_layers, layout.num_parts()) : layout.blocks_given;
 }
 
 std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,

@@ -26,6 +26,8 @@ std::vector<T> fixed_or(const std::optional<T>& fixed, std::vector<T> open) {
 std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& space, int pipeline) {
   if (space.virtual_stages)
     return {*space.virtual_stages};
+  if (pipeline > 1 && space.schedule == PlanSchedule::zero_bubble_v)
+    return {2};
   std::vector<int> counts{1};
   const bool chunked = !space.schedule || *space.schedule == PlanSchedule::interleaved;
   if (pipeline > 1 && chunked)

@@ -61,7 +61,7 @@ class Memo : MemoText {
         num_parameters(problem_.model) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
         counted(cluster.num_nodes, "node"), counted(cluster.devices_per_node, "device"),
         bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)), counted(layout_.global_batch, "sequence"),
-        problem_.sequence_length, microbatches_text(layout_.num_microbatches()), layout_.micro_batch,
+        problem_.sequence_length, counted(layout_.num_microbatches(), "micro-batch"), layout_.micro_batch,
         counted(layout_.data, "replica"));
     if (const std::string reason = why_not_runnable(problem_, layout_); !reason.empty())
       say("Priced, not yet runnable: {}.\n\n", reason);
@@ -107,8 +107,8 @@ class Memo : MemoText {
         say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
     say("| total | {}, {} of what is free |\n\n", bytes_text(stage.total()),
         share_text(static_cast<double>(stage.total()), static_cast<double>(room_)));
-    for (const auto& [name, rejection] : plain_rejections(problem_, space_, best_))
-      say("- Not {}: {}.\n", name, rejection.reason);
+    for (const auto& [name, rejection] : plain_rejections(problem_, space_, &best_))
+      say("- Not {} ({}): {}.\n", name, rejection.layout.text(), rejection.reason);
     say("\n");
   }
 
@@ -116,8 +116,8 @@ class Memo : MemoText {
     say("## What micro-batches do\n\n");
     if (layout_.pipeline == 1) {
       say("There is one stage, so nothing waits for another: {} of {} {}.\n",
-          microbatches_text(layout_.num_microbatches()), counted(layout_.micro_batch, "sequence"),
-          layout_.num_microbatches() == 1 ? "hold all activations of a step at once"
+          counted(layout_.num_microbatches(), "micro-batch"), counted(layout_.micro_batch, "sequence"),
+          layout_.num_microbatches() == 1 ? "holds all activations of a step at once"
           : layout_.zero_stage == 3       ? "bound the activations, and each gathers the weights anew"
           : layout_.zero_stage == 2       ? "bound the activations, and each sums its gradients"
                                           : "only bound the activations");
@@ -178,9 +178,10 @@ class Memo : MemoText {
         "a step takes {}{}.",
         split, counted(naive.micro_batch, "sequence"), 100 * bare.idle_share, time_text(bare.step_seconds),
         subject_.fit_text(bare));
-    if (pipelined.num_microbatches() > 1)
+    if (pipelined.micro_batch != naive.micro_batch || pipelined.schedule != naive.schedule ||
+        pipelined.virtual_stages != naive.virtual_stages)
       say(" With {} of {} ({}) the idle share is {:.1f} % and the step {}{}, {:.1f} times as fast.",
-          microbatches_text(pipelined.num_microbatches()), pipelined.micro_batch, to_string(pipelined.schedule),
+          counted(pipelined.num_microbatches(), "micro-batch"), pipelined.micro_batch, to_string(pipelined.schedule),
           100 * with.idle_share, time_text(with.step_seconds), subject_.fit_text(with),
           bare.step_seconds / with.step_seconds);
     PlanLayout half = pipelined;

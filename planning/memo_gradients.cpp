@@ -24,8 +24,8 @@ double blocks_of_first_stage(const MemoSubject& subject) {
   const PlanLayout& layout = subject.layout();
   const std::vector<Index> blocks = blocks_per_part(subject.problem.model, layout);
   double sum = 0;
-  for (std::size_t part = 0; part < blocks.size(); part += static_cast<std::size_t>(layout.pipeline))
-    sum += real(blocks[part]);
+  for (int chunk = 0; chunk < layout.virtual_stages; ++chunk)
+    sum += real(blocks[static_cast<std::size_t>(layout.part_of(0, chunk))]);
   return sum;
 }
 
@@ -61,15 +61,22 @@ std::string replicas_text(const MemoSubject& subject) {
   const bool every_time = layout.zero_stage >= 2;
   const double waited = best[PlanPhase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
-      "Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. The first stage's "
-      "take {} at {:.0f} bytes each.",
+      "Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. "
+      "The first stage's take {} at {:.0f} bytes each.",
       layout.data > 1 ? fmt::format("{} replicas", layout.data) : fmt::format("{} context ranks", layout.context),
       every_time ? "after every micro-batch, because no rank keeps all of them"
                  : "once a step, with the last micro-batch",
-      counted(ranks, "rank"), place_text(subject, layout.data_axis()),
-      real_bytes_text(elements * gradient_bytes(subject)), gradient_bytes(subject));
+      layout.data > 1 && layout.context > 1
+          ? fmt::format("{} ranks ({} replicas x context {})", ranks, layout.data, layout.context)
+          : counted(ranks, "rank"),
+      place_text(subject, layout.data_axis()), real_bytes_text(elements * gradient_bytes(subject)),
+      gradient_bytes(subject));
   if (layout.zero_stage == 3)
     text += " Weights are gathered before each use.";
+  if (best.gather_seconds > 0)
+    text += fmt::format(
+        " Each rank updates its share of the weights; then all are gathered, {} {}.", time_text(best.gather_seconds),
+        subject.problem.implementation.overlaps_gather ? "beside the next forward" : "that nothing hides");
   text += fmt::format(" All of this takes {} a step: {} ({}) are waited for, {} are hidden behind other work.\n\n",
                       time_text(best.hidden_data_seconds + waited), time_text(waited),
                       share_text(waited, best.step_seconds), time_text(best.hidden_data_seconds));
@@ -82,9 +89,9 @@ std::string table_text(const MemoSubject& subject) {
   const double table =
       real(model.vocab_size) * real(model.hidden_size) / subject.layout().tensor * gradient_bytes(subject);
   return fmt::format(
-      "- The token table is the embedding of the first stage and the head of the last: each makes a part of its "
-      "gradient, {} a rank, and the two parts are summed once a step, after the last backward, {}: {} ({}), "
-      "hidden by nothing.\n",
+      "- The token table is the embedding of the first stage and the head of the last: "
+      "each makes a part of its gradient, {} a rank, "
+      "and the two parts are summed once a step, after the last backward, {}: {} ({}), hidden by nothing.\n",
       real_bytes_text(table), place_text(subject, subject.layout().pipeline_axis()),
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
@@ -95,15 +102,16 @@ std::string tensor_text(const MemoSubject& subject) {
   const ModelShape& model = subject.problem.model;
   if (!layout.sequence_parallel)
     return fmt::format(
-        "- The {} tensor ranks hold different parts of the matrices and see the same rows: no gradient of a weight is "
-        "summed among them. Their exchanges in every block are of activations (tensor_comm).\n",
+        "- The {} tensor ranks hold different parts of the matrices and see the same rows: "
+        "no gradient of a weight is summed among them. "
+        "Their exchanges in every block are of activations (tensor_comm).\n",
         layout.tensor);
   const double of_block = (model.rms_norm ? 2 : 4) + (model.bias ? 2 : 0);
   const double elements =
       real(model.hidden_size) * (of_block * blocks_of_first_stage(subject) + real(model.max_sequence_length));
   return fmt::format(
-      "- Under sequence parallelism each of the {} tensor ranks sees other rows, so gradients of what all of them hold "
-      "(norms{}{}) are summed over them, too: {}.\n",
+      "- Under sequence parallelism each of the {} tensor ranks sees other rows, "
+      "so gradients of what all of them hold (norms{}{}) are summed over them, too: {}.\n",
       layout.tensor, model.bias ? ", biases of row-split products" : "",
       model.max_sequence_length > 0 ? ", positions" : "",
       unpriced_text(subject, layout.tensor, elements * gradient_bytes(subject)));
@@ -115,8 +123,8 @@ std::string copied_heads_text(const MemoSubject& subject) {
   const int copies = subject.layout().tensor / static_cast<int>(model.num_kv_heads);
   const double elements = 2 * real(model.hidden_size) * real(model.head_size()) * blocks_of_first_stage(subject);
   return fmt::format(
-      "- {} tensor ranks hold copies of each of the {} heads of keys and values; their gradients are "
-      "summed once a step: {}.\n",
+      "- {} tensor ranks hold copies of each of the {} heads of keys and values; "
+      "their gradients are summed once a step: {}.\n",
       copies, model.num_kv_heads, unpriced_text(subject, copies, elements * gradient_bytes(subject)));
 }
 
@@ -137,9 +145,9 @@ std::string gradients_part(const MemoSubject& subject) {
     text += replicas_text(subject);
   else
     text += fmt::format(
-        "There is one replica: no other has seen another part of the batch. Gradients add up in place "
-        "over {}{}\n\n",
-        microbatches_text(layout.num_microbatches()),
+        "There is one replica: no other has seen another part of the batch. "
+        "Gradients add up in place over {}{}\n\n",
+        counted(layout.num_microbatches(), "micro-batch"),
         others.empty() ? "; no other rank has a part of them." : ". Beside that:");
   if (others.empty())
     return text;

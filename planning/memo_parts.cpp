@@ -8,8 +8,6 @@ namespace espalier {
 
 std::string share_text(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
 
-std::string microbatches_text(Index count) { return fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es"); }
-
 LayoutPrice MemoSubject::price_in(Precision precision) const {
   PlanLayout other = layout();
   other.precision = precision;

@@ -39,8 +39,6 @@ class MemoText {
 std::string share_text(double part, double whole);
 /// "1.50 GiB", of what was computed.
 std::string real_bytes_text(double bytes);
-/// "1 micro-batch", "8 micro-batches".
-std::string microbatches_text(Index count);
 
 /// Parts of the memo, from heading to the empty line behind: where gradients are summed, and what that costs.
 std::string gradients_part(const MemoSubject& subject);

@@ -46,11 +46,10 @@ class PrecisionPart : MemoText {
 
   // "29 s a step, 34.27 GiB on the fullest device", and whether that is too much.
   std::string price_text(const LayoutPrice& price) const {
-    return fmt::format("{} a step, {} on the fullest device{}", time_text(price.step_seconds),
-                       bytes_text(price.memory_bytes),
-                       why_too_large(subject_.problem, price).empty()
-                           ? ""
-                           : fmt::format(" (which does not fit: {} free)", bytes_text(subject_.room())));
+    const std::string too_large = subject_.fit_text(price);
+    return fmt::format(
+        "{} a step{}", time_text(price.step_seconds),
+        too_large.empty() ? fmt::format(", {} on the fullest device", bytes_text(price.memory_bytes)) : too_large);
   }
 
   // The same layout in bf16, where `train` runs that.
@@ -104,11 +103,21 @@ class PrecisionPart : MemoText {
         bytes_text(stage[Category::optimizer]), kept.name, kept.significand_bits, fp32_format.significand_bits,
         100 * kept.lost_update());
     if (states_.gradients == 4)
-      say("- gradients as they are summed over {} and {}, {} a rank: small terms would be lost in a large sum;\n",
-          microbatches_text(best_.layout.num_microbatches()), counted(best_.layout.data, "replica"),
-          bytes_text(stage[Category::gradients]));
+      say("- gradients{}, {} a rank{};\n", summed_over(), bytes_text(stage[Category::gradients]),
+          summed_over().empty() ? ", in the type of the moments that take them up"
+                                : ": small terms would be lost in a large sum");
     say("- statistics of norms and softmax, and the loss: sums over up to {} columns.\n\n",
         std::max(model.hidden_size, model.vocab_size));
+  }
+
+  // " as they are summed over 4 micro-batches and 2 replicas"; empty where there is nothing to sum.
+  std::string summed_over() const {
+    const auto part = [](Index count, const char* noun) { return count > 1 ? counted(count, noun) : std::string(); };
+    const std::string micro_batches = part(best_.layout.num_microbatches(), "micro-batch");
+    const std::string replicas = part(best_.layout.data, "replica");
+    const bool both = !micro_batches.empty() && !replicas.empty();
+    const std::string text = micro_batches + (both ? " and " : "") + replicas;
+    return text.empty() ? "" : " as they are summed over " + text;
   }
 
   void range() {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "models/gpt_config.hpp"
 
 namespace espalier {

@@ -105,22 +105,22 @@ Index devices_that_fit(const PlanProblem& problem, const LayoutSpace& space) {
   return 0;
 }
 
-// @throws Error (usage) where the device computes in none of the precisions that may be chosen.
-void require_precision(const Accelerator& device, const std::vector<Precision>& asked) {
-  if (std::ranges::any_of(asked, [&](Precision each) { return device.has(each); }))
-    return;
+bool has_one_of(const Accelerator& device, const std::vector<Precision>& asked) {
+  return std::ranges::any_of(asked, [&](Precision each) { return device.has(each); });
+}
+
+ErrorReport no_precision_report(const Accelerator& device, const std::vector<Precision>& asked) {
   constexpr std::array<Precision, 3> usual{Precision::bf16, Precision::fp16, Precision::fp32};
   const auto* const instead = std::ranges::find_if(usual, [&](Precision each) { return device.has(each); });
   std::vector<std::string> names;
   for (const Precision each : asked)
     names.emplace_back(to_string(each));
-  throw Error(ExitCode::usage,
-              {.what = "no layout of this model is possible on this machine",
-               .got = fmt::format("{} has no {}", device.name, fmt::join(names, ", nor ")),
-               .wanted = fmt::format("a precision that it has: {}", fmt::join(precision_names(device), ", ")),
-               .todo = instead == usual.end() ? "name one of these: --precision"
-                                              : fmt::format("--precision {}, or --fix precision={} where that fixed it",
-                                                            to_string(*instead), to_string(*instead))});
+  return {.what = "no layout of this model is possible on this machine",
+          .got = fmt::format("{} has no {}", device.name, fmt::join(names, ", nor ")),
+          .wanted = fmt::format("a precision that it has: {}", fmt::join(precision_names(device), ", ")),
+          .todo = instead == usual.end() ? "name one of these: --precision"
+                                         : fmt::format("--precision {}, or --fix precision={} where that fixed it",
+                                                       to_string(*instead), to_string(*instead))};
 }
 
 std::string least_hungry_text(const SearchResult& result) {
@@ -156,33 +156,30 @@ std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, 
   return "no layout divides model and batch" + (nearest.empty() ? "" : ": nearest " + nearest);
 }
 
-void require_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
-  if (!result.ranking.empty())
-    return;
-  require_precision(problem.cluster.device, space.precisions);
+ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
+  if (!has_one_of(problem.cluster.device, space.precisions))
+    return no_precision_report(problem.cluster.device, space.precisions);
   if (const std::string lacks = why_not_trainable(problem.model); space.only_runnable && !lacks.empty())
-    throw Error(ExitCode::usage, {.what = "--runnable leaves no layout of this model",
-                                  .got = lacks,
-                                  .wanted = "a model that train runs, of the GPT kind",
-                                  .todo = "leave --runnable away: layouts are then priced, and marked as not run"});
+    return {.what = "--runnable leaves no layout of this model",
+            .got = lacks,
+            .wanted = "a model that train runs, of the GPT kind",
+            .todo = "leave --runnable away: layouts are then priced, and marked as not run"};
   if (result.num_too_large > 0) {
     const Index devices = devices_that_fit(problem, space);
-    throw Error(
-        ExitCode::usage,
-        {.what = "no layout of this model fits this machine",
-         .got = least_hungry_text(result),
-         .wanted = fmt::format("at most {}", room_text(problem)),
-         .todo = fmt::format("{}, devices with more memory, or a smaller micro-batch or sequence",
-                             devices > 0 ? fmt::format("{} devices, on which one fits", devices) : "more devices")});
+    return {.what = "no layout of this model fits this machine",
+            .got = fmt::format("{}: {} {}", least_hungry_text(result), result.rejections.front().layout.text(),
+                               result.rejections.front().reason),
+            .wanted = fmt::format("at most {}", room_text(problem)),
+            .todo = fmt::format("{}, devices with more memory, or a smaller micro-batch or sequence",
+                                devices > 0 ? fmt::format("{} devices, on which one fits", devices) : "more devices")};
   }
   const std::string nearest = nearest_possible(problem, space);
-  throw Error(ExitCode::usage,
-              {.what = "no layout of this model is possible on this machine",
-               .got = result.rejections.empty() ? "fixed degrees that do not divide the devices"
-                                                : fmt::format("{} layouts, all impossible: {}", result.num_considered,
-                                                              result.rejections.front().reason),
-               .wanted = nearest.empty() ? "" : "sizes that divide; the nearest, one of them changed: " + nearest,
-               .todo = "other fixed choices, devices or batch"});
+  return {.what = "no layout of this model is possible on this machine",
+          .got = result.rejections.empty() ? "fixed degrees that do not divide the devices"
+                                           : fmt::format("{} layouts, all impossible: {}", result.num_considered,
+                                                         result.rejections.front().reason),
+          .wanted = nearest.empty() ? "" : "sizes that divide; the nearest, one of them changed: " + nearest,
+          .todo = "other fixed choices, devices or batch"};
 }
 
 }  // namespace espalier

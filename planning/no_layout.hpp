@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/error.hpp"
 #include "planning/search.hpp"
 
 namespace espalier {
@@ -16,7 +17,7 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 /// Why a search found nothing, in a line: what divides and does not fit, or what would divide.
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result);
 
-/// @throws Error (usage) when a search found nothing, with the same.
-void require_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result);
+/// The same as an error of usage, with what to do. @pre the search found nothing.
+ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result);
 
 }  // namespace espalier

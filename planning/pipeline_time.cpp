@@ -11,6 +11,8 @@
 namespace espalier {
 namespace {
 
+constexpr Index most_simulated = 400'000;  // operations: a tenth of a second
+
 std::optional<ScheduleKind> list_kind(PlanSchedule schedule) {
   switch (schedule) {
     case PlanSchedule::one_f_one_b: return ScheduleKind::one_f_one_b;
@@ -116,10 +118,11 @@ PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations) {
   const Index of_one_microbatch = Index{2} * stages * costs.num_chunks();
   const Index shorter = Index{2} * stages;
   const Index longer = Index{3} * stages;
-  if (costs.microbatches <= longer + (costs.microbatches % stages) ||
-      costs.microbatches * of_one_microbatch <= most_operations)
-    return with_window(costs, simulated_window(costs, *kind, costs.microbatches));
   const Index rest = costs.microbatches % stages;  // the shape of the last group of an interleaved list
+  if (std::min(costs.microbatches, longer + rest) * of_one_microbatch > most_simulated)
+    return estimate_pipeline_time(costs);
+  if (costs.microbatches <= longer + rest || costs.microbatches * of_one_microbatch <= most_operations)
+    return with_window(costs, simulated_window(costs, *kind, costs.microbatches));
   const double first = simulated_window(costs, *kind, shorter + rest);
   const double second = simulated_window(costs, *kind, longer + rest);
   const double each = (second - first) / real(longer - shorter);

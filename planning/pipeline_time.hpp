@@ -39,11 +39,13 @@ struct PipelineTime {
 /// Runs the operation lists that `train` runs (parallel/pipeline_schedule) through the simulator. Lists of more than
 /// `most_operations` are cut to two shorter ones with the same warm-up and cool-down, and what one more micro-batch
 /// costs in between is added for those left out: exact once the schedule repeats itself.
-/// Schedules that `train` has no list for are priced by their authors' closed form (bubble_seconds).
+/// Schedules that `train` has no list for are priced by their authors' closed form, and so are pipelines whose cut
+/// lists would still have more than 400,000 operations (more than 256 stages, or 64 of 16 chunks):
+/// estimate_pipeline_time().
 PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations = 40000);
 
-/// Without lists: work of the busiest stage, bubble_seconds, and the messages of the first and the last micro-batch.
-/// What the search ranks by before it simulates.
+/// Without lists: work of the busiest stage, bubble_seconds, and messages: those of the first micro-batch on its way
+/// through all stages and back, and one for each micro-batch and chunk. What the search ranks by before it simulates.
 PipelineTime estimate_pipeline_time(const PipelineCosts& costs);
 
 /// Idle seconds of a stage in closed form, for equal stages and free messages: (p - 1)(F + B) for 1F1B and GPipe

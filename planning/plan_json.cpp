@@ -91,6 +91,33 @@ Json rejection_json(const Rejection& rejection) {
           {"reason", rejection.reason}};
 }
 
+Json error_json(const ErrorReport& error) {
+  return {
+      {"what", error.what}, {"where", error.where}, {"got", error.got}, {"wanted", error.wanted}, {"do", error.todo}};
+}
+
+// What was asked, how many layouts were looked at, and all that was not chosen.
+Json search_head_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<PlainRejection>& plain,
+                      const SearchResult& result, std::size_t most) {
+  Json json = model_json(problem);
+  json.update(machine_json(problem));
+  json.update(size_json(space));
+  json.update({{"considered", result.num_considered},
+               {"impossible", result.num_impossible},
+               {"too_large", result.num_too_large},
+               {"goals", Json::array()},
+               {"ranking", Json::array()},
+               {"plain_ideas", Json::array()},
+               {"rejections", Json::array()}});
+  for (const auto& [name, rejection] : plain) {
+    json["plain_ideas"].push_back({{"name", name}});
+    json["plain_ideas"].back().update(rejection_json(rejection));
+  }
+  for (std::size_t i = 0; i < result.rejections.size() && i < most; ++i)
+    json["rejections"].push_back(rejection_json(result.rejections[i]));
+  return json;
+}
+
 }  // namespace
 
 std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<PlanLayout>& layouts) {
@@ -108,24 +135,17 @@ std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, c
 
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
                         const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
-  Json json = model_json(problem);
-  json.update(machine_json(problem));
-  json.update(size_json(space));
-  json.update({{"considered", result.num_considered},
-               {"impossible", result.num_impossible},
-               {"too_large", result.num_too_large},
-               {"goals", goals_json(result.ranking.front(), goal)},
-               {"ranking", Json::array()},
-               {"plain_ideas", Json::array()},
-               {"rejections", Json::array()}});
+  Json json = search_head_json(problem, space, plain, result, most);
+  json["goals"] = goals_json(result.ranking.front(), goal);
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
-  for (const auto& [name, rejection] : plain) {
-    json["plain_ideas"].push_back({{"name", name}});
-    json["plain_ideas"].back().update(rejection_json(rejection));
-  }
-  for (std::size_t i = 0; i < result.rejections.size() && i < most; ++i)
-    json["rejections"].push_back(rejection_json(result.rejections[i]));
+  return json.dump(1) + "\n";
+}
+
+std::string no_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error,
+                           const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
+  Json json = search_head_json(problem, space, plain, result, most);
+  json["no_layout"] = error_json(error);
   return json.dump(1) + "\n";
 }
 
@@ -153,11 +173,18 @@ std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoin
   return json.dump(1) + "\n";
 }
 
+std::string no_common_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error) {
+  Json json = model_json(problem);
+  json.update(size_json(space));
+  json.update({{"layout", Json()}, {"machines", Json::array()}, {"no_layout", error_json(error)}});
+  return json.dump(1) + "\n";
+}
+
 std::string common_layout_json(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
                                const CommonLayout& common, const Goal& goal) {
   Json json = model_json(problems.front());
   json.update(size_json(space));
-  json["layout"] = common.layout ? layout_json(*common.layout) : Json();
+  json["layout"] = layout_json(*common.layout);
   json["machines"] = Json::array();
   for (std::size_t i = 0; i < common.prices.size(); ++i) {
     Json machine = machine_json(problems[i]);

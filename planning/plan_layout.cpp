@@ -13,6 +13,9 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "planning/cluster.hpp"
+#include "planning/real.hpp"
+#include "planning/strings.hpp"
 
 namespace espalier {
 namespace {
@@ -33,8 +36,8 @@ const std::vector<std::string>& layout_keys() {
   return keys;
 }
 
-// The key that other words for it mean: those of a config of `train`, and abbreviations.
-std::string meant_key(const std::string& word) {
+// The key that other words for it mean: those of a config of `train` and of JSON, and abbreviations.
+std::string key_of(const std::string& word) {
   constexpr std::array<std::pair<const char*, const char*>, 6> words{{{"zero_stage", "zero"},
                                                                       {"micro_batch_size", "micro_batch"},
                                                                       {"tp", "tensor"},
@@ -44,7 +47,7 @@ std::string meant_key(const std::string& word) {
   for (const auto& [other, key] : words)
     if (word == other)
       return key;
-  return nearest_word(word, layout_keys());
+  return word;
 }
 
 // One "key=value" of an option.
@@ -76,8 +79,26 @@ bool truth(const Item& item) {
   return item.value == "true" || item.value == "1";
 }
 
+// "tp,dp,pp" as in JSON and a config, or by the axis that is inside of the other.
+bool data_comes_first(const Item& item) {
+  const bool data = item.value == "data_first" || item.value == "tp,dp,pp";
+  if (!data && item.value != "pipeline_first" && item.value != "tp,pp,dp")
+    throw_bad_value(item, "data_first (tp,dp,pp) or pipeline_first (tp,pp,dp)");
+  return data;
+}
+
+[[noreturn]] void throw_unknown_key(const Item& item) {
+  const std::string nearest = nearest_word(item.key, layout_keys());
+  throw Error(ExitCode::usage, {.what = fmt::format("{}: unknown key", item.option),
+                                .got = item.key,
+                                .wanted = fmt::format("{}", fmt::join(layout_keys(), ", ")),
+                                .todo = item.key.starts_with("global_batch") ? "--batch gives the sequences of a step"
+                                        : nearest.empty()                    ? "name one of these"
+                                                          : fmt::format("did you mean {}?", nearest)});
+}
+
 void set(PlanLayout& layout, const Item& item) {
-  constexpr int most = 1 << 24;
+  constexpr int most = most_devices;
   const std::string& key = item.key;
   if (key == "data")
     layout.data = number(item, 1, most);
@@ -111,23 +132,22 @@ void set(PlanLayout& layout, const Item& item) {
       throw_bad_value(item, "fp32, tf32, fp16, bf16 or fp8");
     layout.precision = *precision;
   } else if (key == "order") {
-    if (item.value != "data_first" && item.value != "pipeline_first")
-      throw_bad_value(item, "data_first or pipeline_first");
-    layout.data_inside_pipeline = item.value == "data_first";
+    layout.data_inside_pipeline = data_comes_first(item);
   } else {
-    const std::string keys = fmt::format("{}", fmt::join(layout_keys(), ", "));
-    const std::string nearest = meant_key(key);
-    throw Error(ExitCode::usage,
-                {.what = fmt::format("{}: unknown key", item.option),
-                 .got = key,
-                 .wanted = keys,
-                 .todo = nearest.empty() ? "name one of these" : fmt::format("did you mean {}?", nearest)});
+    throw_unknown_key(item);
   }
 }
 
-std::string trimmed(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  return std::string(text.substr(begin, text.find_last_not_of(' ') + 1 - begin));
+// Each degree alone may be as large as a machine; their product must be, too.
+void require_possible_devices(const PlanLayout& layout, const std::string& option) {
+  const double devices = real(layout.data) * real(layout.tensor) * real(layout.context) * real(layout.pipeline);
+  if (devices > most_devices)
+    throw Error(ExitCode::usage,
+                {.what = fmt::format("{}: no machine has so many devices", option),
+                 .got = fmt::format("data {} x tensor {} x context {} x pipeline {} = {:.4g}", layout.data,
+                                    layout.tensor, layout.context, layout.pipeline, devices),
+                 .wanted = fmt::format("at most {}", most_devices),
+                 .todo = "choose degrees whose product is the number of devices"});
 }
 
 // "a=1, b=2", each key once.
@@ -138,6 +158,12 @@ std::vector<Item> items_of(const std::string& text, const std::string& option) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string item = text.substr(begin, end - begin);
     const std::size_t equals = item.find('=');
+    begin = end + 1;
+    if (const std::string axis = trimmed(item);
+        !items.empty() && items.back().key == "order" && (axis == "tp" || axis == "dp" || axis == "pp")) {
+      items.back().value += "," + axis;
+      continue;
+    }
     if (equals == std::string::npos)
       throw Error(ExitCode::usage, {.what = fmt::format("{}: cannot read this", option),
                                     .got = text.empty()   ? "nothing"
@@ -145,7 +171,7 @@ std::vector<Item> items_of(const std::string& text, const std::string& option) {
                                                           : item,
                                     .wanted = "key=value,key=value: data=8,tensor=4,pipeline=2",
                                     .todo = fmt::format("keys: {}", fmt::join(layout_keys(), ", "))});
-    items.push_back({option, trimmed(item.substr(0, equals)), trimmed(item.substr(equals + 1))});
+    items.push_back({option, key_of(trimmed(item.substr(0, equals))), trimmed(item.substr(equals + 1))});
     const Item& last = items.back();
     const auto same = std::ranges::find(items, last.key, &Item::key);
     if (same != items.end() - 1)
@@ -155,7 +181,6 @@ std::vector<Item> items_of(const std::string& text, const std::string& option) {
                    .wanted = "each key once",
                    .todo = fmt::format("leave one of them away{}",
                                        option == "--layout" ? ", or compare both: --layout twice" : "")});
-    begin = end + 1;
   }
   return items;
 }
@@ -184,6 +209,9 @@ bool allows_chunks(PlanSchedule schedule) {
 Implementation espalier_implementation() {
   Implementation made;
   made.compiled = true;
+  made.overlaps_gather = false;
+  made.gathers_rows_again = true;
+  made.splits_messages = false;
   return made;
 }
 
@@ -199,6 +227,12 @@ AxisPlacement PlanLayout::pipeline_axis() const {
   return {pipeline, data_inside_pipeline ? tensor * context * data : tensor * context};
 }
 
+int PlanLayout::part_of(int stage, int chunk) const {
+  if (schedule == PlanSchedule::zero_bubble_v && chunk == 1)
+    return 2 * pipeline - 1 - stage;
+  return chunk * pipeline + stage;
+}
+
 std::string PlanLayout::text() const {
   std::string text = fmt::format("tensor {}{} x data {} x pipeline {}", tensor,
                                  context > 1 ? fmt::format(" x context {}", context) : "", data, pipeline);
@@ -208,7 +242,7 @@ std::string PlanLayout::text() const {
   text += fmt::format(", micro-batch {}, recompute {}, ZeRO-{}{}, {}", micro_batch, to_string(recompute), zero_stage,
                       sequence_parallel ? ", sequence parallel" : "", to_string(precision));
   if (!data_inside_pipeline && pipeline > 1 && data > 1)
-    text += ", pipeline inside nodes";
+    text += ", stages side by side";
   return text;
 }
 
@@ -220,6 +254,7 @@ PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const st
   }
   if (start.virtual_stages > 1 && !names_schedule)
     start.schedule = PlanSchedule::interleaved;
+  require_possible_devices(start, option);
   return start;
 }
 

@@ -26,9 +26,12 @@ struct Implementation {
   bool fused_attention = true;            ///< the (T, T) matrices never exist [Dao et al. 2022]
   bool recomputes_attention = false;      ///< "selective" means the attention core, as in Korthikanti et al. 2022; else
                                           ///< norms and activation function, as `train` does
-  bool overlaps_reduction = true;         ///< gradients are reduced (weights gathered) while other work goes on
+  bool overlaps_reduction = true;         ///< gradients are reduced (weights of ZeRO-3 gathered) beside other work
+  bool overlaps_gather = true;            ///< weights that ZeRO-1 and 2 updated are gathered beside the next forward
   bool overlaps_tensor_backward = false;  ///< those of backward hide behind the weight part
   bool overlaps_tensor = false;           ///< tensor collectives hide behind products
+  bool gathers_rows_again = false;        ///< backward gathers the rows that sequence parallelism splits once more, for
+                                          ///< the gradients of the weights, and waits for them
   bool fused_accumulation = true;         ///< weight gradients are added up inside the product
   bool splits_messages = true;  ///< each tensor rank sends its part of a stage's output [Narayanan et al. 2021, 4.1]
   bool fused_loss = true;       ///< logits to their gradient in one kernel
@@ -70,14 +73,21 @@ struct PlanLayout {
   AxisPlacement context_axis() const { return {context, tensor}; }
   AxisPlacement data_axis() const;  ///< replicas of a shard: data x context
   AxisPlacement pipeline_axis() const;
-  /// "tensor 8 x data 4 x pipeline 12 (2 chunks, interleaved), micro-batch 1, recompute full, ZeRO-1, bf16".
+  int num_parts() const { return pipeline * virtual_stages; }  ///< of the model, in its order
+  /// Which of them is a chunk of a stage: chunk c of stage s is part c p + s; the second chunks of zero_bubble_v go the
+  /// way back, so that the first stage has both ends of the model.
+  int part_of(int stage, int chunk) const;
+  bool has_head(int stage) const { return part_of(stage, virtual_stages - 1) + 1 == num_parts(); }
+  /// "tensor 8 x data 4 x pipeline 12 (interleaved, 2 chunks), micro-batch 1, recompute full, ZeRO-1, bf16".
   std::string text() const;
 };
 
 /// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays;
-/// several virtual_stages without a schedule are interleaved.
+/// several virtual_stages without a schedule are interleaved. The words of a config and of `plan --json` are
+/// understood, too: "zero_stage=1,order=tp,dp,pp".
 /// @param option whose value the text is, for messages
-/// @throws Error (usage) with the keys known, and for a key that is given twice.
+/// @throws Error (usage) with the keys known, for a key that is given twice, and for degrees of more ranks than any
+/// machine has devices (most_devices).
 PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const std::string& option = "--layout");
 
 /// The keys that such a text names, in order. @throws Error (usage), as parse_plan_layout().

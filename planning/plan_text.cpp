@@ -7,16 +7,12 @@
 #include <algorithm>
 
 #include "io/units.hpp"
-#include "planning/memo_parts.hpp"
+#include "planning/gib.hpp"
 #include "planning/runnable.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {
 namespace {
-
-constexpr double gib = 1 << 30;
-
-double in_gib(std::size_t bytes) { return static_cast<double>(bytes) / gib; }
 
 // What every table says of a layout; what stands before it differs.
 std::string columns_text(const PlanProblem& problem, const LayoutPrice& price) {
@@ -41,19 +37,37 @@ std::string row_text(const PlanProblem& problem, const std::string& rank, const 
 std::string idle_text(const std::vector<LayoutPrice>& prices) {
   const bool any =
       std::any_of(prices.begin(), prices.end(), [](const LayoutPrice& price) { return price.layout.pipeline > 1; });
-  return any ? "     bubble: what the busiest stage waits, of the step, as by phase; idle: what a stage waits on "
-               "average, "
-               "for a busier one too, of the pipeline's time\n"
+  return any ? "     bubble: what the busiest stage waits, of the step, as by phase; "
+               "idle: what a stage waits on average, for a busier one too, of the pipeline's time\n"
              : "";
+}
+
+// "174.6 B parameters", "0.8425 M parameters".
+std::string parameters_text(const ModelShape& model) {
+  const double parameters = num_parameters(model);
+  const bool is_small = parameters < 1e8;
+  return fmt::format("{:.4g} {} parameters", parameters / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
 }
 
 // A curve has its devices and batch point by point.
 std::string problem_of_curve_text(const PlanProblem& problem) {
-  return fmt::format("{} ({:.4g} B parameters) on {} ({} a node, {} each, {:.1f} GiB free), sequences of {} tokens\n",
-                     problem.model.name, num_parameters(problem.model) / 1e9, problem.cluster.device.name,
+  return fmt::format("{} ({}) on {} ({} a node, {} each, {:.1f} GiB free), sequences of {} tokens\n",
+                     problem.model.name, parameters_text(problem.model), problem.cluster.device.name,
                      problem.cluster.devices_per_node,
                      bytes_text(static_cast<std::size_t>(problem.cluster.device.memory_bytes)),
                      in_gib(room_bytes(problem)), problem.sequence_length);
+}
+
+// Nothing is priced as `other`: it has a column where a stage has some of it all the same.
+std::vector<Category> shown_categories(const LayoutPrice& price) {
+  std::vector<Category> shown;
+  for (std::size_t c = 0; c < num_categories; ++c) {
+    const auto category = static_cast<Category>(c);
+    const auto has = [&](const MemoryByCategory& stage) { return stage[category] > 0; };
+    if (category != Category::other || std::ranges::any_of(price.memory, has))
+      shown.push_back(category);
+  }
+  return shown;
 }
 
 // What keeps `train` from running some of them, each reason once.
@@ -73,8 +87,8 @@ std::string marks_text(const PlanProblem& problem, const std::vector<LayoutPrice
 
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch) {
   const Cluster& cluster = problem.cluster;
-  return fmt::format("{} ({:.4g} B parameters) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model.name,
-                     num_parameters(problem.model) / 1e9, counted(num_devices, "device"), cluster.device.name,
+  return fmt::format("{} ({}) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model.name,
+                     parameters_text(problem.model), counted(num_devices, "device"), cluster.device.name,
                      cluster.devices_per_node, bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)),
                      counted(global_batch, "sequence"), problem.sequence_length);
 }
@@ -91,27 +105,32 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
   std::string text =
       fmt::format("{}\n  {} of {}; step {:.4g} s (+-{:.0f} %), {:.4g} tokens/s, MFU {:.1f} %\n", price.layout.text(),
-                  microbatches_text(price.layout.num_microbatches()), price.layout.micro_batch, price.step_seconds,
+                  counted(price.layout.num_microbatches(), "micro-batch"), price.layout.micro_batch, price.step_seconds,
                   100 * price.error_share, price.tokens_per_second, 100 * price.model_flops_share);
   text += "  time of the busiest stage\n";
   for (std::size_t i = 0; i < num_plan_phases; ++i)
     if (price.seconds[i] > 0)
       text += fmt::format("    {:<14} {:>9.4g} s {:>5.1f} %\n", to_string(static_cast<PlanPhase>(i)), price.seconds[i],
                           100 * price.seconds[i] / price.step_seconds);
-  if (price.hidden_data_seconds > 0)
+  constexpr double told = 1e-6;  // of a step; below, it is rounding
+  if (price.hidden_data_seconds > told * price.step_seconds)
     text += fmt::format("    (hidden behind work: {:.4g} s of data_comm)\n", price.hidden_data_seconds);
-  text += fmt::format("  memory by stage, GiB of {:.1f}\n    {:<8}", in_gib(room_bytes(problem)), "stage");
-  for (std::size_t c = 0; c + 1 < num_categories; ++c)
-    text += fmt::format(" {:>13}", to_string(static_cast<Category>(c)));
+  const bool is_small = price.memory_bytes < static_cast<std::size_t>(gib);
+  const auto in_unit = [&](std::size_t bytes) { return (is_small ? 1024 : 1) * in_gib(bytes); };
+  text += fmt::format("  memory by stage, {} of {:.1f}\n    {:<8}", is_small ? "MiB" : "GiB",
+                      in_unit(room_bytes(problem)), "stage");
+  const std::vector<Category> categories = shown_categories(price);
+  for (const Category category : categories)
+    text += fmt::format(" {:>13}", to_string(category));
   text += fmt::format(" {:>9}\n", "total");
   for (std::size_t stage = 0; stage < price.memory.size(); ++stage) {
     const bool shown = stage < 2 || stage + 2 >= price.memory.size() || static_cast<int>(stage) == price.fullest_stage;
     if (!shown)
       continue;
     text += fmt::format("    {:<8}", stage);
-    for (std::size_t c = 0; c + 1 < num_categories; ++c)
-      text += fmt::format(" {:>13.2f}", in_gib(price.memory[stage].bytes[c]));
-    text += fmt::format(" {:>9.2f}\n", in_gib(price.memory[stage].total()));
+    for (const Category category : categories)
+      text += fmt::format(" {:>13.2f}", in_unit(price.memory[stage][category]));
+    text += fmt::format(" {:>9.2f}\n", in_unit(price.memory[stage].total()));
   }
   if (const std::string reason = why_not_runnable(problem, price.layout); !reason.empty())
     text += fmt::format("  priced only: {}\n", reason);
@@ -189,13 +208,11 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
 }
 
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common, const Goal& goal) {
-  if (!common.layout)
-    return "no layout fits all of these machines\n";
   std::string text = fmt::format("best for all: {}\n", common.layout->text());
   std::vector<LayoutPrice> shown;
   text += head_text(fmt::format("{:<20} {:>8}", "", "loses"));
   for (std::size_t i = 0; i < problems.size(); ++i) {
-    text += fmt::format("{:<20} {:>6.1f} %", problems[i].cluster.name, 100 * std::max(0.0, common.loss(i))) +
+    text += fmt::format("{:<20} {:>6.1f} %", problems[i].cluster.name, 100 * common.loss(i)) +
             columns_text(problems[i], common.prices[i]);
     text += fmt::format("{:<29}", "  its own best") + columns_text(problems[i], common.bests[i]);
     shown.push_back(common.prices[i]);

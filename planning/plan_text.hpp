@@ -5,12 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
+#include "planning/common_layout.hpp"
 #include "planning/scaling.hpp"
 #include "planning/search.hpp"
 
 namespace espalier {
 
-/// "gpt3-175b (175.0 B parameters) on 128 x 8 a100-80 (80 GiB), 1536 sequences of 2048 tokens".
+/// "gpt3-175b (174.6 B parameters) on 1024 devices of a100-80 (8 a node, 80.00 GiB each), 1536 sequences of 2048
+/// tokens".
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch);
 
 /// One line a layout: rank, step time with its error, tokens per second, MFU, bubble and idle time, memory, layout,
@@ -31,6 +34,7 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLa
 std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal = {});
 
 /// The layout on each machine beside that machine's own best, in the same columns behind what it loses; the goals.
+/// @pre common.layout, also below
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common,
                                const Goal& goal = {});
 
@@ -40,11 +44,15 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
 /// `most` entries at most; `goals`, `plain_ideas`.
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
                         const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
+/// Of a search that found nothing: an empty `ranking`, `rejections`, and the error as `no_layout`.
+std::string no_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error,
+                           const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
 /// `layouts`, an entry each: its price, or why it is impossible.
 std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<PlanLayout>& layouts);
 /// `points`, an entry each, and `goals`.
 std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal = {});
-/// `layout` and `machines`.
+/// `layout` and `machines`; where there is none, null, an empty list, and the error as `no_layout`.
+std::string no_common_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error);
 std::string common_layout_json(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
                                const CommonLayout& common, const Goal& goal = {});
 

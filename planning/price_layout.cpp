@@ -37,8 +37,9 @@ struct ChunkParts {
 
 struct ChunkTimes {
   ChunkSeconds seconds;
-  PassTime forward;  // products, elementwise, tensor of all three passes, for the report
-  PassTime backward;
+  PassTime forward;  // products, elementwise, tensor of each pass, for the report
+  PassTime backward_input;
+  PassTime backward_weight;
   PassTime recompute;
   double data = 0;          // of collectives with the other replicas that every micro-batch needs (ZeRO-2 and 3)
   double exposed_data = 0;  // of them, what its work does not hide
@@ -57,13 +58,9 @@ class Pricer {
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       std::vector<ChunkParts> mine;
       for (int chunk = 0; chunk < layout.virtual_stages; ++chunk) {
-        const int place = chunk * layout.pipeline + stage;
-        const auto part = static_cast<std::size_t>(place);
+        const auto part = static_cast<std::size_t>(layout.part_of(stage, chunk));
         mine.push_back({.blocks = real(blocks[part]), .embedding = part == 0, .head = part + 1 == blocks.size()});
       }
-      if (layout.schedule == PlanSchedule::zero_bubble_v && layout.pipeline > 1)  // the model turns on the last stage
-        for (ChunkParts& chunk : mine)
-          chunk.head = stage == 0 && &chunk == &mine.back();
       stages_.push_back(mine);
     }
   }
@@ -129,8 +126,8 @@ class Pricer {
     ChunkTimes times;
     const auto add = [&](double count, const BlockTime& part) {
       times.forward += count * part.forward;
-      times.backward += count * part.backward_input;
-      times.backward += count * part.backward_weight;
+      times.backward_input += count * part.backward_input;
+      times.backward_weight += count * part.backward_weight;
       times.recompute += count * part.recompute;
       times.seconds.forward += count * part.forward.seconds();
       times.seconds.backward_input += count * (part.backward_input.seconds() + part.recompute.seconds());
@@ -199,7 +196,8 @@ class Pricer {
   };
   static PassShare share_of(const ChunkTimes& chunk, const PassTime& pass) {
     const double all = chunk.seconds.total() - chunk.exposed_data;
-    const double device_all = chunk.forward.seconds() + chunk.backward.seconds() + chunk.recompute.seconds();
+    const double device_all = chunk.forward.seconds() + chunk.backward_input.seconds() +
+                              chunk.backward_weight.seconds() + chunk.recompute.seconds();
     const double seconds = device_all > 0 ? all / device_all * pass.seconds() : 0;
     const double on_device = pass.products + pass.elementwise + pass.tensor;
     return {seconds, on_device > 0 ? seconds * pass.tensor / on_device : 0};
@@ -207,7 +205,8 @@ class Pricer {
 
   void account(PlanPhases& result, const ChunkTimes& chunk, double microbatches) const {
     for (const auto& [phase, pass] : {std::pair{PlanPhase::forward, &chunk.forward},
-                                      {PlanPhase::backward, &chunk.backward},
+                                      {PlanPhase::backward, &chunk.backward_input},
+                                      {PlanPhase::backward, &chunk.backward_weight},
                                       {PlanPhase::recompute, &chunk.recompute}}) {
       const PassShare share = share_of(chunk, *pass);
       result[PlanPhase::tensor_comm] += microbatches * share.tensor;
@@ -218,11 +217,13 @@ class Pricer {
 
   static ChunkPrice chunk_price(const ChunkTimes& chunk) {
     const double in_forward = share_of(chunk, chunk.forward).tensor;
-    const double in_backward = share_of(chunk, chunk.backward).tensor + share_of(chunk, chunk.recompute).tensor;
+    const double in_input = share_of(chunk, chunk.backward_input).tensor + share_of(chunk, chunk.recompute).tensor;
+    const double in_weight = share_of(chunk, chunk.backward_weight).tensor;
     ChunkSeconds work = chunk.seconds;
     work.forward -= in_forward;
-    work.backward_input -= in_backward;  // where backward's collectives are
-    return {.work = work, .tensor = in_forward + in_backward};
+    work.backward_input -= in_input;
+    work.backward_weight -= in_weight;
+    return {.work = work, .tensor = in_forward + in_input + in_weight};
   }
 
   // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
@@ -238,7 +239,7 @@ class Pricer {
     const double replicas = layout_.data * layout_.context;
     const double own = layout_.zero_stage > 0 ? most / replicas : most;
     result[PlanPhase::optimizer] += traffic_seconds(cluster().device, adam_bytes * own);
-    if (problem_.model.tied_embeddings && layout_.pipeline > 1) {
+    if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
       const double table = real(problem_.model.vocab_size) * real(problem_.model.hidden_size) / layout_.tensor;
       price.tied_seconds =
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
@@ -265,8 +266,11 @@ class Pricer {
       price.reduction_seconds += microbatches * chunk.data;
       price.hidden_data_seconds += microbatches * (chunk.data - chunk.exposed_data);
     }
-    const double exposed = with_messages(backward, reduce) - backward + with_messages(forward, gather) - forward;
+    const double waits_for_gather =
+        problem_.implementation.overlaps_gather ? with_messages(forward, gather) - forward : gather;
+    const double exposed = with_messages(backward, reduce) - backward + waits_for_gather;
     result[PlanPhase::data_comm] += exposed;
+    price.gather_seconds = gather;
     price.reduction_seconds += reduce + gather;
     price.hidden_data_seconds += reduce + gather - exposed;
     return result;
@@ -356,6 +360,8 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
     return fmt::format("{} has one chunk a stage, not {}: schedule=interleaved", to_string(layout.schedule),
                        layout.virtual_stages);
+  if (layout.schedule == PlanSchedule::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
+    return fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", layout.virtual_stages);
   return {};
 }
 

@@ -51,6 +51,7 @@ struct LayoutPrice {
   double reduction_seconds = 0;    ///< of reducing gradients, those of a table that two stages share among them, and of
                                    ///< gathering weights; hidden or not
   double tied_seconds = 0;         ///< of them, those of that table, hidden by nothing
+  double gather_seconds = 0;       ///< of them, those of weights that ZeRO-1 and 2 updated
   double idle_share = 0;           ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
                                    ///< average, for a busier one too; the bubble is what the busiest stage waits
   double hidden_data_seconds = 0;  ///< of reduction and gathering that other work hides

@@ -10,20 +10,19 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "planning/gib.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/published_model.hpp"
 #include "planning/published_program.hpp"
 #include "planning/published_space.hpp"
 #include "planning/published_time.hpp"
+#include "planning/strings.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr double gib = 1 << 30;
 constexpr Index runtime_bytes = Index{2} << 30;  // context and libraries of a device
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // The first reason stays.
 void refuse(PublishedCase& read, const std::string& reason) {
@@ -106,7 +105,7 @@ void read_measured(const CsvRow& row, PublishedCase& read) {
     read.analytic = contains(notes, "kind=analytic");
     read.states_only = contains(notes, "model states only");
     read.last_stage = contains(notes, "LAST rank");
-    read.measured_bytes = *memory * (contains(notes, "1e9 bytes") ? 1e9 : gib);
+    read.measured_bytes = *memory * (contains(notes, "1e9 bytes") ? 1e9 : static_cast<double>(gib));
   }
 }
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planning/strings.hpp"
+
 namespace espalier {
 namespace {
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // Feed-forward gated or not, head tied or not: what comes nearest to the published number of parameters; where that
 // cannot tell, what the shape suggests.

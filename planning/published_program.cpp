@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cctype>
 
+#include "planning/strings.hpp"
+
 namespace espalier {
 namespace {
 
 constexpr int fused_since = 2206;     // FlashAttention: arXiv 2205.14135
 constexpr int sequence_since = 2206;  // sequence parallelism: arXiv 2205.05198
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 std::string words_of(const CsvRow& row) { return row.text("id") + " " + row.text("source") + " " + row.text("notes"); }
 
@@ -57,7 +57,7 @@ bool is_old(const CsvRow& row) {
 }
 
 bool fully_sharded(const CsvRow& row) {
-  return contains(row.text("zero_stage"), "3") || contains(row.text("zero_stage"), "FSDP");
+  return contains(row.text("zero_stage"), "3") || contains(lower_case(row.text("zero_stage")), "fsdp");
 }
 
 }  // namespace
@@ -90,6 +90,7 @@ Implementation published_implementation(const CsvRow& row) {
   made.recomputes_attention = true;
   // Megatron-LM took PyTorch's overlapping reducer until pipelines came.
   made.overlaps_reduction = !old || fully_sharded(row) || contains(words, "README Sep-2020");
+  made.overlaps_gather = made.overlaps_reduction;
   made.overlaps_tensor = contains(words, "tp-comm-overlap on") || contains(words, "asynctp");
   made.overlaps_tensor_backward = !old || contains(words, "2205.05198");
   made.fused_accumulation = !old || contains(words, "2205.05198") || contains(words, "2401.10241");
@@ -111,7 +112,7 @@ Implementation published_implementation(const CsvRow& row) {
 std::optional<int> published_zero_stage(const CsvRow& row) { return is_old(row) ? 0 : 1; }
 
 bool published_sequence_parallel(const CsvRow& row) {
-  if (contains(row.text("recompute"), "+SP") || contains(row.text("notes"), "seq_parallel=true"))
+  if (contains(lower_case(row.text("recompute")), "+sp") || contains(row.text("notes"), "seq_parallel=true"))
     return true;
   if (contains(row.text("notes"), "seq_parallel=false") || row.text("tp") == "1")
     return false;

@@ -5,15 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "planning/published_program.hpp"
 #include "planning/real.hpp"
+#include "planning/strings.hpp"
 
 namespace espalier {
 namespace {
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 std::optional<int> degree(const CsvRow& row, const std::string& column) {
   const std::optional<Index> value = row.whole(column);
@@ -22,8 +20,7 @@ std::optional<int> degree(const CsvRow& row, const std::string& column) {
 
 // Not said: 16 bits, whose rates are the same. Nothing for a word that is none.
 std::optional<Precision> precision_of(const CsvRow& row) {
-  std::string text = row.text("precision");
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string text = lower_case(row.text("precision"));
   if (text.empty())
     return Precision::fp16;
   for (const auto& [word, precision] : {std::pair("fp8", Precision::fp8),
@@ -40,11 +37,12 @@ std::optional<Precision> precision_of(const CsvRow& row) {
 }
 
 // "yes", "block", "off", ... as tables of other authors have it.
-std::string usual_recompute(const std::string& text) {
-  for (const char* all : {"yes", "true", "True", "on", "1", "uniform", "block", "Full", "FULL"})
+std::string usual_recompute(const std::string& written) {
+  std::string text = lower_case(written);
+  for (const char* all : {"yes", "true", "on", "1", "uniform", "block"})
     if (text == all)
       return "full";
-  for (const char* nothing : {"no", "false", "False", "off", "0", "None", "NONE"})
+  for (const char* nothing : {"no", "false", "off", "0"})
     if (text == nothing)
       return "none";
   return text;
@@ -83,6 +81,9 @@ class SpaceReader {
     space_.virtual_stages = degree(row_, "vp");
     space_.micro_batch = degree(row_, "micro_batch");
     devices_ = degree(row_, "gpus");
+    for (const char* const column : {"tp", "pp", "dp", "micro_batch", "gpus"})
+      if (row_.whole(column) == 0)
+        refuse(fmt::format("{} is 0: wanted 1 or more, or nothing where it is not known", column));
     const double product = real(shard()) * space_.data.value_or(1);
     if (product > most_devices)
       refuse(fmt::format("tp x pp x cp x dp = {:g} are more than {} devices", product, most_devices));
@@ -136,15 +137,18 @@ class SpaceReader {
     } else if (recompute.starts_with("selective"))
       space_.recompute = Recompute::selective;
     else if (!recompute.empty())
-      refuse(fmt::format("recompute {} is unknown (full, selective, none)", recompute));
+      refuse(fmt::format("recompute {} is unknown (full, selective, none)", row_.text("recompute")));
   }
 
-  // "3", "3.0", "ZeRO-3", "FSDP". Under a pipeline, programs that shard gradients and weights exchange them once a step
-  // and hold them whole meanwhile (PyTorch's stages over FSDP, Llama 3's trainer): time and memory of ZeRO-1.
+  // "3", "3.0", "ZeRO-3", "FSDP", "FSDP2" (its second version). Under a pipeline, programs that shard gradients and
+  // weights exchange them once a step and hold them whole meanwhile (PyTorch's stages over FSDP, Llama 3's trainer):
+  // time and memory of ZeRO-1.
   void read_zero_stage() {
     const std::string zero = row_.text("zero_stage");
-    if (const std::size_t digit = zero.find_first_of("0123456789"); digit == std::string::npos)
-      space_.zero_stage = contains(zero, "FSDP") ? 3 : published_zero_stage(row_);
+    if (contains(lower_case(zero), "fsdp"))
+      space_.zero_stage = 3;
+    else if (const std::size_t digit = zero.find_first_of("0123456789"); digit == std::string::npos)
+      space_.zero_stage = published_zero_stage(row_);
     else if (zero[digit] <= '3')
       space_.zero_stage = zero[digit] - '0';
     else

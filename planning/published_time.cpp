@@ -4,12 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "planning/real.hpp"
 
 namespace espalier {
 namespace {
+
+constexpr double contradiction = 1.2;  // times: a time and a rate of one row so far apart are not of one run
 
 // "HW_EQ3(recompute counted)" of the notes "kind=exact; tflops=HW_EQ3(recompute counted); ...".
 std::string counted_flops(const CsvRow& row) {
@@ -53,21 +56,30 @@ PublishedTime time_by_flops(double per_second, double flops, const LayoutSpace& 
   return {.seconds = flops / (per_second * space.num_devices)};
 }
 
+// Of a step; 0 where the batch is not known.
+double seconds_by_tokens(double tokens_per_second, const PlanProblem& problem, const LayoutSpace& space) {
+  return real(space.global_batch * problem.sequence_length) / (tokens_per_second * space.num_devices);
+}
+
 }  // namespace
 
 PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, const LayoutSpace& space) {
+  const std::optional<double> tokens = row.number("tokens_per_s_per_gpu");
+  const double by_tokens = tokens.value_or(0) > 0 ? seconds_by_tokens(*tokens, problem, space) : 0;
   if (const std::optional<double> seconds = row.number("iter_time_s")) {
-    if (*seconds > 0)
-      return {.seconds = *seconds};
-    return {.why_not = fmt::format("iter_time_s is {}: wanted more than 0", row.text("iter_time_s"))};
+    if (*seconds <= 0)
+      return {.why_not = fmt::format("iter_time_s is {}: wanted more than 0", row.text("iter_time_s"))};
+    if (by_tokens > 0 && std::max(*seconds / by_tokens, by_tokens / *seconds) > contradiction)
+      return {.why_not = fmt::format("iter_time_s is {}, but tokens_per_s_per_gpu makes it {:.4g} s",
+                                     row.text("iter_time_s"), by_tokens)};
+    return {.seconds = *seconds};
   }
-  if (const std::optional<double> tokens = row.number("tokens_per_s_per_gpu")) {
+  if (tokens) {
     if (*tokens <= 0)
       return {.why_not =
                   fmt::format("tokens_per_s_per_gpu is {}: wanted more than 0", row.text("tokens_per_s_per_gpu"))};
-    if (space.global_batch > 0)
-      return {.seconds =
-                  static_cast<double>(space.global_batch * problem.sequence_length) / (*tokens * space.num_devices)};
+    if (by_tokens > 0)
+      return {.seconds = by_tokens};
     return {.why_not = "its time does not follow from tokens_per_s_per_gpu: global_batch_seqs is missing"};
   }
   const std::optional<double> achieved = row.number("achieved_tflops_per_gpu");

@@ -163,6 +163,8 @@ std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::ve
     prediction.step_seconds = field_or(json, "step_seconds", 0.0);
     prediction.error_share = field_or(json, "error_share", 0.0);
     prediction.source = field_or(json, "source", std::string());
+    if (const auto reason = field_or(json, "why_no_times", std::string()); !reason.empty())
+      gaps.push_back("no prediction of the step's time: " + reason);
     for (const Json& stage : any_field(json, "stages"))
       prediction.stages.push_back({.seconds = phases_from(object_field_or_empty(stage, "seconds")),
                                    .memory = memory_from(object_field_or_empty(stage, "memory_bytes"))});
@@ -260,8 +262,7 @@ Life life_of(const RecordedRun& run) {
     return Life::signed_off;
   if (run.record.host == host_name())
     return is_alive_here(run.record) ? Life::alive : Life::gone;
-  const double silent = seconds_of(std::chrono::system_clock::now()) - run.last_sign_of_life;
-  return silent < most_silent_seconds ? Life::alive : Life::silent;
+  return run.read_at - run.last_sign_of_life < most_silent_seconds ? Life::alive : Life::silent;
 }
 
 // Those of the last start: an earlier one may have had more.
@@ -292,6 +293,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.config = read_run_file(directory / "config.toml");
   run.setup = recorded_setup(run.config, directory / "config.toml", world_size_of(run));
   run.positions = run_positions(directory);
+  run.read_at = seconds_of(std::chrono::system_clock::now());
   run.last_sign_of_life = last_sign_of_life_in(run);
   run.life = life_of(run);
   run.steps = steps_of(run);

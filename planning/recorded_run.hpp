@@ -47,7 +47,7 @@ struct RunPrediction {
     MemoryByCategory memory = {};
   };
   double step_seconds = 0;  ///< 0: of memory alone (fp64, say, has no price)
-  double error_share = 0;   ///< of the times, as far as they are known
+  double error_share = 0;   ///< of the times; 0: not known
   std::string source;
   std::vector<Stage> stages;
   bool has_times() const { return step_seconds > 0 && !stages.empty(); }
@@ -67,7 +67,8 @@ struct RecordedRun {
   RunRecord record;  ///< run.json
   RunFacts facts;
   Life life = Life::signed_off;
-  double last_sign_of_life = 0;  ///< seconds of the system clock: the newest line or position of any rank
+  double read_at = 0;            ///< seconds of the system clock, as all times here
+  double last_sign_of_life = 0;  ///< the newest line or position of any rank
   std::string config;            ///< the text of config.toml
   RunSetup setup;
   std::vector<RecordedStep> steps;  ///< by step; empty where the run ended before its first

@@ -73,7 +73,11 @@ void read_emulation(ConfigReader& reader, RunSetup& setup) {
   reader.read("emulate", "node_bandwidth", setup.links.between_nodes.bytes_per_second);
   reader.read("emulate", "ranks_per_node", ranks_per_node);
   reader.read("emulate", "message_scale", setup.links.message_scale);
+  reader.read("emulate", "tensor_message_scale", setup.tensor_message_scale);
+  reader.read("emulate", "data_message_scale", setup.data_message_scale);
   reader.read("emulate", "planned_microbatches", setup.planned_microbatches);
+  setup.tensor_message_scale *= setup.links.message_scale;
+  setup.data_message_scale *= setup.links.message_scale;
   setup.emulated_backward = backward_input + backward_weight;
   setup.links.ranks_per_node = static_cast<int>(ranks_per_node);
 }

@@ -8,7 +8,7 @@
 #include "io/file.hpp"
 #include "models/gpt_config.hpp"
 #include "parallel/emulated_links.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/mesh_layout.hpp"
 
 namespace espalier {
 
@@ -41,6 +41,9 @@ struct RunSetup {
   double emulated_forward = 0;
   double emulated_backward = 0;
   EmulatedLinks links;
+  /// Each byte between tensor ranks, or replicas, counts as this many: that of `links` included.
+  double tensor_message_scale = 1;
+  double data_message_scale = 1;
 
   int world_size() const { return mesh.size(); }
   int stages() const { return mesh.degree(Axis::pp); }

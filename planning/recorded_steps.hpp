@@ -10,7 +10,7 @@
 #include "core/memory_ledger.hpp"
 #include "core/phases.hpp"
 #include "io/file.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/mesh_layout.hpp"
 
 namespace espalier {
 

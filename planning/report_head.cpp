@@ -52,14 +52,15 @@ std::optional<ReportTile> memory_tile(const RecordedRun& run) {
   const double predicted = noted_number(memory, "predicted_bytes");
   if (peak > 0)
     return ReportTile{.name = "Memory of the fullest rank",
-                      .value = size_text(peak),
-                      .detail = predicted > 0 ? fmt::format("predicted {} ({})", size_text(predicted),
-                                                            difference_text(peak, predicted))
-                                              : ""};
-  const auto measured = static_cast<double>(run.steps.back().memory_peak.total());
+                      .value = bytes_text(static_cast<std::size_t>(peak)),
+                      .detail = predicted > 0
+                                    ? fmt::format("predicted {} ({})", bytes_text(static_cast<std::size_t>(predicted)),
+                                                  difference_text(peak, predicted))
+                                    : ""};
+  const std::size_t measured = run.steps.back().memory_peak.total();
   if (measured == 0)
     return std::nullopt;
-  return ReportTile{.name = "Memory of rank 0", .value = size_text(measured), .detail = "at its peak"};
+  return ReportTile{.name = "Memory of rank 0", .value = bytes_text(measured), .detail = "at its peak"};
 }
 
 // "schedule", "step_seconds": as a reader would write it.
@@ -160,9 +161,7 @@ std::vector<ReportFact> report_facts(const RecordedRun& run) {
                             counted(setup.shape.num_heads, "head"), setup.shape.vocab_size)},
       {"layout", layout_text(setup)},
       {"batch", fmt::format("{} of {}, {} of {} a replica", counted(setup.global_batch_size, "sequence"),
-                            counted(setup.sequence_length, "token"),
-                            setup.num_microbatches() == 1 ? "1 micro-batch"
-                                                          : fmt::format("{} micro-batches", setup.num_microbatches()),
+                            counted(setup.sequence_length, "token"), counted(setup.num_microbatches(), "micro-batch"),
                             setup.micro_batch_size)},
       {"precision", setup.compute}};
   if (setup.emulated_forward > 0 || setup.links.within_node.latency > 0 || setup.links.within_node.bytes_per_second > 0)

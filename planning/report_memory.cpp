@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/memory_text.hpp"
 #include "planning/chart.hpp"
 #include "planning/report_cards.hpp"
 
@@ -35,8 +36,9 @@ std::string fullest_note(const nlohmann::json& memory) {
   if (peak <= 0 || predicted <= 0)
     return {};
   return fmt::format("Fullest rank: {} at its peak, predicted {} ({}), without {} that libraries keep.",
-                     size_text(peak), size_text(predicted), difference_text(peak, predicted),
-                     size_text(noted_number(memory, "library_bytes")));
+                     bytes_text(static_cast<std::size_t>(peak)), bytes_text(static_cast<std::size_t>(predicted)),
+                     difference_text(peak, predicted),
+                     bytes_text(static_cast<std::size_t>(noted_number(memory, "library_bytes"))));
 }
 
 }  // namespace
@@ -46,7 +48,7 @@ std::optional<ReportCard> memory_card(const RecordedRun& run) {
     return std::nullopt;
   BarChart chart{.label = "Memory by category: the peak of rank 0", .rows = {}};
   const nlohmann::json compared = noted(run, "memory");
-  chart.rows.push_back(measured_row(run, noted_number(compared, "library_bytes")));
+  chart.rows.push_back(measured_row(run, noted_number(compared, "library_bytes_of_rank_0")));
   double largest = std::accumulate(chart.rows[0].values.begin(), chart.rows[0].values.end(), 0.0);
   if (run.prediction) {
     chart.label += ", and predicted by stage";

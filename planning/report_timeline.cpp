@@ -14,20 +14,20 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_rows = 64;
+constexpr std::size_t most_timelines = 64;
 
 // All that were traced, or one of each stage where they are many: replicas and tensor ranks do alike.
 std::vector<std::size_t> ranks_to_show(const RecordedRun& run) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < run.traces.size(); ++rank) {
-    if (run.traces.size() > most_rows) {
+    if (run.traces.size() > most_timelines) {
       const PerAxis place = run.setup.mesh.coordinates(static_cast<int>(rank));
       if (place[Axis::tp] != 0 || place[Axis::dp] != 0)
         continue;
     }
     ranks.push_back(rank);
   }
-  ranks.resize(std::min(ranks.size(), most_rows));
+  ranks.resize(std::min(ranks.size(), most_timelines));
   return ranks;
 }
 
@@ -120,7 +120,7 @@ std::optional<ReportCard> timeline_card(const RecordedRun& run) {
       .is_wide = true};
   if (rows.size() < run.traces.size())
     card.note = fmt::format("{} of {} ranks{}.", rows.size(), run.traces.size(),
-                            run.traces.size() > most_rows ? ": one of each stage" : "");
+                            run.traces.size() > most_timelines ? ": one of each stage" : "");
   const std::string label = fmt::format("What each of {} ranks did in step {}{}", rows.size(), *step, idle);
   const TimelineChart chart{.label = label, .rows = std::move(rows)};
   card.views = {{"linear", draw(chart)}};

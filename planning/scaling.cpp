@@ -186,35 +186,4 @@ void require_goals_on_curve(const std::vector<CurveGoal>& goals) {
                    .todo = fmt::format("{}, more devices in --scale, or another --batch", goal.nearest.nearest)});
 }
 
-CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space) {
-  CommonLayout common;
-  for (const PlanProblem& problem : problems) {
-    SearchResult own = search_layouts(problem, space);
-    if (own.ranking.empty())
-      return common;
-    common.bests.push_back(std::move(own.ranking.front()));
-  }
-  double smallest = 0;
-  for (const PlanLayout& layout : enumerate_layouts(problems.front(), space)) {
-    double worst = 0;
-    bool fits = true;
-    for (std::size_t i = 0; i < problems.size() && fits; ++i) {
-      fits = why_impossible(problems[i], layout).empty();
-      if (!fits)
-        break;
-      const LayoutPrice price = price_layout(problems[i], layout, Effort::estimate);
-      fits = why_too_large(problems[i], price).empty();
-      worst = std::max(worst, price.step_seconds / common.bests[i].step_seconds);
-    }
-    if (fits && (!common.layout || worst < smallest)) {
-      common.layout = layout;
-      smallest = worst;
-    }
-  }
-  if (common.layout)
-    for (const PlanProblem& problem : problems)
-      common.prices.push_back(price_layout(problem, *common.layout));
-  return common;
-}
-
 }  // namespace espalier

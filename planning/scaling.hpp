@@ -54,14 +54,4 @@ std::string curve_goal_text(const CurveGoal& goal);
 /// @throws Error (usage) when no point reaches a goal, with the nearest that one reaches.
 void require_goals_on_curve(const std::vector<CurveGoal>& goals);
 
-/// One configuration for several machines: of all layouts that fit everywhere the one whose worst loss against each
-/// machine's own best is smallest.
-struct CommonLayout {
-  std::optional<PlanLayout> layout;
-  std::vector<LayoutPrice> prices;  ///< of `layout` on each machine
-  std::vector<LayoutPrice> bests;   ///< of each machine alone
-  double loss(std::size_t machine) const { return prices[machine].step_seconds / bests[machine].step_seconds - 1; }
-};
-CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space);
-
 }  // namespace espalier

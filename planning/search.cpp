@@ -24,13 +24,6 @@ using Lattice = std::tuple<int, int, int, int>;
 
 Lattice lattice_of(const PlanLayout& layout) { return {layout.tensor, layout.context, layout.data, layout.pipeline}; }
 
-// Of layouts that are as fast as each other what needs less machinery wins.
-int complexity(const PlanLayout& layout) {
-  return layout.zero_stage + (layout.sequence_parallel ? 1 : 0) + (layout.recompute != Recompute::none ? 1 : 0) +
-         (layout.virtual_stages - 1) + (layout.schedule == PlanSchedule::zero_bubble ? 1 : 0) +
-         (layout.data_inside_pipeline ? 0 : 1);
-}
-
 double rounded(double step_seconds) { return std::round(std::log(step_seconds) / equal_share); }
 
 bool better(const LayoutPrice& a, const LayoutPrice& b) {
@@ -158,18 +151,24 @@ std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem&
   return plain;
 }
 
-std::string why_not_faster(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price,
-                           const LayoutPrice& best) {
-  if (price.step_seconds >= best.step_seconds)
-    return why_slower(problem, price, best);
-  std::string reason = "outside of what was searched";
-  if (!choices_left(space, price.layout).empty())
-    reason = "not with the choices that are fixed";
-  else if (space.only_runnable && !why_not_runnable(problem, price.layout).empty())
-    reason = why_not_runnable(problem, price.layout);
-  else if (price.layout.context > 1 && !searches_context(space))
-    reason = "not searched: --context does, though train has no context parallelism yet";
-  return fmt::format("faster by {}, but {}", against_text(price, best), reason);
+// Why a search over the space has not found it.
+std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& layout) {
+  if (!choices_left(space, layout).empty())
+    return "not with the choices that are fixed";
+  if (std::string lacks = why_not_runnable(problem, layout); space.only_runnable && !lacks.empty())
+    return lacks;
+  if (layout.context > 1 && !searches_context(space))
+    return "not searched: --context does, though train has no context parallelism yet";
+  return "outside of what was searched";
+}
+
+// Of an idea that fits; `best` may be none.
+std::string why_not_chosen(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price,
+                           const LayoutPrice* best) {
+  if (best && price.step_seconds >= best->step_seconds)
+    return why_slower(problem, price, *best);
+  return fmt::format("{}, but {}", best ? "faster by " + against_text(price, *best) : "fits",
+                     why_not_found(problem, space, price.layout));
 }
 
 // An idea as somebody would tune it who holds on to it, by recomputation and, where it begins with one sequence, by the
@@ -211,7 +210,7 @@ std::string own_choices_text(const LayoutSpace& space, const PlanLayout& idea) {
 }
 
 Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& idea,
-                       const LayoutPrice& best) {
+                       const LayoutPrice* best) {
   const std::optional<LayoutPrice> price = tuned(problem, idea);
   if (!price)
     return {idea, Verdict::impossible,
@@ -219,12 +218,12 @@ Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, con
   if (const std::string reason = why_too_large(problem, *price); !reason.empty())
     return {price->layout, Verdict::too_large, reason + own_choices_text(space, price->layout)};
   return {price->layout, Verdict::slower,
-          why_not_faster(problem, space, *price, best) + own_choices_text(space, price->layout)};
+          why_not_chosen(problem, space, *price, best) + own_choices_text(space, price->layout)};
 }
 
 // What a long sequence suggests where the search was not asked for it: the best with ranks that share a sequence.
 std::optional<Rejection> rejected_context(const PlanProblem& problem, const LayoutSpace& space,
-                                          const LayoutPrice& best) {
+                                          const LayoutPrice* best) {
   constexpr Index long_sequence = 16384;  // tokens, from where one sequence fills much of a device
   if (problem.sequence_length < long_sequence || searches_context(space))
     return std::nullopt;
@@ -239,7 +238,7 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
   }
   if (!fastest)
     return std::nullopt;
-  return Rejection{fastest->layout, Verdict::slower, why_not_faster(problem, space, *fastest, best)};
+  return Rejection{fastest->layout, Verdict::slower, why_not_chosen(problem, space, *fastest, best)};
 }
 
 // Whether a layout is an idea with choices beside it, and no other split.
@@ -250,6 +249,12 @@ bool follows(const PlanLayout& layout, const PlanLayout& idea) {
 
 }  // namespace
 
+int complexity(const PlanLayout& layout) {
+  return layout.zero_stage + (layout.sequence_parallel ? 1 : 0) + (layout.recompute != Recompute::none ? 1 : 0) +
+         (layout.virtual_stages - 1) + (layout.schedule == PlanSchedule::zero_bubble ? 1 : 0) +
+         (layout.data_inside_pipeline ? 0 : 1);
+}
+
 std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout) {
   std::string reason = why_impossible(problem, layout);
   const PlanLayout divided = with_dividing_batch(layout);
@@ -259,10 +264,10 @@ std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout
 }
 
 std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
-                                             const LayoutPrice& best) {
+                                             const LayoutPrice* best) {
   std::vector<PlainRejection> rejections;
   for (const auto& [name, layout] : plain_layouts(problem, space))
-    if (!follows(best.layout, layout))
+    if (!best || !follows(best->layout, layout))
       rejections.push_back({name, rejection_of(problem, space, layout, best)});
   if (std::optional<Rejection> context = rejected_context(problem, space, best))
     rejections.push_back({"context parallelism", std::move(*context)});
@@ -287,9 +292,13 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
     result.rejections.push_back(
         {result.ranking[i].layout, Verdict::slower, why_slower(problem, result.ranking[i], result.ranking.front())});
   result.ranking.resize(simulated);
+  std::vector<const LayoutPrice*> too_large;
   for (const auto& [lattice, price] : found.too_large)
     if (!found.fits.contains(lattice))
-      result.rejections.push_back({price.layout, Verdict::too_large, why_too_large(problem, price)});
+      too_large.push_back(&price);
+  std::ranges::stable_sort(too_large, {}, &LayoutPrice::memory_bytes);
+  for (const LayoutPrice* const price : too_large)
+    result.rejections.push_back({price->layout, Verdict::too_large, why_too_large(problem, *price)});
   for (const auto& [lattice, rejection] : found.impossible)
     if (!found.fits.contains(lattice) && !found.too_large.contains(lattice))
       result.rejections.push_back(rejection);

@@ -21,12 +21,16 @@ struct Rejection {
 /// What a search found.
 struct SearchResult {
   std::vector<LayoutPrice> ranking;   ///< fastest first; of each lattice of ranks the best choice of all else
-  std::vector<Rejection> rejections;  ///< of each lattice that is not the best, one
+  std::vector<Rejection> rejections;  ///< of each lattice that is not the best, one: slower ones, fastest first; those
+                                      ///< too large, least hungry first; impossible ones
   std::size_t num_considered = 0;
   std::size_t num_impossible = 0;
   std::size_t num_too_large = 0;
   std::size_t smallest_bytes = 0;  ///< what the least hungry layout needs of a device, whether it fits or not
 };
+
+/// How much machinery a layout needs: of those that are as fast as each other that with least wins.
+int complexity(const PlanLayout& layout);
 
 /// Prices the whole space in closed form, simulates the `most_simulated` best lattices, ranks them. Deterministic.
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16);
@@ -44,7 +48,8 @@ struct PlainRejection {
 /// devices and the batch of the space, each with the recomputation and micro-batch that suit it, whatever is fixed (its
 /// reason then says so); for long sequences context parallelism, unless it was searched. Without those that `best` is
 /// one of.
+/// @param best what was chosen instead; null where the search found nothing
 std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const LayoutSpace& space,
-                                             const LayoutPrice& best);
+                                             const LayoutPrice* best);
 
 }  // namespace espalier

@@ -8,6 +8,7 @@
 
 #include "core/median.hpp"
 #include "models/cost.hpp"
+#include "planning/at.hpp"
 
 namespace espalier {
 namespace {
@@ -18,8 +19,7 @@ constexpr Index most_steps = 200;
 constexpr double emulated_tolerance = 0.08;
 constexpr double predicted_tolerance = 0.15;
 constexpr double counted_tolerance = 0.3;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+constexpr double calibrated_error = 0.25;  // a prediction that claims less was made from this machine
 
 // The steps that all ranks have, of the last start, without its first.
 std::pair<Index, Index> steps_to_look_at(const RecordedRun& run) {
@@ -90,6 +90,16 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
                          })->first;
 }
 
+void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {
+  if (!run.is_predicted() || !run.is_on_one_host())
+    return;
+  const double error = run.prediction->error_share;
+  if (error <= 0 || error > calibrated_error)
+    return;
+  for (const RunPrediction::Stage& stage : run.prediction->stages)
+    profile.calibrated_compute.push_back(stage.seconds[Phase::forward] + stage.seconds[Phase::backward]);
+}
+
 // Predicted, by the simulator where operations are imitated; counted where a run has no prediction.
 void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   const RunSetup& setup = run.setup;
@@ -100,7 +110,8 @@ void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   if (run.is_predicted() && run.prediction->stages.size() == num_stages) {
     const bool emulated = setup.emulated_forward + setup.emulated_backward > 0;
     profile.work_source = "prediction.json";
-    profile.work_tolerance = emulated ? emulated_tolerance : std::max(predicted_tolerance, run.prediction->error_share);
+    profile.work_tolerance =
+        emulated ? emulated_tolerance : std::clamp(run.prediction->error_share, predicted_tolerance, counted_tolerance);
     for (std::size_t stage = 0; stage < num_stages; ++stage) {
       const PhaseSeconds& seconds = run.prediction->stages[stage].seconds;
       profile.stage_work[stage] = seconds[Phase::forward] + seconds[Phase::backward];
@@ -138,6 +149,7 @@ StepProfile profile_steps(const RecordedRun& run) {
   // Each save is noted with the step after it, and one is due with every interval: the last is not seen.
   profile.checkpoint_seconds = profile.ranks.front().seconds[Phase::checkpoint];
   add_stage_work(profile, run);
+  add_calibrated_compute(profile, run);
   return profile;
 }
 

@@ -37,6 +37,10 @@ struct StepProfile {
   std::string work_source;
   double work_tolerance = 0;  ///< share by which ranks of unlike stages may differ from it and mean nothing
 
+  /// Seconds of forward and backward of a rank of each stage on this host, as a calibrated prediction has them; empty
+  /// without one, and of ranks on several hosts.
+  std::vector<double> calibrated_compute;
+
   double total_seconds() const { return step_seconds + checkpoint_seconds; }
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "planning/strings.hpp"
+
 namespace espalier {
 namespace {
 
@@ -18,16 +20,7 @@ std::string text_of(double seconds, int digits) {
   return fmt::format("{:#.{}g}", seconds, std::max(digits, before_point));
 }
 
-// Without the zeros and the point that tell nothing.
-std::string short_text(double seconds, int digits) {
-  std::string text = text_of(seconds, digits);
-  if (text.find('.') == std::string::npos || text.find('e') != std::string::npos)
-    return text;
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.ends_with('.'))
-    text.pop_back();
-  return text;
-}
+std::string short_text(double seconds, int digits) { return without_trailing_zeros(text_of(seconds, digits)); }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <vector>
 
+#include "io/units.hpp"
 #include "planning/time_text.hpp"
 
 namespace espalier {
@@ -63,6 +64,8 @@ std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) 
     return fmt::format("it computes in {}", to_string(price.layout.precision));
   if (std::string products = smaller_products(price.layout, best.layout); !products.empty())
     return products;
+  if (price.layout.tensor > 1 && !price.layout.sequence_parallel && best.layout.sequence_parallel)
+    return "each tensor rank repeats norms and residuals of all rows";
   if (unevenness(price) > unevenness(best) + same)
     return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, in the best {:.0f} %",
                        100 * (unevenness(price) - 1), 100 * (unevenness(best) - 1));
@@ -96,13 +99,9 @@ std::string cause_of_tensor_messages(const Cluster& cluster, const PlanLayout& l
   return {};
 }
 
-std::string microbatches_text(Index count) {
-  return count == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", count);
-}
-
 std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
   const auto shares = [](const PlanLayout& of) {
-    return fmt::format("{} stages share {}", of.pipeline, microbatches_text(of.num_microbatches()));
+    return fmt::format("{} stages share {}", of.pipeline, counted(of.num_microbatches(), "micro-batch"));
   };
   if (best.pipeline == 1)
     return shares(layout);
@@ -112,11 +111,9 @@ std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
   };
   if (ends(layout) > 1.01 * ends(best))
     return fmt::format("{}, in the best {} share {}", shares(layout), best.pipeline,
-                       microbatches_text(best.num_microbatches()));
+                       counted(best.num_microbatches(), "micro-batch"));
   if (layout.virtual_stages < best.virtual_stages)
-    return fmt::format("{} a stage instead of {}",
-                       layout.virtual_stages == 1 ? "1 chunk" : fmt::format("{} chunks", layout.virtual_stages),
-                       best.virtual_stages);
+    return fmt::format("{} a stage instead of {}", counted(layout.virtual_stages, "chunk"), best.virtual_stages);
   if (layout.schedule != best.schedule)
     return fmt::format("{} instead of {}", to_string(layout.schedule), to_string(best.schedule));
   return {};
@@ -194,6 +191,9 @@ std::string against_text(const LayoutPrice& price, const LayoutPrice& best) {
 std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best) {
   if (price.step_seconds < best.step_seconds * (1 + equal_share))
     return fmt::format("as fast ({})", time_text(price.step_seconds));
+  if (price.layout.num_devices() < best.layout.num_devices())
+    return fmt::format("slower by {}: it uses {} instead of {}", against_text(price, best),
+                       counted(price.layout.num_devices(), "device"), best.layout.num_devices());
   const PlanPhase phase = most_increased(price, best);
   const std::string cause = cause_of(problem, price, best, phase);
   return fmt::format("slower by {}: {} more in {}{}", against_text(price, best), time_text(price[phase] - best[phase]),

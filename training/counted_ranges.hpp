@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "core/parameter.hpp"
-#include "parallel/process_mesh.hpp"
+#include "core/parameter_spec.hpp"
+#include "parallel/mesh_layout.hpp"
 
 namespace espalier {
 

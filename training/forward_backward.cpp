@@ -9,6 +9,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/point_to_point.hpp"
+#include "parallel/queue_clock.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
@@ -58,7 +59,11 @@ class Executor {
  public:
   Executor(const StepContext<T>& context, const std::vector<Batch>& microbatches, TokenWeight weight,
            PhaseSeconds& seconds, const StackMemory& memory)
-      : c_(context), microbatches_(microbatches), weight_(weight), seconds_(seconds) {
+      : c_(context),
+        microbatches_(microbatches),
+        weight_(weight),
+        seconds_(seconds),
+        queue_clock_(context.exec, context.mesh.world().clock()) {
     if (c_.model.shares_slots())
       slots_.emplace_back(memory.slots_together);
     for (const ChunkMemory& chunk : memory.chunks) {
@@ -76,6 +81,7 @@ class Executor {
       run(schedule[i], name);
     }
     finish_sends();
+    account_for_compute();
   }
 
   void evaluate() {
@@ -148,7 +154,7 @@ class Executor {
   template <class F>
   void timed(const Operation& op, const std::string& name, Phase phase, const F& compute) {
     const Region region(std::string("espalier::training::") + to_string(phase));
-    const double begin = world().clock().now();
+    const int begin = queue_clock_.mark();
     const double tensor_before = c_.model.tensor().seconds();
     const ChunkLayers& layers = c_.model.layers(op.chunk);
     const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
@@ -158,12 +164,19 @@ class Executor {
       pace.part_done(c_.model.tensor().seconds() - tensor_before, [&] { progress(); });
       progress();
     });
-    compat::fence(c_.exec, "espalier::forward_backward: the phase's time is its own");
-    const double end = world().clock().now();
-    const double tensor = c_.model.tensor().seconds() - tensor_before;
-    seconds_[phase] += end - begin - tensor;
-    seconds_[Phase::tensor_comm] += tensor;
-    record(op, name, phase, begin, end);
+    computed_.push_back({op, name, phase, begin, queue_clock_.mark(), c_.model.tensor().seconds() - tensor_before});
+  }
+
+  // When all is queued: asking earlier would make the host wait for a device, and the device for the host.
+  void account_for_compute() {
+    for (const Computed& done : computed_) {
+      const double begin = queue_clock_.at(done.begin);
+      const double end = queue_clock_.at(done.end);
+      seconds_[done.phase] += end - begin - done.tensor_seconds;
+      seconds_[Phase::tensor_comm] += done.tensor_seconds;
+      record(done.op, done.name, done.phase, begin, end);
+    }
+    computed_.clear();
   }
 
   void evaluate(int microbatch, int chunk) {
@@ -189,6 +202,8 @@ class Executor {
     const Region region("espalier::training::receive");
     const double begin = world().clock().now();
     Request request = irecv(c_.exec, c_.mesh.pp(), data, op.peer, tag);
+    if (request.is_queued())
+      return receive_in_queue(op, name, request);
     request.wait([&] { progress(); });
     const double end = world().clock().now();
     const double sent = std::clamp(request.sent_at(), begin, end);
@@ -201,6 +216,13 @@ class Executor {
     seconds_[Phase::pipeline_comm] += end - sent;
     record(op, name, Phase::bubble, begin, sent);
     record(op, name, Phase::pipeline_comm, sent, end);
+  }
+
+  // The kernels behind wait, not the host. When the message left nobody says: all of it counts as bubble.
+  void receive_in_queue(const Operation& op, const std::string& name, Request& request) {
+    const int begin = queue_clock_.mark();
+    request.wait();
+    computed_.push_back({op, name, Phase::bubble, begin, queue_clock_.mark(), 0});
   }
 
   void send(const Operation& op, MicrobatchPlace from) {
@@ -284,6 +306,14 @@ class Executor {
       timeline.record({name, to_string(phase), op.chunk, op.microbatch, begin, end, operations_track});
   }
 
+  struct Computed {
+    Operation op;
+    std::string name;
+    Phase phase;
+    int begin;  // marks of the clock
+    int end;
+    double tensor_seconds;
+  };
   struct Sent {
     Request request;
     OperationKind kind;
@@ -295,6 +325,8 @@ class Executor {
   const std::vector<Batch>& microbatches_;
   TokenWeight weight_;
   PhaseSeconds& seconds_;
+  QueueClock queue_clock_;
+  std::vector<Computed> computed_;
   std::vector<PlacePool> slots_;      // by chunk, or one that all chunks share
   std::vector<PlacePool> gradients_;  // by chunk
   std::list<Sent> sends_;

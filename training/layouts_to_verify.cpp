@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "parallel/process_mesh.hpp"
+#include "parallel/mesh_layout.hpp"
 #include "training/run_layout.hpp"
 
 namespace espalier {

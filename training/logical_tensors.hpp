@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/parameter.hpp"
+#include "core/parameter_spec.hpp"
 #include "parallel/communicator.hpp"
 
 namespace espalier {

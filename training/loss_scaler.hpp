@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

@@ -71,7 +71,7 @@ LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
 namespace {
 
 LayerCosts layer_costs(const RunConfig& config, Recompute recompute) {
-  if (config.emulates())
+  if (config.emulates_operations())
     return {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
   if (!measurement_fits(config))
     return layer_flops(config.model.shape, config.batch.sequence_length, recompute);

@@ -83,10 +83,14 @@ double measure_memory_bandwidth(const Communicator& world) {
 TimedAllReduce time_all_reduce(const Communicator& ranks) {
   constexpr Index large = 1 << 22;
   const ExecSpace exec;
+  ranks.open_device_link();
   const Tensor<float, 1> data("espalier::communication::measured", large);
   const auto seconds = [&](Index count) {
     const auto part = Kokkos::subview(data, Kokkos::make_pair(Index{0}, count));
-    return seconds_of(ranks, [&] { all_reduce(exec, ranks, part); });
+    return seconds_of(ranks, [&] {
+      all_reduce(exec, ranks, part);
+      compat::fence(exec, "espalier::measure_machine: the sum is there when the clock stops");
+    });
   };
   return {.small_seconds = seconds(1),
           .large_seconds = seconds(large),
@@ -174,7 +178,7 @@ Cluster measure_machine(const Communicator& world, const std::vector<std::string
   device.name = "measured";
   device.memory_bytes = static_cast<Index>(memory_of_a_rank(world));
   device.processors = ExecSpace().concurrency();
-  device.moves_messages = true;  // MPI copies on the cores that compute
+  device.moves_messages = exec_is_host;  // MPI copies on the cores that compute
   device.kernel_seconds = 5e-6;
   device.memory_share = 0.7;
   say("memory bandwidth");

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "parallel/pipeline_schedule.hpp"
 
 namespace espalier {

@@ -62,7 +62,9 @@ void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const 
     const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(places)) : flat;
     const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
     const std::uint64_t communication = reduction_memory(plan, places, options, sizeof(State<T>));
-    const std::uint64_t copy = checkpoint_copy(config, layout, layout.mesh.rank_at(place), parameters);
+    // On a GPU the copy lies in the memory of the host.
+    const std::uint64_t copy =
+        exec_is_host ? checkpoint_copy(config, layout, layout.mesh.rank_at(place), parameters) : 0;
     if (optimizer + communication + copy < most)
       continue;
     most = optimizer + communication + copy;

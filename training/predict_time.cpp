@@ -27,21 +27,28 @@ constexpr std::array<std::pair<PlanPhase, Phase>, num_plan_phases> same_phase{
      {PlanPhase::optimizer, Phase::optimizer},
      {PlanPhase::other, Phase::other}}};
 
-// What a rank sends along each axis, each byte counted as often as [emulate] says.
-std::array<double, num_axes> counted_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
+// Bytes that a rank sends in a step, each counted as often as [emulate] says.
+struct CountedTraffic {
+  double tensor = 0;
+  double pipeline = 0;
+  double reduce = 0;  // gradients
+  double gather = 0;  // weights that were updated
+};
+
+CountedTraffic counted_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
   return with_compute_type(config.precision.compute, [&]<class T>() {
     const std::array<std::uint64_t, num_axes> bytes = predict_traffic<T>(config, layout, rank);
     const PerGroup<ReductionTraffic> reductions = predict_reduction_traffic<T>(config, layout, rank);
-    std::array<double, num_axes> counted{};
-    for (const Axis axis : {Axis::tp, Axis::pp}) {
-      const auto i = static_cast<std::size_t>(axis);
-      counted[i] = message_scale(config.emulate, axis) * static_cast<double>(bytes[i]);
+    const auto counted = [&](Axis axis) {
+      return message_scale(config.emulate, axis) * static_cast<double>(bytes[static_cast<std::size_t>(axis)]);
+    };
+    CountedTraffic traffic{.tensor = counted(Axis::tp), .pipeline = counted(Axis::pp)};
+    for (const ReductionGroup group : all_reduction_groups) {
+      const double scale = message_scale(config.emulate, group);
+      traffic.reduce += scale * static_cast<double>(reductions[group].reduce_bytes);
+      traffic.gather += scale * static_cast<double>(reductions[group].gather_bytes);
     }
-    for (const ReductionGroup group : all_reduction_groups)
-      counted[static_cast<std::size_t>(Axis::dp)] +=
-          message_scale(config.emulate, group) *
-          static_cast<double>(reductions[group].reduce_bytes + reductions[group].gather_bytes);
-    return counted;
+    return traffic;
   });
 }
 
@@ -125,11 +132,9 @@ class Emulation {
     return messages * latency + (bandwidth > 0 ? bytes / bandwidth : 0);
   }
 
-  double bytes_of(std::size_t stage, Axis axis) const { return traffic_[stage][static_cast<std::size_t>(axis)]; }
-
   double message_seconds(std::size_t stage) const {
     const auto sends = std::ranges::count_if(schedules_[stage], [](const Operation& o) { return is_send(o.kind); });
-    return sends == 0 ? 0 : link_seconds(stage, Axis::pp, bytes_of(stage, Axis::pp) / static_cast<double>(sends), 1);
+    return sends == 0 ? 0 : link_seconds(stage, Axis::pp, traffic_[stage].pipeline / static_cast<double>(sends), 1);
   }
 
   // A stage's bytes on the tensor axis, shared out by the number of collectives; an all_reduce is two of them.
@@ -140,28 +145,74 @@ class Emulation {
       all += steps(each);
     if (all == 0)
       return 0;
-    return link_seconds(stage, Axis::tp, bytes_of(stage, Axis::tp) * steps(operation) / all, steps(operation));
+    return link_seconds(stage, Axis::tp, traffic_[stage].tensor * steps(operation) / all, steps(operation));
   }
 
-  // What the last micro-batch's backward does not hide.
+  // What the last micro-batch's backward does not hide, and the weights that are gathered after the update.
   double exposed_reduction(std::size_t stage) const {
-    const double bytes = bytes_of(stage, Axis::dp);
-    if (bytes == 0)
-      return 0;
+    const CountedTraffic& bytes = traffic_[stage];
+    const auto seconds = [&](double each, double messages) {
+      return each == 0 ? 0 : link_seconds(stage, Axis::dp, each, messages);
+    };
     double hiding = 0;
     for (const Operation& operation : schedules_[stage])
       if (operation.reduces)
         hiding += work(static_cast<int>(stage), operation);
-    const double reduction = link_seconds(stage, Axis::dp, bytes, 2);
-    return std::max(0.0, reduction - hiding);
+    const double reduction = seconds(bytes.reduce, bytes.gather == 0 ? 2 : 1);  // an all_reduce is two steps
+    return std::max(0.0, reduction - hiding) + seconds(bytes.gather, 1);
   }
 
   const RunConfig& config_;
   const RunLayout& layout_;
   std::vector<PipelineSchedule> schedules_;
-  std::vector<int> ranks_;                             // one of each stage
-  std::vector<std::array<double, num_axes>> traffic_;  // counted bytes of these
+  std::vector<int> ranks_;               // one of each stage
+  std::vector<CountedTraffic> traffic_;  // of these
 };
+
+constexpr double uncalibrated_error = 0.5;  // of times that nobody measured on such a machine at such work
+
+// What [emulate] imitates beside the faults that it plants, and a rehearsal's note, which changes nothing.
+RunConfig::Emulate without_faults(RunConfig::Emulate emulate) {
+  const RunConfig::Emulate none;
+  emulate.slow_rank = none.slow_rank;
+  emulate.slow_factor = none.slow_factor;
+  emulate.delayed_link = none.delayed_link;
+  emulate.delay = none.delay;
+  emulate.data = none.data;
+  emulate.planned_microbatches = none.planned_microbatches;
+  return emulate;
+}
+
+// What the planner's formulas do not know of a run; empty where they know it.
+std::string why_no_price(const RunConfig& config, const RunLayout& layout) {
+  if (!parse_precision(config.precision.compute))
+    return fmt::format("the planner has no price for precision.compute = \"{}\"", config.precision.compute);
+  if (config.parallel.assignment == "round_robin")
+    return "the planner has no price for parallel.assignment = \"round_robin\"";
+  const Recompute first = layout.stages.front().front().recompute;
+  const bool uniform = std::ranges::all_of(layout.stages, [&](const std::vector<ChunkLayers>& stage) {
+    return std::ranges::all_of(stage, [&](const ChunkLayers& chunk) { return chunk.recompute == first; });
+  });
+  return uniform ? "" : "the planner has no price for recomputation that differs between stages";
+}
+
+std::string how_to_measure(const RunConfig& config, const RunLayout& layout) {
+  const std::string& compute = config.precision.compute;
+  return fmt::format(
+      "measure the machine as the run uses it: mpiexec -n {0} espalier bench machine{1} --output ranks_{0}.toml",
+      layout.mesh.size(), compute == "fp32" ? "" : " --precision fp32," + compute);
+}
+
+// @throws Error (usage) that names the key, whose file may lie beside another config.
+Cluster cluster_of(const RunConfig& config) {
+  try {
+    return cluster_from(config.run.cluster);
+  } catch (const Error& error) {
+    ErrorReport report = error.report();
+    report.where = "run.cluster" + (report.where.empty() ? "" : ": " + report.where);
+    throw Error(error.code(), report);
+  }
+}
 
 }  // namespace
 
@@ -230,7 +281,7 @@ Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
   device.memory_share = 1;
   device.moves_messages = true;
   device.kernel_seconds = 3e-6;
-  device.error_share = 0.5;
+  device.error_share = uncalibrated_error;
   device.rate(precision) = {.peak_flops = gemm_rate / num_ranks,
                             .product_share = 0.95,
                             .half_depth = 10,
@@ -239,27 +290,43 @@ Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
   return cluster;
 }
 
-std::optional<TimePrediction> predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
-                                           const std::string& source) {
-  const std::optional<Precision> precision = parse_precision(config.precision.compute);
-  const Recompute first = layout.stages.front().front().recompute;
-  const bool uniform = std::ranges::all_of(layout.stages, [&](const std::vector<ChunkLayers>& stage) {
-    return std::ranges::all_of(stage, [&](const ChunkLayers& chunk) { return chunk.recompute == first; });
-  });
-  if (!precision || !uniform || config.parallel.assignment == "round_robin")
-    return std::nullopt;
+TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
+                         const std::string& source) {
+  if (std::string reason = why_no_price(config, layout); !reason.empty())
+    return {.why_not = std::move(reason)};
   const PlanProblem problem{.model = model_shape(config.model.shape, config.model_name()),
                             .cluster = cluster,
                             .implementation = espalier_implementation(),
                             .sequence_length = config.batch.sequence_length};
-  const PlanLayout planned = plan_layout(config, layout, *precision);
-  if (!why_impossible(problem, planned).empty())
-    return std::nullopt;
+  const PlanLayout planned = plan_layout(config, layout, parse_precision(config.precision.compute).value());
+  if (const std::string reason = why_impossible(problem, planned); !reason.empty())
+    return {.why_not = fmt::format("{} is of another machine: {}; {}", source, reason, how_to_measure(config, layout))};
   const LayoutPrice price = price_layout(problem, planned);
   TimePrediction prediction{.step_seconds = price.step_seconds, .error_share = price.error_share, .source = source};
   for (const PlanPhases& stage : price.stages)
     prediction.stages.push_back(train_phases(stage));
-  return prediction;
+  if (cluster.device.moves_messages && layout.mesh.size() < cluster.devices_per_node) {
+    prediction.error_share = std::max(prediction.error_share, uncalibrated_error);
+    prediction.source += fmt::format(" (measured with {} ranks at work, and fewer are faster; {})",
+                                     cluster.devices_per_node, how_to_measure(config, layout));
+  }
+  return {.time = std::move(prediction)};
+}
+
+TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, double gemm_rate) {
+  if (config.emulates_operations())
+    return {.time = predict_emulated_time(config, layout)};
+  if (without_faults(config.emulate) != RunConfig::Emulate{})
+    return {.why_not =
+                "[emulate] imitates links between real operations, which is neither this machine nor another: "
+                "leave them out, or imitate the operations too (emulate.forward)"};
+  if (std::string reason = why_no_price(config, layout); !reason.empty())
+    return {.why_not = std::move(reason)};
+  if (!config.run.cluster.empty())
+    return predict_time(config, layout, cluster_of(config), config.run.cluster);
+  const Precision precision = parse_precision(config.precision.compute).value();
+  return predict_time(config, layout, assumed_cluster(layout.mesh.size(), precision, gemm_rate),
+                      "the GEMM rate of the start alone; run.cluster knows more (espalier bench machine)");
 }
 
 TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout) {

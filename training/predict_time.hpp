@@ -16,14 +16,26 @@ namespace espalier {
 struct TimePrediction {
   double step_seconds = 0;
   std::vector<PhaseSeconds> stages = {};  ///< by phase, of a rank of each stage; each adds up to step_seconds
-  double error_share = 0;                 ///< half the width of the error bars
+  double error_share = 0;                 ///< half the width of the error bars; 0: not known
   std::string source = {};                ///< what it was made from
 };
 
+/// A prediction, or in words why there is none and what to do about it.
+struct TimeOutlook {
+  std::optional<TimePrediction> time = {};
+  std::string why_not = {};
+};
+
+/// What `train` tells of its step: by [emulate] where that imitates operations, else by run.cluster, or without it by
+/// the GEMM rate. Of the healthy run: faults that [emulate] plants are what is to stand out against it.
+/// @param gemm_rate FLOP/s of all ranks together
+TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, double gemm_rate);
+
 /// By the planner's formulas (planning/price_layout) on this cluster; recomputation counts as backward. Nothing where
-/// the planner knows no price: fp64, layers dealt out round-robin, recomputation that differs between stages.
-std::optional<TimePrediction> predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
-                                           const std::string& source);
+/// the planner knows no price (fp64, layers dealt out round-robin, recomputation that differs between stages), or the
+/// cluster has not so many devices or not this precision.
+TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
+                         const std::string& source);
 
 /// Of a run with [emulate]: the same lists in the simulator with the times and links that the config gives.
 TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout);

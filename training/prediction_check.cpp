@@ -15,20 +15,6 @@
 namespace espalier {
 namespace {
 
-std::optional<TimePrediction> time_of(const RunConfig& config, const RunLayout& layout, double gemm_rate) {
-  if (config.emulate.forward > 0)
-    return predict_emulated_time(config, layout);
-  if (config.emulates())
-    return std::nullopt;  // real work on emulated links: neither this machine nor the other
-  const std::optional<Precision> precision = parse_precision(config.precision.compute);
-  if (!precision)
-    return std::nullopt;
-  if (!config.run.cluster.empty())
-    return predict_time(config, layout, cluster_from(config.run.cluster), config.run.cluster);
-  return predict_time(config, layout, assumed_cluster(layout.mesh.size(), *precision, gemm_rate),
-                      "the GEMM rate of the start alone; run.cluster knows more (espalier bench machine)");
-}
-
 double percent_over(double measured, double predicted) { return 100 * (measured / predicted - 1); }
 
 }  // namespace
@@ -43,19 +29,22 @@ struct PredictionCheck::Measured {
 
 PredictionCheck::PredictionCheck(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh,
                                  double gemm_rate)
-    : mesh_(mesh), memory_(predict_memory(config, layout)), time_(time_of(config, layout, gemm_rate)) {}
+    : mesh_(mesh), memory_(predict_memory(config, layout)), outlook_(time_outlook(config, layout, gemm_rate)) {}
 
 std::string PredictionCheck::json() const {
   nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};
-  if (time_) {
-    json["step_seconds"] = time_->step_seconds;
-    json["error_share"] = time_->error_share;
-    json["source"] = time_->source;
+  if (outlook_.time) {
+    json["step_seconds"] = outlook_.time->step_seconds;
+    if (outlook_.time->error_share > 0)
+      json["error_share"] = outlook_.time->error_share;
+    json["source"] = outlook_.time->source;
+  } else {
+    json["why_no_times"] = outlook_.why_not;
   }
   for (std::size_t stage = 0; stage < memory_.size(); ++stage) {
     nlohmann::ordered_json one = {{"stage", stage}};
-    if (time_)
-      one["seconds"] = json_by_name<Phase>(time_->stages[stage].seconds);
+    if (outlook_.time)
+      one["seconds"] = json_by_name<Phase>(outlook_.time->stages[stage].seconds);
     one["memory_bytes"] = json_by_name<Category>(memory_[stage].bytes);
     json["stages"].push_back(one);
   }
@@ -117,10 +106,10 @@ void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Compari
       std::ranges::max_element(memory_, {}, [](const MemoryByCategory& stage) { return stage.total(); });
   const auto peak = static_cast<double>(fullest->peak.total());
   const auto expected = static_cast<double>(predicted->total());
-  comparison.notes.push_back(fmt::format(
-      "memory of the fullest rank: peak {:.4g} MB, predicted {:.4g} MB ({:+.2f} %), without {:.4g} MB that libraries "
-      "keep",
-      peak * 1e-6, expected * 1e-6, percent_over(peak, expected), fullest->library_bytes * 1e-6));
+  comparison.notes.push_back(
+      fmt::format("memory of the fullest rank: peak {}, predicted {} ({:+.2f} %), without {} that libraries keep",
+                  bytes_text(fullest->peak.total()), bytes_text(predicted->total()), percent_over(peak, expected),
+                  bytes_text(static_cast<std::size_t>(fullest->library_bytes))));
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < num_categories; ++i)
     if (predicted->bytes[i] + fullest->peak.bytes[i] > 0)
@@ -130,6 +119,7 @@ void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Compari
   comparison.details["memory"] = {{"peak_bytes", static_cast<std::uint64_t>(peak)},
                                   {"predicted_bytes", static_cast<std::uint64_t>(expected)},
                                   {"library_bytes", static_cast<std::uint64_t>(fullest->library_bytes)},
+                                  {"library_bytes_of_rank_0", static_cast<std::uint64_t>(ranks.front().library_bytes)},
                                   {"peak_by_category", json_by_name<Category>(fullest->peak.bytes)},
                                   {"predicted_by_category", json_by_name<Category>(predicted->bytes)}};
 }
@@ -148,21 +138,26 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   for (const PhaseSeconds& stage : stages)
     measured.push_back(json_by_name<Phase>(stage.seconds));
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
-  if (!time_)
+  if (!outlook_.time) {
+    comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);
     return;
-  comparison.details["time"]["predicted_step_seconds"] = time_->step_seconds;
+  }
+  comparison.details["time"]["predicted_step_seconds"] = outlook_.time->step_seconds;
   const auto work = [](const PhaseSeconds& s) { return s[Phase::forward] + s[Phase::backward]; };
   const auto busiest = std::ranges::max_element(stages, {}, work) - stages.begin();
   const PhaseSeconds& took = stages[static_cast<std::size_t>(busiest)];
-  const PhaseSeconds& expected = time_->stages[static_cast<std::size_t>(busiest)];
+  const PhaseSeconds& expected = outlook_.time->stages[static_cast<std::size_t>(busiest)];
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < num_phases; ++i)
     if (took.seconds[i] > 0.005 * step || expected.seconds[i] > 0.005 * step)
       parts.push_back(
           fmt::format("{} {:.3g} ({:.3g})", to_string(static_cast<Phase>(i)), took.seconds[i], expected.seconds[i]));
-  comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s ({:+.0f} %, known to {:.0f} %) from {}",
-                                         step, time_->step_seconds, percent_over(step, time_->step_seconds),
-                                         100 * time_->error_share, time_->source));
+  const std::string known = outlook_.time->error_share > 0
+                                ? fmt::format(", known to {:.0f} %", 100 * outlook_.time->error_share)
+                                : std::string();
+  comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s ({:+.0f} %{}) from {}", step,
+                                         outlook_.time->step_seconds, percent_over(step, outlook_.time->step_seconds),
+                                         known, outlook_.time->source));
   comparison.notes.push_back(fmt::format("by phase{}, seconds (predicted): {}",
                                          stages.size() > 1 ? fmt::format(" of stage {}", busiest) : std::string(),
                                          fmt::join(parts, ", ")));

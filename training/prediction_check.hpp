@@ -39,7 +39,7 @@ class PredictionCheck {
 
   const ProcessMesh& mesh_;
   std::vector<MemoryByCategory> memory_;  // by stage
-  std::optional<TimePrediction> time_;
+  TimeOutlook outlook_;
   PhaseSeconds sum_;  // of the steps added
   double step_seconds_ = 0;
   Index steps_ = 0;

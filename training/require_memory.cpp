@@ -17,6 +17,7 @@
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/device.hpp"
 #include "parallel/host_ranks.hpp"
 #include "training/predict_memory.hpp"
 #include "training/validate_config.hpp"
@@ -139,6 +140,14 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
                      settings.empty() ? "" : ", with " + settings);
 }
 
+// " (GPU: 20 GB free of 141 GB)"; nothing on hosts.
+std::string device_memory_text() {
+  const DeviceMemory memory = device_memory();
+  return memory.total_bytes == 0 ? ""
+                                 : fmt::format(" a rank (this GPU: {} free of {}; nvidia-smi says who holds the rest)",
+                                               budget_text(memory.free_bytes), budget_text(memory.total_bytes));
+}
+
 }  // namespace
 
 MemoryNeed least_memory(const RunConfig& config, int ranks) {
@@ -182,14 +191,17 @@ MemoryNeed least_memory(const RunConfig& config, int ranks) {
 }
 
 std::size_t memory_of_a_rank(const Communicator& world) {
-  const auto ranks = static_cast<std::size_t>(host_ranks(world).size());
-  const Index own = static_cast<Index>(machine_memory_bytes() / ranks);
+  const auto ranks =
+      static_cast<std::size_t>(exec_is_host ? host_ranks(world).size() : world.context().ranks_per_device);
+  const Index own = static_cast<Index>((exec_is_host ? machine_memory_bytes() : device_memory().free_bytes) / ranks);
   return static_cast<std::size_t>(all_reduce(world, own, ReduceOp::min));
 }
 
 void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available) {
-  const bool is_set = config.run.device_memory > 0;
-  const std::size_t budget = is_set ? static_cast<std::size_t>(config.run.device_memory) : available;
+  const auto set = static_cast<std::size_t>(config.run.device_memory);
+  // What others hold of a GPU is not to be had, whatever the config says.
+  const bool is_set = set > 0 && (exec_is_host || available == 0 || set <= available);
+  const std::size_t budget = is_set ? set : available;
   if (budget == 0)
     return;
   const std::vector<MemoryByCategory> stages = predict_memory(config, layout);
@@ -199,12 +211,13 @@ void require_memory(const RunConfig& config, const RunLayout& layout, std::size_
     return;
   const std::string fitting = layouts_that_fit(config, budget);
   throw Error(ExitCode::memory,
-              {.what = is_set ? "the model does not fit the memory budget of a rank"
-                              : "the model does not fit the memory that this machine has for a rank",
+              {.what = is_set         ? "the model does not fit the memory budget of a rank"
+                       : exec_is_host ? "the model does not fit the memory that this machine has for a rank"
+                                      : "the model does not fit the memory that is free on a GPU",
                .where = fmt::format("stage {} of {} on {}", stage, stages.size(), layout.text()),
                .got = fmt::format("a need of {}: {}", budget_text(need.total()), biggest_categories(need)),
                .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
-                                : fmt::format("at most {}", bytes_text(budget)),
+                                : fmt::format("at most {}{}", bytes_text(budget), device_memory_text()),
                .todo = advice_for_these_ranks(config, layout.mesh.size(), budget) +
                        (fitting.empty()
                             ? fmt::format("no layout of up to 4096 ranks fits with the other settings as they are{}",

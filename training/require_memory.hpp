@@ -14,7 +14,8 @@ namespace espalier {
 /// least that these ranks can do with, and the smallest layouts that would fit.
 void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available = 0);
 
-/// What the machine has for each of its ranks, the least of all machines; 0 where unknown. Collective.
+/// What the machine has for each of its ranks, the least of all machines; on GPUs what is free for each of those that
+/// share one; 0 where unknown. Collective.
 std::size_t memory_of_a_rank(const Communicator& world);
 
 /// A config and what its fullest rank is predicted to need.

@@ -7,11 +7,11 @@
 namespace espalier {
 namespace {
 
-constexpr const char* key = "restarts";
+constexpr const char* restarts_key = "restarts";
 
 std::optional<Restarts> restarts_in(const RunRecord& record) {
   try {
-    const nlohmann::json& json = record.details.at(key);
+    const nlohmann::json& json = record.details.at(restarts_key);
     return Restarts{json.at("from_step").get<Index>(), json.at("fruitless").get<Index>()};
   } catch (const nlohmann::json::exception&) {  // of an older program, or edited
     return std::nullopt;
@@ -32,7 +32,7 @@ Restarts count_restarts(const std::optional<RunRecord>& previous, Index from_ste
 }
 
 nlohmann::json to_json(const Restarts& restarts) {
-  return {{key, {{"from_step", restarts.from_step}, {"fruitless", restarts.fruitless}}}};
+  return {{restarts_key, {{"from_step", restarts.from_step}, {"fruitless", restarts.fruitless}}}};
 }
 
 void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous) {

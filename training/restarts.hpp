@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 #include "io/run_directory.hpp"
 
 namespace espalier {

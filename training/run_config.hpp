@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/optim/adamw.hpp"
+#include "core/optim/adamw_config.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "io/file.hpp"
 #include "models/gpt_config.hpp"
@@ -130,6 +130,7 @@ struct RunConfig {
     bool operator==(const Emulate&) const = default;
   } emulate;
   bool emulates() const { return emulate != Emulate{}; }
+  bool emulates_operations() const { return emulate.forward > 0; }
 
   Index tokens_per_step() const { return batch.global_batch_size * batch.sequence_length; }
   std::string model_name() const;  ///< the preset; "custom" where a key of [model] changes its shape

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/gpt.hpp"
+#include "parallel/mesh_layout.hpp"
 #include "parallel/pipeline_schedule.hpp"
-#include "parallel/process_mesh.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/run_config.hpp"
 

@@ -69,8 +69,9 @@ StateCopy<S>::StateCopy(const std::vector<Parameter>& parameters, const std::vec
   for (const CountedArray<S>& array : arrays_) {
     const auto size = static_cast<std::size_t>(total_size(array.counted));
     const std::string name = "checkpoint_copy_" + array.array.group;
-    MemoryLedger::instance().require_room(Category::other, name, size * sizeof(S));
-    const auto host = state_.memory.emplace_back(ledger_label(Category::other, name), size);
+    if (exec_is_host)
+      MemoryLedger::instance().require_room(Category::other, name, size * sizeof(S));
+    const auto host = copies_.emplace_back(ledger_label(Category::other, name), size);
     add(state_, parameters, array, host.data(), array.counted);
   }
 }
@@ -79,7 +80,7 @@ template <class S>
 void StateCopy<S>::take(const ExecSpace& exec) {
   for (std::size_t i = 0; i < arrays_.size(); ++i)
     for_each_counted(arrays_[i], [&](Index from, Index to, Index size) {
-      Kokkos::deep_copy(exec, Kokkos::subview(state_.memory[i], std::pair(to, to + size)),
+      Kokkos::deep_copy(exec, Kokkos::subview(copies_[i], std::pair(to, to + size)),
                         Kokkos::subview(arrays_[i].array.data, std::pair(from, from + size)));
     });
   compat::fence(exec, "espalier::StateCopy: training goes on when the copy is complete");

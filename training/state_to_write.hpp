@@ -20,8 +20,8 @@ struct CountedArray {
 template <class S>
 struct StateToWrite {
   std::vector<TensorBlock> blocks;
-  std::vector<std::string> tensors;  ///< that this rank knows of
-  std::vector<HostTensor<S, 1>> memory;
+  std::vector<std::string> tensors;      ///< that this rank knows of
+  std::vector<HostTensor<S, 1>> memory;  ///< of view_state()
 };
 
 /// The arrays themselves, where the host can read them; copies of whole arrays elsewhere.
@@ -42,7 +42,10 @@ class StateCopy {
   const StateToWrite<S>& state() const { return state_; }
 
  private:
+  using Pinned = Kokkos::View<S*, Kokkos::LayoutRight, compat::PinnedHostSpace>;
+
   std::vector<CountedArray<S>> arrays_;
+  std::vector<Pinned> copies_;  // by array; a device fills them at full speed
   StateToWrite<S> state_;
 };
 

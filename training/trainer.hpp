@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/ops/norm.hpp"
+#include "core/optim/adamw.hpp"
 #include "parallel/process_mesh.hpp"
 #include "training/forward_backward.hpp"
 #include "training/loss_scaler.hpp"

@@ -14,8 +14,8 @@
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "models/recompute.hpp"
+#include "parallel/mesh_layout.hpp"
 #include "parallel/pipeline_schedule.hpp"
-#include "parallel/process_mesh.hpp"
 #include "training/loss_scaler.hpp"
 
 namespace espalier {
@@ -299,6 +299,8 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
     reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
   if (c.data.train.empty())
     reader.problem("data", "train", "no token file is given, wanted at least one");
+  if (std::ranges::find(c.data.train, "") != c.data.train.end())
+    reader.problem("data", "train", "a token file has no name");
   if (c.batch.sequence_length > c.model.shape.max_sequence_length)
     reader.problem("batch", "sequence_length",
                    fmt::format("{} is longer than the model's max_sequence_length {}", c.batch.sequence_length,

@@ -4,12 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/ops/attention_cuda.hpp"
+#include "core/ops/attention_rows.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/tile_matmul.hpp"
 #include "core/vector_math.hpp"
@@ -17,23 +18,14 @@
 namespace espalier {
 namespace {
 
-// Tiles of Q, K, V and their gradients are multiplied as Operand: T on GPUs, which widen 16-bit elements as they read
-// them, and on hosts with units for T; else the state type. Those of probabilities as Weight: GPUs take them as they
-// are.
-template <class T>
-using DefaultOperand = std::conditional_t<exec_is_host, State<T>, T>;
-template <class T, class Operand>
-using Weight = std::conditional_t<exec_is_host, Operand, State<T>>;
+// The kernels of hosts. Tiles of Q, K, V, of their gradients and of probabilities are multiplied as Operand: T where
+// the CPU has units for it, else the state type.
 
-// A tile of scores, of TQ queries and TK keys, stays in the second-level cache of a core, or in the scratch memory of a
-// GPU team.
+// A tile of scores, of TQ queries and TK keys, stays in the second-level cache of a core.
 template <class Operand>
-constexpr Index query_tile = !exec_is_host          ? 32
-                             : sizeof(Operand) == 2 ? 128
-                                                    : 64;
-constexpr Index key_tile = exec_is_host ? 256 : 32;
-constexpr int scratch_level = exec_is_host ? 1 : 0;
-constexpr int long_level = 1;  // for what is as long as the sequence
+constexpr Index query_tile = sizeof(Operand) == 2 ? 128 : 64;
+[[maybe_unused]] constexpr Index key_tile = 256;
+[[maybe_unused]] constexpr int scratch_level = 1;
 
 template <class S>
 using ScratchVector = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
@@ -55,36 +47,29 @@ KOKKOS_INLINE_FUNCTION Head<T> head_of(const Tensor<T, 2>& array, const Attentio
   return {array.data() + b * shape.sequence_length * stride + (part * shape.num_heads + h) * shape.head_size, stride};
 }
 
-// Elements of scratch vectors: of the state type, of operands, and of the state type as long as the sequence.
+// Elements of scratch vectors of the state type and of operands.
 template <class S, class Operand>
 TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, std::initializer_list<Index> tiles,
-                       std::initializer_list<Index> operands, Index long_size = 0) {
+                       std::initializer_list<Index> operands) {
   TeamPolicy policy = row_policy(exec, shape.batch * shape.num_heads);
-  std::array<std::size_t, 2> bytes{};  // by level
-  const auto add = [&]<class Element>(int level, Index size, Element) {
-    bytes[static_cast<std::size_t>(level)] += ScratchVector<Element>::shmem_size(static_cast<std::size_t>(size));
-  };
+  std::size_t bytes = 0;
   for (const Index size : tiles)
-    add(scratch_level, size, S());
+    bytes += ScratchVector<S>::shmem_size(static_cast<std::size_t>(size));
   for (const Index size : operands)
-    add(scratch_level, size, Operand());
-  add(long_level, long_size, S());
-  for (int level = 0; level < 2; ++level) {
-    const std::size_t wanted = bytes[static_cast<std::size_t>(level)];
-    if (wanted > std::numeric_limits<int>::max())  // Kokkos counts scratch in int
-      throw Error(ExitCode::usage,
-                  {.what = "a head of attention wants more scratch memory than a team can have",
-                   .got = fmt::format("{} positions of {} channels a head", shape.sequence_length, shape.head_size),
-                   .wanted = "fewer than 2^29 numbers",
-                   .todo = "raise model.num_heads, or shorten batch.sequence_length"});
-    policy.set_scratch_size(level, Kokkos::PerTeam(static_cast<int>(wanted)));
-  }
+    bytes += ScratchVector<Operand>::shmem_size(static_cast<std::size_t>(size));
+  if (bytes > std::numeric_limits<int>::max())  // Kokkos counts scratch in int
+    throw Error(ExitCode::usage,
+                {.what = "a head of attention wants more scratch memory than a team can have",
+                 .got = fmt::format("{} positions of {} channels a head", shape.sequence_length, shape.head_size),
+                 .wanted = "fewer than 2^29 numbers",
+                 .todo = "raise model.num_heads, or shorten batch.sequence_length"});
+  policy.set_scratch_size(scratch_level, Kokkos::PerTeam(static_cast<int>(bytes)));
   return policy;
 }
 
 // Whether tiles of a head are copied: to widen them, or since 16-bit products want them without gaps.
 template <class T>
-constexpr bool copies_operands = exec_is_host&& has_masters<T>;
+constexpr bool copies_operands = has_masters<T>;
 
 // Rows [t, t + rows) of a head as operands: where they lie, or a copy. The caller puts barriers around it.
 template <class T, class Operand>
@@ -110,10 +95,10 @@ KOKKOS_INLINE_FUNCTION constexpr Index copied(Index size) {  // of a tile that o
   return copies_operands<T> ? size : 0;
 }
 
-// Where a tile of S is multiplied from as W: where it lies, or room for a copy.
-template <class W, class S>
-KOKKOS_INLINE_FUNCTION W* weights_of(const ScratchVector<S>& tile, const ScratchVector<W>& copy) {
-  if constexpr (std::is_same_v<W, S>)
+// Where a tile of S is multiplied from as Operand: where it lies, or room for a copy.
+template <class Operand, class S>
+KOKKOS_INLINE_FUNCTION Operand* weights_of(const ScratchVector<S>& tile, const ScratchVector<Operand>& copy) {
+  if constexpr (std::is_same_v<Operand, S>)
     return tile.data();
   else
     return copy.data();
@@ -121,14 +106,13 @@ KOKKOS_INLINE_FUNCTION W* weights_of(const ScratchVector<S>& tile, const Scratch
 
 template <class T, class Operand>
 KOKKOS_INLINE_FUNCTION constexpr Index rounded(Index size) {  // of the copy for weights_of()
-  return std::is_same_v<Weight<T, Operand>, State<T>> ? 0 : size;
+  return std::is_same_v<Operand, State<T>> ? 0 : size;
 }
 
 template <class T, class Operand>
 void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
                 const Tensor<T, 2>& qkv, const AttentionShape& shape) {
   using S = State<T>;
-  using W = Weight<T, Operand>;
   constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
   const Index score_size = tile * key_tile;
@@ -149,12 +133,12 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
         const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), Index{tile});      // (TQ)
         const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), Index{tile});  // (TQ)
         const ScratchVector<S> sum(team.team_scratch(int{scratch_level}), query_size);           // (TQ, HS), of P V
-        const ScratchVector<W> rounded_scores(team.team_scratch(int{scratch_level}),
-                                              rounded<T, Operand>(score_size));                             // (TQ, TK)
+        const ScratchVector<Operand> rounded_scores(team.team_scratch(int{scratch_level}),
+                                                    rounded<T, Operand>(score_size));                       // (TQ, TK)
         const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));  // (TQ, HS)
         const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));    // (TK, HS)
         const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));    // (TK, HS)
-        W* const probabilities = weights_of<W>(scores, rounded_scores);
+        Operand* const probabilities = weights_of<Operand>(scores, rounded_scores);
 
         for (Index q0 = 0; q0 < length; q0 += tile) {
           const Index queries = smaller(tile, length - q0);
@@ -166,15 +150,15 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
             const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, keys, width, k_copy);
             const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, keys, width, v_copy);
             team.team_barrier();
-            tile_matmul(team, scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
-                        k_rows.first, k_rows.stride, queries, keys, width, S(0));
+            tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes, k_rows.first,
+                        k_rows.stride, queries, keys, width, S(0));
             team.team_barrier();
             for (Index i = 0; i < queries; ++i) {
               S* const row = scores.data() + i * keys;
-              W* const weights = probabilities + i * keys;
+              Operand* const weights = probabilities + i * keys;
               const Index visible = smaller(keys, q0 + i + 1 - k0);  // keys not after the query; 0 or less: none here
               if (visible <= 0) {
-                row_for(team, keys, [&](const Index j) { weights[j] = W(0); });
+                row_for(team, keys, [&](const Index j) { weights[j] = Operand(0); });
                 continue;
               }
               const S tile_largest = scale * row_max<S>(team, visible, [=](const Index j) { return row[j]; });
@@ -184,8 +168,8 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
                       [&](const Index j) { row[j] = j < visible ? vector_exp(scale * row[j] - new_largest) : S(0); });
               team.team_barrier();
               const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
-              if constexpr (!std::is_same_v<W, S>)
-                row_for(team, keys, [&](const Index j) { weights[j] = static_cast<W>(row[j]); });
+              if constexpr (!std::is_same_v<Operand, S>)
+                row_for(team, keys, [&](const Index j) { weights[j] = static_cast<Operand>(row[j]); });
               const S shrink = k0 == 0 ? S(0) : vector_exp(old_largest - new_largest);
               if (k0 > 0)
                 row_for(team, width, [&](const Index c) { sum(i * width + c) *= shrink; });
@@ -197,7 +181,7 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
               });
             }
             team.team_barrier();
-            tile_matmul(team, sum.data(), width, Transpose::no, probabilities, keys, Transpose::no, v_rows.first,
+            tile_matmul(sum.data(), width, Transpose::no, probabilities, keys, Transpose::no, v_rows.first,
                         v_rows.stride, queries, width, keys, k0 == 0 ? S(0) : S(1));
           }
           team.team_barrier();
@@ -217,7 +201,6 @@ template <class T, class Operand>
 void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout, const Tensor<T, 2>& out,
                  const Tensor<State<T>, 1>& log_sum_exp, const Tensor<T, 2>& qkv, const AttentionShape& shape) {
   using S = State<T>;
-  using W = Weight<T, Operand>;
   constexpr Index tile = query_tile<Operand>;
   const S scale = static_cast<S>(1 / std::sqrt(static_cast<double>(shape.head_size)));
   const Index score_size = tile * key_tile;
@@ -225,10 +208,9 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
   const Index key_size = key_tile * shape.head_size;
   const Index dq_size = shape.sequence_length * shape.head_size;
   const TeamPolicy policy =
-      head_policy<S, Operand>(exec, shape, {score_size, score_size, key_size, key_size},
+      head_policy<S, Operand>(exec, shape, {score_size, score_size, key_size, key_size, dq_size},
                               {rounded<T, Operand>(score_size), rounded<T, Operand>(score_size), copied<T>(query_size),
-                               copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)},
-                              dq_size);
+                               copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
   // With P the probabilities and dP = dO V^T:  dV = P^T dO,  dS = P * (dP - rowsum(dO * O)) scale,  dQ = dS K,
   // dK = dS^T Q. P is made again from the saved log of its denominator. Gradients are summed in the state type:
   // those of a tile of keys while queries pass, those of all queries while tiles of keys do.
@@ -245,17 +227,17 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
         const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), score_size);  // (TQ, TK)
         const ScratchVector<S> dk(team.team_scratch(int{scratch_level}), key_size);         // (TK, HS)
         const ScratchVector<S> dv(team.team_scratch(int{scratch_level}), key_size);         // (TK, HS)
-        const ScratchVector<S> dq(team.team_scratch(int{long_level}), dq_size);             // (T, HS)
-        const ScratchVector<W> rounded_scores(team.team_scratch(int{scratch_level}),
-                                              rounded<T, Operand>(score_size));  // (TQ, TK)
-        const ScratchVector<W> rounded_dscores(team.team_scratch(int{scratch_level}),
-                                               rounded<T, Operand>(score_size));                             // (TQ, TK)
+        const ScratchVector<S> dq(team.team_scratch(int{scratch_level}), dq_size);          // (T, HS)
+        const ScratchVector<Operand> rounded_scores(team.team_scratch(int{scratch_level}),
+                                                    rounded<T, Operand>(score_size));  // (TQ, TK)
+        const ScratchVector<Operand> rounded_dscores(team.team_scratch(int{scratch_level}),
+                                                     rounded<T, Operand>(score_size));                       // (TQ, TK)
         const ScratchVector<Operand> q_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));   // (TQ, HS)
         const ScratchVector<Operand> do_copy(team.team_scratch(int{scratch_level}), copied<T>(query_size));  // (TQ, HS)
         const ScratchVector<Operand> k_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));     // (TK, HS)
         const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));     // (TK, HS)
-        W* const p = weights_of<W>(scores, rounded_scores);
-        W* const ds = weights_of<W>(dscores, rounded_dscores);
+        Operand* const p = weights_of<Operand>(scores, rounded_scores);
+        Operand* const ds = weights_of<Operand>(dscores, rounded_dscores);
         const auto store = [&](const Index part, const Index t, const Index rows, const S* from) {
           const Head<T> to = head_of<T>(dqkv, shape, team.league_rank(), part);
           for (Index i = 0; i < rows; ++i) {
@@ -277,16 +259,16 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
             const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
             const Head<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
             team.team_barrier();
-            tile_matmul(team, scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
-                        k_rows.first, k_rows.stride, queries, keys, width, S(0));
-            tile_matmul(team, dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
+            tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes, k_rows.first,
+                        k_rows.stride, queries, keys, width, S(0));
+            tile_matmul(dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
                         v_rows.first, v_rows.stride, queries, keys, width, S(0));
             team.team_barrier();
             for (Index i = 0; i < queries; ++i) {
               const S* const score = scores.data() + i * keys;
               const S* const dp = dscores.data() + i * keys;
-              W* const p_row = p + i * keys;
-              W* const ds_row = ds + i * keys;
+              Operand* const p_row = p + i * keys;
+              Operand* const ds_row = ds + i * keys;
               const Index visible = smaller(keys, q0 + i + 1 - k0);
               const S log_sum = log_sum_exp(team.league_rank() * length + q0 + i);
               const S projection = row_sum<S>(team, width, [&](const Index c) {
@@ -295,17 +277,17 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
               row_for(team, keys, [&](const Index j) {
                 const S probability = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
                 const S dscore = scale * probability * (dp[j] - projection);
-                p_row[j] = static_cast<W>(probability);
-                ds_row[j] = static_cast<W>(dscore);
+                p_row[j] = static_cast<Operand>(probability);
+                ds_row[j] = static_cast<Operand>(dscore);
               });
             }
             team.team_barrier();
-            tile_matmul(team, dv.data(), width, Transpose::yes, p, keys, Transpose::no, do_rows.first, do_rows.stride,
-                        keys, width, queries, S(1));
-            tile_matmul(team, dk.data(), width, Transpose::yes, ds, keys, Transpose::no, q_rows.first, q_rows.stride,
-                        keys, width, queries, S(1));
+            tile_matmul(dv.data(), width, Transpose::yes, p, keys, Transpose::no, do_rows.first, do_rows.stride, keys,
+                        width, queries, S(1));
+            tile_matmul(dk.data(), width, Transpose::yes, ds, keys, Transpose::no, q_rows.first, q_rows.stride, keys,
+                        width, queries, S(1));
             // A tile of queries is first met at k0 = 0.
-            tile_matmul(team, dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.first,
+            tile_matmul(dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.first,
                         k_rows.stride, queries, width, keys, k0 == 0 ? S(0) : S(1));
           }
           team.team_barrier();
@@ -321,19 +303,33 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
 template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
                        const AttentionShape& shape) {
-  if constexpr (std::is_same_v<T, bfloat16>)
-    if (multiplies_16_bits<T>(matmul_library()))
-      return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape);
-  forward_in<T, DefaultOperand<T>>(exec, out, log_sum_exp, qkv, shape);
+  if constexpr (!exec_is_host) {
+    if constexpr (has_masters<T>)
+      if (impl::attention_forward_cuda<T>(exec, out, log_sum_exp, qkv, shape))
+        return;
+    impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape);
+  } else {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (multiplies_16_bits<T>(matmul_library()))
+        return forward_in<T, T>(exec, out, log_sum_exp, qkv, shape);
+    forward_in<T, State<T>>(exec, out, log_sum_exp, qkv, shape);
+  }
 }
 
 template <class T>
 void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> dout, Tensor<T, 2> out,
                         Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape) {
-  if constexpr (std::is_same_v<T, bfloat16>)
-    if (multiplies_16_bits<T>(matmul_library()))
-      return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
-  backward_in<T, DefaultOperand<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+  if constexpr (!exec_is_host) {
+    if constexpr (has_masters<T>)
+      if (impl::attention_backward_cuda<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
+        return;
+    impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+  } else {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (multiplies_16_bits<T>(matmul_library()))
+        return backward_in<T, T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+    backward_in<T, State<T>>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
+  }
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                        \

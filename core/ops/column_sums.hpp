@@ -2,17 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/types.hpp"
+#include "core/vector_math.hpp"
 
 namespace espalier {
+namespace impl {
 
-/// sum_k(c) += sum over r < rows of term(r, c)[k], for k < Count: the gradients of biases and norms. A strip of columns
-/// belongs to one thread, which walks the rows in order, so the sum does not depend on the number of threads.
-/// term(row, col, S out[Count]) fills the Count terms; store(col, S sum[Count]) adds them to the result.
+/// On hosts: a strip of columns belongs to one thread, which walks the rows in order.
 template <int Count, class S, class Term, class Store>
-void column_sums(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
-                 const Store& store) {
-  constexpr Index strip = exec_is_host ? 32 : 1;
+void column_sums_by_strips(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
+                           const Store& store) {
+  constexpr Index strip = 32;
   const Index strips = (cols + strip - 1) / strip;
   Kokkos::parallel_for(
       label, Kokkos::RangePolicy<ExecSpace>(exec, 0, strips), KOKKOS_LAMBDA(const Index s) {
@@ -40,6 +39,57 @@ void column_sums(const ExecSpace& exec, const char* label, Index rows, Index col
           store(first + c, total);
         }
       });
+}
+
+/// On GPUs: neighbouring columns belong to a team, whose threads walk every 16th row; their sums are added in order.
+template <int Count, class S, class Term, class Store>
+void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
+                          const Store& store) {
+  constexpr int lanes = 32;
+  constexpr int threads = 16;
+  using Partial = Kokkos::View<S[Count][threads][lanes], ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
+  TeamPolicy policy(exec, static_cast<int>((cols + lanes - 1) / lanes), threads, lanes);
+  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Partial::shmem_size())));
+  Kokkos::parallel_for(
+      label, policy, KOKKOS_LAMBDA(const TeamMember& team) {
+        const Partial partial(team.team_scratch(0));
+        const Index first = team.league_rank() * Index{lanes};
+        const Index width = smaller(lanes, cols - first);
+        const int thread = team.team_rank();
+        Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width), [&](const Index c) {
+          S sum[Count] = {};
+          for (Index r = thread; r < rows; r += threads) {
+            S terms[Count];
+            term(r, first + c, terms);
+            for (int k = 0; k < Count; ++k)
+              sum[k] += terms[k];
+          }
+          for (int k = 0; k < Count; ++k)
+            partial(k, thread, c) = sum[k];
+        });
+        team.team_barrier();
+        Kokkos::parallel_for(Kokkos::TeamVectorRange(team, width), [&](const Index c) {
+          S total[Count] = {};
+          for (int k = 0; k < Count; ++k)
+            for (int t = 0; t < threads; ++t)
+              total[k] += partial(k, t, c);
+          store(first + c, total);
+        });
+      });
+}
+
+}  // namespace impl
+
+/// sum_k(c) += sum over r < rows of term(r, c)[k], for k < Count: the gradients of biases and norms. The order of a sum
+/// depends on nothing but the number of rows.
+/// term(row, col, S out[Count]) fills the Count terms; store(col, S sum[Count]) adds them to the result.
+template <int Count, class S, class Term, class Store>
+void column_sums(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
+                 const Store& store) {
+  if constexpr (exec_is_host)
+    impl::column_sums_by_strips<Count, S>(exec, label, rows, cols, term, store);
+  else
+    impl::column_sums_by_teams<Count, S>(exec, label, rows, cols, term, store);
 }
 
 }  // namespace espalier

@@ -21,7 +21,8 @@ KOKKOS_INLINE_FUNCTION S row_largest(const TeamMember& team, const T* row, Index
 
 template <class S, class T>
 KOKKOS_INLINE_FUNCTION S row_exp_sum(const TeamMember& team, const T* row, Index columns, S largest) {
-  return row_sum<S>(team, columns, [=](const Index v) { return vector_exp(static_cast<S>(row[v]) - largest); });
+  return sum_of_row<S>(
+      team, columns, [=](const T logit) { return vector_exp(static_cast<S>(logit) - largest); }, row);
 }
 
 template <class S, class T>
@@ -43,9 +44,10 @@ KOKKOS_INLINE_FUNCTION void row_gradient(const TeamMember& team, const Softmax<S
   // Of a confident row softmax is almost 1: subtracted after it was rounded to 16 bits, nothing right would be left.
   const S at_target = target < 0 ? S(0) : factor * vector_exp(static_cast<S>(row[target]) - softmax.largest) - weight;
   team.team_barrier();  // everyone has read the target's logit
-  row_for(team, columns, [&](const Index v) {
-    row[v] = static_cast<T>(factor * vector_exp(static_cast<S>(row[v]) - softmax.largest));
-  });
+  const auto gradient = [&](const T logit) {
+    return static_cast<T>(factor * vector_exp(static_cast<S>(logit) - softmax.largest));
+  };
+  map_row(team, columns, row, gradient, static_cast<const T*>(row));
   team.team_barrier();  // the whole row is softmax before the target is set
   Kokkos::single(Kokkos::PerTeam(team), [&]() {
     if (target >= 0)
@@ -61,7 +63,7 @@ void cross_entropy_forward(const ExecSpace& exec, Tensor<State<T>, 1> losses, Te
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_forward", row_policy(exec, logits.extent(0)),
+      "espalier::core::cross_entropy_forward", row_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const T* const row = &logits(n, 0);
@@ -76,7 +78,7 @@ void cross_entropy_forward_backward(const ExecSpace& exec, Tensor<State<T>, 1> l
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_forward_backward", row_policy(exec, logits.extent(0)),
+      "espalier::core::cross_entropy_forward_backward", row_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const TokenId target = targets(n);
@@ -93,7 +95,7 @@ void cross_entropy_largest(const ExecSpace& exec, Tensor<State<T>, 1> largest, T
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_largest", row_policy(exec, logits.extent(0)),
+      "espalier::core::cross_entropy_largest", row_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const S value = row_largest<S>(team, &logits(n, 0), columns);
@@ -108,7 +110,7 @@ void cross_entropy_sums(const ExecSpace& exec, Tensor<State<T>, 1> sums, Tensor<
   const Index rows = logits.extent(0);
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_sums", row_policy(exec, rows), KOKKOS_LAMBDA(const TeamMember& team) {
+      "espalier::core::cross_entropy_sums", row_policy(exec, rows, columns), KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const T* const row = &logits(n, 0);
         const S sum = row_exp_sum<S>(team, row, columns, largest(n));
@@ -138,7 +140,7 @@ void cross_entropy_split_backward(const ExecSpace& exec, Tensor<T, 2> logits, Te
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_split_backward", row_policy(exec, logits.extent(0)),
+      "espalier::core::cross_entropy_split_backward", row_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const S weight = targets(n) < 0 ? S(0) : scale;  // an ignored row has no gradient on any rank
@@ -152,11 +154,10 @@ template <class S>
 void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> losses, double scale) {
   const Index rows = losses.extent(0);
   Kokkos::parallel_for(
-      "espalier::core::add_losses", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
-        double sum = 0;
-        for (Index n = 0; n < rows; ++n)
-          sum += static_cast<double>(losses(n));
-        total() += scale * sum;
+      "espalier::core::add_losses", row_policy(exec, 1), KOKKOS_LAMBDA(const TeamMember& team) {
+        const double sum =
+            sum_in_order<double>(team, rows, [=](const Index n) { return static_cast<double>(losses(n)); });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { total() += scale * sum; });
       });
 }
 

@@ -45,7 +45,7 @@ void cross_entropy_split_backward(const ExecSpace& exec, Tensor<T, 2> logits /* 
                                   Tensor<TokenId, 1> targets /* (N) */, Tensor<State<T>, 1> largest /* (N) */,
                                   Tensor<State<T>, 1> sums /* (2N) */, Index first_token, State<T> scale);
 
-/// total() += scale * sum of losses, summed in fp64 in row order.
+/// total() += scale * sum of losses, summed in fp64 in a fixed order.
 template <class S>
 void add_losses(const ExecSpace& exec, Tensor<double, 0> total, Tensor<S, 1> losses /* (N) */, double scale);
 

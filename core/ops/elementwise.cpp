@@ -26,9 +26,10 @@ void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<
         const T* const p = &product(team.league_rank(), 0);
         const Residual* const r = &residual(team.league_rank(), 0);
         const T* const b = bias.data();
-        row_for(team, width, [&](const Index i) {
-          out[i] = static_cast<Residual>(static_cast<S>(p[i]) + (static_cast<S>(r[i]) + static_cast<S>(b[i])));
-        });
+        const auto sum = [](const T value, const Residual old, const T add) {
+          return static_cast<Residual>(static_cast<S>(value) + (static_cast<S>(old) + static_cast<S>(add)));
+        };
+        map_row(team, width, out, sum, p, r, b);
       });
 }
 
@@ -43,16 +44,16 @@ void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2
 
 template <class To, class From>
 void convert(const ExecSpace& exec, Tensor<To, 1> to, Tensor<From, 1> from) {
-  constexpr Index block = exec_is_host ? 4096 : 1;  // of a thread, so that its loop vectorises
+  constexpr Index block = 4096;  // of a team: its loop vectorises
   const auto count = static_cast<Index>(to.extent(0));
   To* const out = to.data();
   const From* const in = from.data();
   Kokkos::parallel_for(
-      "espalier::core::convert", Kokkos::RangePolicy<ExecSpace>(exec, 0, (count + block - 1) / block),
-      KOKKOS_LAMBDA(const Index b) {
-        const Index end = smaller(count, (b + 1) * block);
-        for (Index i = b * block; i < end; ++i)
-          out[i] = static_cast<To>(in[i]);
+      "espalier::core::convert", row_policy(exec, (count + block - 1) / block), KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index first = team.league_rank() * block;
+        map_row(
+            team, smaller(block, count - first), out + first, [](const From value) { return static_cast<To>(value); },
+            in + first);
       });
 }
 

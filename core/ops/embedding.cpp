@@ -7,12 +7,12 @@
 namespace espalier {
 namespace {
 
-constexpr Index strip = exec_is_host ? 32 : 1;  // columns of one thread, which walks all rows in order
-
-// table(row_of(n), :) += dx(n, :) for all n in order; a negative row is left out.
+// table(row_of(n), :) += dx(n, :) for all n in order; a negative row is left out. Columns of one thread, which walks
+// all rows: for hosts.
 template <class S, class T, class RowOf>
 void scatter_rows(const ExecSpace& exec, const char* label, const Tensor<S, 2>& table, const Tensor<T, 2>& dx,
                   const RowOf& row_of) {
+  constexpr Index strip = 32;
   const Index rows = dx.extent(0);
   const Index channels = dx.extent(1);
   Kokkos::parallel_for(
@@ -25,6 +25,59 @@ void scatter_rows(const ExecSpace& exec, const char* label, const Tensor<S, 2>& 
             continue;
           for (Index c = first; c < last; ++c)
             table(row, c) += static_cast<S>(dx(n, c));
+        }
+      });
+}
+
+// The same with a team for each n, for GPUs: the first row that goes to a place of the table adds all that go there, in
+// order, from a list of some rows at a time.
+template <class S, class T, class RowOf>
+void scatter_rows_by_teams(const ExecSpace& exec, const char* label, const Tensor<S, 2>& table, const Tensor<T, 2>& dx,
+                           const RowOf& row_of) {
+  using List = Kokkos::View<Index*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
+  constexpr Index window = 1024;
+  constexpr int threads = 256;
+  const Index rows = dx.extent(0);
+  const Index channels = dx.extent(1);
+  TeamPolicy policy(exec, static_cast<int>(rows), threads, 1);
+  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(List::shmem_size(window))));
+  Kokkos::parallel_for(
+      label, policy, KOKKOS_LAMBDA(const TeamMember& team) {
+        const List list(team.team_scratch(0), Index{window});
+        const Index own = team.league_rank();
+        const Index place = row_of(own);
+        const auto count_same = [&](const Index first, const Index count) {
+          Index same = 0;
+          Kokkos::parallel_reduce(
+              Kokkos::TeamThreadRange(team, count),
+              [&](const Index i, Index& sum) { sum += row_of(first + i) == place ? 1 : 0; }, same);
+          return same;
+        };
+        if (place < 0)
+          return;
+        for (Index first = 0; first < own; first += window)
+          if (count_same(first, smaller(window, own - first)) > 0)
+            return;
+        for (Index first = own; first < rows; first += window) {
+          const Index count = smaller(window, rows - first);
+          const Index same = count_same(first, count);
+          if (same == 0)
+            continue;
+          Kokkos::parallel_scan(Kokkos::TeamThreadRange(team, count), [&](const Index i, Index& at, const bool final) {
+            if (row_of(first + i) != place)
+              return;
+            if (final)
+              list(at) = first + i;
+            ++at;
+          });
+          team.team_barrier();  // the list is complete
+          Kokkos::parallel_for(Kokkos::TeamThreadRange(team, channels), [&](const Index c) {
+            S sum = table(place, c);
+            for (Index i = 0; i < same; ++i)
+              sum += static_cast<S>(dx(list(i), c));
+            table(place, c) = sum;
+          });
+          team.team_barrier();  // the list is no longer read
         }
       });
 }
@@ -45,7 +98,7 @@ void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1>
           row_for(team, channels, [&](const Index c) { out[c] = T(0); });
         } else {
           const T* const row = &token_table(token, 0);
-          row_for(team, channels, [&](const Index c) { out[c] = row[c]; });
+          copy_row(team, out, row, channels);
         }
       });
 }
@@ -54,11 +107,14 @@ template <class T>
 void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table, Tensor<T, 2> dx,
                         Tensor<TokenId, 1> tokens, Index first_token) {
   const Index vocabulary = dtoken_table.extent(0);
-  scatter_rows<State<T>, T>(
-      exec, "espalier::core::embedding_backward", dtoken_table, dx, KOKKOS_LAMBDA(const Index n) {
-        const Index token = tokens(n) - first_token;
-        return token < vocabulary ? token : Index{-1};
-      });
+  const auto row_of = KOKKOS_LAMBDA(const Index n) {
+    const Index token = tokens(n) - first_token;
+    return token < vocabulary ? token : Index{-1};
+  };
+  if constexpr (exec_is_host)
+    scatter_rows<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, row_of);
+  else
+    scatter_rows_by_teams<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, row_of);
 }
 
 template <class T, class Residual>
@@ -72,18 +128,21 @@ void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> em
         Residual* const out = &x(r, 0);
         const T* const in = &embedded(r, 0);
         const T* const position = &position_table((first_row + r) % sequence_length, 0);
-        row_for(team, channels, [&](const Index c) {
-          out[c] = static_cast<Residual>(static_cast<S>(in[c]) + static_cast<S>(position[c]));
-        });
+        const auto sum = [](const T value, const T add) {
+          return static_cast<Residual>(static_cast<S>(value) + static_cast<S>(add));
+        };
+        map_row(team, channels, out, sum, in, position);
       });
 }
 
 template <class T>
 void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition_table, Tensor<T, 2> dx,
                             Index sequence_length, Index first_row) {
-  scatter_rows<State<T>, T>(
-      exec, "espalier::core::add_positions_backward", dposition_table, dx,
-      KOKKOS_LAMBDA(const Index r) { return (first_row + r) % sequence_length; });
+  const auto row_of = KOKKOS_LAMBDA(const Index r) { return (first_row + r) % sequence_length; };
+  if constexpr (exec_is_host)
+    scatter_rows<State<T>, T>(exec, "espalier::core::add_positions_backward", dposition_table, dx, row_of);
+  else
+    scatter_rows_by_teams<State<T>, T>(exec, "espalier::core::add_positions_backward", dposition_table, dx, row_of);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                        \

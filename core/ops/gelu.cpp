@@ -32,10 +32,11 @@ void gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x) {
       "espalier::core::gelu_forward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
         const T* const in = &x(team.league_rank(), 0);
         T* const out = &y(team.league_rank(), 0);
-        row_for(team, width, [&](const Index i) {
-          const S value = static_cast<S>(in[i]);
-          out[i] = static_cast<T>(value * gate(value).sigmoid);
-        });
+        const auto gelu = [](const T number) {
+          const S value = static_cast<S>(number);
+          return static_cast<T>(value * gate(value).sigmoid);
+        };
+        map_row(team, width, out, gelu, in);
       });
 }
 
@@ -48,12 +49,13 @@ void gelu_backward(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tens
         const T* const in = &x(team.league_rank(), 0);
         const T* const g = &dy(team.league_rank(), 0);
         T* const out = &dx(team.league_rank(), 0);
-        row_for(team, width, [&](const Index i) {
-          const S value = static_cast<S>(in[i]);
+        const auto gradient = [](const T number, const T d) {
+          const S value = static_cast<S>(number);
           const Gate<S> at = gate(value);
           const S derivative = at.sigmoid * (S(1) + value * (S(1) - at.sigmoid) * at.slope);
-          out[i] = static_cast<T>(static_cast<S>(g[i]) * derivative);
-        });
+          return static_cast<T>(static_cast<S>(d) * derivative);
+        };
+        map_row(team, width, out, gradient, in, g);
       });
 }
 

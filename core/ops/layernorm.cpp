@@ -21,15 +21,18 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1
         const T* const w = weight.data();
         const T* const b = bias.data();
         const S scale = S(1) / static_cast<S>(channels);
-        const S m = scale * row_sum<S>(team, channels, [&](const Index c) { return static_cast<S>(row[c]); });
-        const S variance = scale * row_sum<S>(team, channels, [&](const Index c) {
-                             const S centred = static_cast<S>(row[c]) - m;
-                             return centred * centred;
-                           });
+        const S m = scale * sum_of_row<S>(
+                                team, channels, [](const Residual value) { return static_cast<S>(value); }, row);
+        const auto square = [=](const Residual value) {
+          const S centred = static_cast<S>(value) - m;
+          return centred * centred;
+        };
+        const S variance = scale * sum_of_row<S>(team, channels, square, row);
         const S r = S(1) / compat::sqrt(variance + epsilon);
-        row_for(team, channels, [&](const Index c) {
-          out[c] = static_cast<T>((static_cast<S>(row[c]) - m) * r * static_cast<S>(w[c]) + static_cast<S>(b[c]));
-        });
+        const auto normalised = [=](const Residual value, const T factor, const T add) {
+          return static_cast<T>((static_cast<S>(value) - m) * r * static_cast<S>(factor) + static_cast<S>(add));
+        };
+        map_row(team, channels, out, normalised, row, w, b);
         Kokkos::single(Kokkos::PerTeam(team), [&]() {
           mean(n) = m;
           rstd(n) = r;
@@ -38,8 +41,9 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1
 }
 
 template <class T, class Residual>
-void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<T, 2> dy, Tensor<Residual, 2> x,
-                              Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd, Tensor<T, 1> weight) {
+void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<Residual, 2> dstream,
+                              Tensor<T, 2> dy, Tensor<Residual, 2> x, Tensor<State<T>, 1> mean,
+                              Tensor<State<T>, 1> rstd, Tensor<T, 1> weight) {
   using S = State<T>;
   const Index channels = x.extent(1);
   // dx = rstd * (g - average(g) - xhat * average(g * xhat)) with g = dy * weight
@@ -49,17 +53,23 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Ten
         const Residual* const in = &x(n, 0);
         const T* const g = &dy(n, 0);
         const T* const w = weight.data();
+        const Residual* const passing = &dstream(n, 0);
         Residual* const out = &dx(n, 0);
         const S m = mean(n);
         const S r = rstd(n);
         const S scale = S(1) / static_cast<S>(channels);
-        const auto gradient = [=](const Index c) { return static_cast<S>(g[c]) * static_cast<S>(w[c]); };
-        const auto xhat = [=](const Index c) { return (static_cast<S>(in[c]) - m) * r; };
-        const S average = scale * row_sum<S>(team, channels, gradient);
-        const S projection = scale * row_sum<S>(team, channels, [&](const Index c) { return gradient(c) * xhat(c); });
-        row_for(team, channels, [&](const Index c) {
-          out[c] = static_cast<Residual>(static_cast<S>(out[c]) + r * (gradient(c) - average - xhat(c) * projection));
-        });
+        const auto gradient = [](const T d, const T factor) { return static_cast<S>(d) * static_cast<S>(factor); };
+        const auto xhat = [=](const Residual value) { return (static_cast<S>(value) - m) * r; };
+        const S average = scale * sum_of_row<S>(team, channels, gradient, g, w);
+        const auto projected = [=](const T d, const T factor, const Residual value) {
+          return gradient(d, factor) * xhat(value);
+        };
+        const S projection = scale * sum_of_row<S>(team, channels, projected, g, w, in);
+        const auto sum = [=](const Residual passed, const T d, const T factor, const Residual value) {
+          return static_cast<Residual>(static_cast<S>(passed) +
+                                       r * (gradient(d, factor) - average - xhat(value) * projection));
+        };
+        map_row(team, channels, out, sum, passing, g, w, in);
       });
 }
 
@@ -81,12 +91,12 @@ void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweigh
       });
 }
 
-#define ESPALIER_INSTANTIATE(T, R)                                                                                \
-  template void layernorm_forward<T, R>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>, \
-                                        Tensor<R, 2>, Tensor<T, 1>, Tensor<T, 1>, double);                        \
-  template void layernorm_backward_input<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<T, 2>, Tensor<R, 2>,        \
-                                               Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>);           \
-  template void layernorm_backward_weight<T, R>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>,       \
+#define ESPALIER_INSTANTIATE(T, R)                                                                                    \
+  template void layernorm_forward<T, R>(const ExecSpace&, Tensor<T, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,     \
+                                        Tensor<R, 2>, Tensor<T, 1>, Tensor<T, 1>, double);                            \
+  template void layernorm_backward_input<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<R, 2>, Tensor<T, 2>,            \
+                                               Tensor<R, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>); \
+  template void layernorm_backward_weight<T, R>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>,           \
                                                 Tensor<T, 2>, Tensor<R, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
 ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -16,12 +16,12 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, C) */, Tenso
                        Tensor<State<T>, 1> rstd /* (N) */, Tensor<Residual, 2> x /* (N, C) */,
                        Tensor<T, 1> weight /* (C) */, Tensor<T, 1> bias /* (C) */, double eps = 1e-5);
 
-/// dx += the input gradient: dx already holds the gradient that passes along the residual stream.
+/// dx = dstream + the input gradient; dstream is the gradient that passes along the residual stream, and may be dx.
 template <class T, class Residual = T>
-void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (N, C), += */,
-                              Tensor<T, 2> dy /* (N, C) */, Tensor<Residual, 2> x /* (N, C) */,
-                              Tensor<State<T>, 1> mean /* (N) */, Tensor<State<T>, 1> rstd /* (N) */,
-                              Tensor<T, 1> weight /* (C) */);
+void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (N, C), = */,
+                              Tensor<Residual, 2> dstream /* (N, C) */, Tensor<T, 2> dy /* (N, C) */,
+                              Tensor<Residual, 2> x /* (N, C) */, Tensor<State<T>, 1> mean /* (N) */,
+                              Tensor<State<T>, 1> rstd /* (N) */, Tensor<T, 1> weight /* (C) */);
 
 template <class T, class Residual = T>
 void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight /* (C), += */,

@@ -5,22 +5,90 @@
 #include <type_traits>
 
 #include "core/ops/elementwise.hpp"
+#include "core/ops/gelu.hpp"
+#include "core/ops/matmul_cublaslt.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/matmul_onednn.hpp"
 
 namespace espalier {
+namespace {
+
+using impl::Epilogue;
+using impl::EpilogueKind;
+
+// The product with the epilogue, if the library chosen is cuBLASLt and it can; false where nothing was done. GELU is
+// left to our own pass where the result has more than 16 bits: cuBLASLt's is good to about 11.
+template <class T>
+bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, Transpose tb, const Matrix<const T>& b,
+           State<T> beta, const Epilogue<T>& epilogue) {
+  const MatmulLibrary library = matmul_library();
+  const bool has_gelu = epilogue.before_gelu != nullptr;
+  if (!is_cublaslt(library) || (has_gelu && !has_masters<T>) || c.rows == 0 || c.cols == 0 || a.cols == 0)
+    return false;
+  return impl::matmul_cublaslt<T, T>(exec, library == MatmulLibrary::cublaslt_tf32, c, Transpose::no, a, tb, b,
+                                     State<T>(1), beta, epilogue);
+}
+
+}  // namespace
 
 template <class T>
 void linear_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> weight, Tensor<T, 1> bias) {
   if constexpr (std::is_same_v<T, bfloat16>)
     if (multiplies_16_bits<T>(matmul_library()) && y.size() > 0 && x.extent(1) > 0)
       return impl::matmul_onednn<T>(y, Transpose::no, x, Transpose::yes, weight, 0, bias.data());
+  if (fused<T>(exec, y, x, Transpose::yes, weight, 0, {.kind = EpilogueKind::bias, .bias = bias.data()}))
+    return;
   fill_with_bias<T>(exec, y, bias);
   matmul<T>(exec, y, Transpose::no, x, Transpose::yes, weight, State<T>(1), State<T>(1));
 }
 
-#define ESPALIER_INSTANTIATE(T) \
-  template void linear_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 1>);
+template <class T>
+void linear_gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> up, Tensor<T, 2> x, Tensor<T, 2> weight,
+                         Tensor<T, 1> bias) {
+  if (fused<T>(exec, y, x, Transpose::yes, weight, 0,
+               {.kind = EpilogueKind::bias_gelu, .bias = bias.data(), .before_gelu = up.data()}))
+    return;
+  linear_forward<T>(exec, up, x, weight, bias);
+  gelu_forward<T>(exec, y, up);
+}
+
+template <class T>
+void linear_add_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> weight, Tensor<T, 1> bias,
+                        Tensor<T, 2> residual) {
+  if (fused<T>(exec, y, x, Transpose::yes, weight, 1,
+               {.kind = EpilogueKind::bias, .bias = bias.data(), .addend = residual.data()}))
+    return;
+  matmul<T>(exec, y, Transpose::no, x, Transpose::yes, weight);
+  add_bias_and_residual<T>(exec, y, y, bias, residual);
+}
+
+template <class T>
+void linear_gelu_backward_input(const ExecSpace& exec, Tensor<T, 2> dup, Tensor<T, 2> dy, Tensor<T, 2> weight,
+                                Tensor<T, 2> up) {
+  if (fused<T>(exec, dup, dy, Transpose::no, weight, 0,
+               {.kind = EpilogueKind::gelu_gradient, .before_gelu = up.data()}))
+    return;
+  matmul<T>(exec, dup, Transpose::no, dy, Transpose::no, weight);
+  gelu_backward<T>(exec, dup, dup, up);
+}
+
+template <class T>
+void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, Tensor<State<T>, 1> dbias,
+                            Tensor<T, 2> dy, Tensor<T, 2> x) {
+  matmul<T, State<T>>(exec, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1), State<T>(1));
+  bias_backward<T>(exec, dbias, dy);
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                                     \
+  template void linear_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 1>);        \
+  template void linear_gelu_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>,    \
+                                       Tensor<T, 1>);                                                               \
+  template void linear_add_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 1>,     \
+                                      Tensor<T, 2>);                                                                \
+  template void linear_gelu_backward_input<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>,           \
+                                              Tensor<T, 2>);                                                        \
+  template void linear_backward_weight<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<State<T>, 1>, Tensor<T, 2>, \
+                                          Tensor<T, 2>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/ops/matmul_cublaslt.hpp"
 #include "core/ops/matmul_kernels.hpp"
 #include "core/ops/matmul_onednn.hpp"
 
@@ -29,7 +30,10 @@ MatmulLibrary library_for(MatmulLibrary library) {
 template <class T, class Out>
 void run(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
          Matrix<const T> b, State<T> alpha, State<T> beta) {
-  if constexpr (!has_masters<T>) {
+  if (is_cublaslt(library)) {
+    if (impl::matmul_cublaslt<T, Out>(exec, library == MatmulLibrary::cublaslt_tf32, c, ta, a, tb, b, alpha, beta))
+      return;
+  } else if constexpr (!has_masters<T>) {
     if (impl::matmul_by_library(library, exec, c, ta, a, tb, b, alpha, beta))
       return;
   } else if (exec_is_host && library != MatmulLibrary::tiled) {

@@ -20,7 +20,7 @@ struct Matrix {
 
   Matrix(T* data_, Index rows_, Index cols_, Index stride_) : data(data_), rows(rows_), cols(cols_), stride(stride_) {}
   Matrix(const Tensor<std::remove_const_t<T>, 2>& t)  // NOLINT(google-explicit-constructor): a tensor is a matrix
-      : data(t.data()), rows(t.extent(0)), cols(t.extent(1)), stride(t.extent(1)) {}
+      : data(t.data()), rows(t.extent(0)), cols(t.extent(1)), stride(t.stride(0)) {}
   template <class U>
   requires(std::is_const_v<T>&& std::is_same_v<const U, T>)
       Matrix(const Matrix<U>& m)  // NOLINT(google-explicit-constructor): reading needs less

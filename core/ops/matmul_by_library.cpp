@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// The only file that multiplies by a GEMM library, but for matmul_onednn.cpp with its products of 16 bits.
+// The only file that multiplies by a GEMM library, but for matmul_onednn.cpp with its products of 16 bits and for
+// matmul_cublaslt.cpp.
 #ifdef ESPALIER_HAVE_OPENBLAS
 #include <cblas.h>
 #endif
@@ -105,7 +106,9 @@ bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& 
                        [[maybe_unused]] Matrix<const T> b, [[maybe_unused]] T alpha, [[maybe_unused]] T beta) {
   [[maybe_unused]] const Index inner = ta == Transpose::no ? a.cols : a.rows;
   switch (library) {
-    case MatmulLibrary::tiled: break;
+    case MatmulLibrary::tiled:
+    case MatmulLibrary::cublaslt:
+    case MatmulLibrary::cublaslt_tf32: break;
     case MatmulLibrary::kokkos_kernels:
 #ifdef ESPALIER_HAVE_KOKKOS_KERNELS
       kokkos_kernels(exec, c, ta, a, tb, b, alpha, beta);
@@ -132,11 +135,22 @@ bool matmul_by_library(MatmulLibrary library, [[maybe_unused]] const ExecSpace& 
   return false;
 }
 
+#define ESPALIER_INSTANTIATE(T)                                                                              \
+  template bool matmul_by_library<T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>, \
+                                     Transpose, Matrix<const T>, T, T);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier::impl
+
+namespace espalier {
+
 template <class T>
-void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb,
-                         Index m, Index n, Index k, T beta) {
+void tile_matmul(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb, const T* b, Index ldb, Index m,
+                 Index n, Index k, std::type_identity_t<T> beta) {
 #ifdef ESPALIER_HAVE_OPENBLAS
-  openblas(c, ldc, ta, a, lda, tb, b, ldb, m, n, k, T(1), beta);
+  impl::openblas(c, ldc, ta, a, lda, tb, b, ldb, m, n, k, T(1), beta);
 #else
   for (Index i = 0; i < m; ++i) {
     for (Index j = 0; j < n; ++j)
@@ -150,13 +164,11 @@ void tile_matmul_on_host(T* c, Index ldc, Transpose ta, const T* a, Index lda, T
 #endif
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                  \
-  template bool matmul_by_library<T>(MatmulLibrary, const ExecSpace&, Matrix<T>, Transpose, Matrix<const T>,     \
-                                     Transpose, Matrix<const T>, T, T);                                          \
-  template void tile_matmul_on_host<T>(T*, Index, Transpose, const T*, Index, Transpose, const T*, Index, Index, \
-                                       Index, Index, T);
+#define ESPALIER_INSTANTIATE(T)                                                                                        \
+  template void tile_matmul<T>(T*, Index, Transpose, const T*, Index, Transpose, const T*, Index, Index, Index, Index, \
+                               T);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE
 
-}  // namespace espalier::impl
+}  // namespace espalier

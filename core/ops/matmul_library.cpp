@@ -12,6 +12,7 @@
 #include <atomic>
 
 #include "core/error.hpp"
+#include "core/ops/matmul_cublaslt.hpp"
 #include "core/ops/matmul_kernels.hpp"
 #include "core/ops/matmul_onednn.hpp"
 
@@ -53,6 +54,8 @@ const char* to_string(MatmulLibrary library) {
     case MatmulLibrary::kokkos_kernels: return "kokkos_kernels";
     case MatmulLibrary::openblas: return "openblas";
     case MatmulLibrary::onednn: return "onednn";
+    case MatmulLibrary::cublaslt: return "cublaslt";
+    case MatmulLibrary::cublaslt_tf32: return "cublaslt_tf32";
   }
   return "unknown";
 }
@@ -77,6 +80,10 @@ std::vector<MatmulLibrary> matmul_libraries() {
   std::vector<MatmulLibrary> libraries = {MatmulLibrary::tiled};
 #ifdef ESPALIER_HAVE_KOKKOS_KERNELS
   libraries.push_back(MatmulLibrary::kokkos_kernels);
+#endif
+#ifdef ESPALIER_HAVE_CUBLASLT
+  libraries.push_back(MatmulLibrary::cublaslt_tf32);
+  libraries.push_back(MatmulLibrary::cublaslt);
 #endif
   if constexpr (exec_is_host) {  // the others read host memory
 #ifdef ESPALIER_HAVE_ONEDNN
@@ -108,7 +115,9 @@ MatmulLibrary default_matmul_library() {
     return MatmulLibrary::openblas;
 #endif
   }
-#ifdef ESPALIER_HAVE_KOKKOS_KERNELS
+#if defined(ESPALIER_HAVE_CUBLASLT)
+  return MatmulLibrary::cublaslt;
+#elif defined(ESPALIER_HAVE_KOKKOS_KERNELS)
   return MatmulLibrary::kokkos_kernels;
 #else
   return MatmulLibrary::tiled;
@@ -122,6 +131,8 @@ bool multiplies_16_bits(MatmulLibrary library) {
 
 template <class T>
 std::size_t matmul_workspace_bytes(MatmulLibrary library) {
+  if (is_cublaslt(library))
+    return impl::cublaslt_workspace_bytes;
   if (!has_masters<T> || !exec_is_host || library == MatmulLibrary::tiled)
     return 0;
   if (multiplies_16_bits<T>(library))
@@ -132,10 +143,13 @@ std::size_t matmul_workspace_bytes(MatmulLibrary library) {
 void release_matmul_workspace() {
   impl::release_widened_workspace();
   impl::release_onednn_workspace();
+  impl::release_cublaslt_workspaces();
 }
 
 std::string describe_matmul_libraries() {
   std::string text = "tiled (own kernel)";
+  if (const std::string version = impl::cublaslt_version(); !version.empty())
+    text += ", cuBLASLt " + version;
 #ifdef ESPALIER_HAVE_KOKKOS_KERNELS
   text += ", Kokkos Kernels";
 #endif

@@ -8,9 +8,13 @@
 
 namespace espalier {
 
-/// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does.
-enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn };
+/// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does. `cublaslt_tf32` is
+/// cuBLASLt with fp32 operands rounded to 10 bits of fraction, for the tensor cores: never a default.
+enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn, cublaslt, cublaslt_tf32 };
 const char* to_string(MatmulLibrary library);
+constexpr bool is_cublaslt(MatmulLibrary library) {
+  return library == MatmulLibrary::cublaslt || library == MatmulLibrary::cublaslt_tf32;
+}
 
 /// Those this build has, portable first.
 std::vector<MatmulLibrary> matmul_libraries();
@@ -28,11 +32,13 @@ MatmulLibrary parse_matmul_library(const std::string& name);
 template <class T>
 MatmulLibrary default_matmul_library();
 
-/// Whether the library multiplies 16-bit T as they are, on units of this CPU. Else it multiplies copies in fp32.
+/// Whether the library multiplies 16-bit T as they are, on units of this CPU. Else, on a CPU, it multiplies copies in
+/// fp32.
 template <class T>
 bool multiplies_16_bits(MatmulLibrary library);
 
-/// Bytes that matmul<T> through this library holds on to from its first call; one workspace for the process.
+/// Bytes that matmul<T> through this library holds on to from its first call; one workspace for the process, or, on a
+/// GPU, for each instance of the execution space.
 template <class T>
 std::size_t matmul_workspace_bytes(MatmulLibrary library);
 

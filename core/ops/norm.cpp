@@ -55,12 +55,12 @@ void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
         Kokkos::single(Kokkos::PerTeam(team), [&]() { partial(p) = sum; });
       });
   Kokkos::parallel_for(
-      "espalier::core::squared_norm::ranges", Kokkos::RangePolicy<ExecSpace>(exec, 0, sums.extent(0)),
-      KOKKOS_LAMBDA(const Index i) {
-        double sum = 0;
-        for (Index p = first_piece(i); p < first_piece(i + 1); ++p)
-          sum += partial(p);
-        sums(i) = sum;
+      "espalier::core::squared_norm::ranges", row_policy(exec, sums.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index i = team.league_rank();
+        const Index first = first_piece(i);
+        const double sum =
+            sum_in_order<double>(team, first_piece(i + 1) - first, [=](const Index p) { return partial(first + p); });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { sums(i) = sum; });
       });
 }
 
@@ -68,12 +68,12 @@ void clip_factor(const ExecSpace& exec, Tensor<double, 0> norm, Tensor<double, 0
                  double max_norm, double scale) {
   const Index ranges = sums.extent(0);
   Kokkos::parallel_for(
-      "espalier::core::clip_factor", Kokkos::RangePolicy<ExecSpace>(exec, 0, 1), KOKKOS_LAMBDA(const Index) {
-        double total = 0;
-        for (Index i = 0; i < ranges; ++i)
-          total += sums(i);
-        norm() = compat::sqrt(total) / scale;
-        factor() = (max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0) / scale;
+      "espalier::core::clip_factor", row_policy(exec, 1), KOKKOS_LAMBDA(const TeamMember& team) {
+        const double total = sum_in_order<double>(team, ranges, [=](const Index i) { return sums(i); });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() {
+          norm() = compat::sqrt(total) / scale;
+          factor() = (max_norm > 0 && norm() > max_norm ? max_norm / norm() : 1.0) / scale;
+        });
       });
 }
 

@@ -5,17 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "core/optim/adamw_config.hpp"
 #include "core/parameter.hpp"
 
 namespace espalier {
-
-/// AdamW (Loshchilov and Hutter, 2019): Adam with weight decay decoupled from the gradient.
-struct AdamWConfig {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-};
 
 /// One sweep over part of the flat arrays, elements [offset, offset + size):
 ///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2

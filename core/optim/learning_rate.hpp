@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

@@ -54,6 +54,9 @@ says "steps = 7 " 'cluster = "h100"'
 expect 2 "a setting of what the plan decides" "${config[@]}" --set parallel.tensor=2
 expect 2 "a setting is given twice" "${config[@]}" --set run.steps=7 --set run.steps=8
 expect 2 "a setting cannot be read" "${config[@]}" --set steps
+for wrong in run.steps=abc run.steps=1.5 run.steps= run.steps=0 data.train=5 'data.train=[]' data.train=; do
+  expect 2 "${wrong%%=*}" "${config[@]}" --set "$wrong"
+done
 expect 2 "--set without --config" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --set run.steps=7
 printf '[model]\npreset = "gpt2-124m"\n' >model.toml
 model=("$espalier" plan --model model.toml --cluster a100-80 --runnable)
@@ -91,7 +94,7 @@ says '"sources"' '"p95"' '"origin"'
 expect 0 '"impossible": "it needs 16 devices' "$espalier" plan --model gpt-200b --cluster a100-80 --batch 64 --json --layout data=16 \
   --layout data=8
 says '"too_large": "does not fit: stage 0' '"mfu"'
-expect 0 '"plain_ideas"' "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --json
+expect 0 '"plain_ideas"' "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --runnable --json
 says "data parallelism with ZeRO-3"
 expect 0 '"memory_by_stage"' "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --scale 4,8 --json
 says '"efficiency"' '"points"'
@@ -120,6 +123,28 @@ json curve.json 'j["goals"][0]["holds_from"] == 4 and [each["devices"] for each 
 "${asked[@]}" --layout data=8 >layouts.json || fail "--layout --json" layouts.json
 json layouts.json 'j["devices"] == 8 and len(j["layouts"]) == 1'
 
+# A layout of the JSON is one for --layout, in its own words; where there is none, the JSON says why.
+layout=$(python3 -c 'import json
+layout = json.load(open("top.json"))["ranking"][0]["layout"]
+del layout["global_batch"]
+print(",".join(f"{key}={str(value).lower()}" for key, value in layout.items()))')
+"${asked[@]}" --layout "$layout" >copied.json || fail "a layout of the JSON is refused: $layout" copied.json
+json copied.json 'j["layouts"][0] == json.load(open("top.json"))["ranking"][0]'
+large=("$espalier" plan --model gpt-1t --batch 8 --json)
+refused() {  # refused FILE COMMAND...: ends with 2, an error and JSON
+  "${@:2}" >"$1" 2>error.txt
+  [[ $? == 2 ]] || fail "no layout ends with 2" error.txt
+  grep -q "error:" error.txt || fail "no error is printed" error.txt
+}
+refused none.json "${large[@]}" --cluster a100-40 --top 3
+json none.json 'j["ranking"] == [] and "fits" in j["no_layout"]["what"] and len(j["rejections"]) == 3 and j["plain_ideas"] and j["too_large"] > 0'
+refused none.json "${asked[@]}" --layout data=7
+json none.json '"does not divide" in j["layouts"][0]["impossible"]'
+refused none.json "${large[@]}" --cluster a100-40 --scale 8,16
+json none.json 'all("no layout" in point["what_bends"] for point in j["points"])'
+refused none.json "${large[@]}" --cluster h100:64 --cluster v100:64 --devices 8
+json none.json 'j["layout"] is None and j["machines"] == [] and j["no_layout"]["where"] == "h100"'
+
 # Goals along a curve and on several machines, and a memo for these.
 curve=("$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --runnable --scale 8,16,32)
 expect 0 "goal: a step of at most 30 s: holds from 16 devices on" "${curve[@]}" --max-step-seconds 30
@@ -135,8 +160,13 @@ json both.json 'j["devices"] == 32 and all(each["free_bytes"] > 0 for each in j[
 
 # An option that would change nothing is refused, and so is a question without an answer.
 small=("$espalier" plan --model gpt2-124m --batch 64)
-expect 2 "--config with a second --cluster" "${small[@]}" --cluster a100-80 --cluster h100 --config no.toml
-says "do:     one --cluster, and --fix with the choices of the common layout, with --config"
+for option in "--scale 8,16" "--rehearse" "--layout data=8"; do
+  expect 2 "${option%% *} with a second --cluster" "${small[@]}" --cluster a100-80 --cluster h100 $option
+  says "do:     one --cluster, and --fix with the choices of the common layout, with ${option%% *}"
+done
+expect 0 "note: its run.cluster is a100-80" "${small[@]}" --cluster a100-80 --cluster h100 --config common.toml --runnable
+expect 0 'cluster = "a100-80:1x8"' cat common.toml
+expect 0 "memory" "$espalier" train common.toml --dry-run --ranks 8
 expect 2 "--config with --layout" "${small[@]}" --cluster a100-80 --layout data=8 --config no.toml
 expect 2 "--memo with --layout" "${small[@]}" --cluster a100-80 --layout data=4,tensor=2 --memo no.md
 says "--fix data=4,tensor=2 (which searches the rest) in place of --layout, with --memo"
@@ -168,11 +198,16 @@ expect 2 'got:    --fix ""' "${small[@]}" --cluster a100-80 --fix ""
 expect 2 'got:    --cluster ""' "${small[@]}" --cluster ""
 expect 2 "got 64.5, wanted 1 to 16777216, a whole number" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64.5
 
+expect 0 "note: a100-80:4 has 32 devices; planned with 64 on 8 nodes" "${small[@]}" --cluster a100-80:4 --devices 64
+expect 2 "do:     a lower --reserve-gib" "${small[@]}" --cluster a100-80 --reserve-gib 100
+expect 0 "it uses 4 devices instead of 8" "${small[@]}" --cluster a100-80 --layout data=8 --layout data=4
+
 # Bad input: exit code 2, what was given, what is wanted.
 expect 2 "did you mean gpt3-175b" "$espalier" plan --model gpt3-157b --cluster a100-80 --batch 8
 expect 2 "unknown cluster" "$espalier" plan --model gpt3-175b --cluster b100 --batch 8
 expect 2 "--batch" "$espalier" plan --model gpt3-175b --cluster a100-80
 expect 2 "the least hungry of" "$espalier" plan --model gpt-1t --cluster a100-40 --batch 8
+says "not chosen" "does not fit: stage 0 needs"
 expect 2 "the nearest is" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --max-step-seconds 0.0001
 expect 2 "wrote missed.md" "${small[@]}" --cluster a100-80 --max-step-seconds 0.0001 --memo missed.md
 grep -q "a step of at most 0.0001 s: missed by" missed.md || fail "the memo does not say that the goal is missed" missed.md

@@ -5,6 +5,7 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "tests/support/gradient_check.hpp"
+#include "tests/support/matmul_tolerance.hpp"
 #include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
@@ -34,7 +35,7 @@ TEST(Linear, forward_is_that_of_plain_loops) {
       set_matmul_library(library);
       const auto y = undefined<T>(s.rows, s.width);
       linear_forward<T>(ExecSpace(), y, x_device, weight_device, bias_device);
-      EXPECT_TRUE(allclose(on_host(y), wanted, tolerance<T>, {s.rows, s.width}));
+      EXPECT_TRUE(allclose(on_host(y), wanted, matmul_tolerance<T>(), {s.rows, s.width}));
     }
     set_matmul_library(before);
 

@@ -33,10 +33,12 @@ Gradients backward(const Case& c, Index rows, Index channels) {
   const auto mean = undefined<State<T>>(rows);
   const auto rstd = undefined<State<T>>(rows);
   layernorm_forward<T>(exec, y, mean, rstd, x, weight, on_device<T>(c.bias, channels));
-  const auto dx = on_device<T>(c.dx_before, rows, channels);
+  const auto dstream = on_device<T>(c.dx_before, rows, channels), dx = undefined<T>(rows, channels);
   const auto dweight = on_device<State<T>>(Values(static_cast<std::size_t>(channels), 2.0), channels);
   const auto dbias = on_device<State<T>>(Values(static_cast<std::size_t>(channels), 3.0), channels);
-  layernorm_backward_input<T>(exec, dx, dy, x, mean, rstd, weight);
+  layernorm_backward_input<T>(exec, dx, dstream, dy, x, mean, rstd, weight);
+  layernorm_backward_input<T>(exec, dstream, dstream, dy, x, mean, rstd, weight);
+  EXPECT_EQ(fingerprint(dstream), fingerprint(dx)) << "in place";
   layernorm_backward_weight<T>(exec, dweight, dbias, dy, x, mean, rstd);
   return {on_host(dx), on_host(dweight), on_host(dbias)};
 }

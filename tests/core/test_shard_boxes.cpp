@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "core/parameter.hpp"
 #include "core/shard_boxes.hpp"
 
 using namespace espalier;

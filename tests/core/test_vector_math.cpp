@@ -22,6 +22,40 @@ Values vector_exp_of(const Values& x) {
   return on_host(out);
 }
 
+// In lanes and in order, and the largest.
+Values sums_and_maximum(const Tensor<double, 1>& in, Index length) {
+  const auto out = undefined<double>(Index{3});
+  Kokkos::parallel_for(
+      "espalier::tests::rows", row_policy(ExecSpace(), 1), KOKKOS_LAMBDA(const TeamMember& team) {
+        const double sum = row_sum<double>(team, length, [=](const Index i) { return in(i); });
+        const double ordered = sum_in_order<double>(team, length, [=](const Index i) { return in(i); });
+        const double largest = row_max<double>(team, length, [=](const Index i) { return in(i); });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() {
+          out(0) = sum;
+          out(1) = ordered;
+          out(2) = largest;
+        });
+      });
+  return on_host(out);
+}
+
+// a - b of `length` elements from `offset` in an array that is NaN elsewhere, and their sum.
+std::pair<Values, double> map_and_sum(const Tensor<bfloat16, 1>& a, const Tensor<double, 1>& b, Index offset,
+                                      Index length) {
+  const auto out = undefined<double>(static_cast<Index>(a.extent(0)));
+  const auto total = undefined<double>(Index{1});
+  Kokkos::parallel_for(
+      "espalier::tests::map", row_policy(ExecSpace(), 1), KOKKOS_LAMBDA(const TeamMember& team) {
+        const bfloat16* const first = a.data() + offset;
+        const double* const second = b.data() + offset;
+        const auto difference = [](const bfloat16 x, const double y) { return static_cast<double>(x) - y; };
+        map_row(team, length, out.data() + offset, difference, first, second);
+        const double sum = sum_of_row<double>(team, length, difference, first, second);
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { total(0) = sum; });
+      });
+  return {on_host(out), on_host(total)[0]};
+}
+
 double ulps(double actual, double exact) {
   const float nearest = static_cast<float>(exact);
   return std::abs(actual - exact) / static_cast<double>(std::nextafter(nearest, INFINITY) - nearest);
@@ -75,26 +109,37 @@ TEST(VectorMath, row_sum_and_row_max_see_every_element) {
   for (const Index length : {0, 1, 31, 32, 33, 64, 100, 1000}) {
     const Values x = random_values("x", length + 1);
     const auto in = on_device<double>(x, length + 1);
-    const auto out = undefined<double>(Index{2});
-    Kokkos::parallel_for(
-        "espalier::tests::rows", row_policy(ExecSpace(), 1), KOKKOS_LAMBDA(const TeamMember& team) {
-          const double sum = row_sum<double>(team, length, [=](const Index i) { return in(i); });
-          const double largest = row_max<double>(team, length, [=](const Index i) { return in(i); });
-          Kokkos::single(Kokkos::PerTeam(team), [&]() {
-            out(0) = sum;
-            out(1) = largest;
-          });
-        });
     double sum = 0;
     double largest = -Kokkos::reduction_identity<double>::min();
     for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i) {
       sum += x[i];
       largest = std::max(largest, x[i]);
     }
-    const Values actual = on_host(out);
+    const Values actual = sums_and_maximum(in, length);
     EXPECT_NEAR(actual[0], sum, 1e-12);
-    EXPECT_EQ(actual[1], largest) << "length " << length;
+    EXPECT_NEAR(actual[1], sum, 1e-12);
+    EXPECT_EQ(actual[2], largest) << "length " << length;
   }
+}
+
+// Rows that GPUs take in packs of 8, with and without a rest, and rows that begin between two packs.
+TEST(VectorMath, map_row_and_sum_of_row_see_every_element) {
+  for (const Index length : {0, 1, 7, 8, 9, 1024, 1031})
+    for (const Index offset : {0, 1, 8}) {
+      const Values a = rounded<bfloat16>(random_values("a", length + 8)), b = random_values("b", length + 8);
+      const auto [mapped, sum] =
+          map_and_sum(on_device<bfloat16>(a, length + 8), on_device<double>(b, length + 8), offset, length);
+      double wanted = 0;
+      for (Index i = 0; i < length; ++i) {
+        const auto at = static_cast<std::size_t>(offset + i);
+        ASSERT_EQ(mapped[at], a[at] - b[at]) << "length " << length << ", offset " << offset << ", element " << i;
+        wanted += a[at] - b[at];
+      }
+      EXPECT_NEAR(sum, wanted, 1e-12);
+      for (std::size_t i = 0; i < mapped.size(); ++i)
+        EXPECT_EQ(std::isnan(mapped[i]),
+                  i < static_cast<std::size_t>(offset) || i >= static_cast<std::size_t>(offset + length));
+    }
 }
 
 TEST(VectorMath, more_rows_than_kokkos_counts_teams_are_refused) {

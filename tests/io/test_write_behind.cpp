@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <vector>
 

@@ -6,11 +6,12 @@
 
 namespace espalier::test {
 
-/// A preset model on a preset machine.
+/// A preset model on a preset machine, run by the program of this repository.
 inline PlanProblem problem_of(const char* model, const char* cluster, Index sequence_length = 2048) {
   PlanProblem problem;
   problem.model = model_preset(model);
   problem.cluster = cluster_preset(cluster);
+  problem.implementation = espalier_implementation();
   problem.sequence_length = sequence_length;
   return problem;
 }

@@ -48,6 +48,21 @@ Accelerator uncalibrated() {
   return start;
 }
 
+// A clock that is too coarse for a block says nothing about it; of two others the error in the middle is their mean.
+TEST(Calibration, ErrorsAreOfTheBlocksThatWereTimed) {
+  std::vector<LayerSample> samples = samples_of(made_up());
+  samples.resize(3);
+  samples[0].block = 0;
+  samples[1].block *= 1.5;
+  const Calibration found = calibrate(made_up(), Precision::fp32, samples);
+  double sum = 0;
+  for (const std::size_t i : {1, 2})
+    sum += std::abs(predicted_sample(found.device, Precision::fp32, samples[i]).block / samples[i].block - 1);
+  EXPECT_NEAR(found.median_error, sum / 2, 1e-12);
+  EXPECT_GT(found.worst_error, found.median_error);
+  EXPECT_LT(found.worst_error, 1);
+}
+
 // Times made by the formulas themselves are found again.
 TEST(Calibration, RecoversTheDeviceThatMadeTheSamples) {
   const Calibration found = calibrate(uncalibrated(), Precision::fp32, samples_of(made_up()));

@@ -3,20 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "planning/chart.hpp"
 #include "planning/html.hpp"
 #include "planning/report_page.hpp"
+#include "tests/planning/not_finite.hpp"
 
 namespace {
 
 using namespace espalier;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
@@ -47,7 +43,8 @@ TEST(Chart, a_line_goes_through_its_points) {
 TEST(Chart, what_cannot_be_drawn_is_a_gap_with_a_mark) {
   LineChart chart{
       .label = "norm",
-      .series = {{.name = "n", .colour = "norm", .points = {{1, 1}, {2, 2}, {3, infinity}, {4, 3}, {5, nan}}}}};
+      .series = {
+          {.name = "n", .colour = "norm", .points = {{1, 1}, {2, 2}, {3, infinity}, {4, 3}, {5, not_a_number}}}}};
   std::string svg = draw(chart);
   EXPECT_EQ(count(svg, "class=\"broken\""), 2u);
   EXPECT_THAT(svg, HasSubstr("step 3: infinite"));
@@ -63,7 +60,7 @@ TEST(Chart, what_cannot_be_drawn_is_a_gap_with_a_mark) {
 }
 
 TEST(Chart, nothing_and_one_point_are_charts_too) {
-  for (const auto& points : {std::vector<ChartPoint>{}, {{7, 1}}, {{7, nan}}, {{1, 1e300}}}) {
+  for (const auto& points : {std::vector<ChartPoint>{}, {{7, 1}}, {{7, not_a_number}}, {{1, 1e300}}}) {
     const std::string svg =
         draw(LineChart{.label = "x", .series = {{.name = "x", .colour = "norm", .points = points}}});
     EXPECT_THAT(svg, HasSubstr("<svg role=\"img\" aria-label=\"x\""));
@@ -91,7 +88,7 @@ TEST(Chart, bars_are_their_parts) {
                        .names = {"weights", "other"},
                        .colours = {"weights", "other"},
                        .rows = {{.label = "rank <0>", .values = {30, 10}},
-                                {.label = "predicted", .values = {20, nan}, .is_predicted = true}},
+                                {.label = "predicted", .values = {20, not_a_number}, .is_predicted = true}},
                        .unit = {"MB", 1}};
   const std::string svg = draw(chart);
   EXPECT_EQ(count(svg, "<rect"), 3u);

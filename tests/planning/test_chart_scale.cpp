@@ -3,17 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "planning/chart_points.hpp"
 #include "planning/chart_scale.hpp"
+#include "tests/planning/not_finite.hpp"
 
 namespace {
 
 using namespace espalier;
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(ChartScale, maps_its_ends_to_zero_and_one) {
   const ChartScale linear(ScaleKind::linear, -2, 6);
@@ -69,16 +66,16 @@ TEST(ChartScale, equal_ends_are_widened) {
 }
 
 TEST(ChartScale, round_scale_holds_what_can_be_drawn) {
-  const ChartScale scale = round_scale(ScaleKind::linear, {1.93, nan, 5.6, infinity, 1e200}, false, 6);
+  const ChartScale scale = round_scale(ScaleKind::linear, {1.93, not_a_number, 5.6, infinity, 1e200}, false, 6);
   EXPECT_EQ(scale.low(), 1);
   EXPECT_EQ(scale.high(), 6);
   EXPECT_EQ(round_scale(ScaleKind::linear, {1.93, 5.6}, true, 6).low(), 0);
   EXPECT_EQ(round_scale(ScaleKind::linear, {-7, -2}, true, 6).high(), 0);
-  const ChartScale positive = round_scale(ScaleKind::logarithmic, {0.5, 0, -3, 8, nan}, false, 6);
+  const ChartScale positive = round_scale(ScaleKind::logarithmic, {0.5, 0, -3, 8, not_a_number}, false, 6);
   EXPECT_EQ(positive.low(), 0.5);
   EXPECT_EQ(positive.high(), 8);
   for (const ScaleKind kind : {ScaleKind::linear, ScaleKind::logarithmic})
-    EXPECT_LT(round_scale(kind, {nan, -infinity}, false, 6).low(), round_scale(kind, {}, false, 6).high());
+    EXPECT_LT(round_scale(kind, {not_a_number, -infinity}, false, 6).low(), round_scale(kind, {}, false, 6).high());
 }
 
 TEST(ChartScale, numbers_for_readers) {
@@ -90,11 +87,12 @@ TEST(ChartScale, numbers_for_readers) {
   EXPECT_EQ(number_text(0.00025), "0.00025");
   EXPECT_EQ(number_text(3e-5), "3e-05");
   EXPECT_EQ(number_text(999.99), "1,000");
-  EXPECT_EQ(number_text(nan), "not a number");
+  EXPECT_EQ(number_text(not_a_number), "not a number");
   EXPECT_EQ(number_text(-infinity), "-infinite");
   EXPECT_EQ(seconds_text(0.0934), "93.4 ms");
   EXPECT_EQ(seconds_text(150), "2.5 min");
-  EXPECT_EQ(size_text(1.25e9), "1.25 GB");
+  EXPECT_EQ(unit_of_bytes(1.25e9).name, "GiB");
+  EXPECT_EQ(unit_of_bytes(1023).name, "B");
   EXPECT_EQ(count_text(22100), "22.1k");
   EXPECT_EQ(unit_of_seconds(0).name, "ns");
 }
@@ -105,7 +103,7 @@ TEST(ChartPoints, thinning_keeps_every_spike_and_the_ends) {
     points.push_back({static_cast<double>(i), std::sin(i * 1e-4)});
   points[123456].y = 99;
   points[777777].y = -99;
-  points[500000].y = nan;
+  points[500000].y = not_a_number;
   const std::vector<ChartPoint> kept = thin_out(points, 1500);
   EXPECT_LE(kept.size(), 1500u);
   EXPECT_GE(kept.size(), 900u);
@@ -121,7 +119,7 @@ TEST(ChartPoints, thinning_keeps_every_spike_and_the_ends) {
 }
 
 TEST(ChartPoints, few_points_stay_as_they_are) {
-  const std::vector<ChartPoint> points = {{1, 2}, {2, nan}, {3, 4}};
+  const std::vector<ChartPoint> points = {{1, 2}, {2, not_a_number}, {3, 4}};
   EXPECT_EQ(thin_out(points, 8).size(), 3u);
   EXPECT_TRUE(thin_out({}, 8).empty());
 }
@@ -131,7 +129,7 @@ TEST(ChartPoints, averaging_keeps_the_mean) {
   for (int i = 0; i < 1000; ++i) {
     columns.x.push_back(i);
     columns.columns[0].push_back(i);
-    columns.columns[1].push_back(i == 3 ? nan : 1);
+    columns.columns[1].push_back(i == 3 ? not_a_number : 1);
   }
   const ChartColumns few = average_out(columns, 10);
   ASSERT_EQ(few.x.size(), 10u);

@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
 #include "planning/csv.hpp"
 
 using namespace espalier;
+using testing::HasSubstr;
 
 namespace {
 
@@ -44,7 +46,7 @@ TEST(Csv, says_where_it_is_wrong) {
   } catch (const Error& error) {
     EXPECT_EQ(error.report().where, "t.csv:2");
     EXPECT_EQ(error.report().got, "four");
-    EXPECT_NE(error.report().todo.find("column x"), std::string::npos);
+    EXPECT_THAT(error.report().todo, HasSubstr("column x"));
   }
 }
 

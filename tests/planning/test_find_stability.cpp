@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +12,9 @@
 
 using namespace espalier;
 using espalier::test::SimulatedRun;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 namespace {
 
@@ -38,8 +42,8 @@ TEST(FindStability, SpikesAreCountedOnceEach) {
   const std::vector<Finding> findings = find_instability(run);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_EQ(findings[0].cause, Cause::loss_spike);
-  EXPECT_NE(findings[0].title.find("2 spikes"), std::string::npos) << findings[0].title;
-  EXPECT_NE(findings[0].evidence.front().find("at steps 61, 151"), std::string::npos) << findings[0].evidence.front();
+  EXPECT_THAT(findings[0].title, HasSubstr("2 spikes"));
+  EXPECT_THAT(findings[0].evidence.front(), HasSubstr("at steps 61, 151"));
   EXPECT_EQ(findings[1].cause, Cause::gradient_spike);
   EXPECT_NEAR(findings[1].size, 25, 5);
 }
@@ -49,8 +53,7 @@ TEST(FindStability, EarlySpikeIsComparedWithTheStepsThatThereAre) {
   run.steps[12].loss += 1.5;
   const std::vector<Finding> findings = find_instability(run);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_NE(findings[0].evidence.back().find("above the 12 steps before it"), std::string::npos)
-      << findings[0].evidence.back();
+  EXPECT_THAT(findings[0].evidence.back(), HasSubstr("above the 12 steps before it"));
 }
 
 TEST(FindStability, LossThatIsNoNumber) {
@@ -87,7 +90,7 @@ TEST(FindStability, LossThatNeverFalls) {
   run.setup.warmup_steps = 10;
   ASSERT_EQ(find_instability(run).size(), 1u);
   EXPECT_EQ(find_instability(run).front().cause, Cause::divergence);
-  EXPECT_NE(find_instability(run).front().title.find("does not fall"), std::string::npos);
+  EXPECT_THAT(find_instability(run).front().title, HasSubstr("does not fall"));
 }
 
 TEST(FindStability, LossScaleThatCollapses) {
@@ -105,6 +108,33 @@ TEST(FindStability, LossScaleThatCollapses) {
   EXPECT_NEAR(findings[1].share, 0.5, 0.02);
 }
 
+// A scale that may go no lower than where it starts has not fallen.
+TEST(FindStability, ConstantLossScaleIsNoCollapse) {
+  RecordedRun run = calm_run(100);
+  run.setup.compute = "fp16";
+  run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 128;
+  for (RecordedStep& step : run.steps)
+    step.loss_scale = 128;
+  EXPECT_TRUE(find_instability(run).empty());
+  run.steps[50].loss_scale = 256;
+  ASSERT_EQ(find_instability(run).size(), 1u);
+  EXPECT_EQ(find_instability(run).front().cause, Cause::loss_scale_collapse);
+}
+
+// Of the first step it is known that nothing was skipped before; of a record that begins later it is not.
+TEST(FindStability, SkipOfTheFirstStepCounts) {
+  RecordedRun run = calm_run(10);
+  run.setup.compute = "fp16";
+  run.setup.initial_loss_scale = 1;
+  for (RecordedStep& step : run.steps)
+    step.skipped_steps = 1;
+  ASSERT_EQ(find_instability(run).size(), 1u);
+  EXPECT_EQ(find_instability(run).front().title, "1 of 10 steps were skipped");
+  for (RecordedStep& step : run.steps)
+    step.times.step += 40;
+  EXPECT_TRUE(find_instability(run).empty());
+}
+
 // The spike guard skips in every precision, and of its skips bf16 is no cure.
 TEST(FindStability, StepsSkippedAsSpikesAreCountedInEveryPrecision) {
   for (const char* const compute : {"bf16", "fp32", "fp16"}) {
@@ -120,7 +150,7 @@ TEST(FindStability, StepsSkippedAsSpikesAreCountedInEveryPrecision) {
     EXPECT_EQ(findings[0].cause, Cause::skipped_steps);
     EXPECT_NEAR(findings[0].size, 0.2, 0.02);
     ASSERT_EQ(findings[0].changes.size(), 1u);
-    EXPECT_EQ(findings[0].changes[0].setting.find("optimizer."), 0u) << findings[0].changes[0].setting;
+    EXPECT_THAT(findings[0].changes[0].setting, StartsWith("optimizer."));
   }
 }
 
@@ -140,6 +170,7 @@ RecordedRun dead_run() {
       writer.enter_wait("receive of activations", "pp", 12, std::span<const int>(&peer, 1));
     }
     run.positions.push_back(writer.current());
+    run.read_at = run.positions.back().alive;
   }
   return run;
 }
@@ -149,20 +180,17 @@ TEST(FindEnd, NamesTheRankThatOthersWaitedFor) {
   const std::vector<Finding> findings = find_end(run);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings.front().cause, Cause::died);
-  EXPECT_NE(findings.front().title.find("node07"), std::string::npos) << findings.front().title;
-  EXPECT_NE(findings.front().title.find("likely culprit: rank 1"), std::string::npos) << findings.front().title;
-  EXPECT_NE(findings.front().evidence.front().find("7"), std::string::npos);
+  EXPECT_THAT(findings.front().title, HasSubstr("node07"));
+  EXPECT_THAT(findings.front().title, HasSubstr("likely culprit: rank 1"));
+  EXPECT_THAT(findings.front().evidence.front(), HasSubstr("7"));
 }
 
 TEST(FindEnd, RunOfAnotherHostIsNotCalledDead) {
   RecordedRun run = dead_run();
   run.life = Life::alive;
   EXPECT_TRUE(find_end(run).empty()) << "its ranks moved a moment ago";
-  for (Position& position : run.positions) {
-    position.since -= 120;
-    position.alive -= 120;
-  }
-  run.last_sign_of_life = run.positions.front().alive;
+  run.last_sign_of_life = run.read_at;
+  run.read_at += 120;
   ASSERT_EQ(find_end(run).size(), 1u);
   EXPECT_EQ(find_end(run).front().cause, Cause::hangs);
   run.last_sign_of_life += 100;  // a line of metrics.jsonl: the positions have not reached this host
@@ -171,8 +199,8 @@ TEST(FindEnd, RunOfAnotherHostIsNotCalledDead) {
   ASSERT_EQ(find_end(run).size(), 1u);
   const Finding silent = find_end(run).front();
   EXPECT_EQ(silent.cause, Cause::silent);
-  EXPECT_EQ(silent.title.find("killed"), std::string::npos) << silent.title;
-  EXPECT_NE(silent.title.find("cannot be seen from here (process 4711 on node07"), std::string::npos) << silent.title;
+  EXPECT_THAT(silent.title, Not(HasSubstr("killed")));
+  EXPECT_THAT(silent.title, HasSubstr("cannot be seen from here (process 4711 on node07"));
 }
 
 TEST(FindEnd, FailedRunTellsItsCauseAndCompletedOnesHaveNone) {
@@ -185,7 +213,7 @@ TEST(FindEnd, FailedRunTellsItsCauseAndCompletedOnesHaveNone) {
   const std::vector<Finding> findings = find_end(run);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings.front().cause, Cause::failed);
-  EXPECT_EQ(findings.front().title.find("the run failed: the training diverged"), 0u) << findings.front().title;
+  EXPECT_THAT(findings.front().title, StartsWith("the run failed: the training diverged"));
 }
 
 // What is said to happen next is what would: from a checkpoint that is there, saves that are set, no second divergence.
@@ -203,8 +231,8 @@ TEST(FindEnd, TellsWhatTheSameCommandWouldDo) {
   run.life = Life::signed_off;
   run.record.state = "failed";
   run.record.exit_code = static_cast<int>(ExitCode::numerical);
-  EXPECT_NE(advice().find("would diverge again"), std::string::npos) << advice();
-  EXPECT_EQ(advice().find("interval"), std::string::npos) << advice();
+  EXPECT_THAT(advice(), HasSubstr("would diverge again"));
+  EXPECT_THAT(advice(), Not(HasSubstr("interval")));
 }
 
 }  // namespace

@@ -83,6 +83,30 @@ TEST(LayerTime, a_block_takes_the_published_time) {
   }
 }
 
+// Full recomputation needs all of forward again but its last collective, which sums the block's output; with the whole
+// ring of keys and values. A program that repeats the last product, too, repeats that one as well.
+TEST(LayerTime, recomputation_repeats_all_but_the_last_collective) {
+  const Cluster cluster = cluster_preset("h100:4");
+  for (const bool sequence_parallel : {false, true})
+    for (const bool last_product : {false, true})
+      for (const int context : {1, 4}) {
+        Implementation program;
+        program.recomputes_last_product = last_product;
+        PlanLayout layout;
+        layout.tensor = 4;
+        layout.context = context;
+        layout.sequence_parallel = sequence_parallel;
+        layout.recompute = Recompute::full;
+        const ModelShape model = model_preset("llama3-8b");
+        const BlockTime time = block_time(model, cluster, layout, program, 8192);
+        const double bytes = 2 * 8192.0 / context * 4096;
+        const double last = collective_seconds(
+            cluster, sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce, {4, 1}, bytes);
+        EXPECT_NEAR((time.forward.tensor - time.recompute.tensor) / last, last_product ? 0 : 1, 1e-9)
+            << sequence_parallel << " " << context;
+      }
+}
+
 // What each choice does to a block, whatever the curve.
 TEST(LayerTime, choices_move_time_the_way_they_must) {
   const ModelShape model = model_preset("llama3-8b");

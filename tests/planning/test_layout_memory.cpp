@@ -6,12 +6,12 @@
 #include <numeric>
 
 #include "core/ops/matmul_library.hpp"
-#include "planning/layout_memory.hpp"
+#include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
 #include "training/predict_memory.hpp"
-#include "training/predict_time.hpp"
 
 using namespace espalier;
+using espalier::test::config_of_layout;
 using espalier::test::layout_of;
 
 namespace {
@@ -122,13 +122,7 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
   SCOPED_TRACE(model + " " + text);
   const PlanLayout layout = layout_of(text.c_str(), global_batch);
   const ModelShape shape = model_preset(model);
-  std::vector<std::string> keys = model_keys(trainable_config(shape));
-  keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "precision.compute=bf16",
-                           fmt::format("batch.global_batch_size={}", global_batch),
-                           fmt::format("batch.micro_batch_size={}", layout.micro_batch)});
-  const std::vector<std::string> parallel = parallel_keys(layout, blocks_per_part(shape, layout));
-  keys.insert(keys.end(), parallel.begin(), parallel.end());
-  const RunConfig config = parse_run_config("", "test", keys, layout.num_devices());
+  const RunConfig config = config_of_layout(shape, layout);
   const auto exact = predict_memory(config, make_run_layout(config, layout.num_devices()));
   const auto planned = layout_memory(shape, layout, espalier_implementation(), shape.max_sequence_length);
   const double products = static_cast<double>(matmul_workspace_bytes<bfloat16>(default_matmul_library<bfloat16>()));
@@ -179,6 +173,26 @@ TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
   const auto weights = [&](int tensor) { return parameters_per_layer_on_rank(model, {.tensor = tensor}) - norms; };
   EXPECT_DOUBLE_EQ(8 * weights(8), weights(1));
   EXPECT_DOUBLE_EQ(16 * weights(16) - weights(1), 8 * 2 * 128.0 * 8192);  // eight more heads of both
+}
+
+// SwiGLU has gradients of gate and up where gelu has one, for all rows; full recomputation under a split backward keeps
+// both once more.
+TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
+  ModelShape model = model_preset("llama3-8b");
+  ASSERT_TRUE(model.gated_ffn);
+  const auto workspace = [&](bool gated, const PlanLayout& layout) {
+    model.gated_ffn = gated;
+    return static_cast<double>(layout_memory(model, layout, espalier_implementation(), 2048)[1][Category::workspace]);
+  };
+  const double column = 2 * 2048 * 14336.0 / 2;  // in bf16, of one micro-batch on one of two tensor ranks
+  const PlanLayout plain = layout_of("tensor=2,pipeline=4", 16);
+  EXPECT_NEAR(workspace(true, plain) - workspace(false, plain), column, 1);
+  const PlanLayout split = layout_of("tensor=2,pipeline=4,schedule=zero_bubble", 16);
+  EXPECT_NEAR(workspace(true, split) - workspace(false, split), 2 * 8 * column,
+              1);  // two weight parts of 8 blocks wait
+  const PlanLayout again = layout_of("tensor=2,pipeline=4,schedule=zero_bubble,recompute=full", 16);
+  // Their gradients, and what is kept for them; the block at work is filled again with one column more.
+  EXPECT_NEAR(workspace(true, again) - workspace(false, again), (2 * 2 * 8 + 1) * column, 1);
 }
 
 // Rajbhandari et al. 2020, 5.2: a gradient is dropped once it is reduced to its owner, so beside its share of all a

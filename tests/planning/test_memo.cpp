@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 #include "planning/time_text.hpp"
 
 using namespace espalier;
+using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -29,6 +32,7 @@ Written write(const char* model, const char* cluster, int devices, Index batch, 
   Written written;
   written.problem.model = model_preset(model);
   written.problem.cluster = cluster_preset(cluster);
+  written.problem.implementation = espalier_implementation();
   written.problem.sequence_length = 2048;
   written.space = {.num_devices = devices, .global_batch = batch};
   written.space.precisions = {precision};
@@ -44,8 +48,8 @@ TEST(Memo, answers_every_question) {
   for (const char* heading :
        {"## How it fits in memory", "## Where gradients are synchronised", "## What micro-batches do", "## Precision",
         "What stays in fp32, and why", "## The most likely bottleneck", "## What else was considered"})
-    EXPECT_NE(memo.text.find(heading), std::string::npos) << heading;
-  EXPECT_NE(memo.text.find(memo.result.ranking.front().layout.text()), std::string::npos);
+    EXPECT_THAT(memo.text, HasSubstr(heading));
+  EXPECT_THAT(memo.text, HasSubstr(memo.result.ranking.front().layout.text()));
 }
 
 // No number is canned: another machine and model, another memo, with the numbers of its own best layout.
@@ -54,11 +58,11 @@ TEST(Memo, numbers_come_from_the_model) {
   const Written other = write("gpt-30b", "h100:4", 32, 256, "");
   for (const Written* memo : {&one, &other}) {
     const LayoutPrice& best = memo->result.ranking.front();
-    EXPECT_NE(memo->text.find(fmt::format("{:.3g} s a step", best.step_seconds)), std::string::npos);
-    EXPECT_NE(memo->text.find(fmt::format("MFU {:.1f} %", 100 * best.model_flops_share)), std::string::npos);
+    EXPECT_THAT(memo->text, HasSubstr(fmt::format("{:.3g} s a step", best.step_seconds)));
+    EXPECT_THAT(memo->text, HasSubstr(fmt::format("MFU {:.1f} %", 100 * best.model_flops_share)));
   }
-  EXPECT_EQ(other.text.find("174.6"), std::string::npos);
-  EXPECT_NE(one.text.find("174.6 billion"), std::string::npos);
+  EXPECT_THAT(other.text, Not(HasSubstr("174.6")));
+  EXPECT_THAT(one.text, HasSubstr("174.6 billion"));
 }
 
 TEST(Memo, the_first_mitigation_is_priced) {
@@ -74,7 +78,7 @@ TEST(Memo, the_first_mitigation_is_priced) {
   };
   for (std::size_t i = 1; i < options.size(); ++i)
     EXPECT_LE(place(options[i - 1]), place(options[i])) << options[i].change;
-  EXPECT_NE(memo.text.find(options.front().change + ": bubble "), std::string::npos) << memo.text;
+  EXPECT_THAT(memo.text, HasSubstr(options.front().change + ": bubble "));
   for (const Mitigation& option : options) {
     EXPECT_NEAR(option.gain, option.price.tokens_per_second / best.tokens_per_second - 1, 1e-12);
     const double bubble = comparable_seconds(option.price, best, {PlanPhase::bubble});
@@ -123,17 +127,16 @@ TEST(Memo, the_first_mitigation_answers_the_bottleneck) {
                                      [&](const Mitigation& option) { return option.answers() && helps(option); });
     if (answer != options.end()) {
       first = true;
-      EXPECT_NE(text.find(fmt::format("First try {}: {} ", answer->change, name)), std::string::npos) << text;
+      EXPECT_THAT(text, HasSubstr(fmt::format("First try {}: {} ", answer->change, name)));
       continue;
     }
-    EXPECT_EQ(text.find("First try "), std::string::npos) << text;
-    EXPECT_NE(text.find("No change that can be made as things are "), std::string::npos) << text;
+    EXPECT_THAT(text, Not(HasSubstr("First try ")));
+    EXPECT_THAT(text, HasSubstr("No change that can be made as things are "));
     const auto other = std::find_if(options.begin(), options.end(), helps);
     elsewhere = true;
-    EXPECT_NE(text.find(other == options.end() ? "Nor does any other change that can be made as things are gain 0.5 %"
-                                               : "So first try what gains elsewhere, " + other->change),
-              std::string::npos)
-        << text;
+    EXPECT_THAT(text,
+                HasSubstr(other == options.end() ? "Nor does any other change that can be made as things are gain 0.5 %"
+                                                 : "So first try what gains elsewhere, " + other->change));
   }
   EXPECT_TRUE(first) << "no case with an answer";
   EXPECT_TRUE(elsewhere) << "no case without";
@@ -154,11 +157,10 @@ TEST(Memo, changes_of_what_was_given_come_after) {
   ASSERT_TRUE(batch->answers() && batch->helps());
   EXPECT_TRUE(options.front().answers() && options.front().helps() && options.front().is_ready())
       << options.front().change;
-  EXPECT_EQ(memo.text.find("irst try a global batch"), std::string::npos) << memo.text;
-  EXPECT_NE(memo.text.find("| if the batch may change |"), std::string::npos) << memo.text;
-  const Written free = write("gpt-200b", "a100-40:64", 512, 1024, "");
-  EXPECT_NE(free.text.find("If the batch may change, a global batch of 2048 sequences"), std::string::npos)
-      << free.text;
+  EXPECT_THAT(memo.text, Not(HasSubstr("irst try a global batch")));
+  EXPECT_THAT(memo.text, HasSubstr("| if the batch may change |"));
+  const Written free = write("gpt-200b", "a100-40:64", 512, 1024, "zero=1");
+  EXPECT_THAT(free.text, HasSubstr("If the batch may change, a global batch of 2048 sequences"));
 }
 
 // One stage is compared with the split that somebody would try who has no other means, and that is said.
@@ -169,6 +171,22 @@ TEST(Memo, one_stage_is_compared_with_a_split_that_fits) {
   ASSERT_NE(split, std::string::npos) << memo.text;  // 370 GiB of states over 74
   EXPECT_NE(memo.text.find("on a replica's 32 sequences as one micro-batch", split), std::string::npos) << memo.text;
   EXPECT_NE(memo.text.find("The recommended layout takes ", split), std::string::npos) << memo.text;
+}
+
+// Only what is there is summed, and a single micro-batch is told with the schedule that runs it.
+TEST(Memo, one_micro_batch_is_told_as_it_is) {
+  const Written alone = write("gpt2-124m", "a100-80:1x1", 1, 4, "micro_batch=4");
+  EXPECT_THAT(alone.text, HasSubstr("1 micro-batch of 4 sequences holds all activations"));
+  EXPECT_THAT(alone.text, Not(HasSubstr("summed over")));
+  EXPECT_THAT(alone.text, Not(HasSubstr("large sum")));
+  const Written stages = write("gpt2-124m", "a100-80:1x4", 4, 4, "pipeline=4,micro_batch=4,schedule=zero_bubble");
+  const LayoutPrice& best = stages.result.ranking.front();
+  EXPECT_THAT(stages.text,
+              HasSubstr(fmt::format("With 1 micro-batch of 4 (zero_bubble) the idle share is {:.1f} % and the "
+                                    "step {}, ",
+                                    100 * best.idle_share, time_text(best.step_seconds))));
+  const Written plain = write("gpt2-124m", "a100-80:1x4", 4, 4, "pipeline=4,micro_batch=4,schedule=1f1b");
+  EXPECT_THAT(plain.text, Not(HasSubstr("With 1 micro-batch")));
 }
 
 // What is faster and does not fit is not offered without saying so.
@@ -186,29 +204,28 @@ TEST(Memo, layouts_that_do_not_fit_are_marked) {
 TEST(Memo, sentences_hold_for_other_machines) {
   const Written cpu = write("gpt2-124m", "cpu:8", 8, 64, "", Precision::fp32);
   for (const char* const false_here : {"fp16", "significand", "half as large", "What stays in fp32"})
-    EXPECT_EQ(cpu.text.find(false_here), std::string::npos) << false_here << "\n" << cpu.text;
+    EXPECT_THAT(cpu.text, Not(HasSubstr(false_here)));
   const Written cpu_bf16 = write("gpt2-124m", "cpu:8", 8, 64, "");
-  EXPECT_EQ(cpu_bf16.text.find("fp16"), std::string::npos);
+  EXPECT_THAT(cpu_bf16.text, Not(HasSubstr("fp16")));
   const Written volta = write("gpt-22b", "v100:16", 128, 256, "", Precision::fp16);
-  EXPECT_NE(volta.text.find("but this device has none"), std::string::npos);
+  EXPECT_THAT(volta.text, HasSubstr("but this device has none"));
   const Written one_node = write("gpt-30b", "a100-80:1", 8, 256, "");
-  EXPECT_EQ(one_node.text.find("network bandwidth"), std::string::npos);
-  EXPECT_EQ(one_node.text.find("between nodes"), std::string::npos);
+  EXPECT_THAT(one_node.text, Not(HasSubstr("network bandwidth")));
+  EXPECT_THAT(one_node.text, Not(HasSubstr("between nodes")));
 }
 
 // With ZeRO-3 micro-batches cost gathers, of which other work hides what it can.
 TEST(Memo, zero_3_is_told_as_it_is) {
   const Written memo = write("gpt-30b", "a100-80:1", 8, 256, "zero=3,tensor=2,pipeline=1");
-  EXPECT_NE(memo.text.find("and each gathers the weights anew"), std::string::npos) << memo.text;
-  EXPECT_NE(memo.text.find("summed after every micro-batch"), std::string::npos);
+  EXPECT_THAT(memo.text, HasSubstr("and each gathers the weights anew"));
+  EXPECT_THAT(memo.text, HasSubstr("summed after every micro-batch"));
   const LayoutPrice& best = memo.result.ranking.front();
   ASSERT_GT(best.hidden_data_seconds, 0);
-  EXPECT_NE(memo.text.find(fmt::format("{} are hidden behind other work", time_text(best.hidden_data_seconds))),
-            std::string::npos)
-      << memo.text;
-  EXPECT_NE(memo.text.find("Without that overlap the step would take "), std::string::npos);
+  EXPECT_THAT(memo.text,
+              HasSubstr(fmt::format("{} are hidden behind other work", time_text(best.hidden_data_seconds))));
+  EXPECT_THAT(memo.text, HasSubstr("Without that overlap the step would take "));
   for (const char* const false_here : {"only bound", "nothing is hidden", "once a step", "last backward"})
-    EXPECT_EQ(memo.text.find(false_here), std::string::npos) << false_here;
+    EXPECT_THAT(memo.text, Not(HasSubstr(false_here)));
 }
 
 // A step of twice the tokens may take twice the time of any phase.
@@ -250,11 +267,11 @@ TEST(Memo, types_of_16_bits_are_told_by_their_bits) {
        {"fp16 stores 10 bits of the significand and 5 of the exponent, ends at 65504 and loses digits below 6.1e-05",
         "gradients need a loss scale", "fp16 stores 10 bits of the significand, fp32 23",
         "less than 0.024 % of its weight", "bf16 has the range of fp32 (8 bits of the exponent) for 7 stored bits"})
-    EXPECT_NE(half.text.find(text), std::string::npos) << text << "\n" << half.text;
+    EXPECT_THAT(half.text, HasSubstr(text));
   const Written brain = write("gpt-22b", "a100-80:4", 32, 128, "");
   for (const char* const text : {"bf16 stores 7 bits of the significand, fp32 23", "less than 0.2 % of its weight",
                                  "bf16 has the range of fp32, so no loss scaling is needed", "ends at 65504"})
-    EXPECT_NE(brain.text.find(text), std::string::npos) << text << "\n" << brain.text;
+    EXPECT_THAT(brain.text, HasSubstr(text));
 }
 
 // fp8 makes products faster and nothing smaller.
@@ -274,7 +291,7 @@ TEST(Memo, fp8_is_told_as_it_is) {
         std::string("fp8 (e5m2) stores 2 bits of the significand and 5 of the exponent, ends at 57344"),
         std::string("`train` does not compute in fp8 yet: this layout is priced, not run"),
         std::string("bf16 stores 7 bits"), std::string("FLOP/s in fp8")})
-    EXPECT_NE(memo.text.find(text), std::string::npos) << text << "\n" << memo.text;
+    EXPECT_THAT(memo.text, HasSubstr(text));
 }
 
 // One replica is not one rank: stages that share a table and tensor ranks that see other rows sum gradients.
@@ -289,42 +306,36 @@ TEST(Memo, gradients_are_summed_wherever_ranks_share_them) {
         fmt::format("inside the node: {:.3g} s", best.tied_seconds),
         std::string("each of the 2 tensor ranks sees other rows"),
         std::string("norms, biases of row-split products, positions")})
-    EXPECT_NE(stages.text.find(text), std::string::npos) << text << "\n" << stages.text;
+    EXPECT_THAT(stages.text, HasSubstr(text));
   const Written alone = write("gpt2-124m", "a100-80:1x1", 1, 64, "");
-  EXPECT_NE(alone.text.find("no other rank has a part of them"), std::string::npos) << alone.text;
+  EXPECT_THAT(alone.text, HasSubstr("no other rank has a part of them"));
   const Written whole_rows = write("gpt-30b", "a100-80:1", 8, 256, "data=1,pipeline=1,tensor=8,sequence_parallel=0");
-  EXPECT_NE(whole_rows.text.find("no gradient of a weight is summed among them"), std::string::npos) << whole_rows.text;
+  EXPECT_THAT(whole_rows.text, HasSubstr("no gradient of a weight is summed among them"));
   // What the replicas wait for is theirs alone.
   const Written both = write("gpt-22b", "a100-80:4", 32, 512, "data=8,pipeline=4,tensor=1,zero=1");
   const LayoutPrice& price = both.result.ranking.front();
   const double waited = price[PlanPhase::data_comm] - price.tied_seconds;
-  EXPECT_NE(both.text.find(fmt::format("a step: {} (", time_text(waited))), std::string::npos) << both.text;
-  EXPECT_NE(both.text.find("The token table is the embedding of the first stage and the head of the last"),
-            std::string::npos);
+  EXPECT_THAT(both.text, HasSubstr(fmt::format("a step: {} (", time_text(waited))));
+  EXPECT_THAT(both.text, HasSubstr("The token table is the embedding of the first stage and the head of the last"));
   const Written untied = write("llama3-70b", "h100:8", 64, 512, "pipeline=4,tensor=16");
-  EXPECT_EQ(untied.text.find("The token table"), std::string::npos);
-  EXPECT_NE(untied.text.find("2 tensor ranks hold copies of each of the 8 heads of keys and values"), std::string::npos)
-      << untied.text;
+  EXPECT_THAT(untied.text, Not(HasSubstr("The token table")));
+  EXPECT_THAT(untied.text, HasSubstr("2 tensor ranks hold copies of each of the 8 heads of keys and values"));
 }
 
 TEST(Memo, goals_are_named_with_their_margin) {
   const Written memo = write("gpt-22b", "a100-80:4", 32, 128, "");
   const LayoutPrice& best = memo.result.ranking.front();
   const auto with = [&](const Goal& goal) { return espalier::memo(memo.problem, memo.space, memo.result, {}, goal); };
-  EXPECT_EQ(memo.text.find("**Goal.**"), std::string::npos);
+  EXPECT_THAT(memo.text, Not(HasSubstr("**Goal.**")));
   const std::string met = with({.most_step_seconds = 1.04 * best.step_seconds, .least_tokens_per_second = {}});
-  EXPECT_NE(
-      met.find(fmt::format("**Goal.** a step of at most {:.4g} s: met with {:.4g} s, 3.8 % to spare, less than the "
-                           "prediction's own error.",
-                           1.04 * best.step_seconds, best.step_seconds)),
-      std::string::npos)
-      << met;
+  EXPECT_THAT(met, HasSubstr(fmt::format(
+                       "**Goal.** a step of at most {:.4g} s: met with {:.4g} s, 3.8 % to spare, less than the "
+                       "prediction's own error.",
+                       1.04 * best.step_seconds, best.step_seconds)));
   const std::string missed = with({.most_step_seconds = {}, .least_tokens_per_second = 2 * best.tokens_per_second});
-  EXPECT_NE(missed.find("tokens a second: missed by 50.0 %"), std::string::npos) << missed;
-  EXPECT_NE(missed.find(fmt::format("The nearest that a layout of the search reaches is {:.4g} tokens a second",
-                                    best.tokens_per_second)),
-            std::string::npos)
-      << missed;
+  EXPECT_THAT(missed, HasSubstr("tokens a second: missed by 50.0 %"));
+  EXPECT_THAT(missed, HasSubstr(fmt::format("The nearest that a layout of the search reaches is {:.4g} tokens a second",
+                                            best.tokens_per_second)));
 }
 
 }  // namespace

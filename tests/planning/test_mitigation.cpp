@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include "planning/mitigation.hpp"
 
 using namespace espalier;
+using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -27,7 +30,7 @@ TEST(Mitigation, what_train_lacks_is_not_tried_first) {
   EXPECT_EQ(fp8(run), run.end());
   for (const Mitigation& option : run)
     EXPECT_EQ(option.lacks, "") << option.change;
-  EXPECT_EQ(memo(problem, space, runnable, {}).find("Priced only"), std::string::npos);
+  EXPECT_THAT(memo(problem, space, runnable, {}), Not(HasSubstr("Priced only")));
   space.only_runnable = false;
   const std::vector<Mitigation> all = mitigations(problem, space, runnable.ranking.front());
   const auto found = fp8(all);
@@ -37,7 +40,7 @@ TEST(Mitigation, what_train_lacks_is_not_tried_first) {
   EXPECT_EQ(found->condition, "if precision may change");
   for (auto later = found; later != all.end(); ++later)
     EXPECT_FALSE(later->is_ready() && later->answers() >= found->answers() && later->helps()) << later->change;
-  EXPECT_EQ(memo(problem, space, runnable, {}).find("ry products in fp8"), std::string::npos);
+  EXPECT_THAT(memo(problem, space, runnable, {}), Not(HasSubstr("ry products in fp8")));
 }
 
 // A long sequence: ranks that share it answer what tensor ranks wait for.
@@ -54,7 +57,7 @@ TEST(Mitigation, context_parallelism_is_among_the_changes) {
                                     [](const Mitigation& option) { return option.price.layout.context > 1; });
   ASSERT_NE(context, options.end());
   EXPECT_TRUE(context->answers() && context->helps()) << context->change;
-  EXPECT_NE(context->lacks.find("train has no context parallelism yet"), std::string::npos) << context->lacks;
+  EXPECT_THAT(context->lacks, HasSubstr("train has no context parallelism yet"));
 }
 
 // Twice the bandwidth is that of the links that the bottleneck's ranks are on.

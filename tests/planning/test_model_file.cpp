@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
@@ -7,6 +8,7 @@
 #include "training/run_config.hpp"
 
 using namespace espalier;
+using testing::HasSubstr;
 
 namespace {
 
@@ -102,7 +104,7 @@ TEST(ModelFile, refuses_models_that_cannot_be) {
         {"[batch]\nglobal_batch_size = 0\n", "batch.global_batch_size: got 0, wanted 1 to"},
         {"[device]\nmemory = \"80 GiB\"\n", "[device]: unknown section"},
         {"model = 4\n", "stands before any [section]"}})
-    EXPECT_NE(message_of(text).find(wanted), std::string::npos) << wanted << " in " << message_of(text);
+    EXPECT_THAT(message_of(text), HasSubstr(wanted));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "planning/model_shape.hpp"
 
 using namespace espalier;
+using testing::HasSubstr;
 
 namespace {
 
@@ -65,9 +67,9 @@ TEST(ModelShape, says_what_cannot_be) {
   model.num_heads = 7;
   model.num_kv_heads = 7;
   ASSERT_EQ(problems(model).size(), 1u);
-  EXPECT_NE(problems(model)[0].find("768 is not divisible by num_heads 7"), std::string::npos);
+  EXPECT_THAT(problems(model)[0], HasSubstr("768 is not divisible by num_heads 7"));
   model.num_layers = 0;
-  EXPECT_NE(problems(model)[0].find("num_layers is 0"), std::string::npos);
+  EXPECT_THAT(problems(model)[0], HasSubstr("num_layers is 0"));
 }
 
 TEST(ModelShape, an_unknown_name_gets_the_nearest) {
@@ -76,7 +78,7 @@ TEST(ModelShape, an_unknown_name_gets_the_nearest) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_NE(error.report().todo.find("llama3-8b"), std::string::npos);
+    EXPECT_THAT(error.report().todo, HasSubstr("llama3-8b"));
   }
 }
 
@@ -84,7 +86,7 @@ TEST(ModelShape, what_train_lacks_is_named) {
   EXPECT_EQ(why_not_trainable(model_preset("gpt3-175b")), "");
   const std::string reason = why_not_trainable(model_preset("llama3-8b"));
   for (const char* part : {"grouped-query", "gated", "RMSNorm", "untied"})
-    EXPECT_NE(reason.find(part), std::string::npos) << reason;
+    EXPECT_THAT(reason, HasSubstr(part));
   EXPECT_THROW(trainable_config(model_preset("llama3-8b")), Error);
   EXPECT_EQ(trainable_config(model_preset("gpt2-124m")), gpt_preset("gpt2-124m"));
 }

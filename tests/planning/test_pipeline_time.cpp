@@ -61,6 +61,19 @@ TEST(PlanPipeline, cut_lists_give_the_time_of_whole_ones) {
     }
 }
 
+// Lists of hundreds of stages with chunks are too long even when they are cut: millions of operations a layout.
+TEST(PlanPipeline, of_very_long_pipelines_the_closed_form_stands) {
+  for (const auto& [stages, chunks] : {std::pair(512, 8), std::pair(512, 2)})
+    for (const Index m : {Index{1024}, Index{8192}}) {
+      PipelineCosts costs = equal_stages(PlanSchedule::interleaved, stages, chunks, m);
+      costs.message = 0.05;
+      EXPECT_EQ(pipeline_time(costs).window, estimate_pipeline_time(costs).window) << stages << " " << chunks;
+    }
+  PipelineCosts shorter = equal_stages(PlanSchedule::interleaved, 64, 8, 4096);
+  shorter.message = 0.05;
+  EXPECT_NE(pipeline_time(shorter).window, estimate_pipeline_time(shorter).window);
+}
+
 TEST(PlanPipeline, messages_cost_time_and_never_save_any) {
   double before = 0;
   for (const double message : {0.0, 0.01, 0.1, 1.0}) {

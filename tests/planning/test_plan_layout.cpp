@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -10,6 +11,7 @@
 #include "planning/runnable.hpp"
 
 using namespace espalier;
+using testing::HasSubstr;
 
 namespace {
 
@@ -28,8 +30,7 @@ TEST(PlanLayout, reads_a_proposal) {
   EXPECT_EQ(layout.precision, Precision::fp8);
   EXPECT_EQ(layout.text(),
             "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 chunks), micro-batch 2, recompute full, "
-            "ZeRO-1, sequence "
-            "parallel, fp8");
+            "ZeRO-1, sequence parallel, fp8");
 }
 
 TEST(PlanLayout, chunks_are_interleaved_unless_a_schedule_is_named) {
@@ -69,23 +70,46 @@ TEST(PlanLayout, refuses_what_it_cannot_read) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     EXPECT_EQ(error.report().what, "--fix: unknown key");
-    EXPECT_NE(error.report().todo.find("tensor"), std::string::npos);
+    EXPECT_THAT(error.report().todo, HasSubstr("tensor"));
+  }
+}
+
+// Each degree may be as large as a machine, their product too, and no larger: 2^32 would pass for no device at all.
+TEST(PlanLayout, refuses_more_ranks_than_a_machine_has) {
+  EXPECT_EQ(parse_plan_layout("data=4096,context=4096", {}).num_devices(), 1 << 24);
+  for (const char* const text : {"data=65536,context=65536", "data=4096,tensor=4096,pipeline=2",
+                                 "data=16777216,tensor=16777216,context=16777216,pipeline=16777216"})
+    try {
+      parse_plan_layout(text, {}, "--fix");
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_EQ(error.report().what, "--fix: no machine has so many devices");
+      EXPECT_EQ(error.report().wanted, "at most 16777216");
+    }
+}
+
+// The words of a config and of JSON, and those that papers abbreviate with.
+TEST(PlanLayout, other_words_for_a_key_are_understood) {
+  const PlanLayout layout =
+      parse_plan_layout("tp=2,cp=3,dp=4,pp=5,micro_batch_size=6,zero_stage=1,order=tp,pp,dp,recompute=full", {});
+  EXPECT_EQ(
+      layout.text(),
+      "tensor 2 x context 3 x data 4 x pipeline 5 (1f1b), micro-batch 6, recompute full, ZeRO-1, bf16, stages side "
+      "by side");
+  EXPECT_TRUE(parse_plan_layout("order=tp, dp, pp", {}).data_inside_pipeline);
+  EXPECT_EQ(plan_layout_keys_in("tp=2,order=tp,dp,pp"), (std::vector<std::string>{"tensor", "order"}));
+  EXPECT_THROW(parse_plan_layout("tp=2,tensor=2", {}), Error);
+  EXPECT_THROW(parse_plan_layout("tp,dp", {}), Error);
+  try {
+    parse_plan_layout("global_batch=64", {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.report().todo, "--batch gives the sequences of a step");
   }
 }
 
 // Ranks run tensor first, then context, data, pipeline [Megatron-LM's order]; or the pipeline before data.
-// The words of a config, and those that papers abbreviate with.
-TEST(PlanLayout, other_words_for_a_key_are_understood) {
-  for (const auto& [word, key] :
-       {std::pair("zero_stage", "zero"), {"micro_batch_size", "micro_batch"}, {"tp", "tensor"}})
-    try {
-      parse_plan_layout(std::string(word) + "=1", {});
-      FAIL() << word;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.report().todo, std::string("did you mean ") + key + "?") << word;
-    }
-}
-
 TEST(PlanLayout, axes_lie_where_the_order_puts_them) {
   const PlanLayout layout = parse_plan_layout("tensor=4,data=8,pipeline=2", {});
   EXPECT_EQ(layout.tensor_axis().stride, 1);
@@ -120,13 +144,13 @@ TEST(PlanLayout, says_what_train_lacks_to_run_it) {
                                        {"context=2", "context"},
                                        {"pipeline=2,schedule=zero_bubble_v", "zero_bubble_v"},
                                        {"data=2,precision=fp8", "fp8"}})
-    EXPECT_NE(why_not_runnable(12, parse_plan_layout(layout, {})).find(reason), std::string::npos) << layout;
+    EXPECT_THAT(why_not_runnable(12, parse_plan_layout(layout, {})), HasSubstr(reason)) << layout;
   PlanProblem problem;
   problem.model = model_preset("gpt2-124m");
   EXPECT_EQ(why_not_runnable(problem, parse_plan_layout("data=2", {})), "");
   problem.model = model_preset("llama3-8b");
   const std::string of_model = why_not_runnable(problem, parse_plan_layout("data=2", {}));
-  EXPECT_NE(of_model.find("RMSNorm"), std::string::npos) << of_model;
+  EXPECT_THAT(of_model, HasSubstr("RMSNorm"));
   const std::string of_both = why_not_runnable(problem, parse_plan_layout("context=2", {}));
   EXPECT_EQ(of_both, of_model + "; " + why_not_runnable(problem.model.num_layers, parse_plan_layout("context=2", {})));
 }

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "planning/price_layout.hpp"
+#include "planning/search.hpp"
 #include "tests/planning/problems.hpp"
 
 using namespace espalier;
@@ -86,6 +87,10 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
   for (const char* schedule : {"1f1b", "zero_bubble", "zero_bubble_2p"})
     EXPECT_EQ(why(("virtual_stages=2,pipeline=2,schedule=" + std::string(schedule)).c_str()),
               std::string(schedule) + " has one chunk a stage, not 2: schedule=interleaved");
+  for (const char* chunks : {"", ",virtual_stages=3"})
+    EXPECT_EQ(why(("pipeline=2,schedule=zero_bubble_v" + std::string(chunks)).c_str()),
+              fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", *chunks ? 3 : 1));
+  EXPECT_EQ(why("data=8,schedule=zero_bubble_v"), "");  // one stage has no schedule
   PlanProblem llama = problem_of("llama3-3b", "h100:4", 1024);
   EXPECT_EQ(why_impossible(llama, layout_of("tensor=8,data=4", 32)), "");
   const std::string heads = why_impossible(llama, layout_of("tensor=3", 32));
@@ -100,6 +105,31 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
     EXPECT_EQ(why(text.c_str()), "");
     EXPECT_GT(price_layout(problem, layout_of(text.c_str(), 32)).step_seconds, 0) << text;
   }
+}
+
+// ZB-V: the model goes down the stages and up again, so that the first has its first and last part [Qi et al. 2023].
+TEST(PriceLayout, zero_bubble_v_goes_down_the_stages_and_up_again) {
+  const PlanProblem problem = problem_of("gpt2-124m", "a100-80", 1024);
+  PlanLayout layout = layout_of("pipeline=3,virtual_stages=2,schedule=zero_bubble_v", 32);
+  layout.blocks_given = {3, 2, 1, 1, 1, 4};
+  EXPECT_EQ(layout.part_of(0, 1), 5);
+  EXPECT_EQ(layout.part_of(2, 1), 3);
+  const LayoutPrice price = price_layout(problem, layout);
+  const auto forward = [&](std::size_t stage, std::size_t chunk) { return price.chunks[stage][chunk].work.forward; };
+  const double block = forward(2, 0);
+  EXPECT_NEAR(forward(1, 0) / block, 2, 1e-6);
+  EXPECT_NEAR(forward(1, 1) / block, 1, 1e-6);
+  EXPECT_NEAR(forward(2, 1) / block, 1, 1e-6);
+  EXPECT_GT(forward(0, 1), 4.5 * block);  // with the head
+  const auto weights = [&](std::size_t stage) { return static_cast<double>(price.memory[stage][Category::weights]); };
+  EXPECT_NEAR(weights(1) / weights(2), 1.5, 1e-6);  // 3 blocks and 2
+  EXPECT_GT(weights(0), 3.5 * weights(2));          // 7, and the table
+  EXPECT_EQ(price.tied_seconds, 0);                 // which no other stage has
+  // A search that is told the schedule gives it its chunks.
+  LayoutSpace space{.num_devices = 8, .global_batch = 32};
+  space.schedule = PlanSchedule::zero_bubble_v;
+  for (const LayoutPrice& each : search_layouts(problem, space).ranking)
+    EXPECT_EQ(each.layout.virtual_stages, each.layout.pipeline > 1 ? 2 : 1) << each.layout.text();
 }
 
 // What is too much, where, and by how much.

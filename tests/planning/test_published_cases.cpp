@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include "planning/published_program.hpp"
 
 using namespace espalier;
+using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -54,9 +57,8 @@ TEST(PublishedCases, the_report_ends_with_the_summary) {
   const std::string report = case_report(published());
   const std::size_t last = report.rfind('\n', report.size() - 2) + 1;
   EXPECT_EQ(report.substr(last, 28), "priced 36 of 37 timed rows: ") << report.substr(last);
-  EXPECT_NE(report.find("not priced: llmc-124M-1xRTX5090: no efficiency curve for RTX 5090"), std::string::npos);
-  EXPECT_NE(report.find("arXiv:2104.04473                                                    12 of  12"),
-            std::string::npos);
+  EXPECT_THAT(report, HasSubstr("not priced: llmc-124M-1xRTX5090: no efficiency curve for RTX 5090"));
+  EXPECT_THAT(report, HasSubstr("arXiv:2104.04473                                                    12 of  12"));
 }
 
 TEST(PublishedCases, summaries_count_as_documented) {
@@ -89,13 +91,34 @@ TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
   ASSERT_EQ(cases.size(), 7u);
   EXPECT_TRUE(cases[0].predicted_seconds);
   EXPECT_EQ(cases[0].price->layout.num_devices(), 64);
-  EXPECT_NE(cases[1].published.why_not.find("global_batch_seqs is missing"), std::string::npos);
-  EXPECT_NE(cases[2].published.why_not.find("neither gpus nor dp"), std::string::npos);
+  EXPECT_THAT(cases[1].published.why_not, HasSubstr("global_batch_seqs is missing"));
+  EXPECT_THAT(cases[2].published.why_not, HasSubstr("neither gpus nor dp"));
   EXPECT_FALSE(cases[3].published.dense);
   EXPECT_FALSE(cases[3].predicted_seconds);
-  EXPECT_NE(cases[4].published.why_not.find("micro_batch is no number"), std::string::npos);
+  EXPECT_THAT(cases[4].published.why_not, HasSubstr("micro_batch is no number"));
   EXPECT_EQ(cases[5].price->layout.recompute, Recompute::full);
   EXPECT_EQ(cases[6].published.why_not, "a global batch of 60 is no multiple of dp x micro_batch = 32");
+}
+
+// "FSDP2" is the second version of what shards like ZeRO-3, not its stage 2.
+TEST(PublishedCases, words_are_understood_in_any_case) {
+  const std::string columns =
+      "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,zero_stage,"
+      "recompute,iter_time_s\n";
+  const auto layout = [&](const std::string& zero, const std::string& recompute) {
+    const auto cases = price_table(columns + "x,24,2048,16,51200,2048,A100-80GB,64,1,1,64,64,1,BF16," + zero + "," +
+                                   recompute + ",10\n");
+    EXPECT_TRUE(cases[0].price) << zero << ", " << recompute << ": " << cases[0].published.why_not;
+    return cases[0].price ? cases[0].price->layout : PlanLayout{};
+  };
+  for (const char* const zero : {"FSDP", "FSDP2", "fsdp", "3", "ZeRO-3"})
+    EXPECT_EQ(layout(zero, "full").zero_stage, 3) << zero;
+  EXPECT_EQ(layout("ZeRO-2", "full").zero_stage, 2);
+  for (const char* const full : {"Full", "YES", "Yes", "True", "Block"})
+    EXPECT_EQ(layout("1", full).recompute, Recompute::full) << full;
+  for (const char* const none : {"None", "No", "FALSE", "off"})
+    EXPECT_EQ(layout("1", none).recompute, Recompute::none) << none;
+  EXPECT_EQ(layout("1", "Selective").recompute, Recompute::selective);
 }
 
 TEST(PublishedCases, contradictions_and_unknown_words_are_not_priced) {
@@ -104,10 +127,11 @@ TEST(PublishedCases, contradictions_and_unknown_words_are_not_priced) {
                                  "negative,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,-3,\n"
                                  "int4,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,int4,full,10,\n"
                                  "upper case,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,BF16,full,10,\n"
-                                 "words,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,sometimes,10,\n"
-                                 "degrees,x,48,6144,48,51200,2048,A100-80GB,64,8,1,4,64,1,bf16,full,10,\n");
-  ASSERT_EQ(cases.size(), 6u);
-  for (const std::size_t row : {0u, 1u, 2u, 4u, 5u}) {
+                                 "words,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,Sometimes,10,\n"
+                                 "degrees,x,48,6144,48,51200,2048,A100-80GB,64,8,1,4,64,1,bf16,full,10,\n"
+                                 "nothing,x,48,6144,48,51200,2048,A100-80GB,64,8,1,0,64,1,bf16,full,10,\n");
+  ASSERT_EQ(cases.size(), 7u);
+  for (const std::size_t row : {0u, 1u, 2u, 4u, 5u, 6u}) {
     EXPECT_FALSE(cases[row].predicted_seconds) << cases[row].published.id;
     EXPECT_TRUE(cases[row].published.timed) << cases[row].published.id;
   }
@@ -115,10 +139,21 @@ TEST(PublishedCases, contradictions_and_unknown_words_are_not_priced) {
   EXPECT_EQ(cases[1].published.why_not, "iter_time_s is -3: wanted more than 0");
   EXPECT_EQ(cases[2].published.why_not, "precision int4 is unknown (fp8, bf16, fp16, tf32, fp32)");
   EXPECT_EQ(cases[3].price->layout.precision, Precision::bf16);
-  EXPECT_EQ(cases[4].published.why_not, "recompute sometimes is unknown (full, selective, none)");
+  EXPECT_EQ(cases[4].published.why_not, "recompute Sometimes is unknown (full, selective, none)");
   EXPECT_EQ(cases[5].published.why_not, "tp x pp x cp x dp = 32 are not 64 devices");
-  EXPECT_NE(case_report(cases).find("not priced: int4: precision int4 is unknown"), std::string::npos);
-  EXPECT_NE(case_report(cases).find("priced 1 of 6 timed rows"), std::string::npos);
+  EXPECT_EQ(cases[6].published.why_not, "dp is 0: wanted 1 or more, or nothing where it is not known");
+  EXPECT_THAT(case_report(cases), HasSubstr("not priced: int4: precision int4 is unknown"));
+  EXPECT_THAT(case_report(cases), HasSubstr("priced 1 of 7 timed rows"));
+}
+
+TEST(PublishedCases, a_time_that_contradicts_its_rate_is_not_taken) {
+  const std::string columns =
+      "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,"
+      "iter_time_s,tokens_per_s_per_gpu\n";
+  const std::string shape = "48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,";  // 2048 tokens a device
+  const auto cases = price_table(columns + "agree," + shape + "2,1000\n" + "contradict," + shape + "2,93000\n");
+  EXPECT_EQ(cases[0].published.measured_seconds, 2) << cases[0].published.why_not;
+  EXPECT_EQ(cases[1].published.why_not, "iter_time_s is 2, but tokens_per_s_per_gpu makes it 0.02202 s");
 }
 
 // 72 B L s h^2 (1 + s / 6h + V / 12hL) and 96 B s L h^2 (1 + s / 6h + V / 16Lh), over 64 devices.
@@ -142,10 +177,10 @@ TEST(PublishedCases, times_follow_from_flops_whose_kind_is_told) {
   EXPECT_NEAR(cases[2].published.measured_seconds, model / (64 * 156e12), 1e-9);
   for (const std::size_t row : {0u, 1u, 2u})
     EXPECT_TRUE(cases[row].published.timed && cases[row].predicted_seconds) << cases[row].published.why_not;
-  EXPECT_NE(cases[3].published.why_not.find("do not say which FLOP"), std::string::npos) << cases[3].published.why_not;
-  EXPECT_NE(cases[4].published.why_not.find("paper-defined"), std::string::npos) << cases[4].published.why_not;
-  EXPECT_NE(cases[5].published.why_not.find("more than 0"), std::string::npos) << cases[5].published.why_not;
-  EXPECT_NE(case_report(cases).find("not priced: untold: "), std::string::npos);
+  EXPECT_THAT(cases[3].published.why_not, HasSubstr("do not say which FLOP"));
+  EXPECT_THAT(cases[4].published.why_not, HasSubstr("paper-defined"));
+  EXPECT_THAT(cases[5].published.why_not, HasSubstr("more than 0"));
+  EXPECT_THAT(case_report(cases), HasSubstr("not priced: untold: "));
 }
 
 // 3 x (2 x matrix elements + 4 T C L) a token: grouped queries and a gated feed-forward have their own elements.
@@ -197,8 +232,8 @@ TEST(PublishedCases, a_table_that_cannot_be_priced_names_what_it_lacks) {
   std::string semicolons = head;
   std::replace(semicolons.begin(), semicolons.end(), ',', ';');
   const ErrorReport report = refusal(semicolons + "a;b\n");
-  EXPECT_NE(report.what.find("layers, hidden, seq_len, gpu, gpus or dp"), std::string::npos) << report.what;
-  EXPECT_NE(report.wanted.find("commas"), std::string::npos);
+  EXPECT_THAT(report.what, HasSubstr("layers, hidden, seq_len, gpu, gpus or dp"));
+  EXPECT_THAT(report.wanted, HasSubstr("commas"));
   EXPECT_EQ(read_cases("\xef\xbb\xbf"
                        "layers,hidden,seq_len,gpu,gpus,iter_time_s\n1,2,3,x,5,6\n",
                        "t")
@@ -235,12 +270,12 @@ TEST(PublishedCases, tables_of_other_authors_are_read) {
   for (const PricedCase& each : cases)  // a row is compared, or has a reason
     EXPECT_TRUE(each.predicted_seconds || report.find("not priced: " + each.published.id + ": ") != std::string::npos)
         << each.published.id;
-  EXPECT_NE(report.find("\nSome paper 2024 Table 1 "), std::string::npos) << report;
-  EXPECT_NE(report.find("\nSome blog 2024 Table 1 "), std::string::npos) << report;
-  EXPECT_NE(report.find("0 of   2: none is priced\n"), std::string::npos) << report;
-  EXPECT_EQ(report.find("0 of   2: median"), std::string::npos) << report;
-  EXPECT_NE(report.find("\nno source given "), std::string::npos) << report;
-  EXPECT_NE(report.find("time by source: of the timed rows how many are priced"), std::string::npos) << report;
+  EXPECT_THAT(report, HasSubstr("\nSome paper 2024 Table 1 "));
+  EXPECT_THAT(report, HasSubstr("\nSome blog 2024 Table 1 "));
+  EXPECT_THAT(report, HasSubstr("0 of   2: none is priced\n"));
+  EXPECT_THAT(report, Not(HasSubstr("0 of   2: median")));
+  EXPECT_THAT(report, HasSubstr("\nno source given "));
+  EXPECT_THAT(report, HasSubstr("time by source: of the timed rows how many are priced"));
 }
 
 TEST(PublishedCases, unknown_columns_are_named_with_what_they_may_mean) {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 
 using namespace espalier;
 using espalier::test::TemporaryDirectory;
+using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -34,7 +37,8 @@ class RecordedRunTest : public testing::Test {
     write("run.json", to_json(record).dump());
     write("config.toml",
           "[model]\nnum_layers = 4\n[parallel]\ntensor = 1\ndata = 0\npipeline = 2\nlayers_per_stage = [3, 1]\n"
-          "[batch]\nglobal_batch_size = 8\nmicro_batch_size = 2\nsequence_length = 16\n[emulate]\nforward = 0.5\n");
+          "[batch]\nglobal_batch_size = 8\nmicro_batch_size = 2\nsequence_length = 16\n[emulate]\nforward = 0.5\n"
+          "message_scale = 10\ntensor_message_scale = 3\ndata_message_scale = 4\n");
     for (int step = 1; step <= 3; ++step) {
       append("metrics.jsonl",
              fmt::format(R"({{"step":{},"loss":{},"learning_rate":0.001,"gradient_norm":"inf","loss_scale":1,)"
@@ -90,6 +94,9 @@ TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   EXPECT_EQ(run.setup.num_microbatches(), 4);
   EXPECT_EQ(run.setup.layers_of_stages(), (std::vector<Index>{3, 1}));
   EXPECT_EQ(run.setup.emulated_forward, 0.5);
+  EXPECT_EQ(run.setup.tensor_message_scale, 30);
+  EXPECT_EQ(run.setup.data_message_scale, 40);
+  EXPECT_GE(run.read_at, run.last_sign_of_life);
   ASSERT_EQ(run.steps.size(), 3u);
   EXPECT_EQ(run.steps[2].loss, 2);
   EXPECT_TRUE(std::isinf(run.steps[2].gradient_norm));
@@ -141,14 +148,18 @@ TEST_F(RecordedRunTest, PredictionIsReadAndOneOfAnotherVersionLeftOut) {
   write("prediction.json", R"({"format":"espalier-prediction","format_version":1,)"
                            R"("stages":[{"stage":0,"memory_bytes":{"weights":7}},{"stage":1}]})");
   EXPECT_FALSE(read().prediction->has_times()) << "of memory alone";
+  EXPECT_TRUE(read().gaps.empty());
   EXPECT_EQ(read().prediction->stages[0].memory[Category::weights], 7u);
+  write("prediction.json", R"({"format":"espalier-prediction","format_version":1,"why_no_times":"too odd",)"
+                           R"("stages":[{"stage":0},{"stage":1}]})");
+  EXPECT_EQ(read().gaps, std::vector<std::string>{"no prediction of the step's time: too odd"});
   write("prediction.json", R"({"format":"espalier-prediction","format_version":1,"stages":[{"stage":0}]})");
   EXPECT_EQ(refusal(ExitCode::data).got, "1 stage");
   write("prediction.json", R"({"format":"espalier-prediction","format_version":2})");
   EXPECT_FALSE(read().prediction);
-  EXPECT_NE(read().gaps.front().find("another version"), std::string::npos);
+  EXPECT_THAT(read().gaps.front(), HasSubstr("another version"));
   write("prediction.json", "{");
-  EXPECT_NE(refusal(ExitCode::data).where.find("prediction.json"), std::string::npos);
+  EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("prediction.json"));
 }
 
 TEST_F(RecordedRunTest, RunThatEndedBeforeItsFirstStepIsRead) {
@@ -165,12 +176,12 @@ TEST_F(RecordedRunTest, RunThatTrainedHasMetrics) {
   for (const char* const state : {"completed", "preempted"}) {
     set_state(state);
     empty("metrics.jsonl");
-    EXPECT_NE(refusal(ExitCode::data).what.find("its record is empty"), std::string::npos) << state;
+    EXPECT_THAT(refusal(ExitCode::data).what, HasSubstr("its record is empty")) << state;
     std::filesystem::remove(path("metrics.jsonl"));
     const ErrorReport missing = refusal(ExitCode::data);
     EXPECT_EQ(missing.where, path("metrics.jsonl").string());
     EXPECT_EQ(missing.got, "no such file");
-    EXPECT_NE(missing.wanted.find(state), std::string::npos) << missing.wanted;
+    EXPECT_THAT(missing.wanted, HasSubstr(state));
   }
 }
 
@@ -208,7 +219,7 @@ TEST_F(RecordedRunTest, MissingRanksAreANote) {
   std::filesystem::remove(path("ranks/rank-00000.jsonl"));
   run = read();
   EXPECT_EQ(run.ranks[0][2].seconds[Phase::backward], 0.2) << "from metrics.jsonl";
-  EXPECT_NE(run.gaps.front().find("ranks 0, 1: "), std::string::npos) << run.gaps.front();
+  EXPECT_THAT(run.gaps.front(), HasSubstr("ranks 0, 1: "));
 }
 
 TEST_F(RecordedRunTest, OnlyCompleteCheckpointsCount) {
@@ -262,7 +273,7 @@ TEST_F(RecordedRunTest, WhatMayNotBeReadIsNotMissing) {
 
 TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   append("metrics.jsonl", R"({"step":4,"loss":1})");
-  EXPECT_NE(refusal(ExitCode::data).where.find("metrics.jsonl"), std::string::npos);
+  EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("metrics.jsonl"));
   const std::string config = read_file(path("config.toml"), ExitCode::data);
   const auto with = [&](const std::string& old, const std::string& value) {
     std::string changed = config;
@@ -273,18 +284,18 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   const ErrorReport batch = with("= 8", "= \"many\"");
   EXPECT_EQ(batch.where, path("config.toml").string() + ":9:21");
   EXPECT_EQ(batch.got, "batch.global_batch_size: got \"many\" (a string), wanted an integer");
-  EXPECT_NE(with("pipeline = 2", "pipeline = 3").what.find("more ranks"), std::string::npos);
-  EXPECT_NE(with("num_layers = 4", "num_layers = 1").got.find("more stages than layers"), std::string::npos);
+  EXPECT_THAT(with("pipeline = 2", "pipeline = 3").what, HasSubstr("more ranks"));
+  EXPECT_THAT(with("num_layers = 4", "num_layers = 1").got, HasSubstr("more stages than layers"));
   EXPECT_EQ(with("pipeline = 2", "stages = 2").got, "no parallel.pipeline");
-  EXPECT_NE(with("[model]", "[model").where.find("config.toml"), std::string::npos);
+  EXPECT_THAT(with("[model]", "[model").where, HasSubstr("config.toml"));
   std::filesystem::remove(path("config.toml"));
-  EXPECT_NE(refusal(ExitCode::data).where.find("config.toml"), std::string::npos);
+  EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("config.toml"));
   write("run.json", R"({"state":"completed","cause":"","host":"","pid":1,"process_start":1,"boot":"","started":"",)"
                     R"("ended":"","starts":1,"details":{"facts":{"ranks":"two"}}})");
-  EXPECT_NE(refusal(ExitCode::data).what.find("details"), std::string::npos);
+  EXPECT_THAT(refusal(ExitCode::data).what, HasSubstr("details"));
   EXPECT_EQ(refusal(ExitCode::data).got, "\"ranks\" is \"two\"");
   write("run.json", R"({"state": "completed"})");
-  EXPECT_NE(refusal(ExitCode::data).where.find("run.json"), std::string::npos);
+  EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("run.json"));
   EXPECT_EQ(refusal(ExitCode::data).got, "no \"cause\"");
 }
 
@@ -292,7 +303,7 @@ TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
 TEST_F(RecordedRunTest, DamageInJsonHasItsPlace) {
   write("run.json", "{\n \"state\": completed\n}");
   EXPECT_EQ(refusal(ExitCode::data).where, path("run.json").string() + ":2:11");
-  EXPECT_EQ(refusal(ExitCode::data).got.find("json.exception"), std::string::npos);
+  EXPECT_THAT(refusal(ExitCode::data).got, Not(HasSubstr("json.exception")));
   empty("run.json");
   EXPECT_EQ(refusal(ExitCode::data).got, "an empty file");
   write("run.json", "[]");

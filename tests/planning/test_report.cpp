@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "io/trace_file.hpp"
 #include "planning/report.hpp"
 #include "tests/io/support.hpp"
+#include "tests/planning/not_finite.hpp"
 
 namespace {
 
@@ -17,9 +18,6 @@ using test::TemporaryDirectory;
 using test::write_bytes;
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 StepTimes times_of(Index step, double seconds) {
   StepTimes times;
@@ -103,12 +101,13 @@ TEST(Report, compares_with_the_prediction) {
     predicted.seconds = times_of(0, 0.08).seconds;
     predicted.memory.bytes = {10, 20, 20};
   }
-  run.record.details["memory"] = {{"peak_bytes", 6000}, {"predicted_bytes", 5000}, {"library_bytes", 7}};
+  run.record.details["memory"] = {
+      {"peak_bytes", 6000}, {"predicted_bytes", 5000}, {"library_bytes", 5}, {"library_bytes_of_rank_0", 7}};
   const std::string html = report_html(run);
   for (const char* const text :
        {"predicted 80 ms (+25.0 %)", "calibration of node7", "stage 1 predicted, backward: 48 ms (60.0 %)",
         "stage 0 predicted, optimizer: 20 B (40.0 %)", "rank 0, workspace: 10 B (14.3 %)",
-        "Fullest rank: 6 kB at its peak, predicted 5 kB (+20.0 %)"})
+        "Fullest rank: 5.9 KiB at its peak, predicted 4.9 KiB (+20.0 %)"})
     EXPECT_THAT(html, HasSubstr(text));
 }
 
@@ -168,13 +167,13 @@ TEST(Report, an_empty_run_and_one_of_one_step_say_so) {
 
 TEST(Report, numbers_that_are_not_finite_are_named_not_drawn) {
   RecordedRun run = run_of(30, 1);
-  run.steps[20].loss = nan;
+  run.steps[20].loss = not_a_number;
   run.steps[21].gradient_norm = infinity;
   run.steps[22].times.step_seconds = infinity;
   run.steps[22].tokens_per_second = 0;
-  run.steps[23].times.seconds[Phase::backward] = nan;
-  run.steps[29].validation_loss = nan;
-  run.steps[29].loss = nan;
+  run.steps[23].times.seconds[Phase::backward] = not_a_number;
+  run.steps[29].validation_loss = not_a_number;
+  run.steps[29].loss = not_a_number;
   run.steps[25].loss_scale = 0.5;
   const std::string html = report_html(run);
   EXPECT_THAT(html, HasSubstr("Not finite at 2 steps"));
@@ -183,7 +182,7 @@ TEST(Report, numbers_that_are_not_finite_are_named_not_drawn) {
   for (const char* const broken : {"nan,", ",nan", "inf,", ",inf", "\"nan", "\"inf", "nan%", "inf%"})
     EXPECT_THAT(html, Not(HasSubstr(broken)));
   for (RecordedStep& step : run.steps)
-    step.loss = nan;
+    step.loss = not_a_number;
   EXPECT_THAT(report_html(run), HasSubstr("Training loss: no finite value"));
 }
 

@@ -4,10 +4,12 @@
 // its failures. A failure on any rank fails the program, and so do another number of ranks than asked for and a filter
 // without tests.
 //   --expect_ranks=N   fail unless started on N ranks (an mpiexec of another MPI starts N times one rank)
+//   --host_links       tensors go over links as NCCL's, see tests/support/host_links.hpp
 //   --hang_rank=R      rank R waits until a debugger sets `release` to 1
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +18,7 @@
 
 #include "parallel/collectives.hpp"
 #include "parallel/runtime.hpp"
+#include "tests/support/host_links.hpp"
 #include "tests/support/world.hpp"
 
 namespace {
@@ -48,6 +51,10 @@ int number_after(int argc, char** argv, std::string_view option) {
     if (std::string_view(argv[i]).starts_with(option))
       return std::atoi(argv[i] + option.size());
   return -1;
+}
+
+bool has_option(int argc, char** argv, std::string_view option) {
+  return std::any_of(argv + 1, argv + argc, [&](const char* argument) { return argument == option; });
 }
 
 void wait_for_debugger(int rank) {
@@ -85,6 +92,8 @@ int main(int argc, char** argv) {
     if (runtime.size() > 1)
       listeners.Append(new PrintFailuresWithRank(rank));
     runtime.world().set_deadline(deadline_seconds);
+    if (has_option(argc, argv, "--host_links"))
+      espalier::test::use_host_links(runtime.world());
 
     int failed = RUN_ALL_TESTS();
     if (testing::UnitTest::GetInstance()->test_to_run_count() == 0) {

@@ -64,6 +64,17 @@ TEST(StoredLayers, WinOverAMeasurement) {
   EXPECT_EQ(again.parallel.layers_per_stage, first.parallel.layers_per_stage);
 }
 
+// Its operations are real ones: what their layers take is measured, and the head weighs.
+TEST(BalancedLayers, APlantedFaultIsNoReasonNotToMeasure) {
+  const SharedFolder folder("layers_of_a_faulty_run");
+  RunConfig config =
+      with(tiny_config(folder, 2, {"model.num_layers=6", "model.vocab_size=8192", "parallel.pipeline=2"}),
+           {"emulate.slow_rank=1", "emulate.slow_factor=1.5"}, 2);
+  resolve_layers_per_stage(config, world());
+  ASSERT_EQ(config.parallel.layers_per_stage.size(), 2U);
+  EXPECT_GT(config.parallel.layers_per_stage.front(), 3);
+}
+
 TEST(BalancedLayers, AStageThatComputesAgainGetsFewer) {
   const SharedFolder folder("balanced_layers");
   const auto layers_with = [&](const std::string& modes) {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "planning/layout_memory.hpp"
@@ -10,6 +11,8 @@
 
 namespace espalier::test {
 namespace {
+
+using testing::HasSubstr;
 
 RunConfig config_for(int ranks, const std::vector<std::string>& more) {
   return shape_config({.vocab_size = 64,
@@ -72,6 +75,22 @@ TEST(PredictTime, AReductionIsHiddenAsFarAsBackwardReaches) {
   EXPECT_EQ(emulated(2, {"parallel.data=2", "emulate.bandwidth=1e9"}).stages[0][Phase::data_comm], 0);
 }
 
+// ZeRO-1 gathers weights after the update, when no backward is left to hide them.
+TEST(PredictTime, AGatherIsHiddenByNothing) {
+  for (const char* const bandwidth : {"1e6", "1e9"}) {
+    const std::vector<std::string> keys{"parallel.data=2", "parallel.zero_stage=1",
+                                        fmt::format("emulate.bandwidth={}", bandwidth)};
+    const RunConfig config = config_for(2, keys);
+    const PerGroup<ReductionTraffic> traffic = predict_reduction_traffic<float>(config, make_run_layout(config, 2), 0);
+    const ReductionTraffic& bytes = traffic[ReductionGroup::replicas];
+    const double rate = std::stod(bandwidth);
+    const double reduction = static_cast<double>(bytes.reduce_bytes) / rate;
+    const double gather = static_cast<double>(bytes.gather_bytes) / rate;
+    ASSERT_GT(gather, 0);
+    EXPECT_NEAR(emulated(2, keys).stages[0][Phase::data_comm], std::max(0.0, reduction - 0.02) + gather, tiny);
+  }
+}
+
 TEST(PredictTime, TensorCollectivesAreCountedInTheirOperations) {
   const TimePrediction time = emulated(2, {"parallel.tensor=2", "emulate.latency=0.001"});
   // Two all_reduces, of two steps each, a layer and direction in 8 micro-batches; and those of table, head and loss.
@@ -87,7 +106,7 @@ TEST(PredictTime, OnAClusterEveryStageAddsUp) {
   EXPECT_EQ(planned.blocks_given, (std::vector<Index>{3, 1}));
   EXPECT_EQ(planned.data, 2);
   EXPECT_EQ(planned.num_microbatches(), 4);
-  const auto time = predict_time(config, layout, assumed_cluster(8, Precision::fp32, 8e11), "a test");
+  const auto time = predict_time(config, layout, assumed_cluster(8, Precision::fp32, 8e11), "a test").time;
   ASSERT_TRUE(time);
   for (const PhaseSeconds& stage : time->stages)
     EXPECT_NEAR(stage.total(), time->step_seconds, 1e-6 * time->step_seconds);
@@ -113,14 +132,57 @@ TEST(PredictTime, KeysOfALayoutGiveItBack) {
 }
 
 TEST(PredictTime, KnowsWhatItDoesNotKnow) {
-  const Cluster cluster = assumed_cluster(1, Precision::fp32, 1e11);
-  const auto predicted = [&](const RunConfig& config, int ranks) {
-    return predict_time(config, make_run_layout(config, ranks), cluster, "a test").has_value();
+  const auto why_not = [&](int ranks, const std::vector<std::string>& more) {
+    const RunConfig config = config_for(ranks, more);
+    const TimeOutlook outlook = time_outlook(config, make_run_layout(config, ranks), 1e11);
+    EXPECT_EQ(outlook.time.has_value(), outlook.why_not.empty()) << outlook.why_not;
+    return outlook.why_not;
   };
-  EXPECT_TRUE(predicted(config_for(1, {}), 1));
-  EXPECT_FALSE(predicted(config_for(1, {"precision.compute=fp64"}), 1));
-  EXPECT_FALSE(
-      predicted(config_for(2, {"parallel.pipeline=2", "parallel.recompute_per_stage=[\"none\", \"full\"]"}), 2));
+  EXPECT_EQ(why_not(1, {}), "");
+  EXPECT_THAT(why_not(1, {"precision.compute=fp64"}), HasSubstr("fp64"));
+  EXPECT_THAT(why_not(2, {"parallel.pipeline=2", "parallel.recompute_per_stage=[\"none\", \"full\"]"}),
+              HasSubstr("recomputation that differs"));
+  EXPECT_THAT(why_not(2, {"parallel.data=2", "emulate.latency=0.01"}), HasSubstr("imitates links"));
+}
+
+// A calibrated CPU is one with so many ranks at work, in the precisions that were measured.
+TEST(PredictTime, OnAnotherMachineSaysWhatToMeasure) {
+  const Cluster cluster = assumed_cluster(2, Precision::fp32, 1e11);
+  const auto predicted = [&](int ranks, const std::vector<std::string>& more) {
+    const RunConfig config = config_for(ranks, more);
+    return predict_time(config, make_run_layout(config, ranks), cluster, "two.toml");
+  };
+  EXPECT_EQ(predicted(2, {"precision.compute=bf16"}).why_not,
+            "two.toml is of another machine: a CPU of that GEMM rate has no bf16 (it has fp32); measure the machine as "
+            "the run uses it: mpiexec -n 2 espalier bench machine --precision fp32,bf16 --output ranks_2.toml");
+  EXPECT_THAT(predicted(4, {}).why_not, HasSubstr("it needs 4 devices, the machine has 2; measure"));
+  EXPECT_THAT(predicted(4, {}).why_not, HasSubstr("mpiexec -n 4 espalier bench machine --output ranks_4.toml"));
+  EXPECT_EQ(predicted(2, {}).time.value().source, "two.toml");
+}
+
+TEST(PredictTime, FewerRanksThanWereMeasuredAreNotKnownWell) {
+  Cluster cluster = assumed_cluster(2, Precision::fp32, 1e11);
+  cluster.device.error_share = 0.05;
+  for (const int ranks : {1, 2}) {
+    const RunConfig config = config_for(ranks, {});
+    const TimePrediction time = predict_time(config, make_run_layout(config, ranks), cluster, "two.toml").time.value();
+    EXPECT_EQ(time.error_share, ranks == 1 ? 0.5 : 0.05);
+    EXPECT_EQ(time.source.find("mpiexec -n 1 espalier bench machine") != std::string::npos, ranks == 1) << time.source;
+  }
+}
+
+// What a fault is to be seen against.
+TEST(PredictTime, IsOfTheRunWithoutPlantedFaults) {
+  const auto predicted = [&](const std::vector<std::string>& faults) {
+    std::vector<std::string> more{"parallel.pipeline=2"};
+    more.insert(more.end(), faults.begin(), faults.end());
+    const RunConfig config = config_for(2, more);
+    return time_outlook(config, make_run_layout(config, 2), 1e11).time.value().step_seconds;
+  };
+  const double healthy = predicted({});
+  EXPECT_EQ(predicted({"emulate.slow_rank=1", "emulate.slow_factor=1.5"}), healthy);
+  EXPECT_EQ(predicted({"emulate.delayed_link=[0, 1]", "emulate.delay=0.1"}), healthy);
+  EXPECT_EQ(predicted({"emulate.data=0.1"}), healthy);
 }
 
 }  // namespace

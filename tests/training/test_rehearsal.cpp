@@ -14,11 +14,7 @@
 namespace espalier::test {
 namespace {
 
-PlanProblem problem_on(const char* cluster) {
-  PlanProblem problem = problem_of("gpt-22b", cluster);
-  problem.implementation = espalier_implementation();
-  return problem;
-}
+PlanProblem problem_on(const char* cluster) { return problem_of("gpt-22b", cluster); }
 
 // What the emulation's own simulator makes of the config is what the planner asked for, in seconds of the cluster.
 struct Both {

@@ -18,7 +18,7 @@
 namespace espalier::test {
 namespace {
 
-constexpr int ranks = 4;
+constexpr int num_ranks = 4;
 
 RunConfig small_model(std::vector<std::string> more = {}) {
   more.insert(more.begin(), "batch.micro_batch_size=2");
@@ -28,11 +28,11 @@ RunConfig small_model(std::vector<std::string> more = {}) {
                        .hidden_size = 64,
                        .num_heads = 4,
                        .ffn_hidden_size = 256},
-                      ranks, more);
+                      num_ranks, more);
 }
 
 std::size_t need_of(const RunConfig& config) {
-  const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
+  const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, num_ranks));
   return stages.at(static_cast<std::size_t>(fullest_stage(stages))).total();
 }
 
@@ -40,7 +40,7 @@ std::size_t need_of(const RunConfig& config) {
 std::string advice(RunConfig config, std::size_t budget) {
   config.run.device_memory = static_cast<Index>(budget);
   try {
-    require_memory(config, make_run_layout(config, ranks));
+    require_memory(config, make_run_layout(config, num_ranks));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::memory);
     return error.report().todo;
@@ -52,8 +52,8 @@ std::string advice(RunConfig config, std::size_t budget) {
 std::size_t least_of_all(int heads) {
   const std::string model = fmt::format("model.num_heads={}", heads);
   std::size_t smallest = need_of(small_model({model}));
-  for (int tensor = 1; tensor <= std::min(heads, ranks); tensor *= 2)
-    for (int pipeline = 1; tensor * pipeline <= ranks; pipeline *= 2)
+  for (int tensor = 1; tensor <= std::min(heads, num_ranks); tensor *= 2)
+    for (int pipeline = 1; tensor * pipeline <= num_ranks; pipeline *= 2)
       for (const char* const schedule : {"1f1b", "gpipe", "sequential"})
         for (const Recompute mode : all_recompute_modes())
           for (const char* const compute : {"fp32", "bf16", "fp16"})
@@ -77,7 +77,7 @@ TEST(RequireMemory, LeastIsThatOfTheLeanestOfAllSettings) {
   for (const int heads : {4, 1}) {  // one head: nothing but stages and replicas
     SCOPED_TRACE(heads);
     const RunConfig base = small_model({fmt::format("model.num_heads={}", heads)});
-    const MemoryNeed least = least_memory(base, ranks);
+    const MemoryNeed least = least_memory(base, num_ranks);
     EXPECT_EQ(least.bytes, least_of_all(heads));
     EXPECT_EQ(need_of(least.config), least.bytes);
     EXPECT_LT(2 * least.bytes, need_of(base)) << "four ranks that share all need much less than four replicas";
@@ -96,7 +96,7 @@ TEST(RequireMemory, TheScheduleIsASettingToo) {
 
 TEST(RequireMemory, TellsTheLeastAndWhatLowersTheNeed) {
   const RunConfig base = small_model();
-  const MemoryNeed least = least_memory(base, ranks);
+  const MemoryNeed least = least_memory(base, num_ranks);
   const std::string wanted =
       fmt::format("the least that this model needs on 4 ranks is {} a rank, with ", budget_text(least.bytes));
   const std::string almost = advice(base, least.bytes - 1);
@@ -121,7 +121,7 @@ TEST(RequireMemory, TheLeastIsEnoughAsItIsPrinted) {
     const std::string printed = text.substr(begin, text.find(" a rank", begin) - begin);
     const std::optional<Index> typed = parse_bytes(printed);
     ASSERT_TRUE(typed) << printed;
-    EXPECT_EQ(advice(least_memory(base, ranks).config, static_cast<std::size_t>(*typed)), "") << printed;
+    EXPECT_EQ(advice(least_memory(base, num_ranks).config, static_cast<std::size_t>(*typed)), "") << printed;
   }
 }
 

@@ -32,7 +32,7 @@ std::vector<Layout> all_layouts() {
           {8, {"parallel.tensor=4", "parallel.data=2", "parallel.sequence_parallel=true"}}};
 }
 
-std::vector<Layout> layouts_of_this_world() {
+std::vector<Layout> round_trip_layouts() {
   std::vector<Layout> layouts = all_layouts();
   std::erase_if(layouts, [](const Layout& layout) { return layout.ranks > world().size(); });
   return layouts;
@@ -81,7 +81,7 @@ void check_pairs(const std::string& name, const std::vector<std::string>& more) 
   std::vector<std::string> overrides = {"model.num_layers=4", "batch.micro_batch_size=1"};
   overrides.insert(overrides.end(), more.begin(), more.end());
   const RunConfig base = tiny_config(folder, 1, overrides);
-  const std::vector<Layout> layouts = layouts_of_this_world();
+  const std::vector<Layout> layouts = round_trip_layouts();
   const auto on_ranks_of = [](const Layout& layout, const auto& action) {
     const bool takes_part = world().rank() < layout.ranks;
     const Communicator ranks = world().split(takes_part ? 0 : 1, world().rank(), "layout");

@@ -8,8 +8,8 @@
 namespace espalier::test {
 namespace {
 
-const std::vector<std::string> overrides = {"data.train=[\"a.bin\"]", "run.steps=8", "model.num_heads=8"};
-RunConfig config() { return parse_run_config("", "test", overrides, 1); }
+const std::vector<std::string> given = {"data.train=[\"a.bin\"]", "run.steps=8", "model.num_heads=8"};
+RunConfig config() { return parse_run_config("", "test", given, 1); }
 
 // The text without the line of a key.
 std::string without(std::string text, const std::string& key) {

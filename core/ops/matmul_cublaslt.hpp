@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/ops/matmul.hpp"
+
+namespace espalier::impl {
+
+/// What cuBLASLt does to a product c (M, N) on its way to memory, so that no other pass over c is needed.
+enum class EpilogueKind {
+  none,
+  bias,          ///< c += bias
+  bias_gelu,     ///< before_gelu = c + bias, c = gelu(before_gelu)
+  gelu_gradient  ///< c *= gelu'(before_gelu)
+};
+
+template <class Out>
+struct Epilogue {
+  EpilogueKind kind = EpilogueKind::none;
+  const Out* bias = nullptr;    ///< (N)
+  Out* before_gelu = nullptr;   ///< (M, N) with the stride of c; written by bias_gelu, read by gelu_gradient
+  const Out* addend = nullptr;  ///< (M, N) with the stride of c: what beta scales; nullptr: c itself
+};
+
+/// Memory that a product may work in, for each instance of the execution space: what Hopper's kernels ask for.
+inline constexpr std::size_t cublaslt_workspace_bytes = (std::size_t{32} << 20) + 256;
+
+/// c = alpha * op(a) * op(b) + beta * c, on the stream of `exec`. At the first product of a shape the algorithms that
+/// cuBLASLt proposes are timed and the fastest is kept for the process; while a graph is captured its first proposal is
+/// taken untimed. So call every product once before capturing.
+/// @param tf32 rounds fp32 operands to 10 bits of fraction, for the tensor cores.
+/// @returns false, and does nothing, where this build or cuBLASLt has no kernel for the types, strides or epilogue.
+template <class T, class Out>
+bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
+                     Matrix<const T> b, State<T> alpha, State<T> beta, const Epilogue<Out>& epilogue = {});
+
+/// Gives the workspaces back, until the next product needs one.
+void release_cublaslt_workspaces();
+
+/// Version of the library, "13.0.2"; empty in a build without it.
+std::string cublaslt_version();
+
+}  // namespace espalier::impl

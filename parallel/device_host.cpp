@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// The device is the host: nothing to choose.
+#include "parallel/device.hpp"
+
+namespace espalier {
+
+DeviceSurvey survey_devices() { return {}; }
+void start_device(const Device&, int) {}
+DeviceMemory device_memory() { return {}; }
+void show_regions_to_profiler() {}
+
+}  // namespace espalier

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/types.hpp"
+
+namespace espalier {
+
+class Communicator;
+
+/// Of a message between device memories: what leaves, or where what comes is to lie.
+struct DeviceMessage {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;  ///< rank in the communicator
+  bool incoming = false;
+};
+
+/// Moves device memory between some ranks of a communicator without MPI. Messages bear no tags: between two ranks they
+/// are matched in the order in which both queue them. One link is used from one queue at a time.
+class DeviceLink {
+ public:
+  virtual ~DeviceLink() = default;
+
+  /// Queues the messages on `queue`, as one group, in which none waits for another; returns at once. What `queue` is
+  /// given from now on finds them done. @throws Error (ExitCode::communication) when the link has failed.
+  virtual void exchange(const ExecSpace& queue, std::span<const DeviceMessage> messages, const std::string& what) = 0;
+};
+
+/// Makes links. One a job, in its CommunicationContext; none where MPI moves everything.
+class DeviceLinkFactory {
+ public:
+  virtual ~DeviceLinkFactory() = default;
+
+  /// Between `members`, ranks of the communicator, ascending, ours among them. Collective over them.
+  virtual std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
+                                              const std::string& name) = 0;
+
+  /// @throws Error (ExitCode::communication) when a link of this rank has failed since: what, and of whom. To be asked
+  /// while the host waits for something else.
+  virtual void require_alive() const {}
+};
+
+/// nccl_link.cpp; device_link_none.cpp where NCCL is not built in: false, nullptr.
+extern const bool has_nccl;
+std::shared_ptr<DeviceLinkFactory> make_nccl_factory();
+
+}  // namespace espalier

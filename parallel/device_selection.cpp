@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/device_selection.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/host_ranks.hpp"
+#include "parallel/texts.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* sharing_variable = "ESPALIER_RANKS_PER_GPU";
+
+std::string id_lines(const std::vector<Device>& devices) {
+  std::string lines;
+  for (const Device& device : devices)
+    lines += device.id + '\n';
+  return lines;
+}
+
+std::vector<std::vector<std::string>> ids_by_rank(const std::vector<std::string>& texts) {
+  std::vector<std::vector<std::string>> ids(texts.size());
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    std::istringstream stream(texts[rank]);
+    for (std::string id; std::getline(stream, id);)
+      ids[rank].push_back(id);
+  }
+  return ids;
+}
+
+void require_devices(const DeviceSurvey& survey) {
+  if (survey.devices.empty())
+    throw Error(ExitCode::usage, {.what = "this Espalier computes on NVIDIA GPUs, and finds none that it can use",
+                                  .got = survey.problem,
+                                  .wanted = "at least one GPU for each rank",
+                                  .todo = survey.advice});
+}
+
+}  // namespace
+
+std::vector<DevicePlace> place_on_devices(const std::vector<std::vector<std::string>>& visible) {
+  std::map<std::string, int> num_ranks;
+  std::vector<DevicePlace> places;
+  for (const std::vector<std::string>& ids : visible) {
+    ESPALIER_ASSERT(!ids.empty(), "a rank without a device");
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < ids.size(); ++i)
+      if (num_ranks[ids[i]] < num_ranks[ids[best]])
+        best = i;
+    ++num_ranks[ids[best]];
+    places.push_back({.index = static_cast<int>(best)});
+  }
+  for (std::size_t rank = 0; rank < places.size(); ++rank)
+    places[rank].sharers = num_ranks[visible[rank][static_cast<std::size_t>(places[rank].index)]];
+  return places;
+}
+
+void require_allowed_sharing(const std::vector<DevicePlace>& places, int local_rank, int num_devices,
+                             int ranks_per_gpu) {
+  const int sharers = places[static_cast<std::size_t>(local_rank)].sharers;
+  if (sharers <= ranks_per_gpu)
+    return;
+  throw Error(ExitCode::usage,
+              {.what = ranks_per_gpu == 1 ? "there are more ranks than GPUs" : "too many ranks share a GPU",
+               .where = "one host of this job",
+               .got = fmt::format("{} ranks, which see {} GPU{}: {} on one of them", places.size(), num_devices,
+                                  num_devices == 1 ? "" : "s", sharers),
+               .wanted = fmt::format("at most {} rank{} a GPU", ranks_per_gpu, ranks_per_gpu == 1 ? "" : "s"),
+               .todo = fmt::format("start one rank a GPU, or allow it with {}={}: MPI then moves the data through host "
+                                   "memory, as NCCL takes one rank a GPU only",
+                                   sharing_variable, sharers)});
+}
+
+int allowed_ranks_per_gpu() {
+  const char* const setting = std::getenv(sharing_variable);
+  if (setting == nullptr)
+    return 1;
+  const std::string_view text = setting;
+  int number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || end != text.data() + text.size() || number < 1)
+    throw Error(ExitCode::usage, {.what = fmt::format("{} is no number of ranks", sharing_variable),
+                                  .got = fmt::format("\"{}\"", text),
+                                  .wanted = "1 or more",
+                                  .todo = "leave it unset for one rank a GPU"});
+  return number;
+}
+
+SelectedDevice select_device(const Communicator& world) {
+  const DeviceSurvey survey = survey_devices();
+  if (!survey.needed)
+    return {};
+  attempt_together(world, ExitCode::usage, [&] { require_devices(survey); });
+  const Communicator host = host_ranks(world);
+  const std::vector<std::string> texts = broadcast_texts(host, gather_texts(host, id_lines(survey.devices)), 0);
+  const std::vector<DevicePlace> places = place_on_devices(ids_by_rank(texts));
+  const DevicePlace& own = places[static_cast<std::size_t>(host.rank())];
+  const Device& device = survey.devices[static_cast<std::size_t>(own.index)];
+  attempt_together(world, ExitCode::usage, [&] {
+    require_allowed_sharing(places, host.rank(), static_cast<int>(survey.devices.size()), allowed_ranks_per_gpu());
+  });
+  attempt_together(world, ExitCode::usage, [&] { start_device(device, own.index); });
+  return {.text = fmt::format("GPU {} ({}, {}){}", own.index, device.name, device.architecture,
+                              own.sharers > 1 ? fmt::format(", shared by {} ranks", own.sharers) : ""),
+          .sharers = all_reduce(world, std::int32_t{own.sharers}, ReduceOp::max)};
+}
+
+}  // namespace espalier

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <future>
+#include <thread>
+
+#include "core/kokkos_compat.hpp"
+#include "parallel/cuda_check.hpp"
+#include "parallel/device_link.hpp"
+#include "parallel/messages.hpp"
+#include "parallel/nccl_watchdog.hpp"
+
+namespace espalier {
+namespace {
+
+/// The name under which the members find each other, made by the first of them and sent by MPI.
+ncclUniqueId agree_on_id(const Communicator& communicator, const std::vector<int>& members, const std::string& name) {
+  ncclUniqueId id{};
+  MessageSet messages(communicator);
+  if (communicator.rank() == members.front()) {
+    require_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    for (std::size_t i = 1; i < members.size(); ++i)
+      messages.send(&id, sizeof id, members[i], tags::link_id);
+  } else {
+    messages.receive(&id, sizeof id, members.front(), tags::link_id);
+  }
+  messages.wait("the NCCL identifier of " + name);
+  return id;
+}
+
+/// ncclCommInitRank waits for all members and cannot be called off: a thread of its own does, and the deadline holds.
+ncclComm_t start_communicator(const Communicator& communicator, const ncclUniqueId& id, int size, int rank,
+                              const std::string& name) {
+  int device = 0;
+  ESPALIER_CUDA(cudaGetDevice(&device));
+  std::packaged_task<ncclComm_t()> start([=] {
+    ESPALIER_CUDA(cudaSetDevice(device));
+    ncclComm_t comm = nullptr;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    require_nccl(ncclCommInitRankConfig(&comm, size, id, rank, &config), "ncclCommInitRankConfig");
+    return comm;
+  });
+  std::future<ncclComm_t> started = start.get_future();
+  std::thread(std::move(start)).detach();
+  Waiter waiter(communicator.context().wait);
+  while (started.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
+    if (!waiter.pause())
+      throw Error(ExitCode::communication,
+                  {.what = fmt::format("waited {:.1f} s for NCCL to connect {}, in vain", waiter.seconds(), name),
+                   .where = fmt::format("member {} of {}", rank, size),
+                   .got = "not all ranks answer",
+                   .wanted = fmt::format("a connection within {:g} s", communicator.context().wait.deadline_seconds),
+                   .todo = "NCCL_DEBUG=INFO says which network it tries; NCCL_SOCKET_IFNAME names the right one"});
+  return started.get();
+}
+
+std::string peers_text(const Communicator& communicator, const std::vector<int>& members) {
+  std::vector<std::string> peers;
+  for (const int member : members)
+    if (member != communicator.rank())
+      peers.push_back(fmt::format("rank {}", communicator.world_rank(member)));
+  return fmt::format("{}", fmt::join(peers, ", "));
+}
+
+class NcclLink : public DeviceLink {
+ public:
+  NcclLink(const Communicator& communicator, std::vector<int> members, const std::string& name,
+           std::shared_ptr<NcclWatchdog> watchdog)
+      : context_(communicator.state()->context.get()), members_(std::move(members)), watchdog_(std::move(watchdog)) {
+    const ncclUniqueId id = agree_on_id(communicator, members_, name);
+    comm_ =
+        start_communicator(communicator, id, static_cast<int>(members_.size()), place_of(communicator.rank()), name);
+    watchdog_->add(comm_, name, peers_text(communicator, members_));
+    check(communicator, name);
+  }
+
+  ~NcclLink() override {
+    if (!watchdog_->remove(comm_))
+      return;
+    // Destroying waits for the others; while an exception unwinds this rank they may be elsewhere.
+    if (std::uncaught_exceptions() > 0)
+      static_cast<void>(ncclCommAbort(comm_));
+    else
+      static_cast<void>(ncclCommDestroy(comm_));
+  }
+
+  void exchange(const ExecSpace& queue, std::span<const DeviceMessage> messages, const std::string& what) override {
+    watchdog_->require_alive();
+    watchdog_->announce(comm_, what, context_->wait.deadline_seconds);
+    const ncclResult_t result = queue_group(queue.cuda_stream(), messages);
+    watchdog_->require_alive();  // knows better why a group was called off
+    require_nccl(result, "a group of ncclSend and ncclRecv", comm_);
+    watchdog_->queued(comm_, queue);
+  }
+
+ private:
+  int place_of(int rank) const {
+    const auto found = std::find(members_.begin(), members_.end(), rank);
+    ESPALIER_ASSERT(found != members_.end(), fmt::format("rank {} is no member of this link", rank));
+    return static_cast<int>(found - members_.begin());
+  }
+
+  ncclResult_t queue_group(cudaStream_t stream, std::span<const DeviceMessage> messages) const {
+    ncclResult_t result = ncclGroupStart();
+    for (const DeviceMessage& message : messages)
+      if (result == ncclSuccess)
+        result = message.incoming
+                     ? ncclRecv(message.data, message.bytes, ncclUint8, place_of(message.peer), comm_, stream)
+                     : ncclSend(message.data, message.bytes, ncclUint8, place_of(message.peer), comm_, stream);
+    const ncclResult_t ended = ncclGroupEnd();  // also behind a failure: it closes the group
+    return result != ncclSuccess ? result : ended;
+  }
+
+  /// Each member hears from each: what connects lazily is connected, and what does not work is known before the first
+  /// step.
+  void check(const Communicator& communicator, const std::string& name) {
+    const auto size = static_cast<Index>(members_.size());
+    const Tensor<std::int32_t, 1> heard(ledger_label(Category::communication, "link_check"), size + 1);
+    const ExecSpace queue;
+    Kokkos::deep_copy(queue, heard, communicator.rank());
+    std::vector<DeviceMessage> messages;
+    for (const int member : members_)
+      if (member != communicator.rank()) {
+        messages.push_back({heard.data() + size, sizeof(std::int32_t), member, false});
+        messages.push_back({heard.data() + place_of(member), sizeof(std::int32_t), member, true});
+      }
+    exchange(queue, messages, "the first words over " + name);
+    const auto host = Kokkos::create_mirror_view(heard);
+    Kokkos::deep_copy(queue, host, heard);
+    compat::fence(queue, "espalier::NcclLink: the words are compared on the host");
+    watchdog_->require_alive();
+    for (const int member : members_)
+      if (host(place_of(member)) != member)
+        throw Error(
+            ExitCode::communication,
+            {.what = "NCCL does not carry data between two GPUs",
+             .where = fmt::format("communicator {}, from rank {} to rank {}", name, communicator.world_rank(member),
+                                  communicator.world_rank(communicator.rank())),
+             .got = fmt::format("{}", host(place_of(member))),
+             .wanted = fmt::format("{}", member),
+             .todo = "NCCL_P2P_DISABLE=1 shows whether peer access between the GPUs is broken (often by an "
+                     "IOMMU); ESPALIER_TRANSPORT=mpi-staged does without NCCL"});
+  }
+
+  const CommunicationContext* context_;  // outlives every communicator, and so this
+  std::vector<int> members_;
+  std::shared_ptr<NcclWatchdog> watchdog_;
+  ncclComm_t comm_ = nullptr;
+};
+
+class NcclFactory : public DeviceLinkFactory {
+ public:
+  std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
+                                      const std::string& name) override {
+    return std::make_unique<NcclLink>(communicator, members, name, watchdog_);
+  }
+  void require_alive() const override { watchdog_->require_alive(); }
+
+ private:
+  std::shared_ptr<NcclWatchdog> watchdog_ = std::make_shared<NcclWatchdog>();
+};
+
+}  // namespace
+
+const bool has_nccl = true;
+std::shared_ptr<DeviceLinkFactory> make_nccl_factory() { return std::make_shared<NcclFactory>(); }
+
+}  // namespace espalier

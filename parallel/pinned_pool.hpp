@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/kokkos_compat.hpp"
+
+namespace espalier {
+
+/// Host memory that a device copies from and to at full speed. Pinning a block takes longer than a message, so blocks
+/// are kept and handed out again.
+class PinnedPool {
+ public:
+  using Block = Kokkos::View<unsigned char*, Kokkos::LayoutRight, compat::PinnedHostSpace>;
+
+  /// At least so many bytes; they are the caller's while the pointer lives.
+  std::shared_ptr<const Block> take(std::size_t bytes);
+
+ private:
+  std::vector<std::shared_ptr<const Block>> blocks_;
+};
+
+}  // namespace espalier

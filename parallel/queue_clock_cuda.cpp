@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/kokkos_compat.hpp"
+#include "parallel/cuda_check.hpp"
+#include "parallel/queue_clock.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double seconds_per_ms = 1e-3;
+
+cudaEvent_t recorded_event(const ExecSpace& queue) {
+  cudaEvent_t event = nullptr;
+  ESPALIER_CUDA(cudaEventCreate(&event));
+  ESPALIER_CUDA(cudaEventRecord(event, queue.cuda_stream()));
+  return event;
+}
+
+}  // namespace
+
+struct QueueClock::Events {
+  std::vector<cudaEvent_t> marks;  // the first is the start
+  ~Events() {
+    for (const cudaEvent_t mark : marks)
+      static_cast<void>(cudaEventDestroy(mark));
+  }
+};
+
+QueueClock::QueueClock(const ExecSpace& queue, const JobClock& clock)
+    : queue_(queue), clock_(clock), events_(std::make_unique<Events>()) {
+  events_->marks.push_back(recorded_event(queue_));
+  compat::fence(queue_, "espalier::QueueClock: the host's clock is read at the first event");
+  times_.push_back(clock_.now());
+}
+
+QueueClock::~QueueClock() = default;
+
+int QueueClock::mark() {
+  events_->marks.push_back(recorded_event(queue_));
+  return static_cast<int>(events_->marks.size()) - 1;
+}
+
+double QueueClock::at(int mark) const {
+  const cudaEvent_t event = events_->marks[static_cast<std::size_t>(mark)];
+  ESPALIER_CUDA(cudaEventSynchronize(event));
+  float ms = 0;
+  ESPALIER_CUDA(cudaEventElapsedTime(&ms, events_->marks.front(), event));
+  return times_.front() + seconds_per_ms * static_cast<double>(ms);
+}
+
+}  // namespace espalier

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace espalier {
+
+/// What carries tensors from rank to rank. Values in host memory always go by MPI.
+enum class Transport {
+  host_memory,    ///< MPI; tensors lie where it reads and writes anyway
+  mpi_staged,     ///< MPI, from and to pinned host memory
+  mpi_gpu_aware,  ///< MPI, which is handed device memory
+  nccl            ///< NCCL, behind the kernels in the queues of the device
+};
+const char* to_string(Transport transport);
+
+/// What the choice depends on.
+struct TransportFacts {
+  bool device_is_host = true;
+  bool has_nccl = false;          ///< this program was built with it
+  int ranks_per_device = 1;       ///< the most of any
+  bool mpi_is_gpu_aware = false;  ///< as far as MPI says so
+};
+
+/// The transport for ESPALIER_TRANSPORT = auto (or empty), nccl, mpi-staged or mpi-gpu-aware. auto: NCCL where it was
+/// built in and no device is shared, else staged. Pure.
+/// @throws Error (ExitCode::usage) for another word, and for one that does not go with the facts.
+Transport choose_transport(std::string_view word, const TransportFacts& facts);
+
+/// What this MPI library says of itself; false where it cannot be asked.
+bool mpi_says_gpu_aware();
+
+}  // namespace espalier

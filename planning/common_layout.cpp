@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/common_layout.hpp"
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "planning/why_slower.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::size_t most_simulated = 16;  // besides those that the machines' own searches have found
+
+// A layout where it was priced: on each machine.
+struct Candidate {
+  std::vector<LayoutPrice> prices;
+  double worst_loss = 0;
+
+  const PlanLayout& layout() const { return prices.front().layout; }
+};
+
+class CommonSearch {
+ public:
+  CommonSearch(const std::vector<PlanProblem>& problems, const LayoutSpace& space)
+      : problems_(problems), space_(space) {}
+
+  CommonLayout run() {
+    CommonLayout common;
+    if (!search_each())
+      return common;
+    add_estimated();
+    const auto best = std::ranges::min_element(candidates_, {}, key_of);
+    if (best != candidates_.end()) {
+      common.layout = best->layout();
+      common.prices = best->prices;
+    }
+    common.bests = bests_;
+    return common;
+  }
+
+ private:
+  // Each machine alone; false where one has no layout. What is good on one of them is tried on all.
+  bool search_each() {
+    std::vector<PlanLayout> good;
+    for (const PlanProblem& problem : problems_) {
+      const SearchResult own = search_layouts(problem, space_);
+      if (own.ranking.empty())
+        return false;
+      bests_.push_back(own.ranking.front());
+      for (const LayoutPrice& price : own.ranking)
+        good.push_back(price.layout);
+    }
+    for (const PlanLayout& layout : good)
+      if (std::optional<Candidate> candidate = priced(layout, Effort::simulate))
+        candidates_.push_back(std::move(*candidate));
+    return true;
+  }
+
+  // Of each lattice of ranks the layout that loses least by its closed form, and of these the best few.
+  void add_estimated() {
+    using Lattice = std::tuple<int, int, int, int>;
+    std::map<Lattice, Candidate> lattices;
+    for (const PlanLayout& layout : all_layouts())
+      if (std::optional<Candidate> candidate = priced(layout, Effort::estimate)) {
+        const Lattice lattice{layout.tensor, layout.context, layout.data, layout.pipeline};
+        const auto [known, is_first] = lattices.try_emplace(lattice, *candidate);
+        if (!is_first && key_of(*candidate) < key_of(known->second))
+          known->second = std::move(*candidate);
+      }
+    std::vector<Candidate> order;
+    for (auto& [lattice, candidate] : lattices)
+      order.push_back(std::move(candidate));
+    std::ranges::stable_sort(order, {}, key_of);
+    for (std::size_t i = 0; i < std::min(most_simulated, order.size()); ++i)
+      candidates_.push_back(*priced(order[i].layout(), Effort::simulate));
+  }
+
+  // Spaces differ by the nodes alone, which bound the tensor axis: that of the largest holds the others.
+  std::vector<PlanLayout> all_layouts() const {
+    const auto nodes = [](const PlanProblem& problem) { return problem.cluster.devices_per_node; };
+    return enumerate_layouts(*std::ranges::max_element(problems_, {}, nodes), space_);
+  }
+
+  // Nothing where it is impossible or too large on one machine.
+  std::optional<Candidate> priced(const PlanLayout& layout, Effort effort) const {
+    Candidate candidate;
+    for (std::size_t i = 0; i < problems_.size(); ++i) {
+      if (!why_impossible(problems_[i], layout).empty())
+        return std::nullopt;
+      candidate.prices.push_back(price_layout(problems_[i], layout, effort));
+      if (!why_too_large(problems_[i], candidate.prices.back()).empty())
+        return std::nullopt;
+      const double loss = candidate.prices.back().step_seconds / bests_[i].step_seconds - 1;
+      candidate.worst_loss = std::max(candidate.worst_loss, loss);
+    }
+    return candidate;
+  }
+
+  // Of those that lose as much as each other the simplest; its text, so that the order of the machines does not decide.
+  static std::tuple<double, int, std::string> key_of(const Candidate& candidate) {
+    return {std::round(candidate.worst_loss / equal_share), complexity(candidate.layout()), candidate.layout().text()};
+  }
+
+  const std::vector<PlanProblem>& problems_;
+  const LayoutSpace& space_;
+  std::vector<LayoutPrice> bests_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+CommonLayout search_common_layout(const std::vector<PlanProblem>& problems, const LayoutSpace& space) {
+  return CommonSearch(problems, space).run();
+}
+
+}  // namespace espalier

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+
+namespace espalier {
+
+/// std::string::contains() of C++23.
+inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// Of ASCII.
+inline std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// Without blanks and tabs at its ends.
+inline std::string trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  return begin == std::string_view::npos ? std::string()
+                                         : std::string(text.substr(begin, text.find_last_not_of(" \t") + 1 - begin));
+}
+
+/// "1.50" as "1.5", "2.0" as "2": without the zeros, and the point, that tell nothing.
+std::string without_trailing_zeros(std::string number);
+
+}  // namespace espalier

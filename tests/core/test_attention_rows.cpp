@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// The kernel that GPUs take where they have no faster one, on any device.
+#include "core/ops/attention_rows.hpp"
+#include "tests/support/gradient_check.hpp"
+#include "tests/support/op_shapes.hpp"
+#include "tests/support/reference_ops.hpp"
+
+using namespace espalier;
+using namespace espalier::test;
+
+namespace {
+
+struct Result {
+  Values out, log_sum_exp, dqkv;
+};
+
+template <class T>
+Result run(const Values& qkv, const Values& dout, const OpShape& s) {
+  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size};
+  const auto qkv_device = on_device<T>(qkv, s.rows(), 3 * s.channels());
+  const auto out = undefined<T>(s.rows(), s.channels());
+  const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);
+  const auto dqkv = undefined<T>(s.rows(), 3 * s.channels());
+  impl::attention_forward_rows<T>(ExecSpace(), out, log_sum_exp, qkv_device, shape);
+  impl::attention_backward_rows<T>(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp,
+                                   qkv_device, shape);
+  return {on_host(out), on_host(log_sum_exp), on_host(dqkv)};
+}
+
+// Around the 32 keys that meet a row at once.
+std::vector<OpShape> shapes() {
+  std::vector<OpShape> shapes = op_shapes();
+  for (const Index length : {31, 32, 33, 64, 65})
+    shapes.push_back({2, length, 2, 5, 1});
+  return shapes;
+}
+
+TEST(AttentionRows, forward_is_that_of_plain_loops) {
+  const auto check = []<class T>(const OpShape& s) {
+    const Values qkv = rounded<T>(random_values("qkv", s.rows() * 3 * s.channels(), 2));
+    const Result actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
+    Values log_sum_exp(actual.log_sum_exp.size());
+    EXPECT_TRUE(
+        allclose(actual.out, reference::attention(qkv, s, &log_sum_exp), tolerance<T>, {s.rows(), s.channels()}));
+    EXPECT_TRUE(allclose(actual.log_sum_exp, log_sum_exp, tolerance<T>, {s.batch, s.heads, s.length}));
+  };
+  for (const OpShape& s : shapes()) {
+    run_check<float>(check, s);
+    run_check<double>(check, s);
+    run_check<bfloat16>(check, s);
+    run_check<float16>(check, s);
+  }
+}
+
+TEST(AttentionRows, gradient_is_that_of_finite_differences) {
+  for (const OpShape& s : shapes()) {
+    SCOPED_TRACE(to_text(s));
+    const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
+    const Values dout = random_values("dout", s.rows() * s.channels());
+    const Values dqkv = run<double>(qkv, dout, s).dqkv;
+    EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12,
+                               1e-8, {s.rows(), 3, s.heads, s.head_size}));
+    EXPECT_TRUE(allclose(run<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
+  }
+}
+
+}  // namespace

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "planning/common_layout.hpp"
+#include "planning/common_memo.hpp"
+#include "planning/plan_text.hpp"
+#include "planning/why_slower.hpp"
+#include "tests/planning/problems.hpp"
+
+using namespace espalier;
+using espalier::test::problem_of;
+using testing::HasSubstr;
+
+namespace {
+
+// A machine that is named twice has a best layout, and that loses nothing.
+TEST(CommonLayout, one_machine_twice_loses_nothing) {
+  struct Case {
+    const char* model;
+    const char* cluster;
+    Precision precision;
+  };
+  for (const auto& [model, cluster, precision] : {Case{"gpt-145b", "a100-80:16", Precision::bf16},
+                                                  {"gpt3-175b", "h100:8", Precision::bf16},
+                                                  {"gpt-30b", "v100:16", Precision::fp16}}) {
+    const PlanProblem problem = problem_of(model, cluster);
+    LayoutSpace space{.num_devices = problem.cluster.num_devices(), .global_batch = 256};
+    space.precisions = {precision};
+    space.tries_orders = true;
+    const CommonLayout common = search_common_layout({problem, problem}, space);
+    ASSERT_TRUE(common.layout) << model;
+    EXPECT_LE(common.loss(0), equal_share) << model;
+    EXPECT_EQ(common.loss(0), common.loss(1)) << model;
+    EXPECT_EQ(common.prices[0].step_seconds, price_layout(problem, *common.layout).step_seconds);
+  }
+}
+
+// Nodes of 2 devices have tensor degrees up to 4, nodes of 8 up to 16: what suits both is asked of all.
+TEST(CommonLayout, the_order_of_the_machines_does_not_matter) {
+  const PlanProblem small_nodes = problem_of("gpt-22b", "h100:16x2");
+  const PlanProblem large_nodes = problem_of("gpt-22b", "a100-80:4");
+  for (const Index batch : {16, 128}) {
+    const LayoutSpace space{.num_devices = 32, .global_batch = batch};
+    const CommonLayout one = search_common_layout({small_nodes, large_nodes}, space);
+    const CommonLayout other = search_common_layout({large_nodes, small_nodes}, space);
+    ASSERT_TRUE(one.layout && other.layout);
+    EXPECT_EQ(one.layout->text(), other.layout->text());
+    EXPECT_EQ(one.loss(0), other.loss(1));
+    // No layout of either space is better: neither one that a machine likes best, nor one between.
+    const double worst = std::max(one.loss(0), one.loss(1));
+    for (const PlanProblem* const machine : {&small_nodes, &large_nodes})
+      for (const LayoutPrice& each : search_layouts(*machine, space).ranking) {
+        double loss = 0;
+        for (const auto& [problem, best] : {std::pair(&small_nodes, &one.bests[0]), {&large_nodes, &one.bests[1]}}) {
+          const LayoutPrice price = price_layout(*problem, each.layout);
+          loss =
+              std::max(loss, why_too_large(*problem, price).empty() ? price.step_seconds / best->step_seconds - 1 : 1);
+        }
+        EXPECT_GE(loss, worst - equal_share) << each.layout.text();
+      }
+  }
+}
+
+TEST(CommonLayout, it_loses_little_on_each_machine) {
+  std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:4")};
+  const CommonLayout common = search_common_layout(problems, {.num_devices = 32, .global_batch = 128});
+  ASSERT_TRUE(common.layout);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    EXPECT_EQ(why_too_large(problems[i], common.prices[i]), "");
+    EXPECT_GE(common.loss(i), 0);
+    EXPECT_LT(common.loss(i), 0.2);
+  }
+  const std::string text =
+      common_layout_text(problems, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
+  for (const char* const part :
+       {"best for all: ", "loses", "+-15 %", "GiB", "* priced only: train has no ZeRO-3 yet",
+        "goal on a100-80: a step of at most 3 s: missed by", "goal on h100: a step of at most 3 s: met"})
+    EXPECT_THAT(text, HasSubstr(part));
+}
+
+TEST(CommonLayout, its_memo_says_what_each_machine_loses) {
+  const std::vector<PlanProblem> problems{problem_of("gpt-22b", "a100-80:4"), problem_of("gpt-22b", "h100:4")};
+  const LayoutSpace space{.num_devices = 32, .global_batch = 128};
+  const CommonLayout common = search_common_layout(problems, space);
+  ASSERT_TRUE(common.layout);
+  const std::string memo =
+      common_memo(problems, space, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
+  for (const char* const part :
+       {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "## What each machine loses by it",
+        "**Goal on a100-80.** a step of at most 3 s: missed by", "**Goal on h100.** a step of at most 3 s: met with",
+        "## How it fits in memory", "# On a100-80\n", "# On h100\n", "## The most likely bottleneck",
+        "Priced, not yet runnable: train has no ZeRO-3 yet"})
+    EXPECT_THAT(memo, HasSubstr(part));
+  EXPECT_THAT(memo, HasSubstr(fmt::format("| h100 | {:.4g} s (+-12 %)", common.prices[1].step_seconds)));
+}
+
+}  // namespace
