@@ -13,6 +13,7 @@ namespace espalier {
 namespace {
 
 constexpr double slow_among_equals = 0.08;  // ranks differ by a little on any machine
+constexpr double quicker_by_chance = 0.02;  // the others than a calibrated prediction
 
 std::string place_text(const RankProfile& rank) {
   return fmt::format("stage {}, replica {}, tensor {}", rank.place[Axis::pp], rank.place[Axis::dp],
@@ -55,7 +56,7 @@ double healthy_compute(const StepProfile& profile, std::size_t rank, double by_o
   if (profile.calibrated_compute.empty())
     return by_others;
   const double predicted = profile.calibrated_compute[at(profile.ranks[rank].place[Axis::pp])];
-  const bool is_between = predicted > by_others && profile.ranks[rank].compute() > (1 + tolerance) * predicted;
+  const bool is_between = predicted > (1 + quicker_by_chance) * by_others && profile.ranks[rank].compute() > (1 + tolerance) * predicted;
   return is_between ? predicted : by_others;
 }
 
