@@ -43,6 +43,10 @@ inline constexpr bool has_masters = !std::is_same_v<T, State<T>>;
   F(::espalier::float16, ::espalier::float16)   \
   F(::espalier::float16, float)
 
+/// F(T, Out) for each type T of the factors of a matrix product and type Out of what it is written as: T, or the state
+/// type.
+#define ESPALIER_FOR_PRODUCT_TYPES(F) ESPALIER_FOR_RESIDUAL_TYPES(F)
+
 enum class ScalarType { fp32, fp64, bf16, fp16 };
 
 template <class T>

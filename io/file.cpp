@@ -31,6 +31,8 @@ std::string advice(int error_number, const Path& path) {
     case EACCES:
     case EPERM:
     case EROFS: return "choose a directory you may write to, or change its permissions";
+    case ENOENT:
+      return fmt::format("create the directory {} first, or choose another path", path.parent_path().string());
     case ENOTDIR:
     case EEXIST:
     case EISDIR:
@@ -87,28 +89,29 @@ FileDescriptor::~FileDescriptor() {
 
 int FileDescriptor::release() { return std::exchange(descriptor_, -1); }
 
-OutputFile::OutputFile(const Path& path)
-    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)) {
+OutputFile::OutputFile(const Path& path, Path called)
+    : called_(std::move(called)),
+      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)) {
   if (!file_.is_open())
-    throw_write_error("cannot create a file", path_, errno);
+    throw_write_error("cannot create a file", called_, errno);
 }
 
 void OutputFile::write(const void* data, std::size_t size) {
-  write_all(path_, size,
+  write_all(called_, size,
             [&](std::size_t done) { return ::write(file_.get(), static_cast<const char*>(data) + done, size - done); });
 }
 
 void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t size) {
-  write_all(path_, size, [&](std::size_t done) {
+  write_all(called_, size, [&](std::size_t done) {
     return ::pwrite(file_.get(), static_cast<const char*>(data) + done, size - done, static_cast<off_t>(offset + done));
   });
 }
 
 void OutputFile::sync_and_close() {
   if (::fsync(file_.get()) != 0)
-    throw_write_error("cannot write a file to disk", path_, errno);
+    throw_write_error("cannot write a file to disk", called_, errno);
   if (::close(file_.release()) != 0)
-    throw_write_error("cannot close a written file", path_, errno);
+    throw_write_error("cannot close a written file", called_, errno);
 }
 
 InputFile::InputFile(const Path& path, ExitCode code)
@@ -181,7 +184,7 @@ void write_file_atomically(const Path& path, std::string_view text) {
   std::error_code ignored;
   std::filesystem::remove(temporary, ignored);
   try {
-    OutputFile file(temporary);
+    OutputFile file(temporary, path);
     file.write(text.data(), text.size());
     file.sync_and_close();
     if (::rename(temporary.c_str(), path.c_str()) != 0)

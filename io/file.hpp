@@ -39,13 +39,15 @@ class FileDescriptor {
 /// A file that did not exist before: written through write(2), every call checked. Follows no symbolic link.
 class OutputFile {
  public:
-  explicit OutputFile(const Path& path);
+  explicit OutputFile(const Path& path) : OutputFile(path, path) {}
+  /// Errors name `called`: what the user asked for, where the file is a step on the way to that.
+  OutputFile(const Path& path, Path called);
   void write(const void* data, std::size_t size);
   void write_at(std::uint64_t offset, const void* data, std::size_t size);
   void sync_and_close();
 
  private:
-  Path path_;
+  Path called_;
   FileDescriptor file_;
 };
 

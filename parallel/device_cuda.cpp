@@ -9,8 +9,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "core/cuda_check.hpp"
 #include "core/error.hpp"
-#include "parallel/cuda_check.hpp"
 #include "parallel/device.hpp"
 
 namespace espalier {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/cuda_check.hpp"
+#include "core/cuda_check.hpp"
 #include "parallel/device_queue.hpp"
 
 namespace espalier {

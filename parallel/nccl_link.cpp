@@ -9,8 +9,8 @@
 #include <future>
 #include <thread>
 
+#include "core/cuda_check.hpp"
 #include "core/kokkos_compat.hpp"
-#include "parallel/cuda_check.hpp"
 #include "parallel/device_link.hpp"
 #include "parallel/messages.hpp"
 #include "parallel/nccl_watchdog.hpp"

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "parallel/cuda_check.hpp"
+#include "core/cuda_check.hpp"
 
 namespace espalier {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "core/cuda_check.hpp"
 #include "core/kokkos_compat.hpp"
-#include "parallel/cuda_check.hpp"
 #include "parallel/queue_clock.hpp"
 
 namespace espalier {

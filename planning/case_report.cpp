@@ -41,7 +41,8 @@ std::string rows_text(const std::vector<PricedCase>& cases) {
                           in_gib(each.published.measured_bytes), 100 * each.memory_error());
     else
       text += fmt::format("{:30}", "");
-    text += fmt::format("  {}\n", each.price ? each.price->layout.text() : each.published.one_block ? "one block" : "");
+    text += fmt::format("  {}", each.price ? each.price->layout.text() : each.published.one_block ? "one block" : "");
+    text += each.too_large.empty() ? "\n" : fmt::format(" (predicted: {})\n", each.too_large);
   }
   return text;
 }
@@ -183,6 +184,8 @@ std::string case_report_json(const std::vector<PricedCase>& cases) {
                   {"measured_bytes", each.published.measured_bytes},
                   {"memory_error", each.memory_error()}});
     if (each.price) {
+      if (!each.too_large.empty())
+        row["too_large"] = each.too_large;
       row["layout"] = each.price->layout.text();
       for (std::size_t i = 0; i < num_plan_phases; ++i)
         row["seconds"][to_string(static_cast<PlanPhase>(i))] = each.price->seconds[i];

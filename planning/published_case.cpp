@@ -22,6 +22,8 @@
 namespace espalier {
 namespace {
 
+constexpr double most_of_peak = 2;  // of a published time: long sequences count masked products that no program makes
+constexpr double least_of_peak = 1e-4;
 constexpr Index runtime_bytes = Index{2} << 30;  // context and libraries of a device
 
 // The first reason stays.
@@ -252,7 +254,13 @@ PricedCase price_case(PublishedCase published) {
     return priced;
   }
   priced.price = price_layout(read.problem, *layout);
-  priced.predicted_seconds = priced.price->step_seconds;
+  priced.too_large = why_too_large(read.problem, *priced.price);
+  const double of_peak = priced.price->model_flops_share * priced.price->step_seconds / read.measured_seconds;
+  if (read.timed && (of_peak > most_of_peak || of_peak < least_of_peak))
+    read.why_not = fmt::format("in {:.4g} s it would reach {:.3g} % of the peak of {}: is the time in seconds?",
+                               read.measured_seconds, 100 * of_peak, read.problem.cluster.device.name);
+  else
+    priced.predicted_seconds = priced.price->step_seconds;
   priced.predicted_bytes =
       static_cast<double>(read.last_stage ? priced.price->memory.back().total() : priced.price->memory_bytes);
   return priced;

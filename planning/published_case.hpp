@@ -49,6 +49,7 @@ PublishedTable read_cases(std::string_view text, const std::string& name, const 
 struct PricedCase {
   PublishedCase published;
   std::optional<LayoutPrice> price = {};
+  std::string too_large = {};  ///< why its devices have no room for it by this price; empty when they have
   std::optional<double> predicted_seconds = {};
   std::optional<double> predicted_bytes = {};
   double time_error() const { return *predicted_seconds / published.measured_seconds - 1; }

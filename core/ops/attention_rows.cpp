@@ -45,11 +45,20 @@ KOKKOS_INLINE_FUNCTION S dot(const T* a, const T* b, Index width) {
   return sum;
 }
 
+// Which row of which head a thread works on, and where its scratch memory lies.
+struct RowPlace {
+  Index teams_per_head;
+  int level;  // of scratch memory
+  KOKKOS_INLINE_FUNCTION Index head(const TeamMember& team) const { return team.league_rank() / teams_per_head; }
+  KOKKOS_INLINE_FUNCTION Index row(const TeamMember& team) const {
+    return team.league_rank() % teams_per_head * team_threads + team.team_rank();
+  }
+};
+
 // Teams for all rows of all heads, and scratch memory of a thread for `rows` rows of a head and `weights` times lanes.
 struct RowPlan {
   TeamPolicy policy;
-  int level;
-  Index teams_per_head;
+  RowPlace place;
 };
 
 template <class S>
@@ -69,7 +78,7 @@ RowPlan plan_rows(const ExecSpace& exec, const AttentionShape& shape, Index rows
   const int level = team_threads * bytes <= fast_bytes ? 0 : 1;
   TeamPolicy policy(exec, static_cast<int>(teams), team_threads, vector_length);
   policy.set_scratch_size(level, Kokkos::PerThread(static_cast<int>(bytes)));
-  return {policy, level, teams_per_head};
+  return {policy, {teams_per_head, level}};
 }
 
 // f(lane) for each lane below `count`.
@@ -91,15 +100,14 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, 1, 1);
-  const int level = plan.level;
-  const Index teams_per_head = plan.teams_per_head;
+  const RowPlace place = plan.place;
   Kokkos::parallel_for(
       "espalier::core::attention_forward_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
-        const Index head = team.league_rank() / teams_per_head;
-        const Index query = team.league_rank() % teams_per_head * team_threads + team.team_rank();
-        const ScratchVector<S> sum(team.thread_scratch(level), width);  // of P V
-        const ScratchVector<S> p(team.thread_scratch(level), Index{lanes});
+        const Index head = place.head(team);
+        const Index query = place.row(team);
+        const ScratchVector<S> sum(team.thread_scratch(place.level), width);  // of P V
+        const ScratchVector<S> p(team.thread_scratch(place.level), Index{lanes});
         if (query >= shape.sequence_length)
           return;
         const T* const q = head_rows<T>(qkv, shape, head, 0)(query);
@@ -145,15 +153,14 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, 1, 1);
-  const int level = plan.level;
-  const Index teams_per_head = plan.teams_per_head;
+  const RowPlace place = plan.place;
   Kokkos::parallel_for(
       "espalier::core::attention_query_gradient_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
-        const Index head = team.league_rank() / teams_per_head;
-        const Index query = team.league_rank() % teams_per_head * team_threads + team.team_rank();
-        const ScratchVector<S> dq(team.thread_scratch(level), width);
-        const ScratchVector<S> ds(team.thread_scratch(level), Index{lanes});
+        const Index head = place.head(team);
+        const Index query = place.row(team);
+        const ScratchVector<S> dq(team.thread_scratch(place.level), width);
+        const ScratchVector<S> ds(team.thread_scratch(place.level), Index{lanes});
         if (query >= shape.sequence_length)
           return;
         const T* const q = head_rows<T>(qkv, shape, head, 0)(query);
@@ -186,17 +193,16 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, 2, 2);
-  const int level = plan.level;
-  const Index teams_per_head = plan.teams_per_head;
+  const RowPlace place = plan.place;
   Kokkos::parallel_for(
       "espalier::core::attention_key_gradient_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
         const Index length = shape.sequence_length;
-        const Index head = team.league_rank() / teams_per_head;
-        const Index key = team.league_rank() % teams_per_head * team_threads + team.team_rank();
-        const ScratchVector<S> dk(team.thread_scratch(level), width), dv(team.thread_scratch(level), width);
-        const ScratchVector<S> p(team.thread_scratch(level), Index{lanes});
-        const ScratchVector<S> ds(team.thread_scratch(level), Index{lanes});
+        const Index head = place.head(team);
+        const Index key = place.row(team);
+        const ScratchVector<S> dk(team.thread_scratch(place.level), width), dv(team.thread_scratch(place.level), width);
+        const ScratchVector<S> p(team.thread_scratch(place.level), Index{lanes});
+        const ScratchVector<S> ds(team.thread_scratch(place.level), Index{lanes});
         if (key >= length)
           return;
         const HeadRows<T> q = head_rows<T>(qkv, shape, head, 0);

@@ -77,6 +77,16 @@ ESPALIER_DEVICE_FUNCTION void soften(const Warp& warp, RunningSoftmax& softmax, 
   }
 }
 
+/// Starts to copy rows [row, row + steps) of two arrays into the two tiles of stage 0 or 1.
+template <int steps, int columns, class Warp, class T>
+ESPALIER_DEVICE_FUNCTION void copy_stage(const Warp& warp, T* stages, int stage, const Rows<const T>& first,
+                                         const Rows<const T>& second, int row, const Head<T>& head) {
+  constexpr int tile = steps * padded<columns>;
+  copy_tile<steps, columns>(warp, stages + 2 * stage * tile, first, row, head.length, head.width);
+  copy_tile<steps, columns>(warp, stages + (2 * stage + 1) * tile, second, row, head.length, head.width);
+  warp.end_copies();
+}
+
 inline constexpr float log2_of_e = 1.4426950408889634F;
 
 /// out and log_sum_exp of queries [q0, q0 + block_rows).
@@ -88,9 +98,7 @@ ESPALIER_DEVICE_FUNCTION void forward_block(const Warp& warp, T* shared, const H
   const int first = q0 + 16 * warp.index();  // of this warp's queries
   const int end = q0 + block_rows < head.length ? q0 + block_rows : head.length;
   const auto copy_keys = [&](int k0, int stage) {
-    copy_tile<steps, columns>(warp, shared + 2 * stage * tile, head.k, k0, head.length, head.width);
-    copy_tile<steps, columns>(warp, shared + (2 * stage + 1) * tile, head.v, k0, head.length, head.width);
-    warp.end_copies();
+    copy_stage<steps, columns>(warp, shared, stage, head.k, head.v, k0, head);
   };
   copy_keys(0, 0);
   Word q[columns / 16][4];
@@ -164,9 +172,7 @@ ESPALIER_DEVICE_FUNCTION void query_gradient_block(const Warp& warp, T* shared, 
   const int first = q0 + 16 * warp.index();
   const int end = q0 + block_rows < head.length ? q0 + block_rows : head.length;
   const auto copy_keys = [&](int k0, int stage) {
-    copy_tile<steps, columns>(warp, shared + 2 * stage * tile, head.k, k0, head.length, head.width);
-    copy_tile<steps, columns>(warp, shared + (2 * stage + 1) * tile, head.v, k0, head.length, head.width);
-    warp.end_copies();
+    copy_stage<steps, columns>(warp, shared, stage, head.k, head.v, k0, head);
   };
   copy_keys(0, 0);
   Word q[columns / 16][4], d_o[columns / 16][4];
@@ -230,9 +236,7 @@ ESPALIER_DEVICE_FUNCTION void key_gradient_block(const Warp& warp, T* shared, co
   float* const statistics = reinterpret_cast<float*>(stages + 4 * tile);  // 2 of log_sum_exp and projection (steps)
   const int first = k0 + 16 * warp.index();                               // of this warp's keys
   const auto copy_queries = [&](int q0, int stage) {
-    copy_tile<steps, columns>(warp, stages + 2 * stage * tile, head.q, q0, head.length, head.width);
-    copy_tile<steps, columns>(warp, stages + (2 * stage + 1) * tile, dout, q0, head.length, head.width);
-    warp.end_copies();
+    copy_stage<steps, columns>(warp, stages, stage, head.q, dout, q0, head);
     if (warp.thread() < steps) {
       const int query = q0 + warp.thread();
       float* const of_stage = statistics + 2 * stage * steps;

@@ -68,12 +68,7 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
 #define ESPALIER_INSTANTIATE(T, Out)                                                                                  \
   template void matmul<T, Out>(const ExecSpace&, Matrix<Out>, Transpose, Matrix<const T>, Transpose, Matrix<const T>, \
                                State<T>, State<T>);
-ESPALIER_INSTANTIATE(float, float)
-ESPALIER_INSTANTIATE(double, double)
-ESPALIER_INSTANTIATE(bfloat16, bfloat16)
-ESPALIER_INSTANTIATE(bfloat16, float)
-ESPALIER_INSTANTIATE(float16, float16)
-ESPALIER_INSTANTIATE(float16, float)
+ESPALIER_FOR_PRODUCT_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -120,7 +120,7 @@ Layout layout_of(ScalarType type, Index rows, Index cols, Index stride, const Pr
 
 bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  ESPALIER_CUDA(cudaStreamIsCapturing(stream, &status));
   return status != cudaStreamCaptureStatusNone;
 }
 
@@ -242,18 +242,18 @@ class Product {
     std::array<Event, 2> events;
     for (Event& event : events) {
       cudaEvent_t created = nullptr;
-      check_cuda(cudaEventCreate(&created), "cudaEventCreate");
+      ESPALIER_CUDA(cudaEventCreate(&created));
       event.reset(created);
     }
     float best = std::numeric_limits<float>::infinity();
     for (int run = 0; run < runs; ++run) {
-      check_cuda(cudaEventRecord(events[0].get(), stream), "cudaEventRecord");
+      ESPALIER_CUDA(cudaEventRecord(events[0].get(), stream));
       if (run_with(algorithm, handle, operands, workspace, stream) != CUBLAS_STATUS_SUCCESS)
         return std::numeric_limits<float>::infinity();
-      check_cuda(cudaEventRecord(events[1].get(), stream), "cudaEventRecord");
+      ESPALIER_CUDA(cudaEventRecord(events[1].get(), stream));
       check_cuda(cudaEventSynchronize(events[1].get()), "cudaEventSynchronize after a product of " + to_text(shape_));
       float ms = 0;
-      check_cuda(cudaEventElapsedTime(&ms, events[0].get(), events[1].get()), "cudaEventElapsedTime");
+      ESPALIER_CUDA(cudaEventElapsedTime(&ms, events[0].get(), events[1].get()));
       if (run > 0)
         best = std::min(best, ms);
     }
@@ -388,12 +388,7 @@ std::string cublaslt_version() { return {}; }
 #define ESPALIER_INSTANTIATE(T, Out)                                                                                \
   template bool matmul_cublaslt<T, Out>(const ExecSpace&, bool, Matrix<Out>, Transpose, Matrix<const T>, Transpose, \
                                         Matrix<const T>, State<T>, State<T>, const Epilogue<Out>&);
-ESPALIER_INSTANTIATE(float, float)
-ESPALIER_INSTANTIATE(double, double)
-ESPALIER_INSTANTIATE(bfloat16, bfloat16)
-ESPALIER_INSTANTIATE(bfloat16, float)
-ESPALIER_INSTANTIATE(float16, float16)
-ESPALIER_INSTANTIATE(float16, float)
+ESPALIER_FOR_PRODUCT_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

@@ -99,12 +99,7 @@ void matmul_tiled(const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<con
 #define ESPALIER_INSTANTIATE(T, Out)                                                                       \
   template void matmul_tiled<T, Out>(const ExecSpace&, Matrix<Out>, Transpose, Matrix<const T>, Transpose, \
                                      Matrix<const T>, State<T>, State<T>);
-ESPALIER_INSTANTIATE(float, float)
-ESPALIER_INSTANTIATE(double, double)
-ESPALIER_INSTANTIATE(bfloat16, bfloat16)
-ESPALIER_INSTANTIATE(bfloat16, float)
-ESPALIER_INSTANTIATE(float16, float16)
-ESPALIER_INSTANTIATE(float16, float)
+ESPALIER_FOR_PRODUCT_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier::impl

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "tests/support/attention_result.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
@@ -13,21 +14,9 @@ using namespace espalier::test;
 
 namespace {
 
-struct Result {
-  Values out, log_sum_exp, dqkv;
-};
-
 template <class T>
-Result run(const Values& qkv, const Values& dout, const OpShape& s) {
-  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size};
-  const auto qkv_device = on_device<T>(qkv, s.rows(), 3 * s.channels());
-  const auto out = undefined<T>(s.rows(), s.channels());
-  const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);
-  const auto dqkv = undefined<T>(s.rows(), 3 * s.channels());
-  attention_forward<T>(ExecSpace(), out, log_sum_exp, qkv_device, shape);
-  attention_backward<T>(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp, qkv_device,
-                        shape);
-  return {on_host(out), on_host(log_sum_exp), on_host(dqkv)};
+AttentionResult run(const Values& qkv, const Values& dout, const OpShape& s) {
+  return run_attention<T>(attention_forward<T>, attention_backward<T>, qkv, dout, s);
 }
 
 // bf16 tiles are multiplied as they are or widened, as the GEMM library of the process can.
@@ -56,7 +45,7 @@ template <class T>
 void compare_forward(const OpShape& s) {
   SCOPED_TRACE(to_text(s) + " " + to_string(scalar_type_of<T>()));
   const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
-  const Result actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
+  const AttentionResult actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
   Values log_sum_exp(actual.log_sum_exp.size());
   const Values out = reference::attention(rounded<T>(qkv), s, &log_sum_exp);
   const bool rounds_weights = multiplies_16_bits<T>(matmul_library()) || (!exec_is_host && has_masters<T>);
@@ -112,7 +101,7 @@ TEST(Attention, gradient_of_16_bits_is_that_of_fp64) {
 TEST(Attention, large_scores_do_not_overflow) {
   const OpShape s{1, 300, 1, 4, 1};
   Values qkv = random_values("qkv", s.rows() * 12, 40);  // scores up to 3200
-  const Result actual = run<float>(qkv, random_values("dout", s.rows() * 4), s);
+  const AttentionResult actual = run<float>(qkv, random_values("dout", s.rows() * 4), s);
   EXPECT_TRUE(allclose(actual.out, reference::attention(rounded<float>(qkv), s), 2e-3, {s.rows(), 4}));
   for (const double value : actual.dqkv)
     ASSERT_TRUE(std::isfinite(value));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that GPUs take where they have no faster one, on any device.
 #include "core/ops/attention_rows.hpp"
+#include "tests/support/attention_result.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/op_shapes.hpp"
 #include "tests/support/reference_ops.hpp"
@@ -11,21 +12,9 @@ using namespace espalier::test;
 
 namespace {
 
-struct Result {
-  Values out, log_sum_exp, dqkv;
-};
-
 template <class T>
-Result run(const Values& qkv, const Values& dout, const OpShape& s) {
-  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size};
-  const auto qkv_device = on_device<T>(qkv, s.rows(), 3 * s.channels());
-  const auto out = undefined<T>(s.rows(), s.channels());
-  const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);
-  const auto dqkv = undefined<T>(s.rows(), 3 * s.channels());
-  impl::attention_forward_rows<T>(ExecSpace(), out, log_sum_exp, qkv_device, shape);
-  impl::attention_backward_rows<T>(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp,
-                                   qkv_device, shape);
-  return {on_host(out), on_host(log_sum_exp), on_host(dqkv)};
+AttentionResult run(const Values& qkv, const Values& dout, const OpShape& s) {
+  return run_attention<T>(impl::attention_forward_rows<T>, impl::attention_backward_rows<T>, qkv, dout, s);
 }
 
 // Around the 32 keys that meet a row at once.
@@ -39,7 +28,7 @@ std::vector<OpShape> shapes() {
 TEST(AttentionRows, forward_is_that_of_plain_loops) {
   const auto check = []<class T>(const OpShape& s) {
     const Values qkv = rounded<T>(random_values("qkv", s.rows() * 3 * s.channels(), 2));
-    const Result actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
+    const AttentionResult actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
     Values log_sum_exp(actual.log_sum_exp.size());
     EXPECT_TRUE(
         allclose(actual.out, reference::attention(qkv, s, &log_sum_exp), tolerance<T>, {s.rows(), s.channels()}));

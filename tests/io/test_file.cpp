@@ -35,6 +35,10 @@ TEST(File, errors_name_the_reason) {
   expect_error(ExitCode::data, {"cannot read", "fifo", "regular file"},
                [&] { read_file(directory / "fifo", ExitCode::data); });
   expect_error(ExitCode::write, {"/proc/none"}, [&] { make_directories("/proc/none/of/this"); });
+  const Error error = caught([&] { write_file_atomically(directory / "none/a.md", ""); });
+  EXPECT_EQ(error.report().where, (directory / "none/a.md").string());  // not what would have been renamed to that
+  EXPECT_EQ(error.report().todo,
+            "create the directory " + (directory / "none").string() + " first, or choose another path");
 }
 
 TEST(File, that_became_shorter_is_an_error) {

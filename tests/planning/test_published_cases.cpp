@@ -100,6 +100,24 @@ TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
   EXPECT_EQ(cases[6].published.why_not, "a global batch of 60 is no multiple of dp x micro_batch = 32");
 }
 
+// A time that no program takes is not compared; a row whose devices have no room for it is, with a remark.
+TEST(PublishedCases, rows_that_no_machine_runs_are_told) {
+  const std::string row = ",x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,";
+  const auto cases = price_table(std::string(head) + "years" + row + "1e300,\n" + "nothing" + row + "0.01,\n" +
+                                 "large,x,96,12288,96,51200,2048,V100-32GB,1,1,1,1,8,1,fp16,full,100,\n");
+  for (const std::size_t i : {0U, 1U}) {
+    EXPECT_FALSE(cases[i].predicted_seconds);
+    EXPECT_TRUE(cases[i].published.timed);
+  }
+  EXPECT_THAT(cases[0].published.why_not, HasSubstr("in 1e+300 s it would reach"));
+  EXPECT_THAT(cases[1].published.why_not, HasSubstr(" % of the peak of A100-80GB: is the time in seconds?"));
+  EXPECT_TRUE(cases[2].predicted_seconds);
+  EXPECT_THAT(cases[2].too_large, HasSubstr("reserved"));
+  EXPECT_THAT(case_report(cases), HasSubstr("(predicted: does not fit"));
+  for (const PricedCase& each : published())
+    EXPECT_EQ(each.too_large, "") << each.published.id;
+}
+
 // "FSDP2" is the second version of what shards like ZeRO-3, not its stage 2.
 TEST(PublishedCases, words_are_understood_in_any_case) {
   const std::string columns =

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/ops/attention.hpp"
+#include "tests/support/op_shapes.hpp"
+#include "tests/support/tensors.hpp"
+
+namespace espalier::test {
+
+/// What attention writes.
+struct AttentionResult {
+  Values out, log_sum_exp, dqkv;
+};
+
+/// forward(exec, out, log_sum_exp, qkv, shape), then backward(exec, dqkv, dout, out, log_sum_exp, qkv, shape), into
+/// memory that holds anything.
+template <class T, class Forward, class Backward>
+AttentionResult run_attention(const Forward& forward, const Backward& backward, const Values& qkv, const Values& dout,
+                              const OpShape& s) {
+  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size};
+  const auto qkv_device = on_device<T>(qkv, s.rows(), 3 * s.channels());
+  const auto out = undefined<T>(s.rows(), s.channels());
+  const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);
+  const auto dqkv = undefined<T>(s.rows(), 3 * s.channels());
+  forward(ExecSpace(), out, log_sum_exp, qkv_device, shape);
+  backward(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp, qkv_device, shape);
+  return {on_host(out), on_host(log_sum_exp), on_host(dqkv)};
+}
+
+}  // namespace espalier::test
