@@ -138,7 +138,7 @@ configure() {
   done
   # Several files of a room a translation unit: half the time from nothing. The presets, for who edits, compile file by file.
   [[ ${arguments[*]} =~ CMAKE_UNITY_BUILD= ]] ||
-    arguments+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6)
+    arguments+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16)
   # Where two MPIs are installed, Debian's alternatives may give the compiler of one and the launcher of the other.
   if command -v mpicxx.mpich >/dev/null && [[ ! ${arguments[*]} =~ MPI_CXX_COMPILER ]]; then
     arguments+=(-DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE="$(command -v mpiexec.mpich)")

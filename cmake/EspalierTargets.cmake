@@ -6,8 +6,10 @@ target_compile_options(espalier_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-
 if(NOT ESPALIER_ENABLE_CUDA)  # CUDA's headers are full of them
   target_compile_options(espalier_warnings INTERFACE -Wold-style-cast)
 endif()
-if(CMAKE_UNITY_BUILD)  # there each file is an included one, and no local type of its own would be allowed in what it defines
-  target_compile_options(espalier_warnings INTERFACE -Wno-subobject-linkage)
+if(CMAKE_UNITY_BUILD)
+  # There each file is an included one: no local type of its own would be allowed in what it defines, and its locals would
+  # shadow what is local to its neighbours.
+  target_compile_options(espalier_warnings INTERFACE -Wno-subobject-linkage "$<$<CXX_COMPILER_ID:GNU>:-Wno-shadow;-Wshadow=local>")
 endif()
 option(ESPALIER_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 if(ESPALIER_WARNINGS_AS_ERRORS)
@@ -29,9 +31,10 @@ endif()
 # Headers that take long to read and that most files of a target need; each file still includes what it uses.
 set(ESPALIER_SLOW_HEADERS <Kokkos_Core.hpp> <fmt/format.h> <fmt/ranges.h> <functional> <map> <string> <vector>)
 
-# espalier_room(core SOURCES a.cpp ... DEPENDS ... PRECOMPILE <header>...): the static library espalier_core, alias espalier::core.
+# espalier_room(core SOURCES a.cpp ... DEPENDS ... PRECOMPILE <header>... [HOST]): the static library espalier_core, alias
+# espalier::core. A HOST room has no kernels and includes no Kokkos: nvcc, which does not understand all of C++, never sees it.
 function(espalier_room NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "HOST" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
   set(target espalier_${NAME})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(espalier::${NAME} ALIAS ${target})
@@ -44,6 +47,9 @@ function(espalier_room NAME)
                                           $<BUILD_INTERFACE:espalier_arch>)
   if(NOT ESPALIER_ENABLE_CUDA)
     target_precompile_headers(${target} PRIVATE ${ESPALIER_SLOW_HEADERS} ${ARG_PRECOMPILE})
+  endif()
+  if(ARG_HOST AND CMAKE_CXX_COMPILER MATCHES "nvcc_wrapper")
+    target_compile_options(${target} PRIVATE --host-only)
   endif()
   install(TARGETS ${target} EXPORT EspalierTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

@@ -6,6 +6,7 @@
 
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
+#include "models/logit_rows.hpp"
 
 namespace espalier {
 namespace {
@@ -28,19 +29,6 @@ Index row_stride(Index columns) {
 }
 
 }  // namespace
-
-// By the largest share of the vocabulary, so that all tensor ranks take the same pieces.
-int logit_chunks(Index tokens, Index vocab_size, int tensor_size) {
-  constexpr Index least_rows = 64;
-  const Index share = (vocab_size + tensor_size - 1) / tensor_size;
-  const Index most_rows = std::max(least_rows, most_logits / share);
-  return static_cast<int>((tokens + most_rows - 1) / most_rows);
-}
-
-Index logit_rows(Index tokens, Index vocab_size, int tensor_size) {
-  const Index chunks = logit_chunks(tokens, vocab_size, tensor_size);
-  return (tokens + chunks - 1) / chunks;
-}
 
 template <class T, class Residual>
 Head<T, Residual>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,

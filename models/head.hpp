@@ -8,17 +8,6 @@
 
 namespace espalier {
 
-/// Logits of a rank that exist at a time, about. On GPUs more: they are fast at large products, and each piece reads
-/// and writes the whole gradient of the token table.
-inline constexpr Index most_logits = Index{exec_is_host ? 16 : 256} << 20;
-
-/// Rows of a micro-batch of `tokens` whose logits exist at a time: most_logits, but 64 rows or more, so that the
-/// products stay large. The same on all ranks of the tensor axis.
-Index logit_rows(Index tokens, Index vocab_size, int tensor_size);
-
-/// Pieces that the rows of a micro-batch are cut into by that.
-int logit_chunks(Index tokens, Index vocab_size, int tensor_size);
-
 /// Final norm, tied language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
 /// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of K, and in
 /// training each chunk is done with, gradients included, before the next one begins (Liger kernels, Hsu et al., 2024,

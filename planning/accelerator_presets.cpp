@@ -74,7 +74,7 @@ Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int 
   return made;
 }
 
-const std::vector<Accelerator>& presets() {
+const std::vector<Accelerator>& accelerators() {
   static const std::vector<Accelerator> table = {
       device("v100", 32, 0.9, 80, 0.15, {15.7, 0, 125, 0, 0, volta}),
       device("a100-40", 40, 1.555, 108, 0.15, {19.5, 156, 312, 312, 0, ampere}),
@@ -107,13 +107,13 @@ const std::vector<Accelerator>& presets() {
 
 std::vector<std::string> accelerator_preset_names() {
   std::vector<std::string> names;
-  for (const Accelerator& each : presets())
+  for (const Accelerator& each : accelerators())
     names.push_back(each.name);
   return names;
 }
 
 Accelerator accelerator_preset(const std::string& name) {
-  for (const Accelerator& each : presets())
+  for (const Accelerator& each : accelerators())
     if (each.name == name)
       return each;
   const std::string nearest = nearest_word(name, accelerator_preset_names());

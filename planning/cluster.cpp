@@ -21,7 +21,7 @@ constexpr double giga = 1e9;
 // sheets: NVLink 2 / 3 / 4 122 / 232 / 370 GB/s, NVLink 5 682 GB/s, MI300X 313 GB/s [nccl-tests figures of NVIDIA GTC24
 // S62129 and of stas00/ml-engineering, network/README.md]. Between nodes, and latencies: what training jobs were seen
 // to reach, fitted (docs/planner.md); nccl-tests alone reach 24 of a card of 25 GB/s.
-const std::vector<Cluster>& presets() {
+const std::vector<Cluster>& clusters() {
   const auto cluster = [](const char* name, int per_node, double node_gb, double node_us, double network_gb,
                           double network_us, double alone_gb) {
     Cluster made{.name = name,
@@ -82,15 +82,15 @@ int positive_number(std::string_view digits, const std::string& whole) {
 
 std::vector<std::string> cluster_preset_names() {
   std::vector<std::string> names;
-  for (const Cluster& each : presets())
+  for (const Cluster& each : clusters())
     names.push_back(each.name);
   return names;
 }
 
 Cluster cluster_preset(const std::string& text) {
   const std::string name = text.substr(0, text.find(':'));
-  const auto found = std::ranges::find(presets(), name, &Cluster::name);
-  if (found == presets().end()) {
+  const auto found = std::ranges::find(clusters(), name, &Cluster::name);
+  if (found == clusters().end()) {
     const std::string nearest = nearest_word(name, cluster_preset_names());
     throw Error(
         ExitCode::usage,

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/types.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 

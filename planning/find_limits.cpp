@@ -195,7 +195,7 @@ double exposed(const RecordedRun& run, const StepProfile& profile, Axis axis, Ph
 }
 
 // The stage that most of it is predicted for; empty without a prediction.
-std::vector<std::string> predicted_text(const RecordedRun& run, Phase phase) {
+std::vector<std::string> prediction_evidence(const RecordedRun& run, Phase phase) {
   if (!run.is_predicted())
     return {};
   double most = 0;
@@ -211,7 +211,7 @@ void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std
   Finding finding{.cause = Cause::stage_messages, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed(run, profile, Axis::dp, Phase::pipeline_comm);
   finding.title = fmt::format("{:.4g} s of a step go into messages between stages, hidden by no work", finding.seconds);
-  finding.evidence = predicted_text(run, Phase::pipeline_comm);
+  finding.evidence = prediction_evidence(run, Phase::pipeline_comm);
   const Index chunks = run.setup.virtual_stages;
   if (const Index fewer = (chunks + 1) / 2; fewer < chunks)
     finding.changes = {
@@ -240,7 +240,7 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   finding.evidence = {fmt::format("a rank sends {} of gradients and weights a step{}",
                                   bytes_text(static_cast<std::size_t>(sent)),
                                   setup.data_message_scale == 1 ? "" : " (as [emulate] counts its messages)")};
-  for (std::string& line : predicted_text(run, Phase::data_comm))
+  for (std::string& line : prediction_evidence(run, Phase::data_comm))
     finding.evidence.push_back(std::move(line));
   if (!setup.is_part_of_a_step())
     finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one "

@@ -56,7 +56,8 @@ double healthy_compute(const StepProfile& profile, std::size_t rank, double by_o
   if (profile.calibrated_compute.empty())
     return by_others;
   const double predicted = profile.calibrated_compute[at(profile.ranks[rank].place[Axis::pp])];
-  const bool is_between = predicted > (1 + quicker_by_chance) * by_others && profile.ranks[rank].compute() > (1 + tolerance) * predicted;
+  const bool is_between =
+      predicted > (1 + quicker_by_chance) * by_others && profile.ranks[rank].compute() > (1 + tolerance) * predicted;
   return is_between ? predicted : by_others;
 }
 

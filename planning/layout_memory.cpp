@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "models/head.hpp"
+#include "models/logit_rows.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "planning/pipeline_time.hpp"
 #include "planning/real.hpp"

@@ -41,7 +41,7 @@ ModelShape llama(std::string name, Index layers, Index hidden, Index heads, Inde
 
 // gpt3-*: Brown et al. 2020, Table 2.1; 76b to 1t: Narayanan et al. 2021, Table 1; bloom: Le Scao et al. 2022;
 // llama: Touvron et al. 2023, Dubey et al. 2024; "200b": a shape between those of Narayanan's 145b and 310b.
-const std::vector<ModelShape>& presets() {
+const std::vector<ModelShape>& shapes() {
   static const std::vector<ModelShape> table = [] {
     std::vector<ModelShape> shapes;
     for (const std::string& name : gpt_preset_names())
@@ -150,13 +150,13 @@ ModelShape model_shape(const GptConfig& config, const std::string& name) {
 
 std::vector<std::string> model_preset_names() {
   std::vector<std::string> names;
-  for (const ModelShape& shape : presets())
+  for (const ModelShape& shape : shapes())
     names.push_back(shape.name);
   return names;
 }
 
 ModelShape model_preset(const std::string& name) {
-  for (const ModelShape& shape : presets())
+  for (const ModelShape& shape : shapes())
     if (shape.name == name)
       return shape;
   const std::string nearest = nearest_word(name, model_preset_names());

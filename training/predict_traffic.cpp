@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "models/gpt.hpp"
+#include "models/logit_rows.hpp"
 #include "parallel/collective_traffic.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "parallel/schedule_run.hpp"

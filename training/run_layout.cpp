@@ -10,7 +10,7 @@
 
 #include "core/error.hpp"
 #include "models/cost.hpp"
-#include "models/head.hpp"
+#include "models/logit_rows.hpp"
 #include "parallel/schedule_check.hpp"
 #include "training/emulated_network.hpp"
 #include "training/with_compute_type.hpp"

@@ -13,7 +13,7 @@ using namespace espalier::test;
 namespace {
 
 template <class T>
-AttentionResult run(const Values& qkv, const Values& dout, const OpShape& s) {
+AttentionResult run_rows(const Values& qkv, const Values& dout, const OpShape& s) {
   return run_attention<T>(impl::attention_forward_rows<T>, impl::attention_backward_rows<T>, qkv, dout, s);
 }
 
@@ -28,7 +28,7 @@ std::vector<OpShape> shapes() {
 TEST(AttentionRows, forward_is_that_of_plain_loops) {
   const auto check = []<class T>(const OpShape& s) {
     const Values qkv = rounded<T>(random_values("qkv", s.rows() * 3 * s.channels(), 2));
-    const AttentionResult actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
+    const AttentionResult actual = run_rows<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
     Values log_sum_exp(actual.log_sum_exp.size());
     EXPECT_TRUE(
         allclose(actual.out, reference::attention(qkv, s, &log_sum_exp), tolerance<T>, {s.rows(), s.channels()}));
@@ -47,10 +47,10 @@ TEST(AttentionRows, gradient_is_that_of_finite_differences) {
     SCOPED_TRACE(to_text(s));
     const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
     const Values dout = random_values("dout", s.rows() * s.channels());
-    const Values dqkv = run<double>(qkv, dout, s).dqkv;
+    const Values dqkv = run_rows<double>(qkv, dout, s).dqkv;
     EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12,
                                1e-8, {s.rows(), 3, s.heads, s.head_size}));
-    EXPECT_TRUE(allclose(run<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
+    EXPECT_TRUE(allclose(run_rows<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
   }
 }
 

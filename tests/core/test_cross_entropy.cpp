@@ -11,10 +11,10 @@ using namespace espalier::test;
 namespace {
 
 // Every third row is ignored.
-struct Case {
+struct EntropyCase {
   Values logits;
   std::vector<TokenId> targets;
-  explicit Case(const OpShape& s)
+  explicit EntropyCase(const OpShape& s)
       : logits(random_values("logits", s.rows() * s.vocabulary, 4)),
         targets(random_tokens("targets", s.rows(), s.vocabulary)) {
     for (std::size_t n = 1; n < targets.size(); n += 3)
@@ -24,7 +24,7 @@ struct Case {
 
 TEST(CrossEntropy, losses_are_those_of_plain_loops) {
   for_each_shape_and_type([]<class T>(const OpShape& s) {
-    const Case c(s);
+    const EntropyCase c(s);
     const auto losses = undefined<State<T>>(s.rows());
     const auto logits = on_device<T>(c.logits, s.rows(), s.vocabulary);
     const auto targets = on_device<TokenId>(c.targets, s.rows());
@@ -40,7 +40,7 @@ TEST(CrossEntropy, losses_are_those_of_plain_loops) {
 }
 
 template <class T>
-Values gradient(const Case& c, const OpShape& s, double scale) {
+Values gradient(const EntropyCase& c, const OpShape& s, double scale) {
   const auto logits = on_device<T>(c.logits, s.rows(), s.vocabulary);
   cross_entropy_forward_backward<T>(ExecSpace(), undefined<State<T>>(s.rows()), logits,
                                     on_device<TokenId>(c.targets, s.rows()), static_cast<State<T>>(scale));
@@ -50,7 +50,7 @@ Values gradient(const Case& c, const OpShape& s, double scale) {
 TEST(CrossEntropy, gradient_is_that_of_finite_differences) {
   for (const OpShape& s : op_shapes()) {
     SCOPED_TRACE(to_text(s));
-    const Case c(s);
+    const EntropyCase c(s);
     const double scale = 1.0 / 7;
     const Values scales(c.targets.size(), scale);
     const Values dlogits = gradient<double>(c, s, scale);
@@ -64,7 +64,7 @@ TEST(CrossEntropy, gradient_is_that_of_finite_differences) {
 template <class T>
 void expect_confident_gradient() {
   const OpShape s{1, 4, 1, 1, 8};
-  Case c(s);
+  EntropyCase c(s);
   c.targets = {0, 1, 2, 3};
   for (Index n = 0; n < 4; ++n)
     for (Index v = 0; v < s.vocabulary; ++v)
@@ -85,7 +85,7 @@ TEST(CrossEntropy, a_confident_row_keeps_its_gradient_in_16_bits) {
 
 TEST(CrossEntropy, ignored_rows_have_no_gradient) {
   const OpShape s{2, 6, 1, 1, 33};
-  const Case c(s);
+  const EntropyCase c(s);
   const Values dlogits = gradient<float>(c, s, 1);
   for (Index n = 0; n < s.rows(); ++n)
     for (Index v = 0; v < s.vocabulary; ++v)
@@ -111,7 +111,7 @@ TEST(CrossEntropy, extreme_logits_stay_finite_and_nan_is_not_lost) {
 // Columns of the logits as `parts` ranks hold them.
 template <class T>
 void compare_split_vocabulary(const OpShape& s, Index parts) {
-  const Case c(s);
+  const EntropyCase c(s);
   const State<T> scale(0.125);
   const auto targets = on_device<TokenId>(c.targets, s.rows());
   const auto whole = on_device<T>(c.logits, s.rows(), s.vocabulary);

@@ -10,11 +10,11 @@ using namespace espalier::test;
 
 namespace {
 
-struct Case {
+struct EmbeddingCase {
   Index positions;  // more rows than are used
   std::vector<TokenId> tokens;
   Values token_table, position_table, dx;
-  explicit Case(const OpShape& s)
+  explicit EmbeddingCase(const OpShape& s)
       : positions(s.length + 3),
         tokens(random_tokens("tokens", s.rows(), s.vocabulary)),
         token_table(random_values("token_table", s.vocabulary * s.channels())),
@@ -24,7 +24,7 @@ struct Case {
 
 // The table cut into `parts`, each applied on its own and added, positions in two pieces of rows: as ranks do it.
 template <class T>
-Values forward(const Case& c, const OpShape& s, Index parts) {
+Values forward(const EmbeddingCase& c, const OpShape& s, Index parts) {
   const auto x = undefined<T>(s.rows(), s.channels());
   const auto part_of_x = undefined<T>(s.rows(), s.channels());
   Kokkos::deep_copy(x, T(0));
@@ -48,7 +48,7 @@ Values forward(const Case& c, const OpShape& s, Index parts) {
 
 TEST(Embedding, forward_is_that_of_plain_loops) {
   for_each_shape_and_type([]<class T>(const OpShape& s) {
-    const Case c(s);
+    const EmbeddingCase c(s);
     for (const Index parts : {Index{1}, std::min<Index>(3, s.vocabulary)})
       EXPECT_TRUE(allclose(forward<T>(c, s, parts),
                            reference::embedding(c.tokens, rounded<T>(c.token_table), rounded<T>(c.position_table),
@@ -60,7 +60,7 @@ TEST(Embedding, forward_is_that_of_plain_loops) {
 
 // The table by two ranks, the positions in two pieces of rows.
 template <class T>
-std::pair<Values, Values> backward(const Case& c, const OpShape& s, double before) {
+std::pair<Values, Values> backward(const EmbeddingCase& c, const OpShape& s, double before) {
   const auto dtoken = on_device<State<T>>(Values(c.token_table.size(), before), s.vocabulary, s.channels());
   const auto dposition = on_device<State<T>>(Values(c.position_table.size(), before), c.positions, s.channels());
   const auto dx = on_device<T>(c.dx, s.rows(), s.channels());
@@ -81,7 +81,7 @@ std::pair<Values, Values> backward(const Case& c, const OpShape& s, double befor
 TEST(Embedding, gradients_are_those_of_finite_differences) {
   for (const OpShape& s : op_shapes()) {
     SCOPED_TRACE(to_text(s));
-    const Case c(s);
+    const EmbeddingCase c(s);
     const auto [dtoken, dposition] = backward<double>(c, s, 0);
     const auto loss = [&](const Values& tokens, const Values& positions) {
       return dot(c.dx, reference::embedding(c.tokens, tokens, positions, s.channels(), s.length));
@@ -94,7 +94,7 @@ TEST(Embedding, gradients_are_those_of_finite_differences) {
 TEST(Embedding, gradients_are_added_and_fp32_follows_fp64) {
   for (const OpShape& s : op_shapes()) {
     SCOPED_TRACE(to_text(s));
-    const Case c(s);
+    const EmbeddingCase c(s);
     const auto [dtoken, dposition] = backward<double>(c, s, 0);
     const auto [dtoken32, dposition32] = backward<float>(c, s, 2);
     EXPECT_TRUE(allclose(dtoken32, reference::add(Values(dtoken.size(), 2.0), dtoken), 1e-5));

@@ -9,9 +9,9 @@ using namespace espalier::test;
 
 namespace {
 
-struct Case {
+struct LayernormCase {
   Values x, weight, bias, dy, dx_before;
-  Case(const OpShape& s)
+  LayernormCase(const OpShape& s)
       : x(random_values("x", s.rows() * s.channels(), 3)),
         weight(random_values("weight", s.channels())),
         bias(random_values("bias", s.channels())),
@@ -24,7 +24,7 @@ struct Gradients {
 };
 
 template <class T>
-Gradients backward(const Case& c, Index rows, Index channels) {
+Gradients backward(const LayernormCase& c, Index rows, Index channels) {
   const ExecSpace exec;
   const auto x = on_device<T>(c.x, rows, channels);
   const auto dy = on_device<T>(c.dy, rows, channels);
@@ -51,7 +51,7 @@ Values minus(Values a, const Values& b) {
 
 TEST(Layernorm, forward_is_that_of_plain_loops) {
   for_each_shape_and_type([]<class T>(const OpShape& s) {
-    const Case c(s);
+    const LayernormCase c(s);
     const Index rows = s.rows(), channels = s.channels();
     const auto y = undefined<T>(rows, channels);
     layernorm_forward<T>(ExecSpace(), y, undefined<State<T>>(rows), undefined<State<T>>(rows),
@@ -65,7 +65,7 @@ TEST(Layernorm, forward_is_that_of_plain_loops) {
 TEST(Layernorm, gradients_are_those_of_finite_differences) {
   for (const OpShape& s : op_shapes()) {
     SCOPED_TRACE(to_text(s));
-    const Case c(s);
+    const LayernormCase c(s);
     const Gradients g = backward<double>(c, s.rows(), s.channels());
     const Values twos(c.weight.size(), 2.0), threes(c.weight.size(), 3.0);
     EXPECT_TRUE(gradient_check([&](const Values& x) { return dot(c.dy, reference::layernorm(x, c.weight, c.bias)); },
@@ -79,7 +79,7 @@ TEST(Layernorm, gradients_are_those_of_finite_differences) {
 
 TEST(Layernorm, gradients_of_all_types_are_those_of_fp64) {
   for_each_shape_and_type([]<class T>(const OpShape& s) {
-    Case c(s);
+    LayernormCase c(s);
     for (Values* const values : {&c.x, &c.weight, &c.bias, &c.dy, &c.dx_before})
       *values = rounded<T>(*values);
     const Gradients actual = backward<T>(c, s.rows(), s.channels());

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/head.hpp"
+#include "models/logit_rows.hpp"
 #include "tests/support/tiny_gpt.hpp"
 
 using namespace espalier;
@@ -88,7 +89,7 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
 
 // A vocabulary so large that the rows of a micro-batch are taken in two chunks.
 constexpr Index large_length = 50;
-GptConfig large_vocabulary() { return {most_logits / 64, large_length, 1, 8, 2, 20}; }
+GptConfig large_vocabulary() { return {most_logits() / 64, large_length, 1, 8, 2, 20}; }
 
 TEST(Recompute, rows_of_logits_are_equal_shares_of_the_micro_batch) {
   const Index vocabulary = large_vocabulary().vocab_size;

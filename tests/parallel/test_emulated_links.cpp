@@ -17,9 +17,6 @@ namespace {
 
 using namespace test;
 
-int next() { return (world().rank() + 1) % world().size(); }
-int previous() { return (world().rank() + world().size() - 1) % world().size(); }
-
 /// Emulates links as long as it lives; all ranks together.
 class Emulate {
  public:
@@ -57,8 +54,8 @@ TEST(EmulatedLinksPeers, AMessageTakesLatencyAndBandwidth) {
         {.within_node = {.latency = 0.05, .bytes_per_second = 4e5}, .between_nodes = {}, .message_scale = 10});
     const auto traffic_before = world().traffic();
     const double begin = world().clock().now();
-    Request receive = irecv(ExecSpace(), world(), in, previous(), tags::activations);
-    Request send = isend(ExecSpace(), world(), out, next(), tags::activations);
+    Request receive = irecv(ExecSpace(), world(), in, previous_rank(), tags::activations);
+    Request send = isend(ExecSpace(), world(), out, next_rank(), tags::activations);
     receive.wait();
     seconds = world().clock().now() - begin;
     send.wait();
@@ -68,7 +65,7 @@ TEST(EmulatedLinksPeers, AMessageTakesLatencyAndBandwidth) {
     EXPECT_EQ(world().traffic().messages - traffic_before.messages, 1u);
   }
   EXPECT_LT(seconds, 10);
-  EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous(), 1000)));
+  EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous_rank(), 1000)));
   barrier(world());
 }
 
@@ -97,8 +94,8 @@ TEST(EmulatedLinksPeers, ACommunicatorHasAMessageScaleOfItsOwn) {
   const auto in = make_tensor(std::vector<float>(1000));
   const auto transit = [&](const Communicator& communicator) {
     barrier(world());
-    Request receive = irecv(ExecSpace(), communicator, in, previous());
-    isend(ExecSpace(), communicator, out, next()).wait();
+    Request receive = irecv(ExecSpace(), communicator, in, previous_rank());
+    isend(ExecSpace(), communicator, out, next_rank()).wait();
     receive.wait();
     return world().clock().now() - receive.sent_at();
   };
@@ -116,8 +113,8 @@ TEST(EmulatedLinksPeers, ADelayedLink) {
   const Emulate emulate({.within_node = {}, .between_nodes = {}, .delayed = {.from = 0, .to = 1, .seconds = 0.2}});
   const auto out = make_tensor(std::vector<float>(4, 1.0f));
   const auto in = make_tensor(std::vector<float>(4));
-  Request receive = irecv(ExecSpace(), world(), in, previous());
-  Request send = isend(ExecSpace(), world(), out, next());
+  Request receive = irecv(ExecSpace(), world(), in, previous_rank());
+  Request send = isend(ExecSpace(), world(), out, next_rank());
   receive.wait();
   const double seconds = world().clock().now() - receive.sent_at();
   send.wait();
@@ -160,10 +157,10 @@ TEST(EmulatedLinksPeers, AStampSaysWhenTheSenderWasReady) {
   const double begin = world().clock().now();
   const auto out = make_tensor(std::vector<double>{1});
   const auto in = make_tensor(std::vector<double>{0});
-  Request receive = irecv(ExecSpace(), world(), in, previous(), tags::gradients);
+  Request receive = irecv(ExecSpace(), world(), in, previous_rank(), tags::gradients);
   EXPECT_EQ(receive.sent_at(), 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  isend(ExecSpace(), world(), out, next(), tags::gradients).wait();
+  isend(ExecSpace(), world(), out, next_rank(), tags::gradients).wait();
   receive.wait();
   EXPECT_GE(receive.sent_at() - begin, 0.15);
   EXPECT_LE(receive.sent_at(), world().clock().now());

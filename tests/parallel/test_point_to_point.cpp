@@ -17,20 +17,17 @@ namespace {
 
 using namespace test;
 
-int next() { return (world().rank() + 1) % world().size(); }
-int previous() { return (world().rank() + world().size() - 1) % world().size(); }
-
 // (world size ranks in a ring; with one rank there is no peer)
 TEST(PointToPoint, RingOfTensors) {
   ASSERT_GT(world().size(), 1) << "no peer";
   for (const Index count : {Index{1}, Index{7}, Index{100003}}) {
     const auto out = make_tensor(contributions<float>(world().rank(), count));
     const auto in = make_tensor(std::vector<float>(static_cast<std::size_t>(count)));
-    Request receive = irecv(ExecSpace(), world(), in, previous(), tags::activations);
-    Request send = isend(ExecSpace(), world(), out, next(), tags::activations);
+    Request receive = irecv(ExecSpace(), world(), in, previous_rank(), tags::activations);
+    Request send = isend(ExecSpace(), world(), out, next_rank(), tags::activations);
     receive.wait();
     send.wait();
-    EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous(), count)));
+    EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous_rank(), count)));
   }
 }
 
@@ -39,13 +36,13 @@ TEST(PointToPoint, TagsKeepMessagesApartAndOneTagKeepsTheirOrder) {
   const auto value = [](double v) { return make_tensor(std::vector<double>{v}); };
   const auto a = value(1), b = value(2), c = value(3);
   std::vector<Request> sends;
-  sends.push_back(isend(ExecSpace(), world(), a, next(), tags::activations));
-  sends.push_back(isend(ExecSpace(), world(), b, next(), tags::gradients));
-  sends.push_back(isend(ExecSpace(), world(), c, next(), tags::activations));
+  sends.push_back(isend(ExecSpace(), world(), a, next_rank(), tags::activations));
+  sends.push_back(isend(ExecSpace(), world(), b, next_rank(), tags::gradients));
+  sends.push_back(isend(ExecSpace(), world(), c, next_rank(), tags::activations));
   const auto first = value(0), second = value(0), other = value(0);
-  recv(ExecSpace(), world(), other, previous(), tags::gradients);
-  recv(ExecSpace(), world(), first, previous(), tags::activations);
-  recv(ExecSpace(), world(), second, previous(), tags::activations);
+  recv(ExecSpace(), world(), other, previous_rank(), tags::gradients);
+  recv(ExecSpace(), world(), first, previous_rank(), tags::activations);
+  recv(ExecSpace(), world(), second, previous_rank(), tags::activations);
   EXPECT_EQ(to_vector(first)[0], 1);
   EXPECT_EQ(to_vector(other)[0], 2);
   EXPECT_EQ(to_vector(second)[0], 3);
@@ -57,26 +54,26 @@ TEST(PointToPoint, RequestKeepsTheBufferAlive) {
   ASSERT_GT(world().size(), 1) << "no peer";
   auto out = make_tensor(contributions<double>(world().rank(), 50000));
   const auto in = make_tensor(std::vector<double>(50000));
-  Request send = isend(ExecSpace(), world(), out, next());
+  Request send = isend(ExecSpace(), world(), out, next_rank());
   out = {};  // the request has the last reference
   const auto overwriting = make_tensor(std::vector<double>(50000, -1.0));
-  recv(ExecSpace(), world(), in, previous());
+  recv(ExecSpace(), world(), in, previous_rank());
   send.wait();
-  EXPECT_TRUE(same_bits(to_vector(in), contributions<double>(previous(), 50000)));
+  EXPECT_TRUE(same_bits(to_vector(in), contributions<double>(previous_rank(), 50000)));
 }
 
 TEST(PointToPoint, SomethingElseAdvancesWhileARankWaits) {
   ASSERT_GT(world().size(), 1) << "no peer";
   const auto in = make_tensor(std::vector<double>(1));
-  Request receive = irecv(ExecSpace(), world(), in, previous(), tags::data);
+  Request receive = irecv(ExecSpace(), world(), in, previous_rank(), tags::data);
   bool sent = false;
   const auto send_once = [&] {
     if (!std::exchange(sent, true))
-      send(ExecSpace(), world(), make_tensor(std::vector<double>{static_cast<double>(world().rank())}), next());
+      send(ExecSpace(), world(), make_tensor(std::vector<double>{static_cast<double>(world().rank())}), next_rank());
   };
   receive.wait(send_once);  // the first to wait has nothing to get, unless it sends
   send_once();
-  EXPECT_EQ(to_vector(in)[0], previous());
+  EXPECT_EQ(to_vector(in)[0], previous_rank());
 }
 
 TEST(PointToPoint, AnotherLengthThanExpectedIsAnError) {
@@ -85,9 +82,9 @@ TEST(PointToPoint, AnotherLengthThanExpectedIsAnError) {
   for (const Index sent : {Index{3}, Index{5}}) {
     const auto out = make_tensor(std::vector<float>(static_cast<std::size_t>(sent)));
     const auto in = make_tensor(std::vector<float>(4));
-    Request send = isend(ExecSpace(), own, out, next());
+    Request send = isend(ExecSpace(), own, out, next_rank());
     try {
-      recv(ExecSpace(), own, in, previous());
+      recv(ExecSpace(), own, in, previous_rank());
       FAIL() << sent << " elements came for 4 and nothing was said";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::communication);
@@ -104,12 +101,12 @@ TEST(PointToPoint, LongMessagesGoInPieces) {
   const auto messages_before = world().traffic().messages;
   const auto out = make_tensor(contributions<float>(world().rank(), 10));
   const auto in = make_tensor(std::vector<float>(10));
-  Request send = isend(ExecSpace(), world(), out, next());
-  recv(ExecSpace(), world(), in, previous());
+  Request send = isend(ExecSpace(), world(), out, next_rank());
+  recv(ExecSpace(), world(), in, previous_rank());
   send.wait();
   *world().state()->context = before;
   EXPECT_EQ(world().traffic().messages - messages_before, 4u);  // 13 + 13 + 13 + 1
-  EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous(), 10)));
+  EXPECT_TRUE(same_bits(to_vector(in), contributions<float>(previous_rank(), 10)));
 }
 
 TEST(PointToPoint, DeadlineNamesThePeer) {
@@ -120,11 +117,12 @@ TEST(PointToPoint, DeadlineNamesThePeer) {
   world().set_deadline(0.1);
   for (const auto& [tag, what] : {std::pair(tags::activations, "activations"), {tags::ready, "readiness"}}) {
     try {
-      recv(ExecSpace(), own, in, previous(), tag);
+      recv(ExecSpace(), own, in, previous_rank(), tag);
       FAIL() << "nothing was sent, and the receive returned";
     } catch (const Error& error) {
       const std::string text = error.what();
-      EXPECT_NE(text.find(fmt::format("receive of {} with rank {} of silent", what, previous())), std::string::npos)
+      EXPECT_NE(text.find(fmt::format("receive of {} with rank {} of silent", what, previous_rank())),
+                std::string::npos)
           << text;
     }
   }

@@ -25,7 +25,7 @@ namespace {
 
 using namespace test;
 
-constexpr Index small_bucket = 700 * 8;  // many buckets, several a matrix
+constexpr Index narrow_bucket = 700 * 8;  // many buckets, several a matrix
 
 /// Meshes are made once: eight ranks on two cores take most of a second for one. Never freed, as the tests end after
 /// MPI and Kokkos.
@@ -50,9 +50,12 @@ struct Stage {
   }
 
   GradientReducer<S> reducer(int zero_stage, int buckets_in_flight = 3, std::optional<ScalarType> wire = {}) const {
-    return GradientReducer<S>(
-        ExecSpace(), mesh.reductions(), parameters.flat_gradients(), parameters.segments(), parameters.parameters(),
-        {.bucket_bytes = small_bucket, .buckets_in_flight = buckets_in_flight, .zero_stage = zero_stage, .wire = wire});
+    return GradientReducer<S>(ExecSpace(), mesh.reductions(), parameters.flat_gradients(), parameters.segments(),
+                              parameters.parameters(),
+                              {.bucket_bytes = narrow_bucket,
+                               .buckets_in_flight = buckets_in_flight,
+                               .zero_stage = zero_stage,
+                               .wire = wire});
   }
 
   void fill_gradients(Index shift) const {
@@ -222,7 +225,7 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
       const Index bytes = static_cast<Index>(sizeof(float));
       // Planned from the layout alone, as `plan` does.
       const ReducerOptions options{
-          .bucket_bytes = small_bucket, .buckets_in_flight = 3, .zero_stage = zero_stage, .wire = wire};
+          .bucket_bytes = narrow_bucket, .buckets_in_flight = 3, .zero_stage = zero_stage, .wire = wire};
       const auto plan =
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), places, options, bytes);
       const auto wanted = reduction_traffic(plan, places, options, bytes, bytes);
@@ -263,7 +266,7 @@ TEST(ReductionGroups, GathersAnyElementType) {
         continue;
       const auto plan =
           plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), layout.reduction_places(rank),
-                         {.bucket_bytes = small_bucket, .zero_stage = 1}, 4);
+                         {.bucket_bytes = narrow_bucket, .zero_stage = 1}, 4);
       const auto fill_if_ours = [&](IndexRange range, ReductionGroup group) {
         const auto ranks = layout.reduction_ranks(world().rank(), group);
         if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())

@@ -27,10 +27,10 @@ std::vector<Bucket> buckets_of(const std::vector<Segment>& segments, Index eleme
 }
 
 // One element, fewer than ranks, odd, longer than a bucket, and some that share one.
-const std::vector<Index> odd_sizes{1, 2, 5000, 33, 700, 1, 1, 999};
+const std::vector<Index> uneven_sizes{1, 2, 5000, 33, 700, 1, 1, 999};
 
 TEST(ReductionPlan, BucketsCoverAllSegmentsOnceFromTheEnd) {
-  const auto segments = segments_of(odd_sizes);
+  const auto segments = segments_of(uneven_sizes);
   for (const Index elements : {Index{1}, Index{7}, Index{300}, Index{5000}, Index{1} << 40}) {
     Index end = total(segments);
     for (const Bucket& bucket : buckets_of(segments, elements)) {

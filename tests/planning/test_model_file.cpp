@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 namespace {
 
-std::string message_of(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     parse_planned_model(text, "dir/m.toml");
   } catch (const Error& error) {
@@ -52,7 +52,7 @@ TEST(ModelFile, takes_every_config_of_train) {
 }
 
 TEST(ModelFile, what_the_layout_decides_is_not_judged) {
-  EXPECT_EQ(message_of("[model]\npreset = \"gpt2-124m\"\n[parallel]\ntensor = 7\npipeline = 0\n[batch]\n"
+  EXPECT_EQ(refusal_of("[model]\npreset = \"gpt2-124m\"\n[parallel]\ntensor = 7\npipeline = 0\n[batch]\n"
                        "global_batch_size = 7\nmicro_batch_size = 2\n"),
             "no error");
 }
@@ -104,7 +104,7 @@ TEST(ModelFile, refuses_models_that_cannot_be) {
         {"[batch]\nglobal_batch_size = 0\n", "batch.global_batch_size: got 0, wanted 1 to"},
         {"[device]\nmemory = \"80 GiB\"\n", "[device]: unknown section"},
         {"model = 4\n", "stands before any [section]"}})
-    EXPECT_THAT(message_of(text), HasSubstr(wanted));
+    EXPECT_THAT(refusal_of(text), HasSubstr(wanted));
 }
 
 }  // namespace

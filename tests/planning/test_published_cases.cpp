@@ -110,7 +110,7 @@ TEST(PublishedCases, rows_that_no_machine_runs_are_told) {
     EXPECT_TRUE(cases[i].published.timed);
   }
   EXPECT_THAT(cases[0].published.why_not, HasSubstr("in 1e+300 s it would reach"));
-  EXPECT_THAT(cases[1].published.why_not, HasSubstr(" % of the peak of A100-80GB: is the time in seconds?"));
+  EXPECT_THAT(cases[1].published.why_not, HasSubstr(" % of the peak of a100-80: is the time in seconds?"));
   EXPECT_TRUE(cases[2].predicted_seconds);
   EXPECT_THAT(cases[2].too_large, HasSubstr("reserved"));
   EXPECT_THAT(case_report(cases), HasSubstr("(predicted: does not fit"));

@@ -3,6 +3,7 @@
 // main of the test programs that need no MPI: Kokkos, the memory ledger, then GoogleTest. A filter without tests fails.
 #include <gtest/gtest.h>
 
+#include <Kokkos_Core.hpp>
 #include <cstdio>
 
 #include "core/memory_ledger.hpp"

@@ -11,4 +11,8 @@ namespace espalier::test {
 const Communicator& world();
 const Runtime& runtime();
 
+/// Its ranks as a ring.
+inline int next_rank() { return (world().rank() + 1) % world().size(); }
+inline int previous_rank() { return (world().rank() + world().size() - 1) % world().size(); }
+
 }  // namespace espalier::test

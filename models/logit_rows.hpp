@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/scalars.hpp"
+
+namespace espalier {
+
+/// Logits of a rank that exist at a time, about. On GPUs more: they are fast at large products, and each piece reads
+/// and writes the whole gradient of the token table.
+Index most_logits();
+
+/// Rows of a micro-batch of `tokens` whose logits exist at a time: most_logits(), but 64 rows or more, so that the
+/// products stay large. The same on all ranks of the tensor axis.
+Index logit_rows(Index tokens, Index vocab_size, int tensor_size);
+
+/// Pieces that the rows of a micro-batch are cut into by that.
+int logit_chunks(Index tokens, Index vocab_size, int tensor_size);
+
+}  // namespace espalier
