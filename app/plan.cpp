@@ -56,9 +56,9 @@ void write_config(const PlanOptions& options, const PlanProblem& problem, const 
              options.config, config.to_fill.empty() ? "" : "; before it trains, fill in (or --set):");
   for (const std::string& line : config.to_fill)
     fmt::print(stderr, "  {}\n", line);
-  if (options.clusters.size() > 1)
-    fmt::print(stderr, "note: its run.cluster is {}, by which train predicts its step; name the other there\n",
-               options.clusters.front());
+  if (options.clusters.size() > 1 && !config.cluster.empty())
+    fmt::print(stderr, "note: its run.cluster is {}, by which train predicts its step; on another name that there\n",
+               config.cluster);
 }
 
 void write_memo(const PlanOptions& options, const PlanTask& task, const SearchResult& result, const Goal& goal) {

@@ -151,7 +151,8 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   TrainConfig config;
   fill_in(all, config.to_fill, text, name);
   if (std::ranges::none_of(settings, [](const std::string& each) { return key_of(each) == "run.cluster"; })) {
-    all.push_back("run.cluster=" + run_cluster(cluster, problem.cluster));
+    config.cluster = run_cluster(cluster, problem.cluster);
+    all.push_back("run.cluster=" + config.cluster);
     if (const int described = cluster_from(cluster).num_devices(); is_file(cluster) && described < devices)
       config.to_fill.push_back(
           fmt::format("run.cluster: {} has {} devices, this layout {}: raise its nodes, or no step "

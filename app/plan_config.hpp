@@ -13,6 +13,7 @@ namespace espalier {
 struct TrainConfig {
   std::string toml;
   std::vector<std::string> to_fill;  ///< what no plan knows and stands in for something of the user's, a line a key
+  std::string cluster;               ///< run.cluster, where the settings give none
 };
 
 /// @param model preset, or the file that gives what no layout decides

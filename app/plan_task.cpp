@@ -119,7 +119,7 @@ PlanTask task_from(const PlanOptions& options) {
     }
     if (options.reserve_gib >= 0)
       problem.cluster.reserved_bytes = static_cast<Index>(options.reserve_gib * static_cast<double>(gib));
-    problem.implementation = espalier_implementation();
+    problem.implementation = espalier_implementation(problem.cluster.device.moves_messages);
     problem.sequence_length = planned.sequence_length;
     require_cluster(problem.cluster, name);
     task.problems.push_back(problem);

@@ -1,5 +1,6 @@
 # What Espalier is built on. Required: Kokkos, MPI, fmt; with the command also HDF5, toml++, CLI11,
-# nlohmann-json, xxHash. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found.
+# nlohmann-json, xxHash. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
+# the CUDA toolkit; cuBLASLt and NCCL, if they are found.
 
 if(NOT TARGET Kokkos::kokkos)
   find_package(Kokkos 3.4 REQUIRED CONFIG)
@@ -45,7 +46,6 @@ endif()
 
 # ---- NCCL: optional, MPI does its work where it is not found ----
 if(ESPALIER_ENABLE_CUDA)
-  find_package(CUDAToolkit REQUIRED)
   find_library(ESPALIER_NCCL_LIBRARY NAMES nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
   find_path(ESPALIER_NCCL_INCLUDE NAMES nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   if(NOT ESPALIER_NCCL_INCLUDE)

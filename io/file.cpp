@@ -18,6 +18,7 @@ namespace espalier {
 namespace {
 
 std::string advice(int error_number, const Path& path) {
+  const char* const elsewhere = "choose a path on a file system that you can write to";
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
@@ -31,13 +32,18 @@ std::string advice(int error_number, const Path& path) {
     case EACCES:
     case EPERM:
     case EROFS: return "choose a directory you may write to, or change its permissions";
-    case ENOENT:
-      return fmt::format("create the directory {} first, or choose another path", path.parent_path().string());
+    case ENOENT: {
+      const Path directory = path.parent_path();
+      std::error_code ignored;
+      if (!directory.empty() && !std::filesystem::exists(directory, ignored))
+        return fmt::format("create the directory {} first, or choose another path", directory.string());
+      return elsewhere;
+    }
     case ENOTDIR:
     case EEXIST:
     case EISDIR:
     case ELOOP: return "something else stands at this path: move it away, or choose another";
-    default: return "choose a path on a file system that you can write to";
+    default: return elsewhere;
   }
 }
 

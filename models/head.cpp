@@ -6,7 +6,6 @@
 
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
-#include "models/logit_rows.hpp"
 
 namespace espalier {
 namespace {
@@ -21,7 +20,8 @@ Rows rows_of(const Rows& matrix, Index first, Index count) {
   return Kokkos::subview(matrix, std::pair<Index, Index>(first, first + count), Kokkos::ALL);
 }
 
-// Of rows of `columns` logits. Tensor cores read rows that begin at multiples of 16 bytes, and no vocabulary is even.
+// Of rows of `columns` logits. A share of a vocabulary is of any length, and rows that begin at multiples of 128 bytes
+// are read in whole lines of a GPU's cache, by its tensor cores, too.
 template <class T>
 Index row_stride(Index columns) {
   constexpr Index step = exec_is_host ? 1 : 128 / static_cast<Index>(sizeof(T));
@@ -46,7 +46,7 @@ typename Head<T, Residual>::Saved Head<T, Residual>::take_saved(Arena& arena, In
 
 template <class T, class Residual>
 typename Head<T, Residual>::Scratch Head<T, Residual>::take_scratch(Arena& arena, Index tokens) const {
-  const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size());
+  const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size(), most_logits);
   Scratch scratch;
   const Tensor<T, 2> padded = arena.take<T>(rows, row_stride<T>(vocabulary().size()));
   if (padded.data() != nullptr)

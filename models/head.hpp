@@ -5,8 +5,12 @@
 #include "core/ops/matmul.hpp"
 #include "models/gpt_config.hpp"
 #include "models/layernorm.hpp"
+#include "models/logit_rows.hpp"
 
 namespace espalier {
+
+/// Logits of a rank that exist at a time on what this program runs on.
+inline constexpr Index most_logits = exec_is_host ? most_logits_on_host : most_logits_on_gpu;
 
 /// Final norm, tied language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
 /// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of K, and in

@@ -8,13 +8,14 @@ namespace espalier {
 
 /// Logits of a rank that exist at a time, about. On GPUs more: they are fast at large products, and each piece reads
 /// and writes the whole gradient of the token table.
-Index most_logits();
+inline constexpr Index most_logits_on_host = Index{16} << 20;
+inline constexpr Index most_logits_on_gpu = Index{256} << 20;
 
-/// Rows of a micro-batch of `tokens` whose logits exist at a time: most_logits(), but 64 rows or more, so that the
-/// products stay large. The same on all ranks of the tensor axis.
-Index logit_rows(Index tokens, Index vocab_size, int tensor_size);
+/// Rows of a micro-batch of `tokens` whose logits exist at a time: `most` logits of a rank, but 64 rows or more, so
+/// that the products stay large. The same on all ranks of the tensor axis.
+Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index most);
 
 /// Pieces that the rows of a micro-batch are cut into by that.
-int logit_chunks(Index tokens, Index vocab_size, int tensor_size);
+int logit_chunks(Index tokens, Index vocab_size, int tensor_size, Index most);
 
 }  // namespace espalier

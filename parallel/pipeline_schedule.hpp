@@ -48,6 +48,8 @@ struct TensorCollectives {
   int all_reduce = 0;
   int all_gather = 0;
   int reduce_scatter = 0;
+  /// In the length of an all_gather: an all_reduce takes two.
+  int passes() const { return 2 * all_reduce + all_gather + reduce_scatter; }
   bool operator==(const TensorCollectives&) const = default;
 };
 

@@ -74,6 +74,11 @@ Accelerator device(std::string name, Index memory_gib, double bandwidth_tb, int 
   return made;
 }
 
+Accelerator on_cores(Accelerator made) {
+  made.moves_messages = true;
+  return made;
+}
+
 const std::vector<Accelerator>& accelerators() {
   static const std::vector<Accelerator> table = {
       device("v100", 32, 0.9, 80, 0.15, {15.7, 0, 125, 0, 0, volta}),
@@ -98,7 +103,7 @@ const std::vector<Accelerator>& accelerators() {
       device("gaudi3", 128, 3.7, 64, 0.20, {0, 0, 1677, 1677, 1677, gaudi3}),
       // A node of two EPYC 7543 (2 x 32 cores at 2.8 GHz, 32 FLOPs a cycle by AVX2, 8 channels of DDR4-3200 each). They
       // have no units for bf16: `train` widens it, and multiplies in fp32. `bench machine` measures what a CPU has.
-      device("cpu", 256, 0.41, 64, 0.30, {5.7, 0, 0, 5.7, 0, vector_units}),
+      on_cores(device("cpu", 256, 0.41, 64, 0.30, {5.7, 0, 0, 5.7, 0, vector_units})),
   };
   return table;
 }
@@ -129,7 +134,7 @@ std::optional<std::string> accelerator_named(std::string_view published) {
   const auto has = [&](std::string_view part) { return contains(text, part); };
   // Names that begin like another's: memory and links of a GH200 and of the NVL boards are not those of the SXM boards,
   // and an RTX A1000 is no A100.
-  if (has("gh200") || has("rtx") || ((has("h100") || has("h200")) && has("nvl")))
+  if (has("gh200") || has("rtx") || ((has("h100") || has("h200")) && has("nvl") && !has("nvlink")))
     return std::nullopt;
   // The longer name first where one holds another.
   static const std::vector<std::pair<std::string_view, const char*>> words{

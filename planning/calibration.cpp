@@ -62,7 +62,7 @@ LayerSample predicted_sample(const Accelerator& device, Precision precision, con
   cluster.device = device;
   const PlanLayout layout{
       .micro_batch = sample.micro_batch, .global_batch = sample.micro_batch, .precision = precision};
-  const Implementation implementation = espalier_implementation();
+  const Implementation implementation = espalier_implementation(device.moves_messages);
   LayerSample predicted = sample;
   predicted.block = both_passes(block_time(sample.model, cluster, layout, implementation, sample.sequence_length));
   predicted.head = both_passes(head_time(sample.model, cluster, layout, implementation, sample.sequence_length));

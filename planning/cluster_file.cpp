@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/error.hpp"
 #include "io/toml_config.hpp"
 #include "planning/cluster.hpp"
@@ -34,9 +36,14 @@ Sane sane_peak(Precision precision) {
   return {1e9, 5e16};
 }
 
-// A value so many times that of the preset, or so small a part of it, is a mistake of units as well: they are a factor
-// of 1000 apart, while a plain network has a hundredth of a fast one's bandwidth.
-constexpr double far_from_preset = 300;
+// Units are a factor of 1000 apart, and what replaces a preset's value is within a factor of a hundred or so: a value
+// that is about a thousand or a million times the preset's, or that part of it, is a mistake of units as well.
+bool is_units_apart(double times) {
+  constexpr double about = 3;
+  const double decades = std::log10(times);
+  const double thousands = std::round(decades / 3);
+  return thousands != 0 && std::abs(decades - 3 * thousands) < std::log10(about);
+}
 
 // The value that was meant, if another unit brings it into the range; nothing for one that none does.
 std::string likely_mistake(Quantity quantity, double value, Sane sane) {
@@ -160,13 +167,12 @@ class ClusterReader {
       reader_.problem(section, key,
                       fmt::format("got \"{}\", wanted {} to {}{}", text, quantity_text(quantity, sane.least),
                                   quantity_text(quantity, sane.most), likely_mistake(quantity, *parsed, sane)));
-    else if (const double times = *parsed / value;
-             value > 0 && sane.least > 0 && (times > far_from_preset || times < 1 / far_from_preset))
+    else if (const double times = *parsed / value; value > 0 && sane.least > 0 && is_units_apart(times))
       reader_.problem(
           section, key,
           fmt::format("got \"{}\", {:.4g} times {} than the preset's {}{}", text, times > 1 ? times : 1 / times,
                       times > 1 ? "more" : "less", quantity_text(quantity, value),
-                      likely_mistake(quantity, *parsed, {value / far_from_preset, value * far_from_preset})));
+                      likely_mistake(quantity, *parsed, {value / 100, value * 100})));
     else
       value = *parsed;
     return true;

@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-constexpr std::size_t most_simulated = 16;  // besides those that the machines' own searches have found
+constexpr std::size_t most_candidates = 16;  // besides those that the machines' own searches have found
 
 // A layout where it was priced: on each machine.
 struct Candidate {
@@ -61,12 +61,10 @@ class CommonSearch {
 
   // Of each lattice of ranks the layout that loses least by its closed form, and of these the best few.
   void add_estimated() {
-    using Lattice = std::tuple<int, int, int, int>;
     std::map<Lattice, Candidate> lattices;
     for (const PlanLayout& layout : all_layouts())
       if (std::optional<Candidate> candidate = priced(layout, Effort::estimate)) {
-        const Lattice lattice{layout.tensor, layout.context, layout.data, layout.pipeline};
-        const auto [known, is_first] = lattices.try_emplace(lattice, *candidate);
+        const auto [known, is_first] = lattices.try_emplace(lattice_of(layout), *candidate);
         if (!is_first && key_of(*candidate) < key_of(known->second))
           known->second = std::move(*candidate);
       }
@@ -74,7 +72,7 @@ class CommonSearch {
     for (auto& [lattice, candidate] : lattices)
       order.push_back(std::move(candidate));
     std::ranges::stable_sort(order, {}, key_of);
-    for (std::size_t i = 0; i < std::min(most_simulated, order.size()); ++i)
+    for (std::size_t i = 0; i < std::min(most_candidates, order.size()); ++i)
       candidates_.push_back(*priced(order[i].layout(), Effort::simulate));
   }
 

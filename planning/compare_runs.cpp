@@ -55,13 +55,16 @@ PhaseSeconds for_1000_tokens(const RecordedRun& run, const StepProfile& profile)
   return mean;
 }
 
-// Seconds for 1000 tokens that each cause costs a rank: of several findings the dearest, as each is priced as if it
-// were the only one.
+// Seconds for 1000 tokens that each cause costs a rank: of several slow ranks the dearest, as each is priced as if it
+// were the only one and replicas wait for each other.
 std::map<Cause, double> costs_of(const RecordedRun& run, const std::vector<Finding>& findings) {
   std::map<Cause, double> costs;
   for (const Finding& finding : findings)
-    if (concern_of(finding.cause) == Concern::time)
-      costs[finding.cause] = std::max(costs[finding.cause], 1000 * finding.seconds / tokens_of_a_rank(run.setup));
+    if (concern_of(finding.cause) == Concern::time) {
+      const double cost = 1000 * finding.seconds / tokens_of_a_rank(run.setup);
+      double& sum = costs[finding.cause];
+      sum = finding.cause == Cause::slow_rank ? std::max(sum, cost) : sum + cost;
+    }
   return costs;
 }
 

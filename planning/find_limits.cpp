@@ -236,10 +236,9 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   for (const auto& rank : run.ranks)
     if (!rank.empty())
       bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
-  const double sent = median_of(bytes) * setup.data_message_scale;
-  finding.evidence = {fmt::format("a rank sends {} of gradients and weights a step{}",
-                                  bytes_text(static_cast<std::size_t>(sent)),
-                                  setup.data_message_scale == 1 ? "" : " (as [emulate] counts its messages)")};
+  if (setup.data_message_scale == 1)  // else how much they count depends on which groups they were sent in
+    finding.evidence = {fmt::format("a rank sends {} of gradients and weights a step",
+                                    bytes_text(static_cast<std::size_t>(median_of(bytes))))};
   for (std::string& line : prediction_evidence(run, Phase::data_comm))
     finding.evidence.push_back(std::move(line));
   if (!setup.is_part_of_a_step())

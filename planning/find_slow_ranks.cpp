@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/median.hpp"
 #include "planning/at.hpp"
@@ -13,7 +14,6 @@ namespace espalier {
 namespace {
 
 constexpr double slow_among_equals = 0.08;  // ranks differ by a little on any machine
-constexpr double quicker_by_chance = 0.02;  // the others than a calibrated prediction
 
 std::string place_text(const RankProfile& rank) {
   return fmt::format("stage {}, replica {}, tensor {}", rank.place[Axis::pp], rank.place[Axis::dp],
@@ -50,23 +50,25 @@ std::vector<double> expected_compute(const StepProfile& profile) {
   return expected;
 }
 
-// What the rank computes in health. While it is slow, the others of its host have cores and memory more to themselves,
-// and show less than that: where they are quicker than a calibrated prediction, it says how long.
-double healthy_compute(const StepProfile& profile, std::size_t rank, double by_others, double tolerance) {
-  if (profile.calibrated_compute.empty())
-    return by_others;
-  const double predicted = profile.calibrated_compute[at(profile.ranks[rank].place[Axis::pp])];
-  const bool is_between =
-      predicted > (1 + quicker_by_chance) * by_others && profile.ranks[rank].compute() > (1 + tolerance) * predicted;
-  return is_between ? predicted : by_others;
-}
+// How many times as long as in health a rank takes, where that is too much to be chance; else 1.
+struct Slowness {
+  double ratio = 1;
+  std::optional<double> predicted = {};  // seconds in health, where a prediction knows them better than the others
+};
 
-// How many times as long as in health it takes, where that is too much to be chance; else 1.
-double slowness(const StepProfile& profile, std::size_t rank, double by_others) {
+// While a rank is slow, the others of its host have cores and memory more to themselves, and show less than what it
+// computes in health: where a calibrated prediction lies above them by more than its own error, it says how long.
+Slowness slowness(const StepProfile& profile, std::size_t rank, double by_others) {
   const double compute = profile.ranks[rank].compute();
   const double tolerance = has_peers(profile, rank) ? slow_among_equals : profile.work_tolerance;
-  const bool is_slow = by_others > 0 && compute > (1 + tolerance) * by_others;
-  return is_slow ? compute / healthy_compute(profile, rank, by_others, tolerance) : 1;
+  if (by_others <= 0 || compute <= (1 + tolerance) * by_others)
+    return {};
+  if (!profile.calibrated_compute.empty()) {
+    const double predicted = profile.calibrated_compute[at(profile.ranks[rank].place[Axis::pp])];
+    if (predicted > (1 + profile.calibrated_error) * by_others && compute > (1 + tolerance) * predicted)
+      return {compute / predicted, predicted};
+  }
+  return {compute / by_others};
 }
 
 // A rank that is as fast as the others.
@@ -115,7 +117,7 @@ StepProfile without_slow_ranks(const StepProfile& profile) {
   const std::vector<double> expected = expected_compute(profile);
   StepProfile healthy = profile;
   for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank)
-    heal(healthy.ranks[rank], slowness(profile, rank, expected[rank]));
+    heal(healthy.ranks[rank], slowness(profile, rank, expected[rank]).ratio);
   return healthy;
 }
 
@@ -125,25 +127,24 @@ void find_slow_ranks(const RecordedRun& run, const StepProfile& profile, std::ve
   const std::size_t first = findings.size();
   for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
     const double compute = profile.ranks[rank].compute();
-    const double ratio = slowness(profile, rank, expected[rank]);
+    const auto [ratio, predicted] = slowness(profile, rank, expected[rank]);
     if (ratio <= 1)
       continue;
     Finding finding{.cause = Cause::slow_rank, .title = {}, .size = ratio, .unit = "times as long", .is_fault = true};
     finding.seconds = cost_of_slow_rank(run, profile, rank);
-    const bool by_prediction = compute / ratio > expected[rank];
     finding.title = fmt::format("rank {} ({}) computes {:.0f} % longer than {}", rank, run.facts.host_of(rank),
-                                100 * (ratio - 1), by_prediction ? "predicted" : "the others for the same work");
+                                100 * (ratio - 1), predicted ? "predicted" : "the others for the same work");
     finding.ranks = {static_cast<int>(rank)};
     finding.evidence = {
         fmt::format("forward and backward take {:.4g} s a step on it, {:.4g} s by {}", compute, expected[rank],
                     has_peers(profile, rank) ? "the other ranks of its stage"
                                              : fmt::format("the other stages (work by {})", profile.work_source)),
         place_text(profile.ranks[rank])};
-    if (by_prediction)
+    if (predicted)
       finding.evidence.push_back(
           fmt::format("{} predicts {:.4g} s: the others are quicker while it leaves them more of "
                       "the host",
-                      run.prediction->source, compute / ratio));
+                      run.prediction->source, *predicted));
     const std::string what_slows = "other processes, ranks bound to the same cores, clock, temperature, memory errors";
     finding.changes = {{.setting = run.is_on_one_host() ? fmt::format("free the cores of rank {}: {}", rank, what_slows)
                                                         : fmt::format("take {} out of the job, or free its cores: {}",

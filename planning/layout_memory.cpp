@@ -195,9 +195,11 @@ class StageMemory {
   void add_logits(MemoryByCategory& memory) const {
     const double e = activation_bytes(layout_.precision);
     const double columns = real(model_.vocab_size) / layout_.tensor;
-    if (implementation_.chunked_loss)
+    if (implementation_.logits_at_once > 0)
       add(memory, Category::workspace,
-          real(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor)) * columns * e);
+          real(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor,
+                          implementation_.logits_at_once)) *
+              columns * e);
     else
       add(memory, Category::workspace, rows_ * columns * (4 + e));
   }

@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-constexpr Index most_simulated = 400'000;  // operations: a tenth of a second
+constexpr Index most_simulated_operations = 400'000;  // operations: a tenth of a second
 
 std::optional<ScheduleKind> list_kind(PlanSchedule schedule) {
   switch (schedule) {
@@ -119,7 +119,7 @@ PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations) {
   const Index shorter = Index{2} * stages;
   const Index longer = Index{3} * stages;
   const Index rest = costs.microbatches % stages;  // the shape of the last group of an interleaved list
-  if (std::min(costs.microbatches, longer + rest) * of_one_microbatch > most_simulated)
+  if (std::min(costs.microbatches, longer + rest) * of_one_microbatch > most_simulated_operations)
     return estimate_pipeline_time(costs);
   if (costs.microbatches <= longer + rest || costs.microbatches * of_one_microbatch <= most_operations)
     return with_window(costs, simulated_window(costs, *kind, costs.microbatches));

@@ -40,7 +40,7 @@ struct PipelineTime {
 /// `most_operations` are cut to two shorter ones with the same warm-up and cool-down, and what one more micro-batch
 /// costs in between is added for those left out: exact once the schedule repeats itself.
 /// Schedules that `train` has no list for are priced by their authors' closed form, and so are pipelines whose cut
-/// lists would still have more than 400,000 operations (more than 256 stages, or 64 of 16 chunks):
+/// lists would still have more than 400,000 operations (about 250 stages, or 64 of 16 chunks):
 /// estimate_pipeline_time().
 PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations = 40000);
 

@@ -81,6 +81,7 @@ const char* to_string(Verdict verdict) {
     case Verdict::impossible: return "impossible";
     case Verdict::too_large: return "too_large";
     case Verdict::slower: return "slower";
+    case Verdict::not_searched: return "not_searched";
   }
   return "unknown";
 }

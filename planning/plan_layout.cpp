@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "models/logit_rows.hpp"
 #include "planning/cluster.hpp"
 #include "planning/real.hpp"
 #include "planning/strings.hpp"
@@ -206,12 +207,13 @@ bool allows_chunks(PlanSchedule schedule) {
          schedule != PlanSchedule::zero_bubble_2p;
 }
 
-Implementation espalier_implementation() {
+Implementation espalier_implementation(bool on_host) {
   Implementation made;
   made.compiled = true;
   made.overlaps_gather = false;
   made.gathers_rows_again = true;
   made.splits_messages = false;
+  made.logits_at_once = on_host ? most_logits_on_host : most_logits_on_gpu;
   return made;
 }
 

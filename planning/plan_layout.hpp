@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "models/recompute.hpp"
@@ -35,7 +36,7 @@ struct Implementation {
   bool fused_accumulation = true;         ///< weight gradients are added up inside the product
   bool splits_messages = true;  ///< each tensor rank sends its part of a stage's output [Narayanan et al. 2021, 4.1]
   bool fused_loss = true;       ///< logits to their gradient in one kernel
-  bool chunked_loss = true;     ///< the logits of all rows never exist at once
+  Index logits_at_once = 0;     ///< of a rank, about; 0: those of all rows of a micro-batch exist at once
   bool recomputes_last_product =
       false;                    ///< of a block, though only its result needs it, which is the next block's input
   bool one_ring = false;        ///< gathers through one network card of a node at a time
@@ -46,8 +47,11 @@ struct Implementation {
   int extra_state_bytes = 0;    ///< of an element, beyond weights, gradients, master weights and two moments
 };
 
-/// The program of this repository.
-Implementation espalier_implementation();
+/// The program of this repository, on CPUs or on GPUs.
+Implementation espalier_implementation(bool on_host = false);
+
+/// Degrees of the ranks: tensor, context, data, pipeline.
+using Lattice = std::tuple<int, int, int, int>;
 
 /// One way to lay a model on a machine.
 struct PlanLayout {
@@ -81,6 +85,10 @@ struct PlanLayout {
   /// "tensor 8 x data 4 x pipeline 12 (interleaved, 2 chunks), micro-batch 1, recompute full, ZeRO-1, bf16".
   std::string text() const;
 };
+
+inline Lattice lattice_of(const PlanLayout& layout) {
+  return {layout.tensor, layout.context, layout.data, layout.pipeline};
+}
 
 /// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays;
 /// several virtual_stages without a schedule are interleaved. The words of a config and of `plan --json` are

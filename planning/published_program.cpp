@@ -97,7 +97,6 @@ Implementation published_implementation(const CsvRow& row) {
   made.splits_messages = !contains(words, "WITHOUT scatter/gather") && !contains(words, "no-scatter-gather");
   made.recomputes_last_product = old || contains(words, "Megatron") || contains(words, "NeMo");
   made.one_ring = old && fully_sharded(row);
-  made.chunked_loss = false;
   made.arenas_of_train = false;
   made.compiled =
       contains(words, "llm.c") || contains(words, "torchtitan") || contains(words, "Dao-AILab/flash-attention");

@@ -81,7 +81,7 @@ class SpaceReader {
     space_.virtual_stages = degree(row_, "vp");
     space_.micro_batch = degree(row_, "micro_batch");
     devices_ = degree(row_, "gpus");
-    for (const char* const column : {"tp", "pp", "dp", "micro_batch", "gpus"})
+    for (const char* const column : {"tp", "pp", "cp", "dp", "micro_batch", "gpus"})
       if (row_.whole(column) == 0)
         refuse(fmt::format("{} is 0: wanted 1 or more, or nothing where it is not known", column));
     const double product = real(shard()) * space_.data.value_or(1);

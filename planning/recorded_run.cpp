@@ -162,6 +162,7 @@ std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::ve
     }
     prediction.step_seconds = field_or(json, "step_seconds", 0.0);
     prediction.error_share = field_or(json, "error_share", 0.0);
+    prediction.calibrated = field_or(json, "calibrated", false);
     prediction.source = field_or(json, "source", std::string());
     if (const auto reason = field_or(json, "why_no_times", std::string()); !reason.empty())
       gaps.push_back("no prediction of the step's time: " + reason);

@@ -48,6 +48,7 @@ struct RunPrediction {
   };
   double step_seconds = 0;  ///< 0: of memory alone (fp64, say, has no price)
   double error_share = 0;   ///< of the times; 0: not known
+  bool calibrated = false;  ///< on CPUs, by their measured speed with as many ranks at work
   std::string source;
   std::vector<Stage> stages;
   bool has_times() const { return step_seconds > 0 && !stages.empty(); }

@@ -20,10 +20,6 @@
 namespace espalier {
 namespace {
 
-using Lattice = std::tuple<int, int, int, int>;
-
-Lattice lattice_of(const PlanLayout& layout) { return {layout.tensor, layout.context, layout.data, layout.pipeline}; }
-
 double rounded(double step_seconds) { return std::round(std::log(step_seconds) / equal_share); }
 
 bool better(const LayoutPrice& a, const LayoutPrice& b) {
@@ -163,12 +159,13 @@ std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, 
 }
 
 // Of an idea that fits; `best` may be none.
-std::string why_not_chosen(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price,
-                           const LayoutPrice* best) {
+Rejection not_chosen(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price,
+                     const LayoutPrice* best) {
   if (best && price.step_seconds >= best->step_seconds)
-    return why_slower(problem, price, *best);
-  return fmt::format("{}, but {}", best ? "faster by " + against_text(price, *best) : "fits",
-                     why_not_found(problem, space, price.layout));
+    return {price.layout, Verdict::slower, why_slower(problem, price, *best)};
+  return {price.layout, Verdict::not_searched,
+          fmt::format("{}, but {}", best ? "faster by " + against_text(price, *best) : "fits",
+                      why_not_found(problem, space, price.layout))};
 }
 
 // An idea as somebody would tune it who holds on to it, by recomputation and, where it begins with one sequence, by the
@@ -217,8 +214,9 @@ Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, con
             with_memory(why_impossible(problem, idea), problem, tuned(problem, with_dividing_batch(idea)))};
   if (const std::string reason = why_too_large(problem, *price); !reason.empty())
     return {price->layout, Verdict::too_large, reason + own_choices_text(space, price->layout)};
-  return {price->layout, Verdict::slower,
-          why_not_chosen(problem, space, *price, best) + own_choices_text(space, price->layout)};
+  Rejection rejection = not_chosen(problem, space, *price, best);
+  rejection.reason += own_choices_text(space, price->layout);
+  return rejection;
 }
 
 // What a long sequence suggests where the search was not asked for it: the best with ranks that share a sequence.
@@ -238,7 +236,7 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
   }
   if (!fastest)
     return std::nullopt;
-  return Rejection{fastest->layout, Verdict::slower, why_not_chosen(problem, space, *fastest, best)};
+  return not_chosen(problem, space, *fastest, best);
 }
 
 // Whether a layout is an idea with choices beside it, and no other split.

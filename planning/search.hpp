@@ -10,7 +10,7 @@
 namespace espalier {
 
 /// Why a layout is not the answer.
-enum class Verdict { impossible, too_large, slower };
+enum class Verdict { impossible, too_large, slower, not_searched };
 
 struct Rejection {
   PlanLayout layout;

@@ -19,7 +19,6 @@ constexpr Index most_steps = 200;
 constexpr double emulated_tolerance = 0.08;
 constexpr double predicted_tolerance = 0.15;
 constexpr double counted_tolerance = 0.3;
-constexpr double calibrated_error = 0.25;  // a prediction that claims less was made from this machine
 
 // The steps that all ranks have, of the last start, without its first.
 std::pair<Index, Index> steps_to_look_at(const RecordedRun& run) {
@@ -91,11 +90,9 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
 }
 
 void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {
-  if (!run.is_predicted() || !run.is_on_one_host())
+  if (!run.is_predicted() || !run.is_on_one_host() || !run.prediction->calibrated)
     return;
-  const double error = run.prediction->error_share;
-  if (error <= 0 || error > calibrated_error)
-    return;
+  profile.calibrated_error = run.prediction->error_share;
   for (const RunPrediction::Stage& stage : run.prediction->stages)
     profile.calibrated_compute.push_back(stage.seconds[Phase::forward] + stage.seconds[Phase::backward]);
 }

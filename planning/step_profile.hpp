@@ -40,6 +40,7 @@ struct StepProfile {
   /// Seconds of forward and backward of a rank of each stage on this host, as a calibrated prediction has them; empty
   /// without one, and of ranks on several hosts.
   std::vector<double> calibrated_compute;
+  double calibrated_error = 0;  ///< share that it may be wrong by
 
   double total_seconds() const { return step_seconds + checkpoint_seconds; }
 };

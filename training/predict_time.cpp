@@ -52,10 +52,6 @@ CountedTraffic counted_traffic(const RunConfig& config, const RunLayout& layout,
   });
 }
 
-int count(const TensorCollectives& collectives) {
-  return collectives.all_reduce + collectives.all_gather + collectives.reduce_scatter;
-}
-
 // The links and times of [emulate].
 class Emulation {
  public:
@@ -137,15 +133,15 @@ class Emulation {
     return sends == 0 ? 0 : link_seconds(stage, Axis::pp, traffic_[stage].pipeline / static_cast<double>(sends), 1);
   }
 
-  // A stage's bytes on the tensor axis, shared out by the number of collectives; an all_reduce is two of them.
+  // A stage's bytes on the tensor axis, shared out by the passes of the collectives.
   double tensor_seconds(std::size_t stage, const Operation& operation) const {
-    const auto steps = [](const Operation& o) { return count(o.tensor) + o.tensor.all_reduce; };
     double all = 0;
     for (const Operation& each : schedules_[stage])
-      all += steps(each);
+      all += each.tensor.passes();
     if (all == 0)
       return 0;
-    return link_seconds(stage, Axis::tp, traffic_[stage].tensor * steps(operation) / all, steps(operation));
+    return link_seconds(stage, Axis::tp, traffic_[stage].tensor * operation.tensor.passes() / all,
+                        operation.tensor.passes());
   }
 
   // What the last micro-batch's backward does not hide, and the weights that are gathered after the update.
@@ -296,7 +292,7 @@ TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const
     return {.why_not = std::move(reason)};
   const PlanProblem problem{.model = model_shape(config.model.shape, config.model_name()),
                             .cluster = cluster,
-                            .implementation = espalier_implementation(),
+                            .implementation = espalier_implementation(cluster.device.moves_messages),
                             .sequence_length = config.batch.sequence_length};
   const PlanLayout planned = plan_layout(config, layout, parse_precision(config.precision.compute).value());
   if (const std::string reason = why_impossible(problem, planned); !reason.empty())
@@ -307,9 +303,10 @@ TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const
     prediction.stages.push_back(train_phases(stage));
   if (cluster.device.moves_messages && layout.mesh.size() < cluster.devices_per_node) {
     prediction.error_share = std::max(prediction.error_share, uncalibrated_error);
-    prediction.source += fmt::format(" (measured with {} ranks at work, and fewer are faster; {})",
-                                     cluster.devices_per_node, how_to_measure(config, layout));
+    prediction.note = fmt::format("{} is of {} ranks at work, and fewer are faster: {}", source,
+                                  cluster.devices_per_node, how_to_measure(config, layout));
   }
+  prediction.calibrated = cluster.device.moves_messages && prediction.error_share < uncalibrated_error;
   return {.time = std::move(prediction)};
 }
 
@@ -324,6 +321,9 @@ TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, doubl
     return {.why_not = std::move(reason)};
   if (!config.run.cluster.empty())
     return predict_time(config, layout, cluster_of(config), config.run.cluster);
+  if (!exec_is_host)
+    return {.why_not = fmt::format("run.cluster names no machine: a preset, such as run.cluster=h100, or {}",
+                                   how_to_measure(config, layout))};
   const Precision precision = parse_precision(config.precision.compute).value();
   return predict_time(config, layout, assumed_cluster(layout.mesh.size(), precision, gemm_rate),
                       "the GEMM rate of the start alone; run.cluster knows more (espalier bench machine)");

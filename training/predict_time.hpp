@@ -17,7 +17,9 @@ struct TimePrediction {
   double step_seconds = 0;
   std::vector<PhaseSeconds> stages = {};  ///< by phase, of a rank of each stage; each adds up to step_seconds
   double error_share = 0;                 ///< half the width of the error bars; 0: not known
+  bool calibrated = false;                ///< on CPUs, by their measured speed with as many ranks at work
   std::string source = {};                ///< what it was made from
+  std::string note = {};                  ///< why it is known less well than its source could tell, and what to do
 };
 
 /// A prediction, or in words why there is none and what to do about it.

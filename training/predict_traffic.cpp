@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "models/gpt.hpp"
-#include "models/logit_rows.hpp"
+#include "models/head.hpp"
 #include "parallel/collective_traffic.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "parallel/schedule_run.hpp"
@@ -75,7 +75,7 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
   const Shapes shapes{.tokens = tokens,
                       .rows = layout.sequence_parallel ? tokens / size : tokens,
                       .channels = config.model.shape.hidden_size,
-                      .logit_rows = logit_rows(tokens, config.model.shape.vocab_size, size)};
+                      .logit_rows = logit_rows(tokens, config.model.shape.vocab_size, size, most_logits)};
   const std::size_t message_bytes =
       residual_type(config.precision) == ResidualType::state ? sizeof(State<T>) : sizeof(T);
   std::array<std::uint64_t, num_axes> bytes{};

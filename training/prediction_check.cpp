@@ -37,7 +37,10 @@ std::string PredictionCheck::json() const {
     json["step_seconds"] = outlook_.time->step_seconds;
     if (outlook_.time->error_share > 0)
       json["error_share"] = outlook_.time->error_share;
+    json["calibrated"] = outlook_.time->calibrated;
     json["source"] = outlook_.time->source;
+    if (!outlook_.time->note.empty())
+      json["note"] = outlook_.time->note;
   } else {
     json["why_no_times"] = outlook_.why_not;
   }
@@ -158,6 +161,8 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s ({:+.0f} %{}) from {}", step,
                                          outlook_.time->step_seconds, percent_over(step, outlook_.time->step_seconds),
                                          known, outlook_.time->source));
+  if (!outlook_.time->note.empty())
+    comparison.notes.push_back(outlook_.time->note);
   comparison.notes.push_back(fmt::format("by phase{}, seconds (predicted): {}",
                                          stages.size() > 1 ? fmt::format(" of stage {}", busiest) : std::string(),
                                          fmt::join(parts, ", ")));

@@ -140,7 +140,7 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
                      settings.empty() ? "" : ", with " + settings);
 }
 
-// " (GPU: 20 GB free of 141 GB)"; nothing on hosts.
+// " a rank (this GPU: 20 GB free of 141 GB; ...)"; nothing on hosts.
 std::string device_memory_text() {
   const DeviceMemory memory = device_memory();
   return memory.total_bytes == 0 ? ""

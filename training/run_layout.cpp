@@ -10,7 +10,7 @@
 
 #include "core/error.hpp"
 #include "models/cost.hpp"
-#include "models/logit_rows.hpp"
+#include "models/head.hpp"
 #include "parallel/schedule_check.hpp"
 #include "training/emulated_network.hpp"
 #include "training/with_compute_type.hpp"
@@ -100,7 +100,7 @@ RunLayout make_run_layout(const RunConfig& config, int world_size) {
     for (ChunkLayers& chunk : layout.stages[stage])
       chunk.recompute = recompute_of(wanted, stage);
   layout.logit_chunks = logit_chunks(config.batch.micro_batch_size * config.batch.sequence_length,
-                                     config.model.shape.vocab_size, static_cast<int>(wanted.tensor));
+                                     config.model.shape.vocab_size, static_cast<int>(wanted.tensor), most_logits);
   return layout;
 }
 

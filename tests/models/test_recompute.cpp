@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "models/head.hpp"
-#include "models/logit_rows.hpp"
 #include "tests/support/tiny_gpt.hpp"
 
 using namespace espalier;
@@ -89,16 +88,16 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
 
 // A vocabulary so large that the rows of a micro-batch are taken in two chunks.
 constexpr Index large_length = 50;
-GptConfig large_vocabulary() { return {most_logits() / 64, large_length, 1, 8, 2, 20}; }
+GptConfig large_vocabulary() { return {most_logits / 64, large_length, 1, 8, 2, 20}; }
 
 TEST(Recompute, rows_of_logits_are_equal_shares_of_the_micro_batch) {
   const Index vocabulary = large_vocabulary().vocab_size;
-  EXPECT_EQ(logit_chunks(64, vocabulary, 1), 1);
-  EXPECT_EQ(logit_chunks(65, vocabulary, 1), 2);
-  EXPECT_EQ(logit_rows(65, vocabulary, 1), 33);
-  EXPECT_EQ(logit_chunks(65, vocabulary, 2), 1) << "each of two ranks has half of the columns";
-  EXPECT_EQ(logit_chunks(65, 100 * vocabulary, 1), 2) << "64 rows at least";
-  EXPECT_EQ(logit_rows(7, 11, 1), 7);
+  EXPECT_EQ(logit_chunks(64, vocabulary, 1, most_logits), 1);
+  EXPECT_EQ(logit_chunks(65, vocabulary, 1, most_logits), 2);
+  EXPECT_EQ(logit_rows(65, vocabulary, 1, most_logits), 33);
+  EXPECT_EQ(logit_chunks(65, vocabulary, 2, most_logits), 1) << "each of two ranks has half of the columns";
+  EXPECT_EQ(logit_chunks(65, 100 * vocabulary, 1, most_logits), 2) << "64 rows at least";
+  EXPECT_EQ(logit_rows(7, 11, 1, most_logits), 7);
 }
 
 TEST(Recompute, chunks_of_logits_give_the_loss_and_gradients_of_the_whole) {
@@ -106,8 +105,8 @@ TEST(Recompute, chunks_of_logits_give_the_loss_and_gradients_of_the_whole) {
   Tokens tokens = tiny_tokens(2 * large_length, shape);
   tokens.targets[3] = tokens.targets[70] = -1;
   TinyGpt<double> chunked(2, large_length, 1, shape);
-  ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size, 1), 2);
-  ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1), 1);
+  ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size, 1, most_logits), 2);
+  ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1, most_logits), 1);
   chunked.model->forward(chunked.exec, 0, tokens.batch(), 1.0 / 98);
   chunked.model->backward(chunked.exec, 0);
   const double wanted = reference::gpt_loss(chunked.weights(), shape, tokens, 2, large_length) / 98;

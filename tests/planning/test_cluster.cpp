@@ -127,6 +127,9 @@ TEST(ClusterFile, refuses_what_is_far_from_its_preset) {
   EXPECT_THAT(latency, HasSubstr("1000 times more than the preset's 10 us: is the unit right? 10 us would do"));
   EXPECT_EQ(told("[network_link]\nbandwidth = \"1.25 Gb/s\"\nalone = \"1.25 Gb/s\"\nlatency = \"60 us\"\n"),
             "no error");
+  // A core of a laptop is no node of two EPYC, and yet a machine.
+  EXPECT_EQ(message_of("[cluster]\npreset = \"cpu\"\n[device]\nmemory = \"16 GiB\"\n[fp32]\npeak = \"30 GFLOP/s\"\n"),
+            "no error");
 }
 
 TEST(ClusterFile, every_preset_is_within_what_is_accepted) {

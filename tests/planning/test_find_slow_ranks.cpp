@@ -82,6 +82,7 @@ TEST(FindSlowRanks, SlowRankWhoseNeighboursProfit) {
         for (const Phase phase : {Phase::forward, Phase::backward})
           step.seconds[phase] *= 0.8;
       simulated.run.prediction->error_share = 0.1;
+      simulated.run.prediction->calibrated = true;
       simulated.run.facts.hosts = one_host ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"};
       simulated.run.facts.host_of_rank = {0, one_host ? 0U : 1U};
       const Diagnosis diagnosis = diagnose(simulated.run);
@@ -90,9 +91,26 @@ TEST(FindSlowRanks, SlowRankWhoseNeighboursProfit) {
       if (one_host)
         expect_within_20_percent(first(diagnosis).seconds, simulated.step_seconds - healthy.step_seconds);
       EXPECT_EQ(diagnosis_text(simulated.run, diagnosis).find("a test predicts") != std::string::npos, one_host);
-      simulated.run.prediction->error_share = 0.5;
+      simulated.run.prediction->error_share = 0.3;
+      EXPECT_NEAR(first(diagnose(simulated.run)).size, 1.5 / 0.8, 1e-6) << "within its error the others are right";
+      simulated.run.prediction->error_share = 0.1;
+      simulated.run.prediction->calibrated = false;
       EXPECT_NEAR(first(diagnose(simulated.run)).size, 1.5 / 0.8, 1e-6) << "not calibrated";
     }
+}
+
+// However the quotients round, a run without a prediction is not held against one.
+TEST(FindSlowRanks, SlowRankWithoutAPrediction) {
+  for (int i = 0; i < 200; ++i) {
+    SimulatedRun simulated(1, 3, 1, 2, {2});
+    simulated.run.prediction.reset();
+    slow_down(simulated.run, 2, 1.2 + 0.00317 * i);
+    slow_down(simulated.run, 0, 1 + 0.000113 * i);
+    const Diagnosis diagnosis = diagnose(simulated.run);
+    const Finding* const slow = find(diagnosis, Cause::slow_rank);
+    ASSERT_NE(slow, nullptr);
+    EXPECT_THAT(slow->title, testing::HasSubstr("longer than the others for the same work"));
+  }
 }
 
 TEST(FindSlowRanks, SlowRankOfThreeStagesWithUnevenLayers) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/ops/matmul_library.hpp"
+#include "core/types.hpp"
 #include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
 #include "training/predict_memory.hpp"
@@ -117,6 +118,16 @@ TEST(LayoutMemory, stages_differ_as_the_schedule_says) {
   EXPECT_NEAR(static_cast<double>(memory[3][Category::weights] - memory[1][Category::weights]), 2 * 1600 * 50257, 1e4);
 }
 
+// Whatever plans, it is the planned device that decides how many logits exist at once.
+TEST(LayoutMemory, a_gpu_has_more_logits_at_a_time) {
+  const PlanLayout layout = layout_of("micro_batch=8", 8);
+  const auto workspace = [&](bool on_host) {
+    const auto memory = layout_memory(model_preset("gpt2-124m"), layout, espalier_implementation(on_host), 1024);
+    return static_cast<double>(memory[0][Category::workspace]);
+  };
+  EXPECT_NEAR(workspace(false) - workspace(true), (8192.0 / 2 - 328) * 50257 * 2, 1e6);  // 2 pieces instead of 25
+}
+
 // Stages of a plan against what `train` lays out for the config of that plan: its own sums, without memory.
 void expect_memory_of_train(const std::string& model, const std::string& text, Index global_batch) {
   SCOPED_TRACE(model + " " + text);
@@ -124,7 +135,7 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
   const ModelShape shape = model_preset(model);
   const RunConfig config = config_of_layout(shape, layout);
   const auto exact = predict_memory(config, make_run_layout(config, layout.num_devices()));
-  const auto planned = layout_memory(shape, layout, espalier_implementation(), shape.max_sequence_length);
+  const auto planned = layout_memory(shape, layout, espalier_implementation(exec_is_host), shape.max_sequence_length);
   const double products = static_cast<double>(matmul_workspace_bytes<bfloat16>(default_matmul_library<bfloat16>()));
   ASSERT_EQ(planned.size(), exact.size());
   for (std::size_t stage = 0; stage < exact.size(); ++stage) {

@@ -29,9 +29,6 @@ PlanProblem without_latencies() {
   return problem;
 }
 
-// Collectives in the length of an all_gather; an all_reduce takes two.
-int steps(const TensorCollectives& each) { return 2 * each.all_reduce + each.all_gather + each.reduce_scatter; }
-
 TEST(TrafficPrice, every_operation_has_the_collectives_of_train) {
   const PlanProblem problem = without_latencies();
   for (const bool sequence_parallel : {false, true})
@@ -44,7 +41,7 @@ TEST(TrafficPrice, every_operation_has_the_collectives_of_train) {
       const double one = collective_seconds(problem.cluster, Collective::all_gather, layout.tensor_axis(),
                                             2 * rows * static_cast<double>(problem.model.hidden_size));
       const auto counted = [&](const ChunkLayers& chunk, OperationKind kind) {
-        return steps(tensor_collectives(chunk, kind, sequence_parallel, 0));
+        return tensor_collectives(chunk, kind, sequence_parallel, 0).passes();
       };
       const BlockTime block =
           block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length);

@@ -134,8 +134,10 @@ TEST(PlainIdeas, nothing_chosen_leaves_ideas_that_fit) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:1");
   ASSERT_TRUE(search_layouts(problem, space).ranking.empty());
   std::string text;
-  for (const auto& [name, rejection] : plain_rejections(problem, space, nullptr))
+  for (const auto& [name, rejection] : plain_rejections(problem, space, nullptr)) {
     text += name + ": " + rejection.reason + "\n";
+    EXPECT_NE(rejection.verdict, Verdict::slower) << "than what?";
+  }
   EXPECT_THAT(text, HasSubstr("data parallelism alone: does not fit: stage 0 needs"));
   EXPECT_THAT(text, HasSubstr("data parallelism with ZeRO-3: fits, but not with the choices that are fixed"));
 }

@@ -167,7 +167,9 @@ TEST(PredictTime, FewerRanksThanWereMeasuredAreNotKnownWell) {
     const RunConfig config = config_for(ranks, {});
     const TimePrediction time = predict_time(config, make_run_layout(config, ranks), cluster, "two.toml").time.value();
     EXPECT_EQ(time.error_share, ranks == 1 ? 0.5 : 0.05);
-    EXPECT_EQ(time.source.find("mpiexec -n 1 espalier bench machine") != std::string::npos, ranks == 1) << time.source;
+    EXPECT_EQ(time.calibrated, ranks == 2);
+    EXPECT_EQ(time.source, "two.toml");
+    EXPECT_EQ(time.note.find("mpiexec -n 1 espalier bench machine") != std::string::npos, ranks == 1) << time.note;
   }
 }
 
