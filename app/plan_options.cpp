@@ -89,7 +89,12 @@ void refuse_chosen_twice(const CLI::App& command, const PlanOptions& options, co
                 {.what = "a layout has one precision",
                  .where = "espalier plan --layout",
                  .got = fmt::format("--precision {}", fmt::join(options.precisions, ",")),
-                 .todo = "name it in each layout that is to be compared: --layout data=8,precision=fp8"});
+                 .todo = "leave --precision away, and name it in each layout: --layout data=8,precision=fp8"});
+  if (!options.memo.empty() && options.memo == options.config)
+    throw Error(ExitCode::usage, {.what = "one file cannot be both the memo and the config",
+                                  .where = "espalier plan",
+                                  .got = fmt::format("--memo {0} --config {0}", options.memo),
+                                  .todo = "name two files"});
 }
 
 // What is fixed must be readable, and the degree of data parallelism follows from the devices of each point of --scale.

@@ -40,6 +40,10 @@ constexpr Curve blackwell_fp8{0.48, 150, 0.30, 0.13};
 constexpr Curve cdna2{0.48, 100, 0.20, 0.20};
 constexpr Curve cdna3{0.42, 100, 0.20, 0.22};
 constexpr Curve cdna3_fp8{0.36, 150, 0.30, 0.11};
+constexpr Curve cdna3_mi325{0.49, 100, 0.20, 0.22};  // its best product comes nearer to the same peak
+constexpr Curve cdna3_mi325_fp8{0.42, 150, 0.30, 0.11};
+constexpr Curve cdna4{0.51, 100, 0.20, 0.22};
+constexpr Curve cdna4_fp8{0.44, 150, 0.30, 0.11};
 constexpr Curve gaudi2{0.72, 100, 0.20, 0.30};
 constexpr Curve gaudi3{0.56, 100, 0.20, 0.25};
 constexpr Curve ada{0.60, 80, 0.20, 0.30};
@@ -97,8 +101,8 @@ const std::vector<Accelerator>& accelerators() {
       device("mi250x", 64, 1.638, 110, 0.20,
              {47.9, 0, 191.5, 191.5, 0, cdna2}),  // one of its two dies: what a rank gets
       device("mi300x", 192, 5.3, 304, 0.20, {163.4, 653.7, 1307, 1307, 2614, cdna3, cdna3_fp8}),
-      device("mi325x", 256, 6.0, 304, 0.20, {163.4, 653.7, 1307, 1307, 2614, cdna3, cdna3_fp8}),
-      device("mi355x", 288, 8.0, 256, 0.25, {157, 0, 2500, 2500, 5000, cdna3, cdna3_fp8}),
+      device("mi325x", 256, 6.0, 304, 0.20, {163.4, 653.7, 1307, 1307, 2614, cdna3_mi325, cdna3_mi325_fp8}),
+      device("mi355x", 288, 8.0, 256, 0.25, {157, 0, 2500, 2500, 5000, cdna4, cdna4_fp8}),
       device("gaudi2", 96, 2.46, 24, 0.20, {0, 0, 432, 432, 865, gaudi2}),
       device("gaudi3", 128, 3.7, 64, 0.20, {0, 0, 1677, 1677, 1677, gaudi3}),
       // A node of two EPYC 7543 (2 x 32 cores at 2.8 GHz, 32 FLOPs a cycle by AVX2, 8 channels of DDR4-3200 each). They

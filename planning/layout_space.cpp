@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planning/layout_space.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/error.hpp"
 #include "planning/runnable.hpp"
 
 namespace espalier {
@@ -47,6 +50,8 @@ void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, 
   const std::vector<int> stages = fixed_or(space.zero_stage, replicas == 1          ? std::vector<int>{0}
                                                              : lattice.pipeline > 1 ? std::vector<int>{0, 1}
                                                                                     : std::vector<int>{0, 1, 2, 3});
+  if (lattice.tensor == 1 && space.sequence_parallel.value_or(false))
+    return;  // nobody to split rows with
   const std::vector<bool> sequence = lattice.tensor == 1
                                          ? std::vector<bool>{false}
                                          : fixed_or(space.sequence_parallel, std::vector<bool>{false, true});
@@ -151,6 +156,19 @@ void fix_choices(LayoutSpace& space, const std::string& text) {
     else if (key == "order")
       space.data_inside_pipeline = given.data_inside_pipeline;
   }
+  std::string contradiction;
+  if (space.tensor == 1 && space.sequence_parallel.value_or(false))
+    contradiction = "sequence_parallel needs tensor ranks, and tensor is 1";
+  else if (space.pipeline == 1 && space.schedule && *space.schedule != PlanSchedule::one_f_one_b)
+    contradiction = fmt::format("schedule {} needs stages, and pipeline is 1", to_string(*space.schedule));
+  else if (space.virtual_stages.value_or(1) > 1 && space.schedule && !allows_chunks(*space.schedule))
+    contradiction = fmt::format("schedule {} has one chunk a stage, and virtual_stages is {}",
+                                to_string(*space.schedule), *space.virtual_stages);
+  if (!contradiction.empty())
+    throw Error(ExitCode::usage, {.what = "--fix contradicts itself",
+                                  .got = text,
+                                  .wanted = "choices that one layout can have: " + contradiction,
+                                  .todo = "leave one of the two open"});
 }
 
 std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space) {

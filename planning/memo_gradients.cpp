@@ -77,10 +77,11 @@ std::string replicas_text(const MemoSubject& subject) {
     text += fmt::format(
         " Each rank updates its share of the weights; then all are gathered, {} {}.", time_text(best.gather_seconds),
         subject.problem.implementation.overlaps_gather ? "beside the next forward" : "that nothing hides");
+  const double hidden = best.hidden_data_seconds > 1e-9 * best.step_seconds ? best.hidden_data_seconds : 0;
   text += fmt::format(" All of this takes {} a step: {} ({}) are waited for, {} are hidden behind other work.\n\n",
-                      time_text(best.hidden_data_seconds + waited), time_text(waited),
-                      share_text(waited, best.step_seconds), time_text(best.hidden_data_seconds));
-  return text + (best.hidden_data_seconds > 0 ? overlap_text(subject) : "");
+                      time_text(hidden + waited), time_text(waited), share_text(waited, best.step_seconds),
+                      time_text(hidden));
+  return text + (hidden > 0 ? overlap_text(subject) : "");
 }
 
 // Both ends of the pipeline hold the token table.

@@ -9,11 +9,13 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "core/error.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/nearest_sizes.hpp"
+#include "planning/runnable.hpp"
 
 namespace espalier {
 namespace {
@@ -123,6 +125,16 @@ ErrorReport no_precision_report(const Accelerator& device, const std::vector<Pre
                                                        to_string(*instead), to_string(*instead))};
 }
 
+// Why `train` runs none of the layouts that there are; empty where something else is the reason.
+std::string why_none_runs(const PlanProblem& problem, LayoutSpace space) {
+  if (!std::exchange(space.only_runnable, false))
+    return {};
+  for (const PlanLayout& layout : enumerate_layouts(problem, space))
+    if (why_impossible(problem, layout).empty())
+      return why_not_runnable(problem, layout);
+  return {};
+}
+
 std::string least_hungry_text(const SearchResult& result) {
   return fmt::format("the least hungry of {} layouts needs {} of a device",
                      result.num_considered - result.num_impossible, bytes_text(result.smallest_bytes));
@@ -152,6 +164,8 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (result.num_too_large > 0)
     return fmt::format("no layout fits: {}, which has {}", least_hungry_text(result), room_text(problem));
+  if (const std::string lacks = why_none_runs(problem, space); !lacks.empty())
+    return lacks;
   const std::string nearest = nearest_possible(problem, space);
   return "no layout divides model and batch" + (nearest.empty() ? "" : ": nearest " + nearest);
 }
@@ -164,6 +178,11 @@ ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& spac
             .got = lacks,
             .wanted = "a model that train runs, of the GPT kind",
             .todo = "leave --runnable away: layouts are then priced, and marked as not run"};
+  if (const std::string lacks = why_none_runs(problem, space); result.num_too_large == 0 && !lacks.empty())
+    return {.what = "--runnable leaves no layout of this model",
+            .got = lacks,
+            .wanted = "choices that train runs",
+            .todo = "other choices, or leave --runnable away: layouts are then priced, and marked as not run"};
   if (result.num_too_large > 0) {
     const Index devices = devices_that_fit(problem, space);
     return {.what = "no layout of this model fits this machine",

@@ -22,8 +22,11 @@
 namespace espalier {
 namespace {
 
-constexpr double most_of_peak = 2;  // of a published time: long sequences count masked products that no program makes
-constexpr double least_of_peak = 1e-4;
+// Of a published time: long sequences count masked products that no program makes, tiny models wait for the host.
+// Of a published time: long sequences count masked products that no program makes, tiny models wait for the host.
+constexpr double most_of_peak = 1.3;
+constexpr double least_of_peak = 2e-3;
+constexpr double other_model = 1.5;              // times: parameters so far from those of a shape are not its
 constexpr Index runtime_bytes = Index{2} << 30;  // context and libraries of a device
 
 // The first reason stays.
@@ -108,13 +111,20 @@ void read_measured(const CsvRow& row, PublishedCase& read) {
     read.states_only = contains(notes, "model states only");
     read.last_stage = contains(notes, "LAST rank");
     read.measured_bytes = *memory * (contains(notes, "1e9 bytes") ? 1e9 : static_cast<double>(gib));
+    const Index on_device = read.problem.cluster.device.memory_bytes;
+    if (!read.analytic && on_device > 0 && read.measured_bytes > 1.1 * static_cast<double>(on_device)) {
+      read.measured_bytes = 0;
+      refuse(read, fmt::format("mem_gb_per_gpu is {}, and {} has {} GiB: is it in GiB?", row.text("mem_gb_per_gpu"),
+                               read.problem.cluster.device.name, on_device / gib));
+    }
   }
 }
 
 bool is_dense(const CsvRow& row) {
-  const std::string words = row.text("id") + row.text("notes");
-  if (contains(words, "moe") || contains(words, "MoE") || contains(words, "mixture of experts"))
-    return false;
+  const std::string words = lower_case(row.text("id") + " " + row.text("notes"));
+  for (const char* const word : {"moe", "mixture of experts", "mixtral", "experts=", " experts"})
+    if (contains(words, word))
+      return false;
   return row.number("experts").value_or(1) <= 1 && row.number("num_experts").value_or(1) <= 1;
 }
 
@@ -132,6 +142,19 @@ void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, Publ
   read.problem.cluster = with_devices(cluster, std::max(read.space.num_devices, 1));
   if (!cluster.device.has(read.space.precisions.front()))
     refuse(read, fmt::format("{} has no {}", *device, to_string(read.space.precisions.front())));
+}
+
+// The parameters that are told against those of the shape. More of them are experts, which no shape tells.
+void check_parameters(PublishedCase& read) {
+  if (!read.why_not.empty() || read.parameters <= 0)
+    return;
+  const double of_shape = num_parameters(read.problem.model);
+  const double times = read.parameters / of_shape;
+  if (times > 1 / other_model && times < other_model)
+    return;
+  read.dense = times < other_model;
+  refuse(read, fmt::format("model_params is {:.3g} and its shape has {:.3g}{}", read.parameters, of_shape,
+                           read.dense ? "" : ": a mixture of experts?"));
 }
 
 // Who it is, whatever else it says.
@@ -156,6 +179,7 @@ PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated
   std::string why_no_model;
   read.problem.model = published_model(row, read.problem.implementation, why_no_model);
   refuse(read, why_no_model);
+  check_parameters(read);
   read.one_block = row.text("layers") == "1" && !row.has("vocab") && !row.has("global_batch_seqs");
   const PublishedSpace published = published_space(row, read.one_block);
   read.space = published.space;
@@ -207,7 +231,8 @@ PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrate
   } catch (const Error& error) {  // one field that cannot be read costs one row, not the table
     PublishedCase unread = named(row);
     unread.timed = row.has("iter_time_s") || row.has("tokens_per_s_per_gpu");
-    unread.why_not = fmt::format("{}: {}", error.report().what, error.report().got);
+    const ErrorReport& report = error.report();
+    unread.why_not = fmt::format("{}: {}", report.what, report.got.empty() ? report.wanted : report.got);
     return unread;
   }
 }

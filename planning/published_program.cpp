@@ -41,7 +41,9 @@ bool unfused_program(const std::string& words) {
 // Megatron-LM's tests name theirs; without Transformer Engine ("te") they take the framework's own products and
 // softmax.
 bool says_unfused(const std::string& words) {
-  return contains(words, "attention_backend=unfused") || contains(words, "gpt3_mcore_tp") ||
+  const std::string small = lower_case(words);
+  return contains(small, "without flash") || contains(small, "no flash") ||
+         contains(words, "attention_backend=unfused") || contains(words, "gpt3_mcore_tp") ||
          contains(words, "uninstall_te");
 }
 

@@ -59,7 +59,8 @@ class SpaceReader {
     read_precision();
     read_recompute();
     read_zero_stage();
-    space_.sequence_parallel = published_sequence_parallel(row_);
+    if (space_.tensor != 1)  // else there is nobody to split rows with
+      space_.sequence_parallel = published_sequence_parallel(row_);
     space_.schedule = published_schedule(row_);
     space_.tries_zero_bubble = false;
     space_.tries_uneven_chunks = false;
@@ -81,7 +82,7 @@ class SpaceReader {
     space_.virtual_stages = degree(row_, "vp");
     space_.micro_batch = degree(row_, "micro_batch");
     devices_ = degree(row_, "gpus");
-    for (const char* const column : {"tp", "pp", "cp", "dp", "micro_batch", "gpus"})
+    for (const char* const column : {"tp", "pp", "cp", "dp", "vp", "micro_batch", "gpus"})
       if (row_.whole(column) == 0)
         refuse(fmt::format("{} is 0: wanted 1 or more, or nothing where it is not known", column));
     const double product = real(shard()) * space_.data.value_or(1);

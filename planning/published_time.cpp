@@ -100,6 +100,8 @@ PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, cons
                              ? "its notes do not say which FLOP its TFLOP/s count (tflops=MODEL_EQ7)"
                              : fmt::format("its time does not follow from TFLOP/s that count \"{}\"", counted)};
   }
+  if (*mfu < 1 || *mfu > 100)
+    return {.why_not = fmt::format("mfu_pct is {}: wanted percent of the peak, 1 to 100", row.text("mfu_pct"))};
   const std::optional<double> peak = row.number("peak_tflops");
   if (!peak)
     return {.why_not = "peak_tflops is missing: mfu_pct is a share of it"};

@@ -29,11 +29,13 @@ bool better(const LayoutPrice& a, const LayoutPrice& b) {
   return key(a) < key(b);
 }
 
-// What decides how long a pipeline waits; the closed form misses it by what its messages overlap with.
-using Timetable = std::tuple<Index, int, PlanSchedule, bool>;
+// What decides how long a pipeline waits; the closed form misses it by what its messages overlap with, and they are
+// shorter under sequence parallelism.
+using Timetable = std::tuple<Index, int, PlanSchedule, bool, bool>;
 
 Timetable timetable_of(const PlanLayout& layout) {
-  return {layout.micro_batch, layout.virtual_stages, layout.schedule, layout.data_inside_pipeline};
+  return {layout.micro_batch, layout.virtual_stages, layout.schedule, layout.data_inside_pipeline,
+          layout.sequence_parallel};
 }
 
 // A layout by its closed form: `bound` is the step without a wait for messages between stages, which the list of

@@ -73,7 +73,7 @@ RankProfile profile_rank(const std::vector<StepTimes>& steps, const PerAxis& pla
 // All ranks wait for the one that reads longest.
 void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>& ranks) {
   std::vector<double> longest(ranks.front().size());
-  std::map<int, Index> times_longest;
+  std::map<int, double> seconds_longest;
   for (std::size_t step = 0; step < longest.size(); ++step) {
     int slowest = 0;
     for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
@@ -81,12 +81,13 @@ void add_stalls(StepProfile& profile, const std::vector<std::vector<StepTimes>>&
         longest[step] = ranks[at(rank)][step].seconds[Phase::data];
         slowest = rank;
       }
-    ++times_longest[slowest];
+    seconds_longest[slowest] += longest[step];
   }
   profile.stall_seconds = mean(longest);
-  profile.stalled_rank = std::max_element(times_longest.begin(), times_longest.end(), [](const auto& a, const auto& b) {
-                           return a.second < b.second;
-                         })->first;
+  profile.stalled_rank =
+      std::max_element(seconds_longest.begin(), seconds_longest.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      })->first;
 }
 
 void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {

@@ -44,31 +44,41 @@ std::string smaller_products(const PlanLayout& layout, const PlanLayout& best) {
   return changes.empty() ? "" : fmt::format("smaller products ({}) run at a lower rate", fmt::join(changes, ", "));
 }
 
-// Work of the busiest stage over the mean of the stages.
-double unevenness(const LayoutPrice& price) {
-  double most = 0;
-  double sum = 0;
+// Seconds that stages compute in a step.
+struct StageWork {
+  double mean = 0;
+  double busiest = 0;
+  double unevenness() const { return mean > 0 ? busiest / mean : 1; }
+};
+
+StageWork stage_work(const LayoutPrice& price) {
+  StageWork found;
   for (const std::vector<ChunkPrice>& stage : price.chunks) {
     double work = 0;
     for (const ChunkPrice& chunk : stage)
-      work += chunk.work.total();
-    most = std::max(most, work);
-    sum += work;
+      work += static_cast<double>(price.layout.num_microbatches()) * chunk.work.total();
+    found.busiest = std::max(found.busiest, work);
+    found.mean += work / static_cast<double>(price.chunks.size());
   }
-  return sum > 0 ? most * static_cast<double>(price.chunks.size()) / sum : 1;
+  return found;
 }
 
 std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) {
   constexpr double same = 0.005;
   if (price.layout.precision != best.layout.precision)
     return fmt::format("it computes in {}", to_string(price.layout.precision));
+  const StageWork work = stage_work(price);
+  const StageWork of_best = stage_work(best);
+  const double more_uneven = work.unevenness() / of_best.unevenness();
+  if (more_uneven > 1 + same && more_uneven > work.mean / of_best.mean)
+    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, in the best {:.0f} %",
+                       100 * (work.unevenness() - 1), 100 * (of_best.unevenness() - 1));
+  if (work.mean < (1 + same) * of_best.mean)
+    return {};
   if (std::string products = smaller_products(price.layout, best.layout); !products.empty())
     return products;
   if (price.layout.tensor > 1 && !price.layout.sequence_parallel && best.layout.sequence_parallel)
     return "each tensor rank repeats norms and residuals of all rows";
-  if (unevenness(price) > unevenness(best) + same)
-    return fmt::format("its busiest stage has {:.0f} % more work than the mean of its stages, in the best {:.0f} %",
-                       100 * (unevenness(price) - 1), 100 * (unevenness(best) - 1));
   return {};
 }
 
@@ -109,10 +119,12 @@ std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
   const auto ends = [](const PlanLayout& of) {
     return (of.pipeline - 1.0) / static_cast<double>(of.num_microbatches());
   };
-  if (ends(layout) > 1.01 * ends(best))
+  const double longer_ends = ends(layout) / ends(best);
+  const double fewer_chunks = static_cast<double>(best.virtual_stages) / layout.virtual_stages;
+  if (longer_ends > 1.01 && longer_ends >= fewer_chunks)
     return fmt::format("{}, in the best {} share {}", shares(layout), best.pipeline,
                        counted(best.num_microbatches(), "micro-batch"));
-  if (layout.virtual_stages < best.virtual_stages)
+  if (fewer_chunks > 1)
     return fmt::format("{} a stage instead of {}", counted(layout.virtual_stages, "chunk"), best.virtual_stages);
   if (layout.schedule != best.schedule)
     return fmt::format("{} instead of {}", to_string(layout.schedule), to_string(best.schedule));
@@ -156,10 +168,14 @@ std::string cause_of_gradient_messages(const Cluster& cluster, const LayoutPrice
   if (replicas(best.layout) > 1 && crosses_nodes(cluster, layout.data_axis()) &&
       !crosses_nodes(cluster, best.layout.data_axis()))
     return "its replicas lie on several nodes";
+  // A ring of r ranks sends 2 (r - 1) / r times what each holds: the size of the shards counts for more than r.
+  const double larger_shards =
+      static_cast<double>(best.layout.tensor * best.layout.pipeline) / (layout.tensor * layout.pipeline);
+  const auto sent = [&](const PlanLayout& of) { return 1 - 1.0 / static_cast<double>(replicas(of)); };
+  if (larger_shards > 1 && larger_shards * sent(best.layout) >= sent(layout))
+    return fmt::format("each rank sums gradients of {:.3g} times as many weights", larger_shards);
   if (replicas(layout) > replicas(best.layout))
     return fmt::format("gradients are summed over {} ranks", instead_text(replicas(layout), replicas(best.layout)));
-  if (layout.tensor * layout.pipeline < best.layout.tensor * best.layout.pipeline)
-    return "each rank sums gradients of more weights";
   return {};
 }
 

@@ -24,8 +24,8 @@ rehearse() {
     "optimizer.learning_rate=$6" optimizer.warmup_steps=4 optimizer.schedule=constant >"$1.txt"
 }
 # One replica had trained well. Replicas and micro-batches were doubled, and the learning rate multiplied like the batch.
-rehearse 30b-on-32 32 8 1 9.6 0.015
-rehearse 30b-on-64 64 32 2 25.6 0.06
+rehearse 30b-on-32 32 8 1 10.7 0.015
+rehearse 30b-on-64 64 32 2 27.4 0.06
 "$espalier" diagnose 30b-on-64 --against 30b-on-32 >diagnosis.txt
 {
   echo "# Why gpt-30b on 64 devices trains fewer tokens a device than on 32, and less calmly"

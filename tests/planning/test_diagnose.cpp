@@ -174,6 +174,24 @@ TEST(Diagnose, UnevenStages) {
   expect_within_20_percent(finding.changes.front().gain_seconds, simulated.step_seconds - even.step_seconds);
 }
 
+// Stages of one layer each are not cut finer; and exchanges of tensor ranks are no work of the stage.
+TEST(Diagnose, UnevenStagesThatNoCutMends) {
+  SimulatedRun simulated(1, 1, 4, 8, {1, 1, 1, 1}, {.slow_rank = 3, .slow_factor = 1.0});
+  for (StepTimes& step : simulated.run.ranks[3])
+    for (const Phase phase : {Phase::forward, Phase::backward})
+      step.seconds[phase] *= 1.07;  // too little for a slow rank
+  const Diagnosis diagnosis = diagnose(simulated.run);
+  const Finding* const uneven = find(diagnosis, Cause::uneven_stages);
+  ASSERT_NE(uneven, nullptr);
+  EXPECT_EQ(uneven->changes.front().setting.find("virtual_stages"), std::string::npos);
+
+  SimulatedRun waiting(2, 1, 2, 8, {2, 2}, {.tensor = 0.1});
+  for (const std::size_t rank : {0U, 1U})
+    for (StepTimes& step : waiting.run.ranks[rank])
+      step.seconds[Phase::tensor_comm] *= 3;
+  EXPECT_EQ(find(diagnose(waiting.run), Cause::uneven_stages), nullptr);
+}
+
 TEST(Diagnose, TooFewMicrobatches) {
   for (const auto& [stages, microbatches] : {std::pair{2, 1}, {4, 2}, {4, 4}, {8, 8}}) {
     SCOPED_TRACE(fmt::format("{} stages, {} micro-batches", stages, microbatches));

@@ -104,7 +104,7 @@ TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
 TEST(PublishedCases, rows_that_no_machine_runs_are_told) {
   const std::string row = ",x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,";
   const auto cases = price_table(std::string(head) + "years" + row + "1e300,\n" + "nothing" + row + "0.01,\n" +
-                                 "large,x,96,12288,96,51200,2048,V100-32GB,1,1,1,1,8,1,fp16,full,100,\n");
+                                 "large,x,96,12288,96,51200,2048,V100-32GB,1,1,1,1,8,1,fp16,full,300,\n");
   for (const std::size_t i : {0U, 1U}) {
     EXPECT_FALSE(cases[i].predicted_seconds);
     EXPECT_TRUE(cases[i].published.timed);
@@ -116,6 +116,21 @@ TEST(PublishedCases, rows_that_no_machine_runs_are_told) {
   EXPECT_THAT(case_report(cases), HasSubstr("(predicted: does not fit"));
   for (const PricedCase& each : published())
     EXPECT_EQ(each.too_large, "") << each.published.id;
+  const auto why_not = [](const std::string& columns, const std::string& fields) {
+    return price_table(
+               "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision," +
+               columns + "\nx,32,4096,32,32000,2048,H100,64,8,1,8,64,1,bf16," + fields + "\n")
+        .front()
+        .published.why_not;
+  };
+  EXPECT_EQ(why_not("recompute,iter_time_s", "full,2"), "");
+  EXPECT_THAT(why_not("recompute,iter_time_s", "full,2000"), HasSubstr("is the time in seconds?"));
+  EXPECT_THAT(why_not("peak_tflops,mfu_pct", "989,0.4"), HasSubstr("mfu_pct is 0.4: wanted percent"));
+  EXPECT_THAT(why_not("iter_time_s,model_params", "2,46.7e9"), HasSubstr("a mixture of experts?"));
+  EXPECT_THAT(why_not("iter_time_s,mem_gb_per_gpu", "2,60000"), HasSubstr("is it in GiB?"));
+  EXPECT_THAT(why_not("iter_time_s,vp", "2,0"), HasSubstr("vp is 0"));
+  const auto experts = price_table(std::string(head) + "Mixtral-8x7B" + row + "10,\n");
+  EXPECT_FALSE(experts.front().published.dense);
 }
 
 // "FSDP2" is the second version of what shards like ZeRO-3, not its stage 2.

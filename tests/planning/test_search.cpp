@@ -76,6 +76,19 @@ TEST(Search, a_choice_that_is_fixed_is_never_faster_than_one_left_free) {
                          {"micro_batch=1", "pipeline=4"});
   expect_free_is_fastest(problem_of("gpt-76b", "h100:64", 2048), {.num_devices = 512, .global_batch = 512},
                          {"virtual_stages=8"});
+  expect_free_is_fastest(problem_of("gpt-76b", "mi250x:16", 2048), {.num_devices = 128, .global_batch = 1000},
+                         {"sequence_parallel=0"});
+}
+
+TEST(Search, what_is_fixed_holds_or_is_refused) {
+  LayoutSpace space{.num_devices = 8, .global_batch = 64, .sequence_parallel = true};
+  for (const LayoutPrice& price : search_layouts(problem_of("gpt2-1558m", "h100", 1024), space).ranking)
+    EXPECT_TRUE(price.layout.sequence_parallel) << price.layout.text();
+  for (const char* const text :
+       {"sequence_parallel=1,tensor=1", "schedule=interleaved,pipeline=1", "schedule=1f1b,virtual_stages=4"}) {
+    LayoutSpace fixed = space;
+    EXPECT_THROW(fix_choices(fixed, text), Error) << text;
+  }
 }
 
 TEST(Search, a_trillion_parameters_on_16384_devices_take_seconds) {
@@ -168,6 +181,16 @@ TEST(Search, nothing_that_fits_says_what_is_needed) {
   const int more = std::stoi(report.todo.substr(0, devices));
   const PlanProblem larger = problem_of("gpt-200b", fmt::format("a100-80:{}", more / 8).c_str());
   EXPECT_FALSE(search_layouts(larger, {.num_devices = more, .global_batch = 8}).ranking.empty()) << more;
+}
+
+// Where `train` runs none of the layouts that there are, that is the reason, and not sizes.
+TEST(Search, nothing_that_runs_says_what_train_lacks) {
+  LayoutSpace space{.num_devices = 8, .global_batch = 64};
+  space.only_runnable = true;
+  fix_choices(space, "zero=3");
+  const ErrorReport report = report_of(problem_of("gpt2-1558m", "h100", 1024), space);
+  EXPECT_EQ(report.what, "--runnable leaves no layout of this model");
+  EXPECT_THAT(report.got, HasSubstr("ZeRO-3"));
 }
 
 // A precision that the device lacks: those that it has, not other devices or batches.

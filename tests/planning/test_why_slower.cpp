@@ -78,11 +78,30 @@ TEST(WhySlower, a_cause_holds_for_one_of_two) {
       EXPECT_TRUE(!says("stages share") ||
                   (a.pipeline - 1) * b.num_microbatches() > (b.pipeline - 1) * a.num_microbatches());
       EXPECT_TRUE(!says("summed over") || a.data * a.context > b.data * b.context);
+      EXPECT_TRUE(!says("as many weights") || a.tensor * a.pipeline < b.tensor * b.pipeline);
       EXPECT_TRUE(!says("replicas lie on several nodes") || !nodes(b.data_axis()));
       EXPECT_TRUE(!says("are gathered") || b.zero_stage < 3 || a.num_microbatches() > b.num_microbatches());
       EXPECT_TRUE(!says("messages between stages") || b.pipeline == 1);
     }
   EXPECT_GT(told, 50);
+}
+
+// Of several differences the one that counts for more.
+TEST(WhySlower, the_larger_cause_is_told) {
+  const auto reason = [](const PlanProblem& problem, Index batch, const char* slow, const char* best) {
+    return why_slower(problem, price_layout(problem, layout_of(slow, batch)),
+                      price_layout(problem, layout_of(best, batch)));
+  };
+  // 40 layers on 32 stages: a stage has two of them or one.
+  EXPECT_THAT(reason(problem_of("gpt3-13b", "a100-80:4"), 1024, "pipeline=32,micro_batch=1",
+                     "data=32,zero=3,micro_batch=4,recompute=full"),
+              HasSubstr("its busiest stage has"));
+  const PlanProblem trillion = problem_of("gpt-1t", "a100-80:2048");
+  const std::string best = "tensor=8,pipeline=32,data=64,recompute=full,virtual_stages=4";
+  EXPECT_THAT(reason(trillion, 3072, "tensor=8,pipeline=16,data=128,recompute=full,virtual_stages=4", best.c_str()),
+              HasSubstr("each rank sums gradients of 2 times as many weights"));
+  EXPECT_THAT(reason(trillion, 3072, "tensor=8,pipeline=32,data=64,recompute=full", best.c_str()),
+              HasSubstr("1 chunk a stage instead of 4"));
 }
 
 // The same pair has the same reason among the plain ideas and among the lattices, however far down it stands.
