@@ -164,7 +164,7 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (result.num_too_large > 0)
     return fmt::format("no layout fits: {}, which has {}", least_hungry_text(result), room_text(problem));
-  if (const std::string lacks = why_none_runs(problem, space); !lacks.empty())
+  if (std::string lacks = why_none_runs(problem, space); !lacks.empty())
     return lacks;
   const std::string nearest = nearest_possible(problem, space);
   return "no layout divides model and batch" + (nearest.empty() ? "" : ": nearest " + nearest);
