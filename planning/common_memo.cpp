@@ -30,7 +30,8 @@ class CommonMemo : MemoText {
     goals();
     memory();
     for (std::size_t i = 0; i < problems_.size(); ++i) {
-      const MemoSubject subject{.problem = problems_[i], .space = space_, .best = common_.prices[i]};
+      const MemoSubject subject{
+          .problem = problems_[i], .space = space_, .best = common_.prices[i], .machines = &problems_};
       say("# On {}\n\n", problems_[i].cluster.name);
       text_ += gradients_part(subject) + precision_part(subject) + bottleneck_part(subject);
     }

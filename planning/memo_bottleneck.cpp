@@ -23,7 +23,12 @@ class BottleneckPart : MemoText {
       : subject_(subject),
         best_(subject.best),
         limit_(bottleneck(best_)),
-        options_(mitigations(subject.problem, subject.space, best_)) {}
+        options_(mitigations(subject.problem, subject.space, best_)) {
+    if (subject.machines)
+      for (Mitigation& option : options_)
+        if (option.obstacle.empty())
+          option.obstacle = obstacle_elsewhere(option.price.layout);
+  }
 
   std::string text() {
     text_ = "## The most likely bottleneck, and the first thing to try\n\n";
@@ -34,6 +39,18 @@ class BottleneckPart : MemoText {
   }
 
  private:
+  // One layout for several machines changes on all of them: why it cannot on another, else empty.
+  std::string obstacle_elsewhere(const PlanLayout& layout) const {
+    for (const PlanProblem& machine : *subject_.machines) {
+      std::string reason = why_impossible(machine, layout);
+      if (reason.empty())
+        reason = why_too_large(machine, price_layout(machine, layout, Effort::estimate));
+      if (!reason.empty())
+        return fmt::format("on {}: {}", machine.cluster.name, reason);
+    }
+    return {};
+  }
+
   void name_it() {
     const std::string compute = share_text(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds);
     const PlanPhase longest = longest_beside_compute(best_);

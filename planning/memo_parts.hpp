@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <vector>
 
 #include "planning/search.hpp"
 
@@ -15,6 +16,7 @@ struct MemoSubject {
   const PlanProblem& problem;
   const LayoutSpace& space;
   const LayoutPrice& best;
+  const std::vector<PlanProblem>* machines = nullptr;  ///< that one layout is for, where it is for several
 
   const PlanLayout& layout() const { return best.layout; }
   std::size_t room() const { return room_bytes(problem); }

@@ -99,4 +99,17 @@ TEST(CommonLayout, its_memo_says_what_each_machine_loses) {
   EXPECT_THAT(memo, HasSubstr(fmt::format("| h100 | {:.4g} s (+-12 %)", common.prices[1].step_seconds)));
 }
 
+// A change is made on all machines: what has no room on one of them is not the first thing to try on another.
+TEST(CommonLayout, its_memo_proposes_what_all_machines_can) {
+  const std::vector<PlanProblem> problems{problem_of("gpt3-6.7b", "a100-80:4"), problem_of("gpt3-6.7b", "v100:4")};
+  LayoutSpace space{.num_devices = 32, .global_batch = 256};
+  space.precisions = {Precision::fp16};
+  const CommonLayout common = search_common_layout(problems, space);
+  ASSERT_TRUE(common.layout);
+  const std::string memo = common_memo(problems, space, common, {});
+  const std::string on_a100 =
+      memo.substr(memo.find("# On a100-80\n"), memo.find("# On v100\n") - memo.find("# On a100-80\n"));
+  EXPECT_THAT(on_a100, HasSubstr("on v100: does not fit"));
+}
+
 }  // namespace
