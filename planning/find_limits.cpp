@@ -81,7 +81,7 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
     return;
   const auto stage = dearest - stages.begin();
   // Exchanges of tensor ranks, which are in the work, have findings of their own.
-  const std::vector<double> computing = computing_of_stages(profile, stages.size());
+  const std::vector<double> computing = computing_of_stages(without_slow_ranks(profile), stages.size());
   if (computing[at(static_cast<int>(stage))] < (1 + uneven) * evened(computing).front())
     return;
   const std::vector<Index> layers = run.setup.layers_of_stages();

@@ -9,7 +9,7 @@ case ${1:-} in
   -*) echo "${0##*/}: error: unknown argument: $1" >&2; exit 2 ;;
 esac
 espalier=$(realpath "${1:-build/espalier}")
-mpiexec=${2:-mpiexec}
+mpiexec=${2:-$(command -v mpiexec.mpich || command -v mpiexec)}
 here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

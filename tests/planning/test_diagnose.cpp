@@ -185,6 +185,10 @@ TEST(Diagnose, UnevenStagesThatNoCutMends) {
   ASSERT_NE(uneven, nullptr);
   EXPECT_EQ(uneven->changes.front().setting.find("virtual_stages"), std::string::npos);
 
+  // A slow rank elsewhere does not hide that a stage has too many layers.
+  const SimulatedRun both(1, 1, 4, 8, {3, 2, 2, 2}, {.slow_rank = 2, .slow_factor = 3});
+  EXPECT_NE(find(diagnose(both.run), Cause::uneven_stages), nullptr);
+
   SimulatedRun waiting(2, 1, 2, 8, {2, 2}, {.tensor = 0.1});
   for (const std::size_t rank : {0U, 1U})
     for (StepTimes& step : waiting.run.ranks[rank])
