@@ -19,6 +19,7 @@
 #include "planning/memo.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {
@@ -61,12 +62,9 @@ void write_config(const PlanOptions& options, const PlanProblem& problem, const 
                config.cluster);
 }
 
-void write_memo(const PlanOptions& options, const PlanTask& task, const SearchResult& result, const Goal& goal) {
-  const PlanProblem& problem = task.problems.front();
-  const std::vector<ScalePoint> points = options.scale.empty()
-                                             ? std::vector<ScalePoint>{}
-                                             : predict_scaling(problem, task.space, options.scale, options.weak);
-  write_file_atomically(options.memo, memo(problem, task.space, result, points, goal));
+void write_memo(const PlanOptions& options, const PlanTask& task, const SearchResult& result,
+                const std::vector<ScalePoint>& points, const Goal& goal) {
+  write_file_atomically(options.memo, memo(task.problems.front(), task.space, result, points, goal));
   fmt::print(stderr, "wrote {}\n", options.memo);
 }
 
@@ -139,12 +137,13 @@ void require_layout(const PlanOptions& options, const PlanTask& task, const Sear
   throw Error(ExitCode::usage, report);
 }
 
-void print_search(const PlanOptions& options, const PlanTask& task, const SearchResult& result, const Goal& goal) {
+void print_search(const PlanOptions& options, const PlanTask& task, const SearchResult& result,
+                  const std::vector<ScalePoint>& points, const Goal& goal) {
   const PlanProblem& problem = task.problems.front();
   const LayoutPrice& best = result.ranking.front();
   const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, &best);
   if (options.json) {
-    fmt::print("{}", search_json(problem, task.space, goal, plain, result, options.top.value_or(all)));
+    fmt::print("{}", search_json(problem, task.space, goal, plain, result, options.top.value_or(all), points));
     return;
   }
   const std::size_t most = options.top.value_or(most_listed);
@@ -153,6 +152,8 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
              rejections_text(plain, result, most));
   for (const GoalResult& each : goal_results(best, goal))
     fmt::print("goal: {}\n", goal_text(each));
+  if (!points.empty())
+    fmt::print("\n{}", scaling_text(problem, points, goal));
 }
 
 int plan_search(const PlanOptions& options, const PlanTask& task) {
@@ -162,10 +163,13 @@ int plan_search(const PlanOptions& options, const PlanTask& task) {
   const Goal goal = goal_of(options);
   const LayoutPrice& best = result.ranking.front();
   const bool rehearses = !options.rehearsal.directory.empty();
+  const std::vector<ScalePoint> points = options.scale.empty()
+                                             ? std::vector<ScalePoint>{}
+                                             : predict_scaling(problem, task.space, options.scale, options.weak);
   if (!options.json || !rehearses)
-    print_search(options, task, result, goal);
+    print_search(options, task, result, points, goal);
   if (!options.memo.empty())
-    write_memo(options, task, result, goal);
+    write_memo(options, task, result, points, goal);
   require_goal(best, goal);  // memo and answer say by how much one is missed; config and rehearsal are of what meets it
   if (!options.config.empty())
     write_config(options, problem, best);

@@ -123,13 +123,25 @@ void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fi
   }
 }
 
-std::string header(const PlanProblem& problem, const LayoutPrice& price, const std::vector<std::string>& to_fill) {
+// Settings that may make a step longer or shorter than the plan knows.
+std::vector<std::string> unpriced(const std::vector<std::string>& settings) {
+  std::vector<std::string> kept;
+  for (const std::string& setting : settings)
+    if (!setting.starts_with("data.") && !setting.starts_with("run."))
+      kept.push_back(setting);
+  return kept;
+}
+
+std::string header(const PlanProblem& problem, const LayoutPrice& price, const std::vector<std::string>& settings,
+                   const std::vector<std::string>& to_fill) {
   ConfigWriter file;
   file.comment(fmt::format("`espalier plan`: {} on {} of {}", problem.model.name,
                            counted(price.layout.num_devices(), "device"), problem.cluster.device.name));
   file.comment(price.layout.text());
   file.comment(fmt::format("predicted: {:.4g} s a step (+-{:.0f} %), {:.4g} tokens/s, {} of memory", price.step_seconds,
                            100 * price.error_share, price.tokens_per_second, bytes_text(price.memory_bytes)));
+  if (const std::vector<std::string> more = unpriced(settings); !more.empty())
+    file.comment(fmt::format("not in this prediction: {}", fmt::join(more, ", ")));
   if (!to_fill.empty())
     file.comment("To fill in before it trains:");
   for (const std::string& line : to_fill)
@@ -161,7 +173,7 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   }
   const std::vector<std::string> planned = planned_settings(problem, price.layout);
   all.insert(all.end(), planned.begin(), planned.end());
-  config.toml = header(problem, price, config.to_fill) + to_toml(parse_run_config(text, name, all, devices));
+  config.toml = header(problem, price, settings, config.to_fill) + to_toml(parse_run_config(text, name, all, devices));
   return config;
 }
 

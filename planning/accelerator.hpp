@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -24,11 +25,16 @@ int activation_bytes(Precision precision);
 /// The matrix rate of a device in one precision: its peak, and the efficiency curve below it. One curve a device type
 /// and precision, whatever runs on it.
 struct MatrixRate {
-  double peak_flops = 0;       ///< per second, dense; 0: the device has not this precision
-  double product_share = 0;    ///< of the peak, in a product so large that nothing is lost at its edges
-  double half_depth = 0;       ///< inner dimension at which half of that is reached: share x k / (k + half_depth)
-  double fill_waves = 0;       ///< waves of 128 x 128 tiles lost to filling and draining the processors
-  double attention_share = 0;  ///< of the peak, in a fused attention kernel with heads of 128
+  double peak_flops = 0;             ///< per second, dense; 0: the device has not this precision
+  double product_share = 0;          ///< of the peak, in a product so large that nothing is lost at its edges
+  double half_depth = 0;             ///< inner dimension at which half of that is reached: share x k / (k + half_depth)
+  double fill_waves = 0;             ///< waves of 128 x 128 tiles lost to filling and draining the processors
+  double attention_share = 0;        ///< of the peak, in a fused attention kernel with heads of 128
+  double tuned_attention_share = 0;  ///< the same of kernels written for this very device; 0: no better
+
+  double attention(bool tuned) const {
+    return tuned ? std::max(attention_share, tuned_attention_share) : attention_share;
+  }
 };
 
 /// A device type: what it has, and what programs get out of it.

@@ -26,17 +26,20 @@ struct Curve {
   double half_depth;
   double fill_waves;
   double attention_share;
+  double tuned_attention_share = 0;
 };
 
-// product_share, half_depth, fill_waves, attention_share
+// product_share, half_depth, fill_waves, attention_share, tuned_attention_share
 constexpr Curve volta{0.83, 60, 0.12, 0.30};
 constexpr Curve ampere{0.72, 60, 0.12, 0.31};
-constexpr Curve hopper{0.60, 80, 0.20, 0.30};
-constexpr Curve hopper_fp8{0.59, 100, 0.30, 0.15};
-constexpr Curve hopper_500w{0.48, 80, 0.20, 0.26};  // the board with HBM2e, held to 500 W
-constexpr Curve hopper_500w_fp8{0.54, 100, 0.30, 0.13};
-constexpr Curve blackwell{0.56, 100, 0.20, 0.27};
-constexpr Curve blackwell_fp8{0.48, 150, 0.30, 0.13};
+constexpr Curve hopper{0.575, 80, 0.20, 0.19, 0.34};
+constexpr Curve hopper_fp8{0.56, 100, 0.30, 0.10, 0.17};
+constexpr Curve hopper_500w{0.48, 80, 0.20, 0.20, 0.26};  // the board with HBM2e, held to 500 W
+constexpr Curve hopper_500w_fp8{0.54, 100, 0.30, 0.10, 0.13};
+constexpr Curve blackwell{0.56, 100, 0.20, 0.14, 0.40};
+constexpr Curve blackwell_fp8{0.48, 150, 0.30, 0.07, 0.20};
+constexpr Curve blackwell_ultra{0.64, 100, 0.20, 0.16, 0.48};
+constexpr Curve blackwell_ultra_fp8{0.58, 150, 0.30, 0.08, 0.24};
 constexpr Curve cdna2{0.48, 100, 0.20, 0.20};
 constexpr Curve cdna3{0.42, 100, 0.20, 0.22};
 constexpr Curve cdna3_fp8{0.36, 150, 0.30, 0.11};
@@ -50,7 +53,8 @@ constexpr Curve ada{0.60, 80, 0.20, 0.30};
 constexpr Curve vector_units{0.80, 64, 0.10, 0.40};
 
 MatrixRate rate(double teraflops, const Curve& curve) {
-  return {teraflops * tera, curve.product_share, curve.half_depth, curve.fill_waves, curve.attention_share};
+  return {teraflops * tera, curve.product_share,   curve.half_depth,
+          curve.fill_waves, curve.attention_share, curve.tuned_attention_share};
 }
 
 struct Rates {
@@ -85,21 +89,26 @@ Accelerator on_cores(Accelerator made) {
 
 const std::vector<Accelerator>& accelerators() {
   static const std::vector<Accelerator> table = {
+      device("v100-16", 16, 0.9, 80, 0.15, {15.7, 0, 125, 0, 0, volta}),
       device("v100", 32, 0.9, 80, 0.15, {15.7, 0, 125, 0, 0, volta}),
       device("a100-40", 40, 1.555, 108, 0.15, {19.5, 156, 312, 312, 0, ampere}),
       device("a100-80", 80, 2.039, 108, 0.15, {19.5, 156, 312, 312, 0, ampere}),
+      device("a800", 80, 2.039, 108, 0.20, {19.5, 156, 312, 312, 0, ampere}),  // NVLink of 400 GB/s
       device("h100", 80, 3.35, 132, 0.12, {67, 495, 989, 989, 1979, hopper}),
       device("h100-hbm2e", 96, 2.4, 132, 0.15, {67, 495, 989, 989, 1979, hopper_500w, hopper_500w_fp8}),
+      device("h800", 80, 3.35, 132, 0.20, {67, 495, 989, 989, 1979, hopper}),  // NVLink of 400 GB/s
       device("h200", 141, 4.8, 132, 0.15, {67, 495, 989, 989, 1979, hopper}),
       device("b200", 180, 8.0, 148, 0.20, {80, 1125, 2250, 2250, 4500, blackwell, blackwell_fp8}),
       device("gb200", 186, 8.0, 148, 0.20, {80, 1250, 2500, 2500, 5000, blackwell, blackwell_fp8}),
-      device("b300", 268, 8.0, 148, 0.25, {80, 1125, 2250, 2250, 4500, blackwell, blackwell_fp8}),
+      device("b300", 268, 8.0, 148, 0.25, {80, 1125, 2250, 2250, 4500, blackwell_ultra, blackwell_ultra_fp8}),
+      device("gb300", 277, 8.0, 148, 0.20, {80, 1250, 2500, 2500, 5000, blackwell_ultra, blackwell_ultra_fp8}),
       device("a100-40-pcie", 40, 1.555, 108, 0.20, {19.5, 156, 312, 312, 0, ampere}),
       device("a100-pcie", 80, 1.94, 108, 0.20, {19.5, 156, 312, 312, 0, ampere}),
       device("h100-pcie", 80, 2.0, 114, 0.20, {51, 378, 756, 756, 1513, hopper, hopper_fp8}),
       device("l40s", 45, 0.864, 142, 0.20, {91.6, 183, 362, 362, 733, ada}),
       device("mi250x", 64, 1.638, 110, 0.20,
              {47.9, 0, 191.5, 191.5, 0, cdna2}),  // one of its two dies: what a rank gets
+      device("mi250x-module", 128, 3.276, 220, 0.20, {95.7, 0, 383, 383, 0, cdna2}),  // both dies as one device
       device("mi300x", 192, 5.3, 304, 0.20, {163.4, 653.7, 1307, 1307, 2614, cdna3, cdna3_fp8}),
       device("mi325x", 256, 6.0, 304, 0.20, {163.4, 653.7, 1307, 1307, 2614, cdna3_mi325, cdna3_mi325_fp8}),
       device("mi355x", 288, 8.0, 256, 0.25, {157, 0, 2500, 2500, 5000, cdna4, cdna4_fp8}),
@@ -142,14 +151,16 @@ std::optional<std::string> accelerator_named(std::string_view published) {
     return std::nullopt;
   // The longer name first where one holds another.
   static const std::vector<std::pair<std::string_view, const char*>> words{
-      {"gb200", "gb200"},  {"b200", "b200"},     {"b300", "b300"},     {"h200", "h200"},    {"h800", "h100"},
-      {"a800", "a100-80"}, {"v100", "v100"},     {"mi250", "mi250x"},  {"mi300", "mi300x"}, {"mi325", "mi325x"},
+      {"gb200", "gb200"},  {"gb300", "gb300"},   {"b200", "b200"},     {"b300", "b300"},    {"h200", "h200"},
+      {"h800", "h800"},    {"a800", "a800"},     {"mi250", "mi250x"},  {"mi300", "mi300x"}, {"mi325", "mi325x"},
       {"mi355", "mi355x"}, {"gaudi2", "gaudi2"}, {"gaudi3", "gaudi3"}, {"l40s", "l40s"},
   };
   if (has("h100"))
     return has("hbm2e") ? "h100-hbm2e" : has("pcie") ? "h100-pcie" : "h100";
   if (has("a100"))
     return has("40g") ? (has("pcie") ? "a100-40-pcie" : "a100-40") : has("pcie") ? "a100-pcie" : "a100-80";
+  if (has("v100"))
+    return has("16g") ? "v100-16" : "v100";
   for (const auto& [word, name] : words)
     if (has(word))
       return name;

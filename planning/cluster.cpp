@@ -35,20 +35,25 @@ const std::vector<Cluster>& clusters() {
     return made;
   };
   static const std::vector<Cluster> table = {
+      cluster("v100-16", 8, 122, 36, 5, 30, 8),
       cluster("v100", 8, 122, 36, 5, 30, 8),         // 4 x 100 Gb/s for 8 devices
       cluster("a100-40", 8, 232, 36, 13.5, 20, 18),  // 8 x 200 Gb/s
       cluster("a100-80", 8, 232, 36, 13.5, 20, 18),
+      cluster("a800", 8, 155, 36, 13.5, 20, 18),
       cluster("h100", 8, 370, 16, 40, 10, 40),  // 8 x 400 Gb/s
       cluster("h100-hbm2e", 8, 370, 16, 40, 10, 40),
+      cluster("h800", 8, 164, 16, 40, 10, 40),
       cluster("h200", 8, 370, 16, 40, 10, 40),
       cluster("b200", 8, 682, 16, 40, 10, 40),
       cluster("gb200", 72, 682, 16, 40, 10, 40),  // one NVLink domain of 72
+      cluster("gb300", 72, 682, 16, 80, 10, 80),  // cards of 800 Gb/s
       cluster("b300", 8, 682, 16, 40, 10, 40),
       cluster("a100-40-pcie", 8, 24, 36, 5, 20, 12),  // PCIe 4
       cluster("a100-pcie", 8, 24, 36, 5, 20, 12),
       cluster("h100-pcie", 8, 48, 36, 5, 20, 20),  // PCIe 5
       cluster("l40s", 8, 24, 36, 5, 20, 12),
       cluster("mi250x", 8, 100, 36, 8, 20, 12),  // Slingshot, 4 x 200 Gb/s for 8 dies
+      cluster("mi250x-module", 4, 100, 36, 16, 20, 24),
       cluster("mi300x", 8, 313, 20, 40, 10, 40),
       cluster("mi325x", 8, 313, 20, 40, 10, 40),
       cluster("mi355x", 8, 380, 20, 40, 10, 40),
@@ -118,6 +123,8 @@ Cluster with_devices(Cluster cluster, int num_devices) {
     return cluster;
   }
   cluster.num_nodes = (num_devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  if (num_devices % cluster.num_nodes == 0)
+    cluster.devices_per_node = num_devices / cluster.num_nodes;
   return cluster;
 }
 

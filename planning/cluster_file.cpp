@@ -206,6 +206,7 @@ class ClusterReader {
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
       reader_.read(section, "attention_share", rate.attention_share, share);
+      reader_.read(section, "tuned_attention_share", rate.tuned_attention_share, {.min = 0, .max = 1});
     }
   }
 
@@ -266,6 +267,8 @@ std::string to_toml(const Cluster& cluster) {
     file.write(section, "half_depth", rate.half_depth);
     file.write(section, "fill_waves", rate.fill_waves);
     file.write(section, "attention_share", rate.attention_share);
+    if (rate.tuned_attention_share > 0)
+      file.write(section, "tuned_attention_share", rate.tuned_attention_share);
   }
   if (cluster.node.bandwidth > 0)
     link("node_link", cluster.node);

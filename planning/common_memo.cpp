@@ -11,6 +11,7 @@
 #include "io/units.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {

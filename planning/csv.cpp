@@ -86,23 +86,19 @@ std::vector<std::string> columns_of(const Record& head, const std::string& name)
   return columns;
 }
 
-std::map<std::string, std::string> fields_of(const Record& record, const std::vector<std::string>& columns,
-                                             const std::string& name) {
+CsvRow row_of(const Record& record, const std::vector<std::string>& columns, const std::string& name) {
   std::map<std::string, std::string> fields;
+  std::size_t num_excess = 0;
   for (std::size_t i = 0; i < record.fields.size(); ++i) {
     const std::string field = value_of(record.fields[i]);
     if (field.empty())
       continue;
     if (i >= columns.size())
-      throw Error(ExitCode::data, {.what = "a record has more fields than the table has columns",
-                                   .where = fmt::format("{}:{}", name, record.line),
-                                   .got = fmt::format("{} fields", record.fields.size()),
-                                   .wanted = fmt::format("at most {}", columns.size()),
-                                   .todo = "put fields that hold a comma in quotes"});
-    if (!columns[i].empty())
+      ++num_excess;
+    else if (!columns[i].empty())
       fields[columns[i]] = field;
   }
-  return fields;
+  return {std::move(fields), name, record.line, num_excess};
 }
 
 }  // namespace
@@ -155,7 +151,7 @@ CsvTable parse_csv(std::string_view text, const std::string& name) {
     return table;
   table.columns = columns_of(records.front(), name);
   for (std::size_t r = 1; r < records.size(); ++r)
-    table.rows.emplace_back(fields_of(records[r], table.columns, name), name, records[r].line);
+    table.rows.push_back(row_of(records[r], table.columns, name));
   return table;
 }
 

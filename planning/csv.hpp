@@ -16,11 +16,12 @@ namespace espalier {
 /// that: -, ?, n/a, nan, null, unknown.
 class CsvRow {
  public:
-  CsvRow(std::map<std::string, std::string> fields, std::string file, std::size_t line)
-      : fields_(std::move(fields)), file_(std::move(file)), line_(line) {}
+  CsvRow(std::map<std::string, std::string> fields, std::string file, std::size_t line, std::size_t num_excess = 0)
+      : fields_(std::move(fields)), file_(std::move(file)), line_(line), num_excess_(num_excess) {}
   /// "table.csv:4", for messages.
   std::string where() const;
   std::size_t line() const { return line_; }
+  std::size_t num_excess() const { return num_excess_; }  ///< fields behind the last column: commas without quotes
   bool has(const std::string& column) const { return fields_.contains(column); }
   std::string text(const std::string& column) const;  ///< "" where absent
 
@@ -33,6 +34,7 @@ class CsvRow {
   std::map<std::string, std::string> fields_;
   std::string file_;
   std::size_t line_;
+  std::size_t num_excess_;
 };
 
 struct CsvTable {
@@ -41,8 +43,7 @@ struct CsvTable {
 };
 
 /// RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; the first record names the columns.
-/// @throws Error (data) with file and line: a quote that never ends, a record with more fields than the head, a column
-/// that is named twice.
+/// @throws Error (data) with file and line: a quote that never ends, a column that is named twice.
 CsvTable parse_csv(std::string_view text, const std::string& name);
 
 }  // namespace espalier

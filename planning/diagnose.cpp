@@ -35,6 +35,16 @@ void leave_out_small(std::vector<Finding>& findings) {
   std::erase_if(findings, [](const Finding& finding) { return finding.share < least_share; });
 }
 
+// A batch that has grown, and may have made the run unstable, is not to grow more for speed.
+void leave_out_larger_batches(std::vector<Finding>& time, const std::vector<Finding>& stability) {
+  const bool has_grown = std::ranges::any_of(
+      stability, [](const Finding& finding) { return finding.cause == Cause::effective_batch && finding.size > 1; });
+  if (has_grown)
+    for (Finding& finding : time)
+      std::erase_if(finding.changes,
+                    [](const Change& change) { return change.setting.starts_with("batch.global_batch_size"); });
+}
+
 void rank(std::vector<Finding>& findings) {
   const auto order = [](const Finding& finding) {
     const Concern concern = concern_of(finding.cause);
@@ -68,6 +78,7 @@ Diagnosis diagnose(const RecordedRun& run, const RecordedRun* against) {
       diagnosis.comparison->differences = differences_between(*against, run);
     }
   }
+  leave_out_larger_batches(time, stability);
   for (auto* const part : {&time, &stability})
     for (Finding& finding : *part)
       diagnosis.findings.push_back(std::move(finding));

@@ -43,8 +43,9 @@ std::vector<double> evened(const std::vector<double>& stages) {
   return std::vector<double>(stages.size(), mean);
 }
 
-// The layers as balance_layers() would cut them, a block costing what it was measured to.
-Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages) {
+// The layers as balance_layers() would cut them, a block costing what it was measured to; `at_best` takes the window of
+// equal stages.
+Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages, double at_best) {
   const RunSetup& setup = run.setup;
   const std::vector<Index> layers = setup.layers_of_stages();
   LayerCosts costs;
@@ -58,7 +59,7 @@ Change balanced(const RecordedRun& run, const StepProfile& profile, const std::v
   for (int part = 0; part < parts; ++part)
     after[at(part % setup.stages())] += block_seconds * real(wanted[at(part)] - setup.layers_per_stage[at(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
-          .gain_seconds = window(run, profile, stages) - window(run, profile, after),
+          .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
           .priced_by = "the schedule, run with a layer's measured time moved"};
 }
 
@@ -87,7 +88,8 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
   const std::vector<Index> layers = run.setup.layers_of_stages();
   Finding finding{
       .cause = Cause::uneven_stages, .title = {}, .size = *dearest / even.front(), .unit = "times the mean"};
-  finding.seconds = window(run, profile, stages) - window(run, profile, even);
+  const double at_best = window(run, profile, even);
+  finding.seconds = window(run, profile, stages) - at_best;
   finding.title = fmt::format("stage {} works {:.0f} % more than the mean stage, and the others wait for it", stage,
                               100 * (finding.size - 1));
   std::vector<std::string> seconds;
@@ -99,7 +101,7 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
       finding.ranks.push_back(rank);
   if (!layers.empty()) {
     finding.evidence.push_back(fmt::format("layers by stage: {}", fmt::join(layers, ", ")));
-    const Change change = balanced(run, profile, stages);
+    const Change change = balanced(run, profile, stages, at_best);
     if (change.gain_seconds > 0.01 * finding.seconds) {
       finding.changes.push_back(change);
       finding.is_fault = true;  // better cuts cost nothing

@@ -64,8 +64,8 @@ struct Block {
     const Precision half = layout.precision == Precision::fp8 ? Precision::bf16 : layout.precision;
     if (implementation.fused_attention) {
       const double flops = 2 * rows * (length + attention_block) * heads * head_size;
-      pass.products =
-          (backward ? 2.5 : 1) * flops / (device().rate(half).peak_flops * device().rate(half).attention_share);
+      const MatrixRate& rate = device().rate(half);
+      pass.products = (backward ? 2.5 : 1) * flops / (rate.peak_flops * rate.attention(implementation.tuned_attention));
       return pass;
     }
     const double batch = sequences * heads;
@@ -89,9 +89,24 @@ struct Block {
       split += 2 * e * rows * (c / t + kv);  // rotary positions
     if (model.bias && backward)
       split += e * rows * ((f + c) / t + 2 * kv) + 2 * e * rows * c;
+    if (!implementation.fused_elementwise)
+      split += (backward ? 2 : 1) * unfused_bytes();
     if (layout.precision == Precision::fp8)  // casts: 2 bytes read, one written twice (as it is, and transposed)
       split += 4 * rows * (backward ? 2 * c + ((1 + gated) * f + c) / t + 2 * kv : 2 * c + (c + f) / t);
     return traffic_seconds(device(), norms_and_adds + split);
+  }
+
+  // More than one kernel moves, of forward. RMSNorm as widening, square, mean, product, narrowing, weight; rotary
+  // positions as widening, complex product, narrowing; gates as activation and product. Backward moves twice that.
+  double unfused_bytes() const {
+    double bytes = 0;
+    if (model.rms_norm)
+      bytes += 2 * 32 * rows * c / (layout.sequence_parallel ? t : 1);
+    if (model.max_sequence_length == 0)
+      bytes += 16 * rows * (c / t + kv);
+    if (model.gated_ffn)
+      bytes += 4 * rows * f / t;
+    return bytes;
   }
 
   // A collective of (M, C) among the tensor ranks.

@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {
@@ -47,9 +48,8 @@ std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& spa
 void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, PlanLayout lattice) {
   const std::vector<Recompute> modes = fixed_or(space.recompute, all_recompute_modes());
   const int replicas = lattice.data * lattice.context;
-  const std::vector<int> stages = fixed_or(space.zero_stage, replicas == 1          ? std::vector<int>{0}
-                                                             : lattice.pipeline > 1 ? std::vector<int>{0, 1}
-                                                                                    : std::vector<int>{0, 1, 2, 3});
+  const std::vector<int> stages =
+      fixed_or(space.zero_stage, replicas == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3});
   if (lattice.tensor == 1 && space.sequence_parallel.value_or(false))
     return;  // nobody to split rows with
   const std::vector<bool> sequence = lattice.tensor == 1

@@ -9,6 +9,7 @@
 #include "planning/memo_parts.hpp"
 #include "planning/mitigation.hpp"
 #include "planning/time_text.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planning/search.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 

@@ -74,8 +74,8 @@ class PrecisionPart : MemoText {
 
   void time_and_memory() {
     say("Products in {}: {}. ", to_string(precision_), price_text(best_));
-    for (const Precision other : {Precision::bf16, Precision::fp32})
-      if (has(other) && (other == Precision::fp32 || precision_ == Precision::fp8))
+    for (const Precision other : {Precision::bf16, Precision::tf32, Precision::fp32})
+      if (has(other) && (other != Precision::bf16 || precision_ == Precision::fp8))
         say("In {}: {}. ", to_string(other), price_text(subject_.price_in(other)));
     if (precision_ == Precision::fp8)
       say("fp8 makes the products of the blocks faster and nothing smaller: "

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -34,13 +34,17 @@ class ModelReader {
     read_kind();
     read_positions(planned);
     read_batch(planned);
-    if (!starts_from_preset && !inherited_.empty())
-      planned.notes.push_back(fmt::format("{}: [model] names no preset, so what it does not give is that of {}: {}",
-                                          file_name_, default_preset, fmt::join(inherited_, ", ")));
+    const std::string from_default =
+        starts_from_preset || inherited_.empty()
+            ? ""
+            : fmt::format("[model] names no preset, so what it does not give is that of {}: {}", default_preset,
+                          fmt::join(inherited_, ", "));
+    if (!from_default.empty())
+      planned.notes.push_back(fmt::format("{}: {}", file_name_, from_default));
     if (shape_ != preset_)
       shape_.name = file_name_;
     for (const std::string& problem : problems(shape_))
-      reader_.problem("model", problem);
+      reader_.problem("model", from_default.empty() ? problem : fmt::format("{} ({})", problem, from_default));
     reader_.finish();
     planned.model = shape_;
     return planned;

@@ -16,6 +16,7 @@
 #include "planning/layout_memory.hpp"
 #include "planning/nearest_sizes.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -5,6 +5,7 @@
 #include "io/json_by_name.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {
@@ -76,6 +77,20 @@ Json goals_json(const LayoutPrice& price, const Goal& goal) {
   return json;
 }
 
+Json points_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
+  Json json = Json::array();
+  for (const ScalePoint& point : points) {
+    Json each{{"devices", point.num_devices}, {"global_batch", point.global_batch}, {"what_bends", point.what_bends}};
+    if (point.price) {
+      each["efficiency"] = point.efficiency;
+      each["goals"] = goals_json(*point.price, goal);
+      each.update(price_json(problem, *point.price));
+    }
+    json.push_back(each);
+  }
+  return json;
+}
+
 const char* to_string(Verdict verdict) {
   switch (verdict) {
     case Verdict::impossible: return "impossible";
@@ -135,8 +150,11 @@ std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, c
 }
 
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
-                        const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
+                        const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most,
+                        const std::vector<ScalePoint>& points) {
   Json json = search_head_json(problem, space, plain, result, most);
+  if (!points.empty())
+    json["points"] = points_json(problem, points, goal);
   json["goals"] = goals_json(result.ranking.front(), goal);
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
@@ -161,16 +179,7 @@ std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoin
                              {"holds_at", each.holds_at},
                              {"nearest", each.nearest.nearest},
                              {"nearest_devices", each.nearest_devices}});
-  json["points"] = Json::array();
-  for (const ScalePoint& point : points) {
-    Json each{{"devices", point.num_devices}, {"global_batch", point.global_batch}, {"what_bends", point.what_bends}};
-    if (point.price) {
-      each["efficiency"] = point.efficiency;
-      each["goals"] = goals_json(*point.price, goal);
-      each.update(price_json(problem, *point.price));
-    }
-    json["points"].push_back(each);
-  }
+  json["points"] = points_json(problem, points, goal);
   return json.dump(1) + "\n";
 }
 

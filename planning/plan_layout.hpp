@@ -24,11 +24,12 @@ bool allows_chunks(PlanSchedule schedule);
 
 /// How the program that runs a layout works; it decides what is kept, what is hidden and how much the host does.
 struct Implementation {
-  bool fused_attention = true;            ///< the (T, T) matrices never exist [Dao et al. 2022]
-  bool recomputes_attention = false;      ///< "selective" means the attention core, as in Korthikanti et al. 2022; else
-                                          ///< norms and activation function, as `train` does
-  bool overlaps_reduction = true;         ///< gradients are reduced (weights of ZeRO-3 gathered) beside other work
-  bool overlaps_gather = true;            ///< weights that ZeRO-1 and 2 updated are gathered beside the next forward
+  bool fused_attention = true;        ///< the (T, T) matrices never exist [Dao et al. 2022]
+  bool tuned_attention = false;       ///< by a kernel written for the device (cuDNN, FlashAttention-3), not one for all
+  bool recomputes_attention = false;  ///< "selective" means the attention core, as in Korthikanti et al. 2022; else
+                                      ///< norms and activation function, as `train` does
+  bool overlaps_reduction = true;     ///< gradients are reduced (weights of ZeRO-3 gathered) beside other work
+  bool overlaps_gather = true;        ///< weights that ZeRO-1 and 2 updated are gathered beside the next forward
   bool overlaps_tensor_backward = false;  ///< those of backward hide behind the weight part
   bool overlaps_tensor = false;           ///< tensor collectives hide behind products
   bool gathers_rows_again = false;        ///< backward gathers the rows that sequence parallelism splits once more, for
@@ -43,8 +44,10 @@ struct Implementation {
   bool arenas_of_train = true;  ///< slots, which also hold what a chunk received, gradients that wait for their weight
                                 ///< part, messages and buckets lie as `train` lays them
   bool compiled = false;        ///< few kernels, no interpreter between them
-  int gradient_bytes = 4;       ///< of an element, as accumulated and reduced
-  int extra_state_bytes = 0;    ///< of an element, beyond weights, gradients, master weights and two moments
+  bool fused_elementwise = true;  ///< RMSNorm, rotary positions and gates are one kernel each, not one an operator
+  bool fused_optimizer = true;    ///< one kernel reads and writes each state once, not one an operator
+  int gradient_bytes = 4;         ///< of an element, as accumulated and reduced
+  int extra_state_bytes = 0;      ///< of an element, beyond weights, gradients, master weights and two moments
 };
 
 /// The program of this repository, on CPUs or on GPUs.

@@ -9,6 +9,7 @@
 #include "io/units.hpp"
 #include "planning/gib.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {

@@ -43,7 +43,8 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
 /// `devices` and `global_batch`; of several clusters `machines` has those of each. `ranking` and `rejections` have
 /// `most` entries at most; `goals`, `plain_ideas`.
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
-                        const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
+                        const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most,
+                        const std::vector<ScalePoint>& points = {});
 /// Of a search that found nothing: an empty `ranking`, `rejections`, and the error as `no_layout`.
 std::string no_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error,
                            const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);

@@ -71,18 +71,7 @@ enum class Effort {
   simulate   ///< the operation lists are run
 };
 
-/// Prices a layout. @pre why_impossible() is empty.
+/// Prices a layout. @pre why_impossible() is empty (planning/why_impossible.hpp).
 LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort = Effort::simulate);
-
-/// Why the layout cannot exist, in words ("5 pipeline stages need 5 layers, the model has 4"); empty when it can.
-std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout);
-
-/// Bytes of a device for what `train` allocates.
-std::size_t room_bytes(const PlanProblem& problem);
-/// "74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)".
-std::string room_text(const PlanProblem& problem);
-
-/// Why a device has no room for it: what, where, by how much; empty when it fits.
-std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price);
 
 }  // namespace espalier

@@ -18,14 +18,15 @@
 #include "planning/published_space.hpp"
 #include "planning/published_time.hpp"
 #include "planning/strings.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {
 
 // Of a published time: long sequences count masked products that no program makes, tiny models wait for the host.
-// Of a published time: long sequences count masked products that no program makes, tiny models wait for the host.
 constexpr double most_of_peak = 1.3;
 constexpr double least_of_peak = 2e-3;
+constexpr double peak_of_a_die = 250;            // TFLOP/s: a row of an MI250 with more counts both dies as one device
 constexpr double other_model = 1.5;              // times: parameters so far from those of a shape are not its
 constexpr Index runtime_bytes = Index{2} << 30;  // context and libraries of a device
 
@@ -129,11 +130,13 @@ bool is_dense(const CsvRow& row) {
 }
 
 void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, PublishedCase& read) {
-  const std::optional<std::string> device = accelerator_named(row.text("gpu"));
+  std::optional<std::string> device = accelerator_named(row.text("gpu"));
   if (!device) {
     refuse(read, row.has("gpu") ? fmt::format("no efficiency curve for {}", row.text("gpu")) : "gpu is missing");
     return;
   }
+  if (device == "mi250x" && row.number("peak_tflops").value_or(0) > peak_of_a_die)
+    device = "mi250x-module";
   Cluster cluster = cluster_preset(*device);
   for (const Cluster& each : calibrated)
     if (each.device.name == *device)
@@ -168,6 +171,9 @@ PublishedCase named(const CsvRow& row) {
 
 PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated) {
   PublishedCase read = named(row);
+  if (row.num_excess() > 0)
+    refuse(read, fmt::format("it has {} more than the table has columns: are commas in a field not quoted?",
+                             counted(static_cast<Index>(row.num_excess()), "field")));
   read.dense = is_dense(row);
   if (!read.dense)
     refuse(read, "a mixture of experts is not priced");

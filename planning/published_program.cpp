@@ -38,6 +38,31 @@ bool unfused_program(const std::string& words) {
          || contains(words, "2211.05100");  // BLOOM: Megatron-DeepSpeed with its fused softmax
 }
 
+bool names_any(const std::string& words, std::initializer_list<const char*> names) {
+  const std::string small = lower_case(words);
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return contains(small, name); });
+}
+
+// Its recipes for speed reduce gradients in 16 bits and cut tensor collectives up to hide them.
+bool is_nemo(const std::string& words) { return contains(words, "NeMo") || names_any(words, {"megatron-bridge"}); }
+
+bool of_nvidia(const std::string& words) {
+  return is_nemo(words) || names_any(words, {"nvidia/", "megatron-lm", "megatron-core", "transformerengine"});
+}
+
+// NVIDIA's programs and llm.c take cuDNN's attention; others one FlashAttention for all devices, written for Ampere.
+bool tuned_attention(const std::string& words) {
+  return of_nvidia(words) || names_any(words, {"cudnn", "flashattention-3", "flash-attention-3", "llm.c"});
+}
+
+// JAX and Gaudi always compile; PyTorch's own fp8 products are meant to be compiled with the casts around them.
+bool compiled(const CsvRow& row) {
+  const std::string words = words_of(row);
+  return names_any(words, {"llm.c", "dao-ailab/flash-attention", "torch.compile", "jax", "maxtext"}) ||
+         names_any(row.text("gpu"), {"gaudi"}) ||
+         (contains(words, "torchtitan") && contains(lower_case(row.text("precision")), "fp8"));
+}
+
 // Megatron-LM's tests name theirs; without Transformer Engine ("te") they take the framework's own products and
 // softmax.
 bool says_unfused(const std::string& words) {
@@ -89,23 +114,25 @@ Implementation published_implementation(const CsvRow& row) {
   const bool old = is_old(row);
   Implementation made;
   made.fused_attention = says_unfused(words) ? false : contains(words, "attention_backend=flash") || !old;
+  made.tuned_attention = tuned_attention(words);
   made.recomputes_attention = true;
   // Megatron-LM took PyTorch's overlapping reducer until pipelines came.
   made.overlaps_reduction = !old || fully_sharded(row) || contains(words, "README Sep-2020");
   made.overlaps_gather = made.overlaps_reduction;
-  made.overlaps_tensor = contains(words, "tp-comm-overlap on") || contains(words, "asynctp");
+  made.overlaps_tensor = is_nemo(words) || names_any(words, {"tp-comm-overlap on", "asynctp"});
   made.overlaps_tensor_backward = !old || contains(words, "2205.05198");
   made.fused_accumulation = !old || contains(words, "2205.05198") || contains(words, "2401.10241");
   made.splits_messages = !contains(words, "WITHOUT scatter/gather") && !contains(words, "no-scatter-gather");
-  made.recomputes_last_product = old || contains(words, "Megatron") || contains(words, "NeMo");
+  made.recomputes_last_product = old || contains(words, "Megatron") || is_nemo(words);
   made.one_ring = old && fully_sharded(row);
   made.arenas_of_train = false;
-  made.compiled =
-      contains(words, "llm.c") || contains(words, "torchtitan") || contains(words, "Dao-AILab/flash-attention");
+  made.compiled = compiled(row);
+  made.fused_elementwise = made.compiled || old || of_nvidia(words) || names_any(words, {"megatron"});
+  made.fused_optimizer = made.fused_elementwise || contains(words, "torchtitan");
   made.fused_loss = made.compiled;
   made.gradient_bytes = contains(row.text("precision"), "fp16") && old ? 2 : 4;
   made.extra_state_bytes = made.gradient_bytes == 2 ? 4 : 0;
-  if (contains(words, "mp_mode=PURE") || contains(words, "llm.c"))
+  if (contains(words, "mp_mode=PURE") || contains(words, "llm.c") || is_nemo(words))
     made.gradient_bytes = 2;
   return made;
 }

@@ -78,6 +78,11 @@ std::vector<Value> read_lines(const Path& path, Value (*read)(const Json&)) {
                     fmt::format("{} in {:.80}", error.what(), line.dump()),
                     "the fields of this version (docs/running.md)", without_the_line);
     }
+    if (values.size() > 1 && times_of(values.back()).step <= times_of(values[values.size() - 2]).step)
+      throw_damaged(
+          where, "steps are not in order",
+          fmt::format("step {} behind step {}", times_of(values.back()).step, times_of(values[values.size() - 2]).step),
+          "each step once, in the order of training", without_the_line);
     if (const std::string negative = negative_time(times_of(values.back())); !negative.empty())
       throw_damaged(where, "a step has a time below 0", negative, "seconds, 0 or more", without_the_line);
   }

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "planning/no_layout.hpp"
+#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

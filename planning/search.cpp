@@ -15,6 +15,7 @@
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {
@@ -224,7 +225,7 @@ Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, con
 // What a long sequence suggests where the search was not asked for it: the best with ranks that share a sequence.
 std::optional<Rejection> rejected_context(const PlanProblem& problem, const LayoutSpace& space,
                                           const LayoutPrice* best) {
-  constexpr Index long_sequence = 16384;  // tokens, from where one sequence fills much of a device
+  constexpr Index long_sequence = 8192;  // tokens, from where one sequence fills much of a device
   if (problem.sequence_length < long_sequence || searches_context(space))
     return std::nullopt;
   LayoutSpace open = space;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "parallel/pipeline_simulator.hpp"
+#include "planning/why_impossible.hpp"
 #include "training/emulated_network.hpp"
 #include "training/operation_pace.hpp"
 #include "training/predict_traffic.hpp"

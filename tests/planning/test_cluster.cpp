@@ -202,6 +202,18 @@ TEST(ClusterPreset, sizes_follow_the_name) {
     EXPECT_TRUE(problems(cluster_preset(name)).empty()) << name;
 }
 
+// 128 of racks of 72 are two racks of 64, not one that is full; what cannot be dealt out is whole nodes.
+TEST(ClusterPreset, devices_are_dealt_out_to_nodes) {
+  const Cluster racks = with_devices(cluster_preset("gb200"), 128);
+  EXPECT_EQ(racks.num_nodes, 2);
+  EXPECT_EQ(racks.devices_per_node, 64);
+  EXPECT_EQ(with_devices(cluster_preset("gb200"), 64).devices_per_node, 64);
+  EXPECT_EQ(with_devices(cluster_preset("a100-80"), 2520).num_nodes, 315);
+  const Cluster odd = with_devices(cluster_preset("a100-80"), 13);
+  EXPECT_EQ(odd.num_nodes, 2);
+  EXPECT_EQ(odd.devices_per_node, 8);
+}
+
 TEST(ClusterPreset, published_names_are_understood) {
   EXPECT_EQ(accelerator_named("A100-40GB-SXM (DGX A100)"), "a100-40");
   EXPECT_EQ(accelerator_named("NVIDIA A100 SXM4 80GB"), "a100-80");
@@ -212,6 +224,11 @@ TEST(ClusterPreset, published_names_are_understood) {
   EXPECT_EQ(accelerator_named("NVIDIA A100-PCIE-40GB"), "a100-40-pcie");
   EXPECT_EQ(accelerator_named("GB200 NVL72"), "gb200");
   EXPECT_EQ(accelerator_named("B200 SXM"), "b200");
+  EXPECT_EQ(accelerator_named("GB300 NVL72"), "gb300");
+  EXPECT_EQ(accelerator_named("NVIDIA_H800-80GB"), "h800");
+  EXPECT_EQ(accelerator_named("A800-SXM4-80GB"), "a800");
+  EXPECT_EQ(accelerator_named("V100-SXM2-16GB"), "v100-16");
+  EXPECT_EQ(accelerator_named("V100-SXM3-32GB (DGX-2)"), "v100");
   EXPECT_EQ(accelerator_named("nvidia_a100_sxm4_40g"), "a100-40");
   for (const char* const other : {"RTX 5090", "GH200 SXM", "NVIDIA GH200 480GB", "H100 NVL", "NVIDIA RTX A1000"})
     EXPECT_EQ(accelerator_named(other), std::nullopt) << other;

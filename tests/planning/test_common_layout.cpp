@@ -9,6 +9,7 @@
 #include "planning/common_layout.hpp"
 #include "planning/common_memo.hpp"
 #include "planning/plan_text.hpp"
+#include "planning/why_impossible.hpp"
 #include "planning/why_slower.hpp"
 #include "tests/planning/problems.hpp"
 

@@ -152,6 +152,10 @@ TEST(CompareRuns, ReplicasAndMicrobatchesDoubled) {
   EXPECT_THAT(stability->changes.front().setting, StartsWith("optimizer.learning_rate = 0.0003,"));
   EXPECT_TRUE(names(diagnosis, Cause::gradient_reduction));
   EXPECT_TRUE(names(diagnosis, Cause::loss_spike));
+  // A batch that has just grown fourfold, and is suspected of the spikes, is not to be doubled for speed.
+  for (const Finding& finding : diagnosis.findings)
+    for (const Change& change : finding.changes)
+      EXPECT_THAT(change.setting, testing::Not(StartsWith("batch.global_batch_size = 128"))) << finding.title;
 }
 
 // A rate that was scaled with the batch needs no other; a batch that shrank is had back with more micro-batches.

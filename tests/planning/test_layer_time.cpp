@@ -107,6 +107,24 @@ TEST(LayerTime, recomputation_repeats_all_but_the_last_collective) {
       }
 }
 
+// A kernel that was written for the device makes attention faster, and nothing else.
+TEST(LayerTime, tuned_attention_is_that_of_the_device) {
+  const ModelShape model = model_preset("llama3-8b");
+  Cluster cluster = cluster_preset("h100");
+  MatrixRate& rate = cluster.device.rate(Precision::bf16);
+  rate.attention_share = 0.1;
+  rate.tuned_attention_share = 0.4;
+  Implementation program;
+  const auto products = [&](bool tuned) {
+    program.tuned_attention = tuned;
+    return block_time(model, cluster, PlanLayout{}, program, 8192).forward.products;
+  };
+  const double flops = 2.0 * 8192 * (8192 + 128) * 4096;
+  EXPECT_NEAR(products(false) - products(true), flops / (989e12 * 0.1) - flops / (989e12 * 0.4), 1e-9);
+  rate.tuned_attention_share = 0;  // not known: no better
+  EXPECT_EQ(products(true), products(false));
+}
+
 // What each choice does to a block, whatever the curve.
 TEST(LayerTime, choices_move_time_the_way_they_must) {
   const ModelShape model = model_preset("llama3-8b");

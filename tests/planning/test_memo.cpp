@@ -13,6 +13,7 @@
 #include "planning/mitigation.hpp"
 #include "planning/number_format.hpp"
 #include "planning/time_text.hpp"
+#include "planning/why_impossible.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

@@ -9,6 +9,7 @@
 #include "planning/layout_space.hpp"
 #include "planning/plan_layout.hpp"
 #include "planning/runnable.hpp"
+#include "planning/why_impossible.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "planning/search.hpp"
+#include "planning/why_impossible.hpp"
 #include "tests/planning/problems.hpp"
 
 using namespace espalier;
@@ -154,6 +155,22 @@ TEST(PriceLayout, overlap_hides_the_reduction) {
   EXPECT_GT(exposed.step_seconds, hidden.step_seconds);
   EXPECT_GT(hidden.hidden_data_seconds, 0);
   EXPECT_NEAR(exposed[PlanPhase::data_comm], hidden[PlanPhase::data_comm] + hidden.hidden_data_seconds, 1e-9);
+}
+
+// Interleaved, the last p micro-batches go through one chunk after another, and the gradients of the chunks that they
+// have left are reduced beside the others.
+TEST(PriceLayout, more_chunks_hide_more_of_the_reduction) {
+  PlanProblem problem = problem_of("gpt-22b", "a100-80:8");
+  problem.implementation.overlaps_gather = true;
+  const auto hidden_share = [&](const char* text) {
+    const LayoutPrice price = price_layout(problem, layout_of(text, 64));
+    return price.hidden_data_seconds / price.reduction_seconds;
+  };
+  const double one = hidden_share("tensor=2,data=8,pipeline=4,recompute=full,zero=1");
+  const double two = hidden_share("tensor=2,data=8,pipeline=4,virtual_stages=2,recompute=full,zero=1");
+  const double six = hidden_share("tensor=2,data=8,pipeline=4,virtual_stages=6,recompute=full,zero=1");
+  EXPECT_GT(two, one);
+  EXPECT_GT(six, two);
 }
 
 // A rank that keeps its share of the gradients alone cannot add up micro-batches: ZeRO-2 scatters those of each.

@@ -42,6 +42,40 @@ TEST(PublishedCases, times_are_predicted) {
   EXPECT_LT(summary.p95, 0.15);
 }
 
+// Documents that the curves were not fitted to first: other programs, newer devices, larger networks.
+TEST(PublishedCases, times_of_other_documents_are_predicted) {
+  std::vector<double> errors;
+  for (const PricedCase& each : price_table(read_file(ESPALIER_OTHER_ROWS, ExitCode::data))) {
+    ASSERT_TRUE(each.predicted_seconds) << each.published.id << ": " << each.published.why_not;
+    errors.push_back(each.time_error());
+    EXPECT_LT(std::abs(each.time_error()), 0.35) << each.published.id;
+  }
+  const ErrorSummary summary = summary_of(errors);
+  EXPECT_GE(summary.count, 60u);
+  EXPECT_LT(summary.median, 0.10);
+  EXPECT_LT(summary.p95, 0.25);
+}
+
+// What a program is known for is read from its name.
+TEST(PublishedCases, programs_are_told_apart) {
+  const auto program = [](const std::string& source, const std::string& notes = "", const std::string& gpu = "H100") {
+    return published_implementation(
+        parse_csv("source,notes,gpu,precision\n\"" + source + "\",\"" + notes + "\"," + gpu + ",bf16\n", "t").rows[0]);
+  };
+  const Implementation bridge = program("NVIDIA-NeMo/Megatron-Bridge:docs/performance-summary.md");
+  EXPECT_TRUE(bridge.tuned_attention && bridge.overlaps_tensor && bridge.fused_elementwise && bridge.fused_optimizer);
+  EXPECT_EQ(bridge.gradient_bytes, 2);
+  const Implementation foundry = program("mosaicml/llm-foundry:scripts/train/benchmarking/README.md");
+  EXPECT_FALSE(foundry.tuned_attention || foundry.overlaps_tensor || foundry.fused_elementwise ||
+               foundry.fused_optimizer);
+  EXPECT_EQ(foundry.gradient_bytes, 4);
+  EXPECT_FALSE(program("pytorch/torchtitan:docs/performance.md").compiled);
+  EXPECT_TRUE(program("pytorch/torchtitan:docs/performance.md", "FSDP + torch.compile").compiled);
+  EXPECT_TRUE(program("some report", "", "Gaudi2").compiled);
+  EXPECT_TRUE(program("arXiv:2401.00001", "trained by Megatron-LM").tuned_attention);
+  EXPECT_FALSE(program("Nemotron-4 report").overlaps_tensor);  // a model, not the program NeMo
+}
+
 TEST(PublishedCases, memory_is_predicted) {
   std::size_t rows = 0;
   for (const PricedCase& each : published())
@@ -87,8 +121,9 @@ TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
                                  "moe,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,10,MoE with 8 experts\n"
                                  "text,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,two,bf16,full,10,\n"
                                  "words,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,yes,10,\n"
-                                 "uneven,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,60,4,bf16,full,10,\n");
-  ASSERT_EQ(cases.size(), 7u);
+                                 "uneven,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,60,4,bf16,full,10,\n"
+                                 "comma,x,48,6144,48,51200,2048,A100-80GB,64,8,1,8,64,1,bf16,full,10,one, two\n");
+  ASSERT_EQ(cases.size(), 8u);
   EXPECT_TRUE(cases[0].predicted_seconds);
   EXPECT_EQ(cases[0].price->layout.num_devices(), 64);
   EXPECT_THAT(cases[1].published.why_not, HasSubstr("global_batch_seqs is missing"));
@@ -98,6 +133,7 @@ TEST(PublishedCases, missing_fields_cost_at_most_their_row) {
   EXPECT_THAT(cases[4].published.why_not, HasSubstr("micro_batch is no number"));
   EXPECT_EQ(cases[5].price->layout.recompute, Recompute::full);
   EXPECT_EQ(cases[6].published.why_not, "a global batch of 60 is no multiple of dp x micro_batch = 32");
+  EXPECT_THAT(cases[7].published.why_not, HasSubstr("it has 1 field more than the table has columns"));
 }
 
 // A time that no program takes is not compared; a row whose devices have no room for it is, with a remark.

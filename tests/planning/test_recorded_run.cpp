@@ -209,6 +209,15 @@ TEST_F(RecordedRunTest, TimesBelowZeroAreDamage) {
   EXPECT_EQ(report.got, "\"backward\": -0.1");
 }
 
+// Steps that go back are two runs in one file, or lines in the wrong order: no times follow from them.
+TEST_F(RecordedRunTest, StepsThatGoBackAreDamage) {
+  append("ranks/rank-00000.jsonl",
+         R"({"step":2,"step_seconds":0.5,"seconds":{"forward":0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
+  const ErrorReport report = refusal(ExitCode::data);
+  EXPECT_EQ(report.where, path("ranks/rank-00000.jsonl").string() + ":4");
+  EXPECT_EQ(report.got, "step 2 behind step 3");
+}
+
 TEST_F(RecordedRunTest, MissingRanksAreANote) {
   std::filesystem::remove(path("ranks/rank-00001.jsonl"));
   RecordedRun run = read();

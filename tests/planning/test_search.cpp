@@ -11,6 +11,7 @@
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/search.hpp"
+#include "planning/why_impossible.hpp"
 #include "tests/planning/problems.hpp"
 
 using namespace espalier;

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planning/why_impossible.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "io/units.hpp"
+#include "planning/nearest_sizes.hpp"
+
+namespace espalier {
+namespace {
+
+// The degrees of the tensor axis that divide all that it must, next to the layout's.
+std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& layout) {
+  const ModelShape& model = problem.model;
+  const auto divides = [&](Index t) {
+    return model.num_heads % t == 0 && (model.num_kv_heads % t == 0 || t % model.num_kv_heads == 0) &&
+           model.ffn_hidden_size % t == 0 && (!layout.sequence_parallel || problem.sequence_length % t == 0);
+  };
+  return nearest_text(nearest_sizes(layout.tensor, model.num_heads, divides));
+}
+
+}  // namespace
+
+std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout) {
+  const ModelShape& model = problem.model;
+  if (layout.num_devices() > problem.cluster.num_devices())
+    return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());
+  if (!problem.cluster.device.has(layout.precision))
+    return fmt::format("{} has no {} (it has {})", problem.cluster.device.name, to_string(layout.precision),
+                       fmt::join(precision_names(problem.cluster.device), ", "));
+  if (layout.precision == Precision::fp8 && !problem.cluster.device.has(Precision::bf16))
+    return fmt::format("{} has no bf16, in which fp8 leaves attention and head", problem.cluster.device.name);
+  if (model.num_heads % layout.tensor != 0)
+    return fmt::format("tensor {} does not divide the {} heads{}", layout.tensor, model.num_heads,
+                       nearest_tensor_text(problem, layout));
+  if (model.num_kv_heads % layout.tensor != 0 && layout.tensor % model.num_kv_heads != 0)
+    return fmt::format("tensor {} neither divides the {} heads of keys and values nor is a multiple{}", layout.tensor,
+                       model.num_kv_heads, nearest_tensor_text(problem, layout));
+  if (model.ffn_hidden_size % layout.tensor != 0)
+    return fmt::format("tensor {} does not divide ffn_hidden_size {}{}", layout.tensor, model.ffn_hidden_size,
+                       nearest_tensor_text(problem, layout));
+  const auto stages_possible = [&](Index stages) {
+    const Index parts = stages * layout.virtual_stages;
+    return parts <= model.num_layers || parts == model.num_layers + 2;  // embedding and head count as blocks
+  };
+  if (!stages_possible(layout.pipeline))
+    return fmt::format("{} pipeline stages x {} chunks need as many layers, the model has {}{}", layout.pipeline,
+                       layout.virtual_stages, model.num_layers,
+                       nearest_text(nearest_sizes(layout.pipeline, model.num_layers + 2, stages_possible)));
+  const auto divides_sequence = [&](Index ranks) { return problem.sequence_length % ranks == 0; };
+  if (!divides_sequence(layout.context))
+    return fmt::format("context {} does not divide the sequence of {} tokens{}", layout.context,
+                       problem.sequence_length,
+                       nearest_text(nearest_sizes(layout.context, problem.sequence_length, divides_sequence)));
+  if (layout.global_batch % (layout.micro_batch * layout.data) != 0)
+    return fmt::format("micro-batch {} x data {} does not divide the global batch of {}{}", layout.micro_batch,
+                       layout.data, layout.global_batch,
+                       nearest_text(nearest_multiples(layout.global_batch, layout.micro_batch * layout.data)));
+  if (layout.sequence_parallel && !divides_sequence(layout.tensor))
+    return fmt::format("tensor {} does not divide the sequence of {} tokens{}", layout.tensor, problem.sequence_length,
+                       nearest_tensor_text(problem, layout));
+  if (layout.virtual_stages > 1 && layout.pipeline == 1)
+    return "virtual stages need a pipeline";
+  if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
+    return fmt::format("{} has one chunk a stage, not {}: schedule=interleaved", to_string(layout.schedule),
+                       layout.virtual_stages);
+  if (layout.schedule == PlanSchedule::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
+    return fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", layout.virtual_stages);
+  return {};
+}
+
+std::size_t room_bytes(const PlanProblem& problem) {
+  return static_cast<std::size_t>(problem.cluster.device.memory_bytes - problem.cluster.reserved_bytes);
+}
+
+std::string room_text(const PlanProblem& problem) {
+  const Cluster& cluster = problem.cluster;
+  const auto text = [](Index bytes) { return bytes_text(static_cast<std::size_t>(bytes)); };
+  return fmt::format("{} free (of {}, {} reserved)", bytes_text(room_bytes(problem)), text(cluster.device.memory_bytes),
+                     text(cluster.reserved_bytes));
+}
+
+std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
+  const std::size_t room = room_bytes(problem);
+  if (price.memory_bytes <= room)
+    return {};
+  const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.fullest_stage)];
+  std::size_t largest = 0;
+  for (std::size_t i = 1; i < num_categories; ++i)
+    if (stage.bytes[i] > stage.bytes[largest])
+      largest = i;
+  return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",
+                     price.fullest_stage, bytes_text(price.memory_bytes), room_text(problem),
+                     bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),
+                     bytes_text(stage.bytes[largest]));
+}
+
+}  // namespace espalier
