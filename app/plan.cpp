@@ -16,10 +16,10 @@
 #include "io/file.hpp"
 #include "planning/case_report.hpp"
 #include "planning/common_memo.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {
@@ -150,10 +150,12 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
   fmt::print("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
              ranking_text(problem, result.ranking, most), price_text(problem, best),
              rejections_text(plain, result, most));
+  if (!points.empty()) {
+    fmt::print("\n{}", scaling_text(problem, points, goal));  // with the goals along the curve
+    return;
+  }
   for (const GoalResult& each : goal_results(best, goal))
     fmt::print("goal: {}\n", goal_text(each));
-  if (!points.empty())
-    fmt::print("\n{}", scaling_text(problem, points, goal));
 }
 
 int plan_search(const PlanOptions& options, const PlanTask& task) {
@@ -170,7 +172,11 @@ int plan_search(const PlanOptions& options, const PlanTask& task) {
     print_search(options, task, result, points, goal);
   if (!options.memo.empty())
     write_memo(options, task, result, points, goal);
-  require_goal(best, goal);  // memo and answer say by how much one is missed; config and rehearsal are of what meets it
+  // Memo and answer say by how much a goal is missed; config and rehearsal are of what meets it.
+  if (points.empty())
+    require_goal(best, goal);
+  else
+    require_goals_on_curve(goals_on_curve(points, goal));
   if (!options.config.empty())
     write_config(options, problem, best);
   return rehearses ? rehearse_all(options, problem, {best}) : 0;

@@ -123,11 +123,11 @@ void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fi
   }
 }
 
-// Settings that may make a step longer or shorter than the plan knows.
+// Settings that make a step longer or shorter and that no plan knows.
 std::vector<std::string> unpriced(const std::vector<std::string>& settings) {
   std::vector<std::string> kept;
   for (const std::string& setting : settings)
-    if (!setting.starts_with("data.") && !setting.starts_with("run."))
+    if (setting.starts_with("precision.") || setting.starts_with("emulate."))
       kept.push_back(setting);
   return kept;
 }

@@ -19,6 +19,11 @@ inline constexpr std::size_t num_precisions = 5;
 const char* to_string(Precision precision);
 std::optional<Precision> parse_precision(std::string_view name);
 
+/// What attention, head and loss are computed in where the products of the blocks are in `precision`: bf16 for fp8.
+inline Precision leaves_attention_to(Precision precision) {
+  return precision == Precision::fp8 ? Precision::bf16 : precision;
+}
+
 /// Bytes of an element of the activations (fp8 computes on 16-bit activations that it casts).
 int activation_bytes(Precision precision);
 

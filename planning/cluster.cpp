@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 
 #include "core/error.hpp"
@@ -47,7 +48,7 @@ const std::vector<Cluster>& clusters() {
       cluster("b200", 8, 682, 16, 40, 10, 40),
       cluster("gb200", 72, 682, 16, 40, 10, 40),  // one NVLink domain of 72
       cluster("gb300", 72, 682, 16, 80, 10, 80),  // cards of 800 Gb/s
-      cluster("b300", 8, 682, 16, 40, 10, 40),
+      cluster("b300", 8, 682, 16, 80, 10, 80),
       cluster("a100-40-pcie", 8, 24, 36, 5, 20, 12),  // PCIe 4
       cluster("a100-pcie", 8, 24, 36, 5, 20, 12),
       cluster("h100-pcie", 8, 48, 36, 5, 20, 20),  // PCIe 5
@@ -123,8 +124,9 @@ Cluster with_devices(Cluster cluster, int num_devices) {
     return cluster;
   }
   cluster.num_nodes = (num_devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
-  if (num_devices % cluster.num_nodes == 0)
-    cluster.devices_per_node = num_devices / cluster.num_nodes;
+  const int each = num_devices / cluster.num_nodes;
+  if (num_devices % cluster.num_nodes == 0 && std::has_single_bit(static_cast<unsigned>(each)))
+    cluster.devices_per_node = each;
   return cluster;
 }
 

@@ -39,8 +39,8 @@ std::vector<std::string> problems(const Cluster& cluster);
 Cluster cluster_preset(const std::string& text);
 std::vector<std::string> cluster_preset_names();
 
-/// The nodes that `num_devices` need, with as many on each: 128 of racks of 72 are two of 64. Where they cannot be
-/// dealt out so, whole nodes.
+/// The nodes that `num_devices` need. 128 of racks of 72 are two of 64: where a power of two on each is as many, which
+/// is how jobs are placed and what groups of ranks divide. Else whole nodes, of which some devices stay idle.
 Cluster with_devices(Cluster cluster, int num_devices);
 
 /// A TOML file, docs/planner.md has the keys. @throws Error (usage) that lists every problem with its position.

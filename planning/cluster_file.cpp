@@ -103,10 +103,16 @@ std::vector<BrokenRule> broken_rules(const Cluster& cluster) {
     const MatrixRate& rate = device.rates[i];
     const char* const section = to_string(static_cast<Precision>(i));
     computes = computes || rate.peak_flops > 0;
+    const bool attends = leaves_attention_to(static_cast<Precision>(i)) == static_cast<Precision>(i);
     for (const auto& [key, value] :
-         {std::pair("product_share", rate.product_share), {"attention_share", rate.attention_share}})
+         {std::pair("product_share", rate.product_share), {"attention_share", attends ? rate.attention_share : 1}})
       if (rate.peak_flops > 0 && value <= 0)
         found.push_back({section, key, "is missing beside the peak: the share of it that is reached, as 0.5"});
+    if (rate.tuned_attention_share > 0 && rate.tuned_attention_share < rate.attention_share)
+      found.push_back(
+          {section, "tuned_attention_share",
+           fmt::format("{:g} is less than attention_share, {:g}: kernels written for the device are no slower",
+                       rate.tuned_attention_share, rate.attention_share)});
   }
   if (!computes)
     found.push_back({"bf16", "peak",
@@ -205,6 +211,8 @@ class ClusterReader {
       reader_.read(section, "product_share", rate.product_share, share);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
+      if (leaves_attention_to(static_cast<Precision>(i)) != static_cast<Precision>(i))
+        continue;
       reader_.read(section, "attention_share", rate.attention_share, share);
       reader_.read(section, "tuned_attention_share", rate.tuned_attention_share, {.min = 0, .max = 1});
     }
@@ -266,7 +274,8 @@ std::string to_toml(const Cluster& cluster) {
     file.write(section, "product_share", rate.product_share);
     file.write(section, "half_depth", rate.half_depth);
     file.write(section, "fill_waves", rate.fill_waves);
-    file.write(section, "attention_share", rate.attention_share);
+    if (rate.attention_share > 0)
+      file.write(section, "attention_share", rate.attention_share);
     if (rate.tuned_attention_share > 0)
       file.write(section, "tuned_attention_share", rate.tuned_attention_share);
   }

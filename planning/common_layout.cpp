@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "planning/why_impossible.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {

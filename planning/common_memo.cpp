@@ -11,7 +11,6 @@
 #include "io/units.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {

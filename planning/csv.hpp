@@ -42,7 +42,8 @@ struct CsvTable {
   std::vector<CsvRow> rows;          ///< without those that are blank
 };
 
-/// RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; the first record names the columns.
+/// RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; the first record names the columns. Fields
+/// behind the last of them are counted and left out.
 /// @throws Error (data) with file and line: a quote that never ends, a column that is named twice.
 CsvTable parse_csv(std::string_view text, const std::string& name);
 

@@ -41,8 +41,7 @@ void leave_out_larger_batches(std::vector<Finding>& time, const std::vector<Find
       stability, [](const Finding& finding) { return finding.cause == Cause::effective_batch && finding.size > 1; });
   if (has_grown)
     for (Finding& finding : time)
-      std::erase_if(finding.changes,
-                    [](const Change& change) { return change.setting.starts_with("batch.global_batch_size"); });
+      std::erase_if(finding.changes, &Change::grows_batch);
 }
 
 void rank(std::vector<Finding>& findings) {

@@ -43,8 +43,8 @@ std::vector<double> evened(const std::vector<double>& stages) {
   return std::vector<double>(stages.size(), mean);
 }
 
-// The layers as balance_layers() would cut them, a block costing what it was measured to; `at_best` takes the window of
-// equal stages.
+// The layers as balance_layers() would cut them, a block costing what it was measured to. `at_best` is the window of
+// equal stages: chunks of unlike lengths may fit together better by chance, which no cut is worth.
 Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages, double at_best) {
   const RunSetup& setup = run.setup;
   const std::vector<Index> layers = setup.layers_of_stages();
@@ -125,7 +125,8 @@ Change refilled(const RecordedRun& run, const std::string& setting, PipelineCost
                                    tokens > 1 ? "; gain for as many tokens as now"
                                    : costs.microbatches > run.setup.num_microbatches()
                                        ? "; half as long for half as many sequences"
-                                       : "")};
+                                       : ""),
+          .grows_batch = tokens > 1};
 }
 
 // Without those that change the number of micro-batches where the run has only some of its plan's.
@@ -267,7 +268,8 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
                                                "reduction; other steps, other learning rate)",
                                                2 * setup.global_batch_size),
                         .gain_seconds = finding.seconds / 2,
-                        .priced_by = "one reduction for twice the tokens; gain for as many tokens as now"}};
+                        .priced_by = "one reduction for twice the tokens; gain for as many tokens as now",
+                        .grows_batch = true}};
   if (setup.gradient_reduction == "state" && (setup.compute == "bf16" || setup.compute == "fp16"))
     finding.changes.push_back(
         {.setting = "precision.gradient_reduction = \"compute\"",

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -13,7 +13,6 @@
 #include "planning/quantity.hpp"
 #include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -9,7 +9,6 @@
 #include "planning/memo_parts.hpp"
 #include "planning/mitigation.hpp"
 #include "planning/time_text.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

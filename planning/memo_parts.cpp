@@ -3,7 +3,6 @@
 #include "planning/memo_parts.hpp"
 
 #include "io/units.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "planning/layout_limits.hpp"
 #include "planning/search.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

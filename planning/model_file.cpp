@@ -43,8 +43,10 @@ class ModelReader {
       planned.notes.push_back(fmt::format("{}: {}", file_name_, from_default));
     if (shape_ != preset_)
       shape_.name = file_name_;
-    for (const std::string& problem : problems(shape_))
-      reader_.problem("model", from_default.empty() ? problem : fmt::format("{} ({})", problem, from_default));
+    const std::vector<std::string> broken = problems(shape_);
+    for (std::size_t i = 0; i < broken.size(); ++i)
+      reader_.problem("model",
+                      i > 0 || from_default.empty() ? broken[i] : fmt::format("{} ({})", broken[i], from_default));
     reader_.finish();
     planned.model = shape_;
     return planned;

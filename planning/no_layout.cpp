@@ -13,10 +13,10 @@
 
 #include "core/error.hpp"
 #include "io/units.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/nearest_sizes.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json_by_name.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {
@@ -74,6 +74,17 @@ Json goals_json(const LayoutPrice& price, const Goal& goal) {
                     {"reached", each.reached},
                     {"margin", each.margin},
                     {"nearest", each.nearest}});
+  return json;
+}
+
+Json curve_goals_json(const std::vector<ScalePoint>& points, const Goal& goal) {
+  Json json = Json::array();
+  for (const CurveGoal& each : goals_on_curve(points, goal))
+    json.push_back({{"asked", each.asked},
+                    {"holds_from", each.holds_from ? Json(*each.holds_from) : Json()},
+                    {"holds_at", each.holds_at},
+                    {"nearest", each.nearest.nearest},
+                    {"nearest_devices", each.nearest_devices}});
   return json;
 }
 
@@ -153,9 +164,9 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
                         const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most,
                         const std::vector<ScalePoint>& points) {
   Json json = search_head_json(problem, space, plain, result, most);
+  json["goals"] = points.empty() ? goals_json(result.ranking.front(), goal) : curve_goals_json(points, goal);
   if (!points.empty())
     json["points"] = points_json(problem, points, goal);
-  json["goals"] = goals_json(result.ranking.front(), goal);
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
   return json.dump(1) + "\n";
@@ -172,13 +183,7 @@ std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoin
   Json json = model_json(problem);
   json.update(machine_json(problem));
   json.erase("nodes");  // a curve has more than one number of them
-  json["goals"] = Json::array();
-  for (const CurveGoal& each : goals_on_curve(points, goal))
-    json["goals"].push_back({{"asked", each.asked},
-                             {"holds_from", each.holds_from ? Json(*each.holds_from) : Json()},
-                             {"holds_at", each.holds_at},
-                             {"nearest", each.nearest.nearest},
-                             {"nearest_devices", each.nearest_devices}});
+  json["goals"] = curve_goals_json(points, goal);
   json["points"] = points_json(problem, points, goal);
   return json.dump(1) + "\n";
 }

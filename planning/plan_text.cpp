@@ -8,8 +8,8 @@
 
 #include "io/units.hpp"
 #include "planning/gib.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {

@@ -264,28 +264,25 @@ class Pricer {
       price.reduction_seconds += microbatches * chunk.data;
       price.hidden_data_seconds += microbatches * (chunk.data - chunk.exposed_data);
     }
-    const double beside_chunks = chunks_of_last_group();
-    forward *= beside_chunks;
-    backward *= beside_chunks;
-    const double waits_for_gather =
-        problem_.implementation.overlaps_gather ? with_messages(forward, gather) - forward : gather;
-    const double exposed = with_messages(backward, reduce) - backward + waits_for_gather;
-    result[PlanPhase::data_comm] += exposed;
+    const double waited =
+        exposed(backward, reduce) + (problem_.implementation.overlaps_gather ? exposed(forward, gather) : gather);
+    result[PlanPhase::data_comm] += waited;
     price.gather_seconds = gather;
     price.reduction_seconds += reduce + gather;
-    price.hidden_data_seconds += reduce + gather - exposed;
+    price.hidden_data_seconds += reduce + gather - waited;
     return result;
   }
 
-  // Passes of a micro-batch through all chunks of a stage, beside which its gradients are reduced. Interleaved, the
-  // last group of p micro-batches goes through one chunk after another: while it goes through the others, the gradients
-  // of those that it has left are on their way, and so are before a step the weights of those to come.
-  double chunks_of_last_group() const {
-    if (layout_.virtual_stages == 1 || layout_.schedule != PlanSchedule::interleaved)
-      return 1;
+  // What of `messages` shows, beside the last pass of each micro-batch through the chunks of a stage, or the first:
+  // `pass` seconds for all chunks. Interleaved, the last group of p micro-batches goes through one chunk after another;
+  // while it goes through the others, the gradients of those that it has left are on their way, and so are before a
+  // step the weights of those to come. Those of the last chunk have its own pass alone.
+  double exposed(double pass, double messages) const {
+    const auto beyond = [&](double work, double sent) { return with_messages(work, sent) - work; };
+    const double chunks = layout_.schedule == PlanSchedule::interleaved ? layout_.virtual_stages : 1;
     const double group = std::min(real(layout_.pipeline), real(layout_.num_microbatches()));
-    const double chunks = layout_.virtual_stages;
-    return ((chunks - 1) * group + 1) / chunks;
+    return std::max(beyond(pass * ((chunks - 1) * group + 1) / chunks, messages),
+                    beyond(pass / chunks, messages / chunks));
   }
 
   void finish(LayoutPrice& result) const {

@@ -71,7 +71,7 @@ enum class Effort {
   simulate   ///< the operation lists are run
 };
 
-/// Prices a layout. @pre why_impossible() is empty (planning/why_impossible.hpp).
+/// Prices a layout. @pre why_impossible() is empty (planning/layout_limits.hpp).
 LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort = Effort::simulate);
 
 }  // namespace espalier

@@ -12,13 +12,13 @@
 #include "io/nearest_word.hpp"
 #include "planning/gib.hpp"
 #include "planning/layer_time.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/published_model.hpp"
 #include "planning/published_program.hpp"
 #include "planning/published_space.hpp"
 #include "planning/published_time.hpp"
 #include "planning/strings.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
 
 #include "planning/strings.hpp"
 
@@ -12,8 +15,64 @@ namespace {
 
 constexpr int fused_since = 2206;     // FlashAttention: arXiv 2205.14135
 constexpr int sequence_since = 2206;  // sequence parallelism: arXiv 2205.05198
+constexpr int overlap_since = 2309;   // Megatron-LM's --overlap-grad-reduce
 
-std::string words_of(const CsvRow& row) { return row.text("id") + " " + row.text("source") + " " + row.text("notes"); }
+// The words of a text in small letters, cut at whatever is no letter or digit: "NVIDIA-NeMo/Megatron-Bridge" is nvidia,
+// nemo, megatron, bridge.
+std::vector<std::string> split_words(const std::string& text) {
+  std::vector<std::string> words(1);
+  for (const char c : lower_case(text))
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      words.back() += c;
+    else if (!words.back().empty())
+      words.emplace_back();
+  return words;
+}
+
+// What a row says about its program. A phrase is words in a row, "flash attention 3"; its last word may go on ("compil"
+// finds compile and compiled) unless it ends in a space.
+class Description {
+ public:
+  explicit Description(const CsvRow& row)
+      : text_(row.text("id") + " | " + row.text("source") + " | " + row.text("notes")), words_(split_words(text_)) {}
+
+  /// Any of the phrases, where nothing denies it: "no torch.compile", "without cuDNN", "tp-comm-overlap off".
+  bool says(std::initializer_list<const char*> phrases) const {
+    return std::any_of(phrases.begin(), phrases.end(), [&](const char* phrase) { return finds(phrase, false); });
+  }
+  bool denies(std::initializer_list<const char*> phrases) const {
+    return std::any_of(phrases.begin(), phrases.end(), [&](const char* phrase) { return finds(phrase, true); });
+  }
+  /// The very characters: for tags like "mp_mode=PURE" and numbers of papers.
+  bool has(std::string_view part) const { return contains(text_, part); }
+
+ private:
+  bool finds(const std::string& phrase, bool denied) const {
+    const bool whole = phrase.ends_with(' ');
+    std::vector<std::string> wanted = split_words(phrase);
+    std::erase(wanted, "");
+    for (std::size_t at = 0; at + wanted.size() <= words_.size(); ++at) {
+      bool same = true;
+      for (std::size_t i = 0; i < wanted.size() && same; ++i)
+        same = i + 1 == wanted.size() && !whole ? words_[at + i].starts_with(wanted[i]) : words_[at + i] == wanted[i];
+      if (same && is_denied(at, at + wanted.size()) == denied)
+        return true;
+    }
+    return false;
+  }
+
+  // By the word before, by "w/o", or by the one behind.
+  bool is_denied(std::size_t begin, std::size_t end) const {
+    const auto is = [&](std::size_t at, std::initializer_list<const char*> any) {
+      return at < words_.size() && std::ranges::find(any, words_[at]) != any.end();
+    };
+    return (begin >= 1 && is(begin - 1, {"no", "not", "without"})) ||
+           (begin >= 2 && is(begin - 2, {"w"}) && is(begin - 1, {"o"})) || is(end, {"off", "false", "disabled"});
+  }
+
+  std::string text_;
+  std::vector<std::string> words_;
+};
 
 bool digits_at(const std::string& text, std::size_t at, std::size_t count) {
   if (at + count > text.size())
@@ -32,51 +91,43 @@ int month_behind(const std::string& text, std::size_t at) {
   return month >= 1 && month <= 12 ? month : middle;
 }
 
-// Programs that never ran fused attention although newer than it.
-bool unfused_program(const std::string& words) {
-  return contains(words, "2401.10241")      // zero bubble: keeps s b (34 h + 5 a s) a layer
-         || contains(words, "2211.05100");  // BLOOM: Megatron-DeepSpeed with its fused softmax
+bool is_nemo(const Description& row) {
+  return row.says({"nemo ", "nemo2", "nemofw", "megatron bridge", "megatronbridge"});
 }
 
-bool names_any(const std::string& words, std::initializer_list<const char*> names) {
-  const std::string small = lower_case(words);
-  return std::any_of(names.begin(), names.end(), [&](const char* name) { return contains(small, name); });
-}
-
-// Its recipes for speed reduce gradients in 16 bits and cut tensor collectives up to hide them.
-bool is_nemo(const std::string& words) { return contains(words, "NeMo") || names_any(words, {"megatron-bridge"}); }
-
-bool of_nvidia(const std::string& words) {
-  return is_nemo(words) || names_any(words, {"nvidia/", "megatron-lm", "megatron-core", "transformerengine"});
-}
+bool is_megatron(const Description& row) { return row.says({"megatron"}) && !is_nemo(row); }
 
 // NVIDIA's programs and llm.c take cuDNN's attention; others one FlashAttention for all devices, written for Ampere.
-bool tuned_attention(const std::string& words) {
-  return of_nvidia(words) || names_any(words, {"cudnn", "flashattention-3", "flash-attention-3", "llm.c"});
+bool has_tuned_attention(const Description& row) {
+  if (row.denies({"cudnn", "flash attention 3", "flashattention 3"}))
+    return false;
+  return is_nemo(row) || (is_megatron(row) && !row.says({"deepspeed"})) ||
+         row.says({"cudnn", "transformer engine", "transformerengine", "flash attention 3", "flashattention 3",
+                   "flash attn 3", "fa3 ", "llm c "});
 }
 
 // JAX and Gaudi always compile; PyTorch's own fp8 products are meant to be compiled with the casts around them.
-bool compiled(const CsvRow& row) {
-  const std::string words = words_of(row);
-  return names_any(words, {"llm.c", "dao-ailab/flash-attention", "torch.compile", "jax", "maxtext"}) ||
-         names_any(row.text("gpu"), {"gaudi"}) ||
-         (contains(words, "torchtitan") && contains(lower_case(row.text("precision")), "fp8"));
+bool is_compiled(const CsvRow& row, const Description& said) {
+  if (said.denies({"compil", "torch compil"}))
+    return false;
+  const bool own_fp8 = said.says({"torchtitan"}) && contains(lower_case(row.text("precision")), "fp8");
+  return own_fp8 || said.says({"compil", "torch compil", "jax ", "maxtext", "llm c ", "dao ailab"}) ||
+         contains(lower_case(row.text("gpu")), "gaudi");
 }
 
-// Megatron-LM's tests name theirs; without Transformer Engine ("te") they take the framework's own products and
-// softmax.
-bool says_unfused(const std::string& words) {
-  const std::string small = lower_case(words);
-  return contains(small, "without flash") || contains(small, "no flash") ||
-         contains(words, "attention_backend=unfused") || contains(words, "gpt3_mcore_tp") ||
-         contains(words, "uninstall_te");
+// Programs that never ran fused attention although newer than it: zero bubble, which keeps s b (34 h + 5 a s) a layer,
+// and BLOOM, Megatron-DeepSpeed with its fused softmax. Megatron-LM's tests name theirs; without Transformer Engine
+// ("te") they take the framework's own products and softmax.
+bool has_unfused_attention(const Description& row) {
+  return row.denies({"flash"}) || row.has("attention_backend=unfused") || row.has("gpt3_mcore_tp") ||
+         row.has("uninstall_te");
 }
 
 bool is_old(const CsvRow& row) {
-  const std::string words = words_of(row);
-  if (contains(words, "lash"))  // FlashAttention, flash-attention
+  const Description said(row);
+  if (said.says({"flash"}))
     return false;
-  if (unfused_program(words))
+  if (said.has("2401.10241") || said.has("2211.05100"))
     return true;
   if (const std::optional<int> month = publication_month(row))
     return *month < fused_since;
@@ -85,6 +136,17 @@ bool is_old(const CsvRow& row) {
 
 bool fully_sharded(const CsvRow& row) {
   return contains(row.text("zero_stage"), "3") || contains(lower_case(row.text("zero_stage")), "fsdp");
+}
+
+// Megatron-LM took PyTorch's overlapping reducer until pipelines came, and had none of its own before 2023-09; nor had
+// the one that MegaScale compares itself with. Programs that shard weights always overlap.
+bool overlaps_reduction(const CsvRow& row, const Description& said) {
+  if (fully_sharded(row) || said.says({"overlap grad reduce", "readme sep 2020"}))
+    return true;
+  if (is_old(row))
+    return false;
+  const bool without = said.has("2402.15627") || publication_month(row).value_or(overlap_since) < overlap_since;
+  return !(is_megatron(said) && without);
 }
 
 }  // namespace
@@ -110,29 +172,32 @@ std::optional<int> publication_month(const CsvRow& row) {
 }
 
 Implementation published_implementation(const CsvRow& row) {
-  const std::string words = words_of(row);
+  const Description said(row);
   const bool old = is_old(row);
+  const bool nemo = is_nemo(said);
+  const bool megatron = is_megatron(said);
   Implementation made;
-  made.fused_attention = says_unfused(words) ? false : contains(words, "attention_backend=flash") || !old;
-  made.tuned_attention = tuned_attention(words);
+  made.fused_attention = !has_unfused_attention(said) && (said.has("attention_backend=flash") || !old);
+  made.tuned_attention = has_tuned_attention(said);
   made.recomputes_attention = true;
-  // Megatron-LM took PyTorch's overlapping reducer until pipelines came.
-  made.overlaps_reduction = !old || fully_sharded(row) || contains(words, "README Sep-2020");
+  made.overlaps_reduction = overlaps_reduction(row, said);
   made.overlaps_gather = made.overlaps_reduction;
-  made.overlaps_tensor = is_nemo(words) || names_any(words, {"tp-comm-overlap on", "asynctp"});
-  made.overlaps_tensor_backward = !old || contains(words, "2205.05198");
-  made.fused_accumulation = !old || contains(words, "2205.05198") || contains(words, "2401.10241");
-  made.splits_messages = !contains(words, "WITHOUT scatter/gather") && !contains(words, "no-scatter-gather");
-  made.recomputes_last_product = old || contains(words, "Megatron") || is_nemo(words);
+  // NeMo's recipes for speed cut tensor collectives up to hide them, and reduce gradients in 16 bits.
+  made.overlaps_tensor = (nemo || said.says({"tp comm overlap", "asynctp", "async tp"})) &&
+                         !said.denies({"tp comm overlap", "asynctp", "async tp"});
+  made.overlaps_tensor_backward = !old || said.has("2205.05198");
+  made.fused_accumulation = !old || said.has("2205.05198") || said.has("2401.10241");
+  made.splits_messages = !said.has("WITHOUT scatter/gather") && !said.has("no-scatter-gather");
+  made.recomputes_last_product = old || megatron || nemo;
   made.one_ring = old && fully_sharded(row);
   made.arenas_of_train = false;
-  made.compiled = compiled(row);
-  made.fused_elementwise = made.compiled || old || of_nvidia(words) || names_any(words, {"megatron"});
-  made.fused_optimizer = made.fused_elementwise || contains(words, "torchtitan");
+  made.compiled = is_compiled(row, said);
+  made.fused_elementwise = made.compiled || old || nemo || megatron || said.says({"nanotron"});
+  made.fused_optimizer = made.fused_elementwise || said.says({"torchtitan", "deepspeed"});
   made.fused_loss = made.compiled;
   made.gradient_bytes = contains(row.text("precision"), "fp16") && old ? 2 : 4;
   made.extra_state_bytes = made.gradient_bytes == 2 ? 4 : 0;
-  if (contains(words, "mp_mode=PURE") || contains(words, "llm.c") || is_nemo(words))
+  if (said.has("mp_mode=PURE") || said.says({"llm c "}) || nemo)
     made.gradient_bytes = 2;
   return made;
 }

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/no_layout.hpp"
-#include "planning/why_impossible.hpp"
 
 namespace espalier {
 namespace {

@@ -13,9 +13,9 @@
 #include <tuple>
 
 #include "io/units.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {

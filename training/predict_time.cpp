@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "parallel/pipeline_simulator.hpp"
-#include "planning/why_impossible.hpp"
+#include "planning/layout_limits.hpp"
 #include "training/emulated_network.hpp"
 #include "training/operation_pace.hpp"
 #include "training/predict_traffic.hpp"
@@ -145,18 +145,28 @@ class Emulation {
                         operation.tensor.passes());
   }
 
-  // What the last micro-batch's backward does not hide, and the weights that are gathered after the update.
+  // What backward does not hide from where the first chunk's gradients are complete, of the chunk whose are last at
+  // least what its own last backward does not; and the weights that are gathered after the update.
   double exposed_reduction(std::size_t stage) const {
     const CountedTraffic& bytes = traffic_[stage];
     const auto seconds = [&](double each, double messages) {
       return each == 0 ? 0 : link_seconds(stage, Axis::dp, each, messages);
     };
     double hiding = 0;
-    for (const Operation& operation : schedules_[stage])
-      if (operation.reduces)
-        hiding += work(static_cast<int>(stage), operation);
+    double last = 0;
+    double chunks = 0;
+    for (const Operation& operation : schedules_[stage]) {
+      const double each = work(static_cast<int>(stage), operation);
+      if (operation.reduces) {
+        last = each;
+        ++chunks;
+      }
+      if (chunks > 0)
+        hiding += each;
+    }
     const double reduction = seconds(bytes.reduce, bytes.gather == 0 ? 2 : 1);  // an all_reduce is two steps
-    return std::max(0.0, reduction - hiding) + seconds(bytes.gather, 1);
+    const double of_last = reduction / std::max(1.0, chunks);
+    return std::max({0.0, reduction - hiding, of_last - last}) + seconds(bytes.gather, 1);
   }
 
   const RunConfig& config_;

@@ -209,9 +209,11 @@ TEST(ClusterPreset, devices_are_dealt_out_to_nodes) {
   EXPECT_EQ(racks.devices_per_node, 64);
   EXPECT_EQ(with_devices(cluster_preset("gb200"), 64).devices_per_node, 64);
   EXPECT_EQ(with_devices(cluster_preset("a100-80"), 2520).num_nodes, 315);
-  const Cluster odd = with_devices(cluster_preset("a100-80"), 13);
-  EXPECT_EQ(odd.num_nodes, 2);
-  EXPECT_EQ(odd.devices_per_node, 8);
+  for (const int devices : {12, 13, 28}) {  // 6 or 7 a node would cut groups of 4 tensor ranks
+    const Cluster whole = with_devices(cluster_preset("a100-80"), devices);
+    EXPECT_EQ(whole.num_nodes, (devices + 7) / 8);
+    EXPECT_EQ(whole.devices_per_node, 8);
+  }
 }
 
 TEST(ClusterPreset, published_names_are_understood) {

@@ -154,8 +154,16 @@ TEST(CompareRuns, ReplicasAndMicrobatchesDoubled) {
   EXPECT_TRUE(names(diagnosis, Cause::loss_spike));
   // A batch that has just grown fourfold, and is suspected of the spikes, is not to be doubled for speed.
   for (const Finding& finding : diagnosis.findings)
-    for (const Change& change : finding.changes)
-      EXPECT_THAT(change.setting, testing::Not(StartsWith("batch.global_batch_size = 128"))) << finding.title;
+    for (const Change& change : finding.changes) {
+      EXPECT_FALSE(change.grows_batch) << finding.title;
+      if (concern_of(finding.cause) == Concern::time) {
+        EXPECT_THAT(change.setting, testing::Not(HasSubstr("global_batch_size"))) << finding.title;
+      }
+    }
+  const Diagnosis alone = diagnose(after);
+  EXPECT_TRUE(std::ranges::any_of(alone.findings, [](const Finding& finding) {
+    return std::ranges::any_of(finding.changes, &Change::grows_batch);
+  })) << "nothing would have been left out";
 }
 
 // A rate that was scaled with the batch needs no other; a batch that shrank is had back with more micro-batches.

@@ -125,6 +125,27 @@ TEST(LayerTime, tuned_attention_is_that_of_the_device) {
   EXPECT_EQ(products(true), products(false));
 }
 
+// RMSNorm twice 32 bytes an element of the stream, rotary positions 16 of queries and keys, a gate 4: twice in
+// backward.
+TEST(LayerTime, operators_that_are_kernels_move_more) {
+  const ModelShape model = model_preset("llama3-8b");
+  const Cluster cluster = cluster_preset("h100");
+  for (const bool sequence_parallel : {false, true}) {
+    PlanLayout layout;
+    layout.tensor = 2;
+    layout.sequence_parallel = sequence_parallel;
+    Implementation program;
+    const BlockTime fused = block_time(model, cluster, layout, program, 8192);
+    program.fused_elementwise = false;
+    const BlockTime apart = block_time(model, cluster, layout, program, 8192);
+    const double stream = 4096 / (sequence_parallel ? 2.0 : 1.0);
+    const double bytes = 8192.0 * (64 * stream + 16 * (4096 / 2 + 1024 / 2) + 4 * 14336 / 2);
+    const double seconds = bytes / (3.35e12 * 0.88);
+    EXPECT_NEAR((apart.forward.elementwise - fused.forward.elementwise) / seconds, 1, 1e-9);
+    EXPECT_NEAR((apart.backward_input.elementwise - fused.backward_input.elementwise) / seconds, 2, 1e-9);
+  }
+}
+
 // What each choice does to a block, whatever the curve.
 TEST(LayerTime, choices_move_time_the_way_they_must) {
   const ModelShape model = model_preset("llama3-8b");

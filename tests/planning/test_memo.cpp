@@ -9,11 +9,11 @@
 #include <tuple>
 
 #include "core/memory_text.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
 #include "planning/mitigation.hpp"
 #include "planning/number_format.hpp"
 #include "planning/time_text.hpp"
-#include "planning/why_impossible.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/layout_space.hpp"
 #include "planning/plan_layout.hpp"
 #include "planning/runnable.hpp"
-#include "planning/why_impossible.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

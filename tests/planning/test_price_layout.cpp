@@ -5,8 +5,9 @@
 
 #include <numeric>
 
+#include "planning/layer_time.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/search.hpp"
-#include "planning/why_impossible.hpp"
 #include "tests/planning/problems.hpp"
 
 using namespace espalier;
@@ -171,6 +172,37 @@ TEST(PriceLayout, more_chunks_hide_more_of_the_reduction) {
   const double six = hidden_share("tensor=2,data=8,pipeline=4,virtual_stages=6,recompute=full,zero=1");
   EXPECT_GT(two, one);
   EXPECT_GT(six, two);
+}
+
+// The gradients that are complete last have the last pass of their own chunk alone to hide beside, however many others.
+TEST(PriceLayout, the_last_chunk_hides_its_own_gradients) {
+  for (const double gigabytes : {0.5, 1.0, 2.0, 4.0, 8.0}) {
+    PlanProblem problem = problem_of("gpt-22b", "a100-80:8");
+    problem.cluster.network.bandwidth = problem.cluster.network.alone = 1e9 * gigabytes;
+    const LayoutPrice price =
+        price_layout(problem, layout_of("data=16,pipeline=4,virtual_stages=2,recompute=full", 64));
+    double backward = 0;  // of a micro-batch through both chunks of the stage that has most
+    for (const std::vector<ChunkPrice>& stage : price.chunks) {
+      double seconds = 0;
+      for (const ChunkPrice& chunk : stage)
+        seconds += chunk.work.backward_input + chunk.work.backward_weight;
+      backward = std::max(backward, seconds);
+    }
+    const double reduction = price.reduction_seconds - price.tied_seconds;
+    const double waited = price[PlanPhase::data_comm] - price.tied_seconds;
+    EXPECT_GE(waited, overlapped(backward / 2, reduction / 2) - backward / 2 - 1e-9) << gigabytes;
+    EXPECT_LT(waited, reduction) << gigabytes;
+  }
+}
+
+// 40 bytes an element by one kernel, 110 by a kernel an operator.
+TEST(PriceLayout, an_optimizer_of_many_kernels_moves_more) {
+  PlanProblem problem = problem_of("gpt-22b", "a100-80:1");
+  const auto optimizer = [&](bool fused) {
+    problem.implementation.fused_optimizer = fused;
+    return price_layout(problem, layout_of("tensor=8,recompute=full", 8))[PlanPhase::optimizer];
+  };
+  EXPECT_NEAR(optimizer(false) / optimizer(true), 110.0 / 40, 1e-9);
 }
 
 // A rank that keeps its share of the gradients alone cannot add up micro-batches: ZeRO-2 scatters those of each.

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
 #include "planning/plan_text.hpp"
-#include "planning/why_impossible.hpp"
 #include "tests/planning/problems.hpp"
 
 // The questions that the planner was asked first: decision and reasons. examples/plan has their commands and memos.

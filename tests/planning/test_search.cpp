@@ -8,10 +8,10 @@
 
 #include "core/error.hpp"
 #include "planning/goal.hpp"
+#include "planning/layout_limits.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/search.hpp"
-#include "planning/why_impossible.hpp"
 #include "tests/planning/problems.hpp"
 
 using namespace espalier;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/why_impossible.hpp"
+#include "planning/layout_limits.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

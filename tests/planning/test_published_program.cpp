@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "planning/published_program.hpp"
+
+using namespace espalier;
+
+namespace {
+
+// What a program is known for is read from its name, what a run did from its notes.
+TEST(PublishedProgram, programs_are_told_apart) {
+  const auto program = [](const std::string& source, const std::string& notes = "", const std::string& gpu = "H100",
+                          const std::string& precision = "bf16") {
+    return published_implementation(
+        parse_csv("source,notes,gpu,precision\n\"" + source + "\",\"" + notes + "\"," + gpu + "," + precision + "\n",
+                  "t")
+            .rows[0]);
+  };
+  for (const char* const name : {"NVIDIA-NeMo/Megatron-Bridge@abc:docs/performance-summary.md 25.11", "nemo:25.04",
+                                 "NeMo Framework", "megatron_bridge"}) {
+    const Implementation made = program(name);
+    EXPECT_TRUE(made.tuned_attention && made.overlaps_tensor && made.fused_elementwise && made.fused_optimizer) << name;
+    EXPECT_EQ(made.gradient_bytes, 2) << name;
+  }
+  EXPECT_FALSE(program("NVIDIA/NeMo", "tp-comm-overlap off").overlaps_tensor);
+  const Implementation nemotron = program("Nemotron-4 report");  // a model
+  EXPECT_FALSE(nemotron.overlaps_tensor || nemotron.tuned_attention);
+  for (const char* const name :
+       {"NVIDIA/Megatron-LM@d98e8a64dd:README", "Megatron LM", "Megatron Core v0.8", "MegatronLM"})
+    EXPECT_TRUE(program(name).tuned_attention && program(name).fused_elementwise && !program(name).overlaps_tensor)
+        << name;
+  const Implementation foundry = program("mosaicml/llm-foundry:scripts/train/benchmarking/README.md",
+                                         "container nvcr.io/nvidia/pytorch:24.05, vllm.cc, ajax");
+  EXPECT_FALSE(foundry.tuned_attention || foundry.overlaps_tensor || foundry.fused_elementwise ||
+               foundry.fused_optimizer || foundry.compiled);
+  EXPECT_EQ(foundry.gradient_bytes, 4);
+  for (const char* const notes : {"cuDNN attention", "Transformer Engine", "FlashAttention-3", "flash-attn 3", "FA3"})
+    EXPECT_TRUE(program("a report 2025", notes).tuned_attention) << notes;
+  for (const char* const notes : {"FlashAttention-2", "no cuDNN", "without FlashAttention 3"})
+    EXPECT_FALSE(program("a report 2025", notes).tuned_attention) << notes;
+  for (const char* const notes : {"FSDP + torch.compile", "FSDP2 + compile", "compile=true"})
+    EXPECT_TRUE(program("pytorch/torchtitan:docs/performance.md", notes).compiled) << notes;
+  for (const char* const notes : {"", "no torch.compile", "w/o compile", "compile=false"})
+    EXPECT_FALSE(program("pytorch/torchtitan:docs/performance.md", notes).compiled) << notes;
+  EXPECT_TRUE(program("TorchTitan arXiv:2410.06511", "", "H100", "fp8").compiled);
+  EXPECT_TRUE(program("some report", "", "Gaudi2").compiled);
+  EXPECT_FALSE(program("arXiv:2106.00001", "without FlashAttention").fused_attention);
+  EXPECT_FALSE(program("arXiv:2106.00001", "splash").fused_attention);
+  EXPECT_TRUE(program("arXiv:2106.00001", "FlashAttention").fused_attention);
+  // Megatron-LM had no overlap of its own before 2023-09.
+  EXPECT_FALSE(program("Megatron-LM 2023-03").overlaps_reduction);
+  EXPECT_TRUE(program("Megatron-LM 2024-03").overlaps_reduction);
+  EXPECT_TRUE(program("Megatron-LM 2023-03", "--overlap-grad-reduce").overlaps_reduction);
+  EXPECT_FALSE(program("arXiv:2402.15627 Table 2", "Megatron-LM baseline").overlaps_reduction);
+  EXPECT_TRUE(program("arXiv:2402.15627 Table 2", "MegaScale").overlaps_reduction);
+}
+
+}  // namespace
