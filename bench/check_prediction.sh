@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
 # How well step times are predicted on this machine: calibrates the planner for one rank of two threads and for two ranks
-# of one thread, trains models in layouts of both, and compares what each run was told with what it took (five minutes):
+# of one thread, trains models in layouts of both, and compares what each run was told with what it took (five to eight minutes):
 #   bench/check_prediction.sh [ESPALIER [MPIEXEC]]
 # Prints a row a run, and the median error as the last line. Take figures on a machine that does nothing else.
 set -euo pipefail
