@@ -138,11 +138,11 @@ class BottleneckPart : MemoText {
     const auto answers = [](const Mitigation& m) { return m.is_ready() && m.answers(); };
     if (const auto* const nearest =
             best_that([&](const Mitigation& m) { return answers(m) && !m.gains() && m.obstacle.empty(); }))
-      say("No change that can be made as things are shortens it with a gain. The best of them is {}: {}, but {}, so "
-          "{:+.1f} % tokens a second.",
+      say("No change of those below that can be made as things are shortens it and gains 0.5 % or more. The best of them "
+          "is {}: {}, but {}, so {:+.1f} % tokens a second.",
           nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
     else
-      say("No change that can be made as things are shortens it.");
+      say("No change of those below that can be made as things are shortens it.");
     if (const auto* const blocked = best_that([&](const Mitigation& m) { return answers(m) && m.gains(); }))
       say(" Out of reach is {}: {}, {:+.1f} % tokens a second, but {}.", blocked->change, limit_text(*blocked),
           100 * blocked->gain, blocked->obstacle);

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <chrono>
 
 #include "io/checkpoint_directory.hpp"
@@ -196,9 +197,26 @@ std::vector<Value> lines_of(const RecordedRun& run, const Path& path, std::vecto
   return lines;
 }
 
+Index step_of(const RecordedStep& line) { return line.times.step; }
+Index step_of(const StepTimes& line) { return line.step; }
+
+// Steps that a record leaves out: between two lines, or behind the last of a run that has done them all.
+template <class Value>
+void tell_missing_steps(RecordedRun& run, const std::string& file, const std::vector<Value>& lines) {
+  const auto hole = std::adjacent_find(lines.begin(), lines.end(),
+                                       [](const Value& a, const Value& b) { return step_of(b) != step_of(a) + 1; });
+  if (hole != lines.end())
+    run.gaps.push_back(
+        fmt::format("{} has nothing between steps {} and {}", file, step_of(*hole), step_of(*std::next(hole))));
+  const Index total = run.setup.total_steps;
+  if (run.record.state == "completed" && !lines.empty() && step_of(lines.back()) < total)
+    run.gaps.push_back(fmt::format("{} ends at step {}, and the run has done {}", file, step_of(lines.back()), total));
+}
+
 std::vector<RecordedStep> steps_of(RecordedRun& run) {
   const Path path = run.directory / "metrics.jsonl";
   std::vector<RecordedStep> steps = lines_of(run, path, read_recorded_steps);
+  tell_missing_steps(run, "metrics.jsonl", steps);
   if (steps.empty() && has_trained(run))
     throw_damaged(path.string(), "the run has trained, and its record is missing", "no such file",
                   fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
@@ -213,7 +231,9 @@ std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
   std::vector<std::vector<StepTimes>> ranks(static_cast<std::size_t>(run.setup.world_size()));
   std::vector<std::size_t> missing;
   for (std::size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
-    ranks[rank] = lines_of(run, run.directory / "ranks" / fmt::format("rank-{:05}.jsonl", rank), read_step_times);
+    const std::string file = fmt::format("ranks/rank-{:05}.jsonl", rank);
+    ranks[rank] = lines_of(run, run.directory / file, read_step_times);
+    tell_missing_steps(run, file, ranks[rank]);
     if (ranks[rank].empty() && !run.steps.empty())
       missing.push_back(rank);
   }

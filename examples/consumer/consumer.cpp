@@ -3,12 +3,16 @@
 #include <cstdio>
 
 #include "models/cost.hpp"
+#include "parallel/runtime.hpp"
 #include "training/run_config.hpp"
 
-int main() {
-  const espalier::GptConfig shape = espalier::gpt_preset("gpt2-124m");
-  std::printf("gpt2-124m has %lld parameters\n", static_cast<long long>(espalier::num_parameters(shape)));
-  const espalier::RunConfig config =
-      espalier::parse_run_config("run.steps = 1\ndata.train = [\"train.bin\"]\n", "consumer", {}, 1);
-  return config.total_steps() == 1 && espalier::num_parameters(shape) == 124439808 ? 0 : 1;
+int main(int argc, char** argv) {
+  return espalier::run_job(argc, argv, [](espalier::Runtime& runtime) {  // MPI and Kokkos, of the same builds
+    const espalier::GptConfig shape = espalier::gpt_preset("gpt2-124m");
+    std::printf("gpt2-124m has %lld parameters, this job %d rank\n",
+                static_cast<long long>(espalier::num_parameters(shape)), runtime.size());
+    const espalier::RunConfig config =
+        espalier::parse_run_config("run.steps = 1\ndata.train = [\"train.bin\"]\n", "consumer", {}, 1);
+    return config.total_steps() == 1 && espalier::num_parameters(shape) == 124439808 ? 0 : 1;
+  });
 }
