@@ -58,9 +58,10 @@ void write_config(const PlanOptions& options, const PlanProblem& problem, const 
   for (const std::string& line : config.to_fill)
     fmt::print(stderr, "  {}\n", line);
   if (options.clusters.size() > 1 && !config.cluster.empty())
-    fmt::print(stderr,
-               "note: its run.cluster is {}, by which train predicts its step; on another of these machines change it\n",
-               config.cluster);
+    fmt::print(
+        stderr,
+        "note: its run.cluster is {}, by which train predicts its step; on another of these machines change it\n",
+        config.cluster);
 }
 
 void write_memo(const PlanOptions& options, const PlanTask& task, const SearchResult& result,

@@ -138,7 +138,8 @@ class BottleneckPart : MemoText {
     const auto answers = [](const Mitigation& m) { return m.is_ready() && m.answers(); };
     if (const auto* const nearest =
             best_that([&](const Mitigation& m) { return answers(m) && !m.gains() && m.obstacle.empty(); }))
-      say("No change of those below that can be made as things are shortens it and gains 0.5 % or more. The best of them "
+      say("No change of those below that can be made as things are shortens it and gains 0.5 % or more. The best of "
+          "them "
           "is {}: {}, but {}, so {:+.1f} % tokens a second.",
           nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
     else

@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <chrono>
+#include <iterator>
 
 #include "io/checkpoint_directory.hpp"
 #include "io/json_fields.hpp"
