@@ -345,6 +345,7 @@ void find_optimizer(const RecordedRun& run, const StepProfile& profile, std::vec
   for (const RankProfile& rank : profile.ranks)
     finding.seconds = finding.size = std::max(finding.seconds, rank.seconds[Phase::optimizer]);
   finding.title = fmt::format("the optimizer takes {:.4g} s of a step", finding.seconds);
+  finding.evidence = prediction_evidence(run, Phase::optimizer);
   const int replicas = run.setup.mesh.degree(Axis::dp);
   if (replicas > 1 && run.setup.zero_stage == 0)
     finding.changes = {{.setting = "parallel.zero_stage = 1",
