@@ -20,7 +20,7 @@ const char* to_string(Precision precision);
 std::optional<Precision> parse_precision(std::string_view name);
 
 /// What attention, head and loss are computed in where the products of the blocks are in `precision`: bf16 for fp8.
-inline Precision leaves_attention_to(Precision precision) {
+inline Precision attention_precision(Precision precision) {
   return precision == Precision::fp8 ? Precision::bf16 : precision;
 }
 

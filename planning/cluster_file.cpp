@@ -103,7 +103,7 @@ std::vector<BrokenRule> broken_rules(const Cluster& cluster) {
     const MatrixRate& rate = device.rates[i];
     const char* const section = to_string(static_cast<Precision>(i));
     computes = computes || rate.peak_flops > 0;
-    const bool attends = leaves_attention_to(static_cast<Precision>(i)) == static_cast<Precision>(i);
+    const bool attends = attention_precision(static_cast<Precision>(i)) == static_cast<Precision>(i);
     for (const auto& [key, value] :
          {std::pair("product_share", rate.product_share), {"attention_share", attends ? rate.attention_share : 1}})
       if (rate.peak_flops > 0 && value <= 0)
@@ -211,7 +211,7 @@ class ClusterReader {
       reader_.read(section, "product_share", rate.product_share, share);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
-      if (leaves_attention_to(static_cast<Precision>(i)) != static_cast<Precision>(i))
+      if (attention_precision(static_cast<Precision>(i)) != static_cast<Precision>(i))
         continue;
       reader_.read(section, "attention_share", rate.attention_share, share);
       reader_.read(section, "tuned_attention_share", rate.tuned_attention_share, {.min = 0, .max = 1});

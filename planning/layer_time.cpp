@@ -61,7 +61,7 @@ struct Block {
   PassTime attention(bool backward) const {
     PassTime pass;
     const double head_size = real(model.head_size());
-    const Precision half = leaves_attention_to(layout.precision);
+    const Precision half = attention_precision(layout.precision);
     if (implementation.fused_attention) {
       const double flops = 2 * rows * (length + attention_block) * heads * head_size;
       const MatrixRate& rate = device().rate(half);
@@ -242,7 +242,7 @@ BlockTime head_time(const ModelShape& model, const Cluster& cluster, const PlanL
                     const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
   const double columns = real(model.vocab_size) / block.t;
-  const Precision half = leaves_attention_to(layout.precision);
+  const Precision half = attention_precision(layout.precision);
   const auto product = [&](double m, double n, double k) { return product_seconds(cluster.device, half, m, n, k); };
   BlockTime time;
   // The loss in fp32, kernel by kernel: 18 bytes a logit forward (cast, maximum, exponentials, sum), 12 backward

@@ -111,13 +111,12 @@ bool is_compiled(const CsvRow& row, const Description& said) {
   if (said.denies({"compil", "torch compil"}))
     return false;
   const bool own_fp8 = said.says({"torchtitan"}) && contains(lower_case(row.text("precision")), "fp8");
-  return own_fp8 || said.says({"compil", "torch compil", "jax ", "maxtext", "llm c ", "dao ailab"}) ||
+  return own_fp8 || said.says({"compil", "jax ", "maxtext", "llm c ", "dao ailab"}) ||
          contains(lower_case(row.text("gpu")), "gaudi");
 }
 
-// Programs that never ran fused attention although newer than it: zero bubble, which keeps s b (34 h + 5 a s) a layer,
-// and BLOOM, Megatron-DeepSpeed with its fused softmax. Megatron-LM's tests name theirs; without Transformer Engine
-// ("te") they take the framework's own products and softmax.
+// Megatron-LM's tests name theirs; without Transformer Engine ("te") they take the framework's own products and
+// softmax.
 bool has_unfused_attention(const Description& row) {
   return row.denies({"flash"}) || row.has("attention_backend=unfused") || row.has("gpt3_mcore_tp") ||
          row.has("uninstall_te");
@@ -127,6 +126,8 @@ bool is_old(const CsvRow& row) {
   const Description said(row);
   if (said.says({"flash"}))
     return false;
+  // Newer, and never ran it: zero bubble keeps s b (34 h + 5 a s) a layer, BLOOM took Megatron-DeepSpeed's fused
+  // softmax.
   if (said.has("2401.10241") || said.has("2211.05100"))
     return true;
   if (const std::optional<int> month = publication_month(row))

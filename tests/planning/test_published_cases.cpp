@@ -28,15 +28,20 @@ const std::vector<PricedCase>& published() {
   return cases;
 }
 
-// The goal is 10 % and 25 %; the fit is better, and a change that loses it shows here.
-TEST(PublishedCases, times_are_predicted) {
+// Of the timed rows that are priced; none is off by more than `most`.
+ErrorSummary time_errors(const std::vector<PricedCase>& cases, double most) {
   std::vector<double> errors;
-  for (const PricedCase& each : published())
+  for (const PricedCase& each : cases)
     if (each.published.timed && each.predicted_seconds) {
       errors.push_back(each.time_error());
-      EXPECT_LT(std::abs(each.time_error()), 0.25) << each.published.id;
+      EXPECT_LT(std::abs(each.time_error()), most) << each.published.id;
     }
-  const ErrorSummary summary = summary_of(errors);
+  return summary_of(errors);
+}
+
+// The goal is 10 % and 25 %; the fit is better, and a change that loses it shows here.
+TEST(PublishedCases, times_are_predicted) {
+  const ErrorSummary summary = time_errors(published(), 0.25);
   EXPECT_GE(summary.count, 35u);
   EXPECT_LT(summary.median, 0.05);
   EXPECT_LT(summary.p95, 0.15);
@@ -44,16 +49,10 @@ TEST(PublishedCases, times_are_predicted) {
 
 // Other documents: other programs, newer devices, larger networks (docs/planner.md says what was fitted to them).
 TEST(PublishedCases, times_of_other_documents_are_predicted) {
-  std::vector<double> errors;
-  for (const PricedCase& each : price_table(read_file(ESPALIER_OTHER_ROWS, ExitCode::data))) {
-    ASSERT_TRUE(each.predicted_seconds) << each.published.id << ": " << each.published.why_not;
-    errors.push_back(each.time_error());
-    EXPECT_LT(std::abs(each.time_error()), 0.35) << each.published.id;
-  }
-  const ErrorSummary summary = summary_of(errors);
-  EXPECT_GE(summary.count, 60u);
-  EXPECT_LT(summary.median, 0.10);
-  EXPECT_LT(summary.p95, 0.25);
+  const ErrorSummary summary = time_errors(price_table(read_file(ESPALIER_OTHER_ROWS, ExitCode::data)), 0.25);
+  EXPECT_EQ(summary.count, 67u) << "every row is priced";
+  EXPECT_LT(summary.median, 0.08);
+  EXPECT_LT(summary.p95, 0.22);
 }
 
 // One of its dies, unless the peak is that of both.

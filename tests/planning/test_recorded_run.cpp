@@ -209,6 +209,13 @@ TEST_F(RecordedRunTest, TimesBelowZeroAreDamage) {
   EXPECT_EQ(report.got, "\"backward\": -0.1");
 }
 
+// Steps that a record leaves out, and those behind the end of a run that has done them all, are told.
+TEST_F(RecordedRunTest, StepsThatAreLeftOutAreAGap) {
+  append("ranks/rank-00000.jsonl",
+         R"({"step":6,"step_seconds":0.5,"seconds":{"forward":0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
+  EXPECT_THAT(read().gaps, testing::Contains("ranks/rank-00000.jsonl has nothing between steps 3 and 6"));
+}
+
 // Steps that go back are two runs in one file, or lines in the wrong order: no times follow from them.
 TEST_F(RecordedRunTest, StepsThatGoBackAreDamage) {
   append("ranks/rank-00000.jsonl",

@@ -22,25 +22,28 @@ TEST(GemmRate, EachLibraryHasOne) {
 }
 
 TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
-  double alone = 0;  // of one rank while the others wait, the best of before and after
-  const auto measure_alone = [&] {
+  // Of one rank while the others wait.
+  const auto measure_alone = [] {
+    double rate = 0;
     if (world().rank() == 0)
-      for (const double rate : measure_matmul_rates<float>(ExecSpace(), 512, 8))
-        alone = std::max(alone, rate);
-    broadcast(world(), std::span<double>(&alone, 1), 0);
+      for (const double each : measure_matmul_rates<float>(ExecSpace(), 512, 8))
+        rate = std::max(rate, each);
+    broadcast(world(), std::span<double>(&rate, 1), 0);
+    return rate;
   };
-  // Twice as many ranks as cores: half the rate each. What else runs on the machine disturbs one measurement or
-  // another: it has to hold once.
+  // Twice as many ranks as cores: half the rate each. What else runs on the machine may slow the rank that was alone:
+  // it is measured before and after, and all of it up to three times.
   const double most = world().context().wait.ranks_share_cores ? 0.85 : 1.3;
+  double alone = 0;
   double together = 0;
-  for (int attempt = 0; attempt == 0 || (attempt < 10 && together >= most * alone * world().size()); ++attempt) {
-    measure_alone();
+  for (int attempt = 0; attempt == 0 || (attempt < 3 && together >= most * alone * world().size()); ++attempt) {
+    const double before_it = measure_alone();
     const MatmulLibrary before = matmul_library();
     together = measure_gemm_rate<float>(world());
     EXPECT_EQ(matmul_library(), before);
     EXPECT_EQ(together, all_reduce(world(), together, ReduceOp::max)) << "the same on every rank";
     EXPECT_GT(together, 0);
-    measure_alone();
+    alone = std::max(before_it, measure_alone());
   }
   EXPECT_LT(together, most * alone * world().size());
 }
