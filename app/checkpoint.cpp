@@ -15,14 +15,24 @@
 namespace espalier {
 namespace {
 
-int inspect(const std::string& directory) {
+int inspect(const std::string& directory, bool whole_config) {
   const CheckpointReader checkpoint(resolve_checkpoint(directory));
   const nlohmann::json& state = checkpoint.state();
-  fmt::print("{}\n  run      {}\n  step     {}\n  written  by {}\n  loss     {}\n  tokens   {} seen\n\n",
-             checkpoint.path().string(), checkpoint.info().run, checkpoint.info().step,
-             checkpoint.info().layout.value("text", "an unknown layout"), state.value("loss", 0.0),
-             state.value("tokens", Index{0}));
-  fmt::print("{}\n", model_section(state.value("config", "")));
+  const std::string config = state.value("config", "");
+  const auto show = [](const char* name, const std::string& value) { fmt::print("  {:<10} {}\n", name, value); };
+  fmt::print("{}\n", checkpoint.path().string());
+  show("run", checkpoint.info().run);
+  show("step", fmt::format("{}", checkpoint.info().step));
+  show("written by", checkpoint.info().layout.value("text", "an unknown layout"));
+  show("loss", fmt::format("{}", state.value("loss", 0.0)));
+  show("seen", fmt::format("{}, {}", counted(state.value("tokens", Index{0}), "token"),
+                           counted(state.value("data_position", Index{0}), "sample")));
+  if (const auto next = state.find("next_loss"); next != state.end() && next->is_object())
+    show("next loss", fmt::format("{} of the next {}, in {}", next->value("loss", 0.0),
+                                  counted(next->value("samples", Index{0}), "sample"), next->value("compute", "?")));
+  show("seed", fmt::format("{}", state.value("seed", Index{0})));
+  show("products", state.value("matmul", "of an unknown library"));
+  fmt::print("\n{}\n", whole_config ? config : model_section(config));
   Index elements = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
     fmt::print("  {:<44} {:<5} {}\n", tensor.name, to_string(tensor.type), shape_text(tensor.global_shape));
@@ -45,16 +55,31 @@ int verify(const std::string& directory) {
   return 0;
 }
 
-void add(CLI::App& parent, Chosen& chosen, const std::string& name, const char* help,
-         int (*action)(const std::string&)) {
-  const auto directory = std::make_shared<std::string>();
+// A subcommand that takes a checkpoint: where its name goes.
+CLI::App* add(CLI::App& parent, const std::string& name, const char* help,
+              const std::shared_ptr<std::string>& directory) {
   CLI::App* const command = parent.add_subcommand(name, help);
   command
       ->add_option("directory", *directory,
                    "a run, for its newest complete checkpoint, or RUN/checkpoints/step-XXXXXXXX")
       ->required();
   command->footer("  espalier checkpoint " + name + " runs/quickstart");
-  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return action(*directory); }; });
+  return command;
+}
+
+void add_checkpoint_inspect(CLI::App& parent, Chosen& chosen) {
+  const auto directory = std::make_shared<std::string>();
+  const auto whole_config = std::make_shared<bool>(false);
+  CLI::App* const command =
+      add(parent, "inspect", "Step, layout, data position, [model] and a table of tensors", directory);
+  command->add_flag("--config", *whole_config, "the whole config of the run that wrote it, instead of [model]");
+  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return inspect(*directory, *whole_config); }; });
+}
+
+void add_checkpoint_verify(CLI::App& parent, Chosen& chosen) {
+  const auto directory = std::make_shared<std::string>();
+  CLI::App* const command = add(parent, "verify", "Read every byte against its checksum", directory);
+  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return verify(*directory); }; });
 }
 
 }  // namespace
@@ -63,8 +88,8 @@ void add_checkpoint(CLI::App& app, Chosen& chosen) {
   CLI::App* const command = app.add_subcommand("checkpoint", "Look inside a checkpoint and check it");
   command->require_subcommand(1);
   command->footer("  espalier checkpoint verify runs/quickstart");
-  add(*command, chosen, "inspect", "Step, layout, [model] and a table of tensors", inspect);
-  add(*command, chosen, "verify", "Read every byte against its checksum", verify);
+  add_checkpoint_inspect(*command, chosen);
+  add_checkpoint_verify(*command, chosen);
 }
 
 }  // namespace espalier

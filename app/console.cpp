@@ -60,7 +60,7 @@ std::string step_line(const StepReport& report, const TrainProgress& progress) {
                   progress.total_steps, report.loss, report.gradient_norm, update, duration_text(report.step_seconds),
                   quantity_text(progress.tokens_per_second), 100 * progress.mfu, duration_text(progress.seconds_left));
   if (progress.seconds_to_save > 0)
-    line += fmt::format(" | save {}", duration_text(progress.seconds_to_save));
+    line += fmt::format(" | save in {}", duration_text(progress.seconds_to_save));
   return line.substr(0, 120);
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -47,31 +49,6 @@ std::string display(std::string_view section, std::string_view key) { return fmt
 
 std::string describe(const toml::node& node) { return fmt::format("{} ({})", to_toml_text(node), article(node)); }
 
-std::string describe(IntegerRange range) {
-  const IntegerRange any;
-  if (range.max == any.max)
-    return fmt::format("at least {}", range.min);
-  if (range.min == any.min)
-    return fmt::format("at most {}", range.max);
-  return fmt::format("{} to {}", range.min, range.max);
-}
-
-std::string describe(RealRange range) {
-  std::string text;
-  if (range.min > -std::numeric_limits<double>::infinity())
-    text = fmt::format("{} {}", range.min_open ? "more than" : "at least", range.min);
-  if (range.max < std::numeric_limits<double>::infinity())
-    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.max_open ? "less than" : "at most", range.max);
-  return text.empty() ? "a finite number" : text;
-}
-
-bool inside(Index value, IntegerRange range) { return value >= range.min && value <= range.max; }
-
-bool inside(double value, RealRange range) {  // false for NaN
-  return (range.min_open ? value > range.min : value >= range.min) &&
-         (range.max_open ? value < range.max : value <= range.max);
-}
-
 }  // namespace
 
 struct ConfigReader::Data {
@@ -82,6 +59,7 @@ struct ConfigReader::Data {
   std::map<std::string, std::set<std::string>> known;
   std::set<std::string> left;  // sections that are for others
   std::vector<Problem> problems;
+  std::set<std::string> wrong_names;  // keys with defaults in place of what was given: "run.steps"
 
   void add_file(std::string_view text);
   void add_override(std::size_t number, const std::string& text);
@@ -98,6 +76,7 @@ struct ConfigReader::Data {
   }
   void wrong(const Given& item, std::string_view section, std::string_view key, const std::string& got,
              const std::string& wanted) {
+    wrong_names.insert(display(section, key));
     problems.push_back({item.position, fmt::format("{}: got {}, wanted {}", display(section, key), got, wanted)});
   }
 };
@@ -319,7 +298,11 @@ bool ConfigReader::read_seconds(std::string_view section, std::string_view key, 
 
 void ConfigReader::leave(std::string_view section) { data_->left.emplace(section); }
 
-void ConfigReader::problem(std::string_view section, std::string_view key, std::string message) {
+void ConfigReader::problem(std::string_view section, std::string_view key, std::string message,
+                           std::initializer_list<std::string_view> others) {
+  const auto was_wrong = [&](std::string_view name) { return data_->wrong_names.contains(std::string(name)); };
+  if (was_wrong(display(section, key)) || std::any_of(others.begin(), others.end(), was_wrong))
+    return;
   const auto found = data_->given.find({std::string(section), std::string(key)});
   const Position end_of_file{false, std::numeric_limits<std::size_t>::max(), 0};
   data_->problems.push_back({found == data_->given.end() ? end_of_file : found->second.position,
@@ -327,6 +310,9 @@ void ConfigReader::problem(std::string_view section, std::string_view key, std::
 }
 
 void ConfigReader::problem(std::string_view section, const std::string& sentence) {
+  const auto is_of_section = [&](const std::string& name) { return name.starts_with(display(section, "")); };
+  if (std::ranges::any_of(data_->wrong_names, is_of_section))
+    return;
   const std::size_t space = sentence.find(' ');
   problem(section, sentence.substr(0, space), sentence.substr(space + 1));
 }

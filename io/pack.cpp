@@ -3,6 +3,7 @@
 #include "io/pack.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 #include <glob.h>
 #include <sys/stat.h>
@@ -27,6 +28,7 @@ constexpr std::size_t piece_bytes = std::size_t{16} << 20;  // encoded at a time
   throw Error(ExitCode::data, {.what = std::move(what), .where = std::move(where), .todo = std::move(todo)});
 }
 
+// Empty without a match.
 std::vector<std::string> expand_pattern(const std::string& pattern) {
   std::error_code ignored;
   if (std::filesystem::exists(pattern, ignored))
@@ -36,8 +38,6 @@ std::vector<std::string> expand_pattern(const std::string& pattern) {
   if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (paths.empty())
-    refuse("no file matches", pattern, "check the path; patterns are the shell's: * ? [a-z]");
   const bool only_files = pattern.find_first_of("*?[") != std::string::npos;
   if (only_files)
     std::erase_if(paths, [](const std::string& path) { return std::filesystem::is_directory(path); });
@@ -171,8 +171,12 @@ class DocumentChoice {
 
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude) {
   std::set<Path> candidates;
-  for (const std::string& pattern : patterns)
-    for (const std::string& path : expand_pattern(pattern)) {
+  std::vector<std::string> missing;
+  for (const std::string& pattern : patterns) {
+    const std::vector<std::string> paths = expand_pattern(pattern);
+    if (paths.empty())
+      missing.push_back(pattern);
+    for (const std::string& path : paths) {
       if (std::filesystem::is_directory(path))
         refuse("a directory is given where a file is wanted", path, fmt::format("name its files: '{}/*'", path));
       std::error_code broken_link;
@@ -186,6 +190,10 @@ std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const 
       if (!excluded)
         candidates.insert(canonical);
     }
+  }
+  if (!missing.empty())
+    refuse("no file matches", fmt::format("{}", fmt::join(missing, ", ")),
+           "check the path; patterns are the shell's: * ? [a-z]");
   std::vector<Path> files;
   std::set<std::pair<dev_t, ino_t>> seen;
   for (const Path& path : candidates) {
@@ -221,6 +229,8 @@ PackSummary pack_text(const std::vector<Path>& files, const Tokenizer& tokenizer
     if (!options.allow_binary)
       check_text(path, file.text());
     ++summary.num_files;
+    if (file.size() == 0)
+      summary.empty_files.push_back(path);
     summary.text_bytes += static_cast<Index>(file.size());
     for_each_document(file.text(), options.document_separator, [&](std::string_view document) {
       ++summary.num_documents;

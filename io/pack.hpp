@@ -13,7 +13,7 @@ namespace espalier {
 /// Files named by paths and shell patterns, as canonical paths, sorted; a file reached by several names
 /// (patterns, symbolic or hard links) comes once. `exclude` are patterns of file names ("*.dat"), as given or as they
 /// are behind links.
-/// @throws Error (data) for a path that is missing, a pattern without a match, and a directory.
+/// @throws Error (data) for a path that is missing, a pattern without a match (all of them named), and a directory.
 std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
 
 struct PackOptions {
@@ -25,6 +25,7 @@ struct PackOptions {
 
 struct PackSummary {
   Index num_files = 0;
+  std::vector<Path> empty_files = {};  ///< among them
   Index num_documents = 0;
   Index num_validation_documents = 0;
   Index text_bytes = 0;

@@ -221,11 +221,12 @@ void RunDirectory::take_ownership() {
   }
 }
 
-void RunDirectory::sign_on(const std::string& config_text) {
+void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
   made_.paths.clear();
   make_directories(checkpoints());
   make_directories(state());
-  write_file_atomically(path_ / "config.toml", config_text);
+  if (config_text)
+    write_file_atomically(path_ / "config.toml", *config_text);
   record_ = {.state = "running",
              .cause = "",
              .exit_code = 0,

@@ -65,8 +65,8 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   ~RunDirectory();  ///< signed on without finish(), run.json keeps saying "running" with a process that is gone
 
-  /// Stores the config and makes run.json say "running".
-  void sign_on(const std::string& config_text);
+  /// Makes run.json say "running", and stores the config where one is given.
+  void sign_on(const std::optional<std::string>& config_text = std::nullopt);
 
   const Path& path() const { return path_; }
   Path checkpoints() const { return path_ / "checkpoints"; }

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
-#include <limits>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,21 +10,10 @@
 
 #include "core/scalars.hpp"
 #include "io/config_diff.hpp"
+#include "io/config_range.hpp"
 #include "io/file.hpp"
 
 namespace espalier {
-
-struct IntegerRange {
-  Index min = std::numeric_limits<Index>::min();
-  Index max = std::numeric_limits<Index>::max();
-};
-
-struct RealRange {
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-  bool min_open = false;  ///< the bound itself is not allowed
-  bool max_open = false;
-};
 
 /// What is read, in the words of messages: what it is called, and where its keys are explained.
 struct ConfigKind {
@@ -68,9 +56,13 @@ class ConfigReader {
   /// None of the keys of this section is unknown: they are for others.
   void leave(std::string_view section);
 
-  /// Adds a problem that only the validation of several keys can see.
-  void problem(std::string_view section, std::string_view key, std::string message);
-  /// The same of a sentence that begins with its key: "num_layers is 0, wanted at least 1".
+  /// Adds a problem that only the validation of several keys can see: of this one and of `others`,
+  /// "batch.sequence_length". Where the value of one was refused already, a default stands in its place, and nothing is
+  /// added.
+  void problem(std::string_view section, std::string_view key, std::string message,
+               std::initializer_list<std::string_view> others = {});
+  /// The same of a sentence that begins with its key, "num_layers is 0, wanted at least 1", and may rest on any other
+  /// of the section.
   void problem(std::string_view section, const std::string& sentence);
   bool has_problems() const;
   std::vector<std::string> problems() const;  ///< so far, each with its position; in the order of the file

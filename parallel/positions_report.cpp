@@ -14,6 +14,7 @@ namespace espalier {
 namespace {
 
 constexpr double silent_seconds = 2.5;  // behind the others: who waits, and runs, writes about every second
+constexpr double exchange_seconds = 1;  // that ranks may wait for each other at most, while messages are on their way
 
 std::span<const std::int32_t> peers_of(const Position& position) {
   return std::span(position.peers)
@@ -139,10 +140,23 @@ class Waits {
                        position.host.data(), operation_text(position));
   }
 
+  // Ranks that exchange messages wait for each other all the time, for moments; a deadlock lasts.
+  std::string round_text(const std::set<int>& going_round) const {
+    double since = 0;
+    for (const int rank : going_round)
+      since = std::max(since, by_rank_.at(rank)->since);
+    const double seconds = std::max(0.0, last_sign_of_life_ - since);
+    const std::string ranks = ranks_text({going_round.begin(), going_round.end()});
+    if (seconds >= exchange_seconds)
+      return fmt::format("no culprit: {} wait for each other, a deadlock", ranks);
+    return fmt::format(
+        "no culprit: {} were exchanging messages, for {:.1f} s: likely ended from outside, all at about the same time",
+        ranks, seconds);
+  }
+
   std::string without_culprit(int waiting, const std::set<int>& going_round) const {
     if (!going_round.empty())
-      return fmt::format("no culprit: {} wait for each other, a deadlock",
-                         ranks_text({going_round.begin(), going_round.end()}));
+      return round_text(going_round);
     std::vector<int> unsigned_ranks;
     for (const auto& [rank, position] : by_rank_)
       if (position->finished == 0)

@@ -9,6 +9,7 @@
 
 #include "io/json_by_name.hpp"
 #include "io/units.hpp"
+#include "models/cost.hpp"
 #include "parallel/collectives.hpp"
 #include "training/predict_memory.hpp"
 
@@ -29,7 +30,11 @@ struct PredictionCheck::Measured {
 
 PredictionCheck::PredictionCheck(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh,
                                  double gemm_rate)
-    : mesh_(mesh), memory_(predict_memory(config, layout)), outlook_(time_outlook(config, layout, gemm_rate)) {}
+    : mesh_(mesh),
+      memory_(predict_memory(config, layout)),
+      outlook_(time_outlook(config, layout, gemm_rate)),
+      seconds_at_gemm_rate_(static_cast<double>(config.tokens_per_step()) *
+                            training_flops_per_token(config.model.shape, config.batch.sequence_length) / gemm_rate) {}
 
 std::string PredictionCheck::json() const {
   nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};
@@ -141,6 +146,11 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   for (const PhaseSeconds& stage : stages)
     measured.push_back(json_by_name<Phase>(stage.seconds));
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
+  if (step < seconds_at_gemm_rate_)
+    comparison.notes.push_back(fmt::format(
+        "mfu is {:.0f} %: the GEMM rate was measured too low at the start, as something else ran on the machine; what "
+        "is predicted from it is too slow",
+        100 * seconds_at_gemm_rate_ / step));
   if (!outlook_.time) {
     comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);
     return;

@@ -40,7 +40,8 @@ class PredictionCheck {
   const ProcessMesh& mesh_;
   std::vector<MemoryByCategory> memory_;  // by stage
   TimeOutlook outlook_;
-  PhaseSeconds sum_;  // of the steps added
+  double seconds_at_gemm_rate_;  // of a step's matrix products, were nothing else to do
+  PhaseSeconds sum_;             // of the steps added
   double step_seconds_ = 0;
   Index steps_ = 0;
   Index reports_ = 0;

@@ -119,6 +119,19 @@ Loaded load_newest(const std::vector<Path>& paths, const RunConfig& config, cons
                .todo = "restore one from a backup, or start over in another run.directory"});
 }
 
+// A run that left no checkpoint is written over by the same one, or on request.
+void begin_anew(const Path& run_directory, bool may_be_another, const RunConfig& config, const Note& note) {
+  try {
+    if (const Index steps = require_same_run_in(run_directory, config); steps > 0)
+      note(fmt::format("no checkpoint to go on from: begins again, the metrics of {} are written over",
+                       counted(steps, "step")));
+  } catch (const Error& error) {
+    if (!may_be_another)
+      throw;
+    note("--resume never: " + error.report().what + "\nIts metrics and config are written over");
+  }
+}
+
 // A checkpoint whose bytes are right and whose loss is not would not get better with another one: no passing over.
 template <class T>
 Index checked(const Loaded& loaded, const RunConfig& config, Trainer<T>& trainer, const Note& note) {
@@ -169,6 +182,10 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
                        options.init_from));
     return checked(load_newest(own, config, mesh, trainer, tensors, note), config, trainer, note);
   }
+  attempt_together(mesh.world(), ExitCode::usage, [&] {
+    if (mesh.world().rank() == 0)
+      begin_anew(checkpoints.parent_path(), options.resume == "never", config, note);
+  });
   if (!options.init_from.empty()) {
     const auto donor = found_by_root(mesh.world(), [&] { return std::vector{resolve_checkpoint(options.init_from)}; });
     attempt_together(mesh.world(), ExitCode::checkpoint, [&] {

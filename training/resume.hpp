@@ -19,7 +19,7 @@ void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& co
 /// reads. `note` tells what was taken, what was passed over, and why.
 /// @returns the step to go on after, 0 for a fresh start.
 /// @throws Error (checkpoint) when there are checkpoints but none can be used: a run never starts over silently;
-/// (usage) when the config is not that of the checkpoint's run.
+/// (usage) when the config is not that of the checkpoint's run, or of the run that left none.
 template <class T>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,
                       const ProcessMesh& mesh, Trainer<T>& trainer,

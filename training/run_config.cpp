@@ -78,7 +78,8 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("batch", "");
   v.integer("global_batch_size", c.batch.global_batch_size, batch_size, "sequences a step, over all replicas");
-  v.integer("micro_batch_size", c.batch.micro_batch_size, batch_size, "sequences of one forward pass");
+  v.integer("micro_batch_size", c.batch.micro_batch_size, batch_size,
+            "sequences of one forward pass; not given: up to 8, as they divide among replicas and stages");
   v.integer("sequence_length", c.batch.sequence_length, {0, longest_sequence},
             "tokens of a sequence; 0: the model's positions");
 
@@ -280,12 +281,26 @@ class WritingVisitor {
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
 double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }
 
+// As many sequences, up to 8, as divide the share of a replica, in at least one micro-batch a stage where there is one.
+Index fitting_micro_batch(const RunConfig& config, int world_size) {
+  const RunConfig::Parallel& p = config.parallel;
+  const Index replicas = p.data > 0 ? p.data : std::max<Index>(1, world_size / (p.tensor * p.pipeline));
+  const Index share = config.batch.global_batch_size / replicas;
+  Index size = std::clamp<Index>(share / p.pipeline, 1, 8);
+  while (share % size != 0)
+    --size;
+  return size;
+}
+
 RunConfig resolve(ConfigReader& reader, int world_size) {
   RunConfig config;
   config.optimizer.minimum_learning_rate = not_given;
+  config.batch.micro_batch_size = 0;  // not given, or refused
   visit_keys(config, ReadingVisitor(reader));
   if (config.optimizer.minimum_learning_rate == not_given)
     config.optimizer.minimum_learning_rate = tenth(config.optimizer.learning_rate);
+  if (config.batch.micro_batch_size == 0)
+    config.batch.micro_batch_size = fitting_micro_batch(config, world_size);
   if (config.batch.sequence_length == 0)
     config.batch.sequence_length = config.model.shape.max_sequence_length;
   validate_run_config(config, reader, world_size);

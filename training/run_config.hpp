@@ -29,8 +29,8 @@ struct RunConfig {
 
   struct Batch {
     Index global_batch_size = 8;
-    Index micro_batch_size = 8;
-    Index sequence_length = 0;  ///< 0: the model's max_sequence_length
+    Index micro_batch_size = 8;  ///< not in the file: what divides among replicas and stages, up to 8
+    Index sequence_length = 0;   ///< 0: the model's max_sequence_length
   } batch;
 
   struct Parallel {

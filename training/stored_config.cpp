@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "io/metrics.hpp"
 #include "io/toml_config.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -40,6 +42,21 @@ std::vector<std::string> stored_files(const std::string& stored, const char* key
   ConfigReader(stored, "the stored config", {}).read("data", key, files);
   return files;
 }
+
+// May a run go on, or begin again, with another value of this key? The same files may be found under other paths.
+class MayChange {
+ public:
+  MayChange(const std::string& stored, const RunConfig& config) : stored_(stored), config_(config) {}
+  bool operator()(const std::string& key) const {
+    return may_change_on_resume(key) ||
+           (key == "data.train" && same_files(stored_files(stored_, "train"), config_.data.train)) ||
+           (key == "data.validation" && same_files(stored_files(stored_, "validation"), config_.data.validation));
+  }
+
+ private:
+  const std::string& stored_;
+  const RunConfig& config_;
+};
 
 // A preset is only a name for the keys that follow it.
 bool leaves_the_model(const std::string& key) { return !key.starts_with("model.") || key == "model.preset"; }
@@ -77,12 +94,7 @@ std::vector<ConfigDifference> differences_from(const std::string& stored, const 
 std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config) {
   const std::string stored = stored_config(checkpoint);
   std::vector<ConfigDifference> differences = differences_from(stored, config);
-  const auto may_change = [&](const std::string& key) {
-    return may_change_on_resume(key) ||
-           (key == "data.train" && same_files(stored_files(stored, "train"), config.data.train)) ||
-           (key == "data.validation" && same_files(stored_files(stored, "validation"), config.data.validation));
-  };
-  if (const std::string refused = refused_lines(differences, may_change); !refused.empty()) {
+  if (const std::string refused = refused_lines(differences, MayChange(stored, config)); !refused.empty()) {
     const bool same_model = refused_lines(differences, leaves_the_model).empty();
     const bool other_data = refused.find("\n  data.") != std::string::npos;
     throw Error(ExitCode::usage,
@@ -93,6 +105,27 @@ std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoin
                                      same_model ? " (--init-from takes over the weights)" : "")});
   }
   return differences;
+}
+
+Index require_same_run_in(const Path& run_directory, const RunConfig& config) {
+  const Path metrics = run_directory / "metrics.jsonl";
+  const Path stored_file = run_directory / "config.toml";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(metrics, ignored))
+    return 0;
+  const auto steps = static_cast<Index>(read_metrics(metrics).size());
+  if (steps == 0 || !std::filesystem::is_regular_file(stored_file, ignored))
+    return steps;
+  const std::string stored = read_file(stored_file, ExitCode::usage);
+  const std::string refused = refused_lines(differences_from(stored, config), MayChange(stored, config));
+  if (!refused.empty())
+    throw Error(ExitCode::usage,
+                {.what = "the run directory belongs to a run with another config:" + refused,
+                 .where = run_directory.string(),
+                 .got = fmt::format("metrics of {} and no checkpoint", counted(steps, "step")),
+                 .wanted = "a new directory, or that of this run",
+                 .todo = "set run.directory to another one; --resume never begins here, and writes over that run"});
+  return steps;
 }
 
 Error of_another_model(const CheckpointReader& checkpoint, const std::string& differences, const std::string& got,

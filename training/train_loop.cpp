@@ -118,9 +118,12 @@ class Loop {
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
       save(saver);  // there is none of this run yet that it could go back to
     StragglerWatch stragglers(config_.stability, mesh_);
-    if (resumed_step >= config_.total_steps())
+    if (!has_work(resumed_step))
       note(fmt::format("nothing left to do: {} done, and {}", counted(resumed_step, "step"), limit_text(config_)));
-    const TrainOutcome outcome = finish(steps(trainer, saver, records, stragglers, stop_request));
+    const TrainOutcome outcome = steps(trainer, saver, records, stragglers, stop_request);
+    if (has_work(resumed_step))
+      compare_with_prediction();
+    finish(outcome);
     records.sign_off();
     return outcome;
   }
@@ -154,6 +157,8 @@ class Loop {
     return whole;
   }
 
+  bool has_work(Index steps_done) const { return steps_done < config_.total_steps(); }
+
   void open_directory() {
     attempt_together(mesh_.world(), ExitCode::write, [&] {
       if (!is_root_)
@@ -178,8 +183,12 @@ class Loop {
       const Restarts restarts =
           options_.retry ? Restarts{resumed_step} : count_restarts(files_.directory->previous(), resumed_step);
       require_progress(restarts, run_path(), files_.directory->previous());
-      files_.directory->sign_on(to_toml(config_));
-      write_file_atomically(run_path() / "prediction.json", prediction_->json());
+      if (has_work(resumed_step) || !std::filesystem::exists(run_path() / "config.toml")) {
+        files_.directory->sign_on(to_toml(config_));
+        write_file_atomically(run_path() / "prediction.json", prediction_->json());
+      } else {
+        files_.directory->sign_on();  // what is stored there is of the steps that were taken
+      }
       nlohmann::json details = to_json(restarts);
       details["stragglers"] = nlohmann::json::array();
       files_.directory->update(details);
@@ -340,14 +349,12 @@ class Loop {
     return first == causes.end() ? std::string() : *first;
   }
 
-  TrainOutcome finish(TrainOutcome outcome) {
-    compare_with_prediction();
+  void finish(TrainOutcome outcome) {
     if (outcome == TrainOutcome::stopped)
       cause_ = cause_of_all();
     barrier(mesh_.world());  // signed off only when every rank has come to the end
     if (is_root_)
       sign_off(outcome);
-    return outcome;
   }
 
   const RunConfig& config_;

@@ -93,7 +93,8 @@ std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, i
   const char* const key = divides ? "data" : world_size % p.tensor != 0 ? "tensor" : "pipeline";
   reader.problem("parallel", key,
                  fmt::format("{}, but there {} {}; {}", factors, world_size == 1 ? "is" : "are", world_size,
-                             mesh_advice(c, world_size)));
+                             mesh_advice(c, world_size)),
+                 {"parallel.tensor", "parallel.pipeline", "parallel.data"});
   return std::nullopt;
 }
 
@@ -103,7 +104,8 @@ void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
     reader.problem("batch", "global_batch_size",
                    fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}",
                                c.batch.global_batch_size, c.batch.micro_batch_size, replicas,
-                               nearest_multiples(c.batch.global_batch_size, unit)));
+                               nearest_multiples(c.batch.global_batch_size, unit)),
+                   {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
 }
 
 // Ranges keep single keys sane; here what several of them make together.
@@ -136,18 +138,21 @@ void check_microbatches(const RunConfig& c, ConfigReader& reader, Index replicas
     reader.problem("batch", "global_batch_size",
                    fmt::format("{} makes {} micro-batches a step on each replica, wanted at most {}: raise "
                                "micro_batch_size, or take more replicas",
-                               c.batch.global_batch_size, microbatches, most));
+                               c.batch.global_batch_size, microbatches, most),
+                   {"batch.micro_batch_size"});
 }
 
 void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
   if (c.minimum_learning_rate > c.learning_rate)
     reader.problem("optimizer", "minimum_learning_rate",
-                   fmt::format("{} is above learning_rate {}", c.minimum_learning_rate, c.learning_rate));
+                   fmt::format("{} is above learning_rate {}", c.minimum_learning_rate, c.learning_rate),
+                   {"optimizer.learning_rate"});
   if (c.decay_steps > 0 && c.decay_steps < c.warmup_steps)
     reader.problem("optimizer", "decay_steps",
                    fmt::format("{} is before the end of the warm-up: the decay starts at warmup_steps = {}; 0 lets it "
                                "end with the run",
-                               c.decay_steps, c.warmup_steps));
+                               c.decay_steps, c.warmup_steps),
+                   {"optimizer.warmup_steps"});
 }
 
 void check_tensor(const RunConfig& c, ConfigReader& reader) {
@@ -156,21 +161,24 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
     if (value % tensor != 0)
       reader.problem(section, key,
                      fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}", value, tensor,
-                                 nearest_multiples(value, tensor)));
+                                 nearest_multiples(value, tensor)),
+                     {"model.preset", "parallel.tensor"});
   };
   wants_multiple("model", "num_heads", c.model.shape.num_heads);
   wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);
   if (c.model.shape.vocab_size < tensor)
     reader.problem(
         "model", "vocab_size",
-        fmt::format("{} is less than the {} ranks of tensor that share it", c.model.shape.vocab_size, tensor));
+        fmt::format("{} is less than the {} ranks of tensor that share it", c.model.shape.vocab_size, tensor),
+        {"model.preset", "parallel.tensor"});
   const Index rows = c.batch.micro_batch_size * c.batch.sequence_length;
   if (c.parallel.sequence_parallel && rows % tensor != 0)
     reader.problem(
         "parallel", "sequence_parallel",
         fmt::format("micro_batch_size {} x sequence_length {} = {} rows cannot be shared by {} ranks of "
                     "tensor; the nearest numbers of rows that can: {}",
-                    c.batch.micro_batch_size, c.batch.sequence_length, rows, tensor, nearest_multiples(rows, tensor)));
+                    c.batch.micro_batch_size, c.batch.sequence_length, rows, tensor, nearest_multiples(rows, tensor)),
+        {"batch.micro_batch_size", "batch.sequence_length", "parallel.tensor"});
 }
 
 void check_round_robin(const RunConfig& c, ConfigReader& reader) {
@@ -182,7 +190,8 @@ void check_round_robin(const RunConfig& c, ConfigReader& reader) {
                    fmt::format("round_robin deals {} layers out to {} stages unevenly; the nearest numbers of layers "
                                "that divide: {}",
                                c.model.shape.num_layers, c.parallel.pipeline,
-                               nearest_multiples(c.model.shape.num_layers, c.parallel.pipeline)));
+                               nearest_multiples(c.model.shape.num_layers, c.parallel.pipeline)),
+                   {"model.num_layers", "model.preset", "parallel.pipeline"});
 }
 
 void check_pipeline(const RunConfig& c, ConfigReader& reader) {
@@ -195,17 +204,21 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
   const Index chunks = round_robin ? std::max<Index>(1, layers / stages) : c.parallel.virtual_stages;
   if (chunks > 1 && stages == 1)
     reader.problem("parallel", round_robin ? "assignment" : "virtual_stages",
-                   fmt::format("{} chunks a stage need a pipeline of two stages or more", chunks));
+                   fmt::format("{} chunks a stage need a pipeline of two stages or more", chunks),
+                   {"parallel.pipeline"});
   if (chunks > 1 && kind && !allows_chunks(*kind))
     reader.problem("parallel", "schedule",
                    fmt::format("{} runs one chunk a stage, not {}; interleaved, gpipe and sequential run several",
-                               c.parallel.schedule, chunks));
+                               c.parallel.schedule, chunks),
+                   {"parallel.virtual_stages"});
   if (stages > layers)
     reader.problem("parallel", "pipeline",
-                   fmt::format("{} stages are more than the {} layers; the most is {}", stages, layers, layers));
+                   fmt::format("{} stages are more than the {} layers; the most is {}", stages, layers, layers),
+                   {"model.num_layers", "model.preset"});
   else if (stages * chunks > layers)
     reader.problem("parallel", "virtual_stages",
-                   fmt::format("{} stages x {} virtual stages are more than the {} layers", stages, chunks, layers));
+                   fmt::format("{} stages x {} virtual stages are more than the {} layers", stages, chunks, layers),
+                   {"model.num_layers", "model.preset", "parallel.pipeline"});
   const std::vector<Index>& given = c.parallel.layers_per_stage;
   if (given.empty() || round_robin)
     return;
@@ -213,9 +226,11 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
   if (static_cast<Index>(given.size()) != stages * chunks)
     reader.problem("parallel", "layers_per_stage",
                    fmt::format("has {} numbers, wanted {} (pipeline {} x virtual_stages {})", given.size(),
-                               stages * chunks, stages, chunks));
+                               stages * chunks, stages, chunks),
+                   {"parallel.pipeline", "parallel.virtual_stages"});
   else if (sum != layers)
-    reader.problem("parallel", "layers_per_stage", fmt::format("sums up to {}, but there are {} layers", sum, layers));
+    reader.problem("parallel", "layers_per_stage", fmt::format("sums up to {}, but there are {} layers", sum, layers),
+                   {"model.num_layers", "model.preset"});
 }
 
 void check_recompute(const RunConfig& c, ConfigReader& reader) {
@@ -223,7 +238,8 @@ void check_recompute(const RunConfig& c, ConfigReader& reader) {
   if (!given.empty() && static_cast<Index>(given.size()) != c.parallel.pipeline)
     reader.problem(
         "parallel", "recompute_per_stage",
-        fmt::format("has {} entries, wanted one for each of the {} stages", given.size(), c.parallel.pipeline));
+        fmt::format("has {} entries, wanted one for each of the {} stages", given.size(), c.parallel.pipeline),
+        {"parallel.pipeline"});
   std::vector<std::string> names;
   for (const Recompute mode : all_recompute_modes())
     names.emplace_back(to_string(mode));
@@ -253,7 +269,8 @@ void check_loss_scale(const LossScaleConfig& c, ConfigReader& reader) {
   check("minimum_loss_scale", c.minimum);
   if (c.minimum > c.initial)
     reader.problem("precision", "minimum_loss_scale",
-                   fmt::format("{} is above initial_loss_scale {}", c.minimum, c.initial));
+                   fmt::format("{} is above initial_loss_scale {}", c.minimum, c.initial),
+                   {"precision.initial_loss_scale"});
 }
 
 void check_emulation(const RunConfig& c, ConfigReader& reader) {
@@ -262,7 +279,8 @@ void check_emulation(const RunConfig& c, ConfigReader& reader) {
     const auto given = static_cast<Index>(percent.size());
     if (given > 0 && given != parts)
       reader.problem("emulate", key,
-                     fmt::format("{} numbers for {} parts of the model (pipeline x virtual_stages)", given, parts));
+                     fmt::format("{} numbers for {} parts of the model (pipeline x virtual_stages)", given, parts),
+                     {"parallel.pipeline", "parallel.virtual_stages"});
   };
   check("part_percent", c.emulate.part_percent);
   check("backward_percent", c.emulate.backward_percent);
@@ -304,9 +322,10 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   if (c.batch.sequence_length > c.model.shape.max_sequence_length)
     reader.problem("batch", "sequence_length",
                    fmt::format("{} is longer than the model's max_sequence_length {}", c.batch.sequence_length,
-                               c.model.shape.max_sequence_length));
+                               c.model.shape.max_sequence_length),
+                   {"model.max_sequence_length", "model.preset"});
   if (c.run.steps == 0 && c.run.tokens == 0)
-    reader.problem("run", "steps", "neither steps nor tokens say when the run ends");
+    reader.problem("run", "steps", "neither steps nor tokens say when the run ends", {"run.tokens"});
   check_sizes(c, reader);
   check_learning_rate(c.optimizer, reader);
   check_loss_scale(c.precision.loss_scale, reader);

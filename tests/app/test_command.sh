@@ -111,6 +111,7 @@ says "foo" "espalier data --help"
 expect 2 "did you mean ops?" "$espalier" bench opps
 expect 2 "checkpoint wants a command" "$espalier" checkpoint
 expect 2 "espalier checkpoint inspect --help" "$espalier" checkpoint inspect
+expect 2 "--model: gpt9 not in {gpt2-124m" "$espalier" bench step --model gpt9
 expect 2 "--version" "$espalier" train --version
 expect 2 "--nonsense" "$espalier" train --nonsense --help-me
 expect 2 "--kokkos-threads=abc" "$espalier" bench step --kokkos-threads=abc

@@ -18,7 +18,8 @@ cp -a run good
 
 # ---- What a run directory stands for ----
 expect 0 "num_heads = 4" "$espalier" checkpoint inspect run
-says "[model]" "run/checkpoints/step-00000006" "embedding.token"
+says "[model]" "run/checkpoints/step-00000006" "embedding.token" "of the next" "seed       1"
+expect 0 "learning_rate = " "$espalier" checkpoint inspect run --config
 expect 0 "run/checkpoints/step-00000006" "$espalier" checkpoint verify run
 says "every checksum is right"
 expect 4 "no complete checkpoint" "$espalier" checkpoint inspect run/state
@@ -50,6 +51,15 @@ refused 2 "incomplete checkpoints" "$espalier" train tiny.toml --resume never
 expect 4 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --init-from good model.num_heads=2 run.directory=new
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]' run.directory=new/deep
 [[ ! -e new ]] || fail "a refused start made a run directory" <(ls -R new)
+
+# ---- Metrics and config of another run, killed before its first save, are not written over ----
+cp -a good killed; rm -rf killed/checkpoints
+rm -rf run; cp -a killed run
+refused 2 "model.num_layers: " "${two_ranks[@]}" "$espalier" train tiny.toml model.num_layers=3
+says "the run directory belongs to a run with another config" "metrics of 6 steps and no checkpoint"
+expect 0 "metrics of 6 steps are written over" "$espalier" train tiny.toml
+rm -rf run; cp -a killed run
+expect 0 "written over" "$espalier" train tiny.toml model.num_layers=3 --resume never
 
 # ---- Another precision, from each to the next and back, by the loss of the next samples ----
 steps=6 source=(--resume good)

@@ -44,7 +44,9 @@ TEST(Pack, inputs_are_sorted_and_come_once) {
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(files[0].filename(), "a");
   EXPECT_EQ(files[1].filename(), "b");
-  expect_error(ExitCode::data, {"no file matches", "*.txt"}, [&] { expand_inputs({(directory / "*.txt").string()}); });
+  expect_error(ExitCode::data, {"no file matches", "*.txt, nowhere"}, [&] {
+    expand_inputs({(directory / "*.txt").string(), "nowhere"});
+  });
   expect_error(ExitCode::data, {"directory"}, [&] { expand_inputs({(directory / "d").string()}); });
   expect_error(ExitCode::data, {"no files"}, [&] { expand_inputs({(directory / "c.dat").string()}, {"*.dat"}); });
 }
@@ -182,6 +184,9 @@ TEST(Pack, bad_input_leaves_no_output) {
   expect_error(ExitCode::data, {"no text is left for training"},
                [&] { pack_text({directory / "empty"}, ByteTokenizer(), directory / "train", "", {}); });
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 3);
+  const PackSummary summary =
+      pack_text({directory / "empty", directory / "short"}, ByteTokenizer(), directory / "train", "", {});
+  EXPECT_EQ(summary.empty_files, std::vector<Path>{directory / "empty"});
   expect_error(ExitCode::usage, {"fraction"},
                [&] { pack_text({}, ByteTokenizer(), directory / "t", directory / "v", {.validation_fraction = 1}); });
   expect_error(ExitCode::usage, {"go together", "0.1 and no file"},

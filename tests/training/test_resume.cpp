@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "io/checkpoint_directory.hpp"
+#include "io/run_directory.hpp"
 #include "tests/training/run_starts.hpp"
 
 namespace espalier::test {
@@ -73,6 +74,48 @@ TEST(Resume, NeverStartsOverSilently) {
     }
   barrier(world());
   expect_refusal(ExitCode::checkpoint, {"none of the run's checkpoints can be used"}, [&] { start_run(config, {}); });
+}
+
+// A run that was killed before its first save left metrics and a config: those of another are not written over.
+TEST(Resume, ADirectoryOfAnotherRunWithoutCheckpointsIsRefused) {
+  const SharedFolder folder("other_run");
+  const RunConfig first = config_in(folder, "run");
+  start_run(first, {});
+  const std::vector<std::string> wanted = losses(first);
+  if (world().rank() == 0)
+    std::filesystem::remove_all(folder / "run/checkpoints");
+  barrier(world());
+  const RunConfig other = config_in(folder, "run", {"model.hidden_size=48", "run.seed=2"});
+  expect_refusal(ExitCode::usage,
+                 {"the run directory belongs to a run with another config", "model.hidden_size: 32 -> 48",
+                  "run.seed: 1 -> 2", "metrics of 8 steps and no checkpoint", "--resume never"},
+                 [&] { start_run(other, {}); });
+  EXPECT_EQ(losses(first), wanted) << "the refused start left them";
+  EXPECT_TRUE(start_run(config_in(folder, "run", {"optimizer.weight_decay=0.2"}), stop_after(1))
+                  .says("begins again", "metrics of 8 steps are written over"));
+  if (world().rank() == 0)
+    std::filesystem::remove_all(folder / "run/checkpoints");
+  barrier(world());
+  EXPECT_TRUE(start_run(other, TrainOptions{"never", "", 0}).says("run.seed: 1 -> 2", "written over"));
+  EXPECT_EQ(losses(other).size(), 8U);
+}
+
+TEST(Resume, NothingLeftToDoLeavesConfigAndFiguresOfTheSteps) {
+  const SharedFolder folder("nothing_left");
+  const RunConfig config = config_in(folder, "run");
+  start_run(config, {});
+  const auto texts = [&] {
+    return std::vector{read_file(folder / "run/config.toml", ExitCode::data),
+                       read_file(folder / "run/prediction.json", ExitCode::data),
+                       read_run_record(folder / "run")->details.at("memory").dump(),
+                       read_run_record(folder / "run")->details.at("time").dump()};
+  };
+  const std::vector<std::string> before = texts();
+  barrier(world());
+  RunConfig shorter = config_in(folder, "run", {"batch.micro_batch_size=1"});
+  shorter.run.steps = 3;
+  EXPECT_TRUE(start_run(shorter, {}).says("nothing left to do", "run.steps = 3"));
+  EXPECT_EQ(texts(), before);
 }
 
 TEST(Resume, RefusesAnotherModelAndLogsWhatMayChange) {

@@ -60,6 +60,17 @@ TEST(RunConfig, AllProblemsAtOnceWithTheirPositions) {
   EXPECT_CONTAINS(text, "-3");
 }
 
+// What a default does in the place of a refused value is no problem of the config.
+TEST(RunConfig, ConsequencesOfARefusedValueAreNoProblems) {
+  EXPECT_CONTAINS(error_of(good, {"run.steps=abc"}), "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"batch.micro_batch_size=abc", "batch.global_batch_size=5"}, 2),
+                  "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"model.preset=gpt9", "batch.sequence_length=1024"}), "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"parallel.tensor=abc", "parallel.data=3"}, 2), "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"model.num_heads=-1", "model.hidden_size=130"}), "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"run.steps=abc", "batch.global_batch_size=5"}), "the config has 2 problems\n");
+}
+
 TEST(RunConfig, PositionInTheFile) { EXPECT_CONTAINS(error_of("[batch]\nmicro_batch_sise = 3\n" + good), "run.toml:"); }
 
 TEST(RunConfig, LayoutThatDoesNotFitTheWorld) {
@@ -188,6 +199,23 @@ TEST(RunConfig, TheLowestLearningRateFollowsThePeak) {
             1e-7);
   EXPECT_EQ(parse_run_config(good, "run.toml", {"optimizer.minimum_learning_rate=0"}, 1).learning_rate().minimum, 0);
   EXPECT_CONTAINS(error_of(good, {"optimizer.minimum_learning_rate=1e-3"}), "is above learning_rate");
+}
+
+// A config that says nothing about micro-batches runs on any number of ranks that the batch can be shared by.
+TEST(RunConfig, AMicroBatchThatIsNotGivenFitsTheRanks) {
+  const std::string shortest = "[data]\ntrain = [\"train.bin\"]\n[run]\nsteps = 1\n";
+  const auto size_on = [&](int ranks, const std::vector<std::string>& overrides) {
+    return parse_run_config(shortest, "run.toml", overrides, ranks).batch.micro_batch_size;
+  };
+  EXPECT_EQ(size_on(1, {}), 8);
+  EXPECT_EQ(size_on(2, {}), 4);
+  EXPECT_EQ(size_on(8, {}), 1);
+  EXPECT_EQ(size_on(2, {"batch.global_batch_size=22"}), 1);
+  EXPECT_EQ(size_on(2, {"batch.global_batch_size=36"}), 6);
+  EXPECT_EQ(size_on(2, {"parallel.pipeline=2"}), 4) << "a micro-batch for each stage";
+  EXPECT_EQ(size_on(4, {"parallel.tensor=2", "batch.global_batch_size=64"}), 8);
+  EXPECT_CONTAINS(error_of(shortest, {}, 3), "the nearest that are: 6 and 9");
+  EXPECT_CONTAINS(error_of(shortest, {"batch.micro_batch_size=0"}), "batch.micro_batch_size: got 0");
 }
 
 TEST(RunConfig, TheDecayEndsAfterTheWarmUp) {

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/config_range.hpp"
+
+#include <fmt/format.h>
+
+namespace espalier {
+
+std::string describe(IntegerRange range) {
+  const IntegerRange any;
+  if (range.max == any.max)
+    return fmt::format("at least {}", range.min);
+  if (range.min == any.min)
+    return fmt::format("at most {}", range.max);
+  return fmt::format("{} to {}", range.min, range.max);
+}
+
+std::string describe(RealRange range) {
+  std::string text;
+  if (range.min > -std::numeric_limits<double>::infinity())
+    text = fmt::format("{} {}", range.min_open ? "more than" : "at least", range.min);
+  if (range.max < std::numeric_limits<double>::infinity())
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.max_open ? "less than" : "at most", range.max);
+  return text.empty() ? "a finite number" : text;
+}
+
+bool inside(Index value, IntegerRange range) { return value >= range.min && value <= range.max; }
+
+bool inside(double value, RealRange range) {
+  return (range.min_open ? value > range.min : value >= range.min) &&
+         (range.max_open ? value < range.max : value <= range.max);
+}
+
+}  // namespace espalier

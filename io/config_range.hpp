@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include "core/scalars.hpp"
+
+namespace espalier {
+
+/// What a key of a config may be.
+struct IntegerRange {
+  Index min = std::numeric_limits<Index>::min();
+  Index max = std::numeric_limits<Index>::max();
+};
+
+struct RealRange {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_open = false;  ///< the bound itself is not allowed
+  bool max_open = false;
+};
+
+bool inside(Index value, IntegerRange range);
+bool inside(double value, RealRange range);  ///< false for NaN
+
+/// "at least 1", "0 to 65536"
+std::string describe(IntegerRange range);
+std::string describe(RealRange range);
+
+}  // namespace espalier
