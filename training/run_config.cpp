@@ -281,13 +281,14 @@ class WritingVisitor {
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
 double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }
 
-// As many sequences, up to 8, as divide the share of a replica, in at least one micro-batch a stage where there is one.
+// As many sequences, up to 8, as divide the share of a replica, in at least one micro-batch a stage where there is one;
+// 1 where the replicas have no equal shares.
 Index fitting_micro_batch(const RunConfig& config, int world_size) {
   const RunConfig::Parallel& p = config.parallel;
   const Index replicas = p.data > 0 ? p.data : std::max<Index>(1, world_size / (p.tensor * p.pipeline));
   const Index share = config.batch.global_batch_size / replicas;
   Index size = std::clamp<Index>(share / p.pipeline, 1, 8);
-  while (share % size != 0)
+  while (size > 1 && config.batch.global_batch_size % (replicas * size) != 0)
     --size;
   return size;
 }
