@@ -31,7 +31,7 @@ int inspect(const std::string& directory, bool whole_config) {
     show("next loss", fmt::format("{} of the next {}, in {}", next->value("loss", 0.0),
                                   counted(next->value("samples", Index{0}), "sample"), next->value("compute", "?")));
   show("seed", fmt::format("{}", state.value("seed", Index{0})));
-  show("products", state.value("matmul", "of an unknown library"));
+  show("GEMM", state.value("matmul", "an unknown library"));
   fmt::print("\n{}\n", whole_config ? config : model_section(config));
   Index elements = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
@@ -55,9 +55,8 @@ int verify(const std::string& directory) {
   return 0;
 }
 
-// A subcommand that takes a checkpoint: where its name goes.
-CLI::App* add(CLI::App& parent, const std::string& name, const char* help,
-              const std::shared_ptr<std::string>& directory) {
+CLI::App* add_subcommand_of_a_checkpoint(CLI::App& parent, const std::string& name, const char* help,
+                                         const std::shared_ptr<std::string>& directory) {
   CLI::App* const command = parent.add_subcommand(name, help);
   command
       ->add_option("directory", *directory,
@@ -70,15 +69,16 @@ CLI::App* add(CLI::App& parent, const std::string& name, const char* help,
 void add_checkpoint_inspect(CLI::App& parent, Chosen& chosen) {
   const auto directory = std::make_shared<std::string>();
   const auto whole_config = std::make_shared<bool>(false);
-  CLI::App* const command =
-      add(parent, "inspect", "Step, layout, data position, [model] and a table of tensors", directory);
+  CLI::App* const command = add_subcommand_of_a_checkpoint(
+      parent, "inspect", "Step, layout, data position, [model] and a table of tensors", directory);
   command->add_flag("--config", *whole_config, "the whole config of the run that wrote it, instead of [model]");
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return inspect(*directory, *whole_config); }; });
 }
 
 void add_checkpoint_verify(CLI::App& parent, Chosen& chosen) {
   const auto directory = std::make_shared<std::string>();
-  CLI::App* const command = add(parent, "verify", "Read every byte against its checksum", directory);
+  CLI::App* const command =
+      add_subcommand_of_a_checkpoint(parent, "verify", "Read every byte against its checksum", directory);
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return verify(*directory); }; });
 }
 

@@ -29,8 +29,9 @@ int pack(const PackCommand& command) {
       pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
   fmt::print("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
              bytes_text(static_cast<std::size_t>(summary.text_bytes)));
-  for (const Path& path : summary.empty_files)
-    fmt::print("warning: {} is empty\n", path.string());
+  if (!summary.empty_files.empty())
+    fmt::print(stderr, "warning: without text: {}, the first of them {}\n",
+               counted(static_cast<Index>(summary.empty_files.size()), "file"), summary.empty_files.front().string());
   fmt::print("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
   if (!command.validation.empty())
     fmt::print("{}: {} ({})\n", command.validation, counted(summary.validation_tokens, "token"),

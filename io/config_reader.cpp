@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "io/nearest_word.hpp"
 #include "io/toml_config.hpp"
@@ -45,6 +45,10 @@ struct Given {
 
 Position position_of(const toml::source_region& source) { return {false, source.begin.line, source.begin.column}; }
 
+std::string suggestion(const std::string& nearest) {
+  return nearest.empty() ? std::string() : fmt::format("; did you mean \"{}\"?", nearest);
+}
+
 std::string display(std::string_view section, std::string_view key) { return fmt::format("{}.{}", section, key); }
 
 std::string describe(const toml::node& node) { return fmt::format("{} ({})", to_toml_text(node), article(node)); }
@@ -59,16 +63,26 @@ struct ConfigReader::Data {
   std::map<std::string, std::set<std::string>> known;
   std::set<std::string> left;  // sections that are for others
   std::vector<Problem> problems;
-  std::set<std::string> wrong_names;  // keys with defaults in place of what was given: "run.steps"
+  std::set<std::string> refused_keys;  // "run.steps": a default stands in place of what was given
+  bool checked_unknown = false;
 
   void add_file(std::string_view text);
   void add_override(std::size_t number, const std::string& text);
-  void check_unknown();
+  void unknown(const Name& name, const Given& item);
+  std::vector<std::string> section_names() const {
+    std::vector<std::string> names(left.begin(), left.end());
+    for (const auto& [section, keys] : known)
+      names.push_back(section);
+    return names;
+  }
   std::vector<std::string> problem_lines() const;
   std::string location(const Position& position) const {
     return position.command_line ? "command line" : fmt::format("{}:{}:{}", name, position.line, position.column);
   }
 
+  template <class Number, class Range, class Parse>
+  bool read_unit(std::string_view section, std::string_view key, Number& value, Range range, Parse parse,
+                 const std::string& wanted);
   const Given* ask(std::string_view section, std::string_view key) {
     known[std::string(section)].insert(std::string(key));
     const auto found = given.find({std::string(section), std::string(key)});
@@ -76,7 +90,7 @@ struct ConfigReader::Data {
   }
   void wrong(const Given& item, std::string_view section, std::string_view key, const std::string& got,
              const std::string& wanted) {
-    wrong_names.insert(display(section, key));
+    refused_keys.insert(display(section, key));
     problems.push_back({item.position, fmt::format("{}: got {}, wanted {}", display(section, key), got, wanted)});
   }
 };
@@ -175,11 +189,8 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::str
   }
   const std::string text = item->value->is_string() ? **item->value->as_string() : item->text;
   if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
-    const std::string nearest = nearest_word(text, choices);
     data_->wrong(*item, section, key, fmt::format("\"{}\"", text),
-                 nearest.empty()
-                     ? fmt::format("one of \"{}\"", fmt::join(choices, "\", \""))
-                     : fmt::format("one of \"{}\"; did you mean \"{}\"?", fmt::join(choices, "\", \""), nearest));
+                 fmt::format("one of \"{}\"{}", fmt::join(choices, "\", \""), suggestion(nearest_word(text, choices))));
     return true;
   }
   value = text;
@@ -242,17 +253,19 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::vec
   return true;
 }
 
-namespace {
-
 // Units go through one path: a number as it is, a string by its parser.
 template <class Number, class Range, class Parse>
-void take_unit(const toml::node& node, const std::string& text, Number& value, Range range, Parse parse,
-               const std::string& wanted, const std::function<void(const std::string&, const std::string&)>& wrong) {
+bool ConfigReader::Data::read_unit(std::string_view section, std::string_view key, Number& value, Range range,
+                                   Parse parse, const std::string& wanted) {
+  const Given* const item = ask(section, key);
+  if (item == nullptr)
+    return false;
+  const toml::node& node = *item->value;
   std::optional<Number> number;
   if (node.is_string())
     number = parse(**node.as_string());
-  else if (!text.empty() || node.is_number())
-    number = parse(text.empty() ? to_toml_text(node) : text);
+  else if (!item->text.empty() || node.is_number())
+    number = parse(item->text.empty() ? to_toml_text(node) : item->text);
   if (!number && node.is_number()) {  // "1e6", or a negative number: whole ones are numbers too
     const double given = *node.value<double>();
     if (std::abs(given) < 0x1p62 && given == static_cast<double>(static_cast<Number>(given)))
@@ -260,48 +273,43 @@ void take_unit(const toml::node& node, const std::string& text, Number& value, R
   }
   const bool not_finite = node.is_floating_point() && !std::isfinite(**node.as_floating_point());
   if (!number && !not_finite)
-    wrong(describe(node), wanted);
+    wrong(*item, section, key, describe(node), wanted);
   else if (not_finite || !inside(*number, range))
-    wrong(to_toml_text(node), describe(range));
+    wrong(*item, section, key, to_toml_text(node), describe(range));
   else
     value = *number;
+  return true;
 }
 
-}  // namespace
-
 bool ConfigReader::read_count(std::string_view section, std::string_view key, Index& value, IntegerRange range) {
-  const Given* const item = data_->ask(section, key);
-  if (item != nullptr)
-    take_unit(
-        *item->value, item->text, value, range, parse_count, "a whole number, like 1000 or \"1.5B\"",
-        [&](const std::string& got, const std::string& wanted) { data_->wrong(*item, section, key, got, wanted); });
-  return item != nullptr;
+  return data_->read_unit(section, key, value, range, parse_count, "a whole number, like 1000 or \"1.5B\"");
 }
 
 bool ConfigReader::read_bytes(std::string_view section, std::string_view key, Index& value, IntegerRange range) {
-  const Given* const item = data_->ask(section, key);
-  if (item != nullptr)
-    take_unit(
-        *item->value, item->text, value, range, parse_bytes, "a size, like \"64 MiB\" or \"2 GB\"",
-        [&](const std::string& got, const std::string& wanted) { data_->wrong(*item, section, key, got, wanted); });
-  return item != nullptr;
+  return data_->read_unit(section, key, value, range, parse_bytes, "a size, like \"64 MiB\" or \"2 GB\"");
 }
 
 bool ConfigReader::read_seconds(std::string_view section, std::string_view key, double& value, RealRange range) {
-  const Given* const item = data_->ask(section, key);
-  if (item != nullptr)
-    take_unit(
-        *item->value, item->text, value, range, parse_seconds, "a duration, like \"90s\", \"2h\" or \"01:30:00\"",
-        [&](const std::string& got, const std::string& wanted) { data_->wrong(*item, section, key, got, wanted); });
-  return item != nullptr;
+  return data_->read_unit(section, key, value, range, parse_seconds,
+                          "a duration, like \"90s\", \"2h\" or \"01:30:00\"");
 }
 
 void ConfigReader::leave(std::string_view section) { data_->left.emplace(section); }
 
+bool ConfigReader::was_refused(std::string_view section, std::string_view key) const {
+  return data_->refused_keys.contains(display(section, key));
+}
+
+void ConfigReader::derive(std::string_view section, std::string_view key,
+                          std::initializer_list<std::string_view> bases) {
+  if (std::ranges::any_of(bases, [&](auto base) { return data_->refused_keys.contains(std::string(base)); }))
+    data_->refused_keys.insert(display(section, key));
+}
+
 void ConfigReader::problem(std::string_view section, std::string_view key, std::string message,
                            std::initializer_list<std::string_view> others) {
-  const auto was_wrong = [&](std::string_view name) { return data_->wrong_names.contains(std::string(name)); };
-  if (was_wrong(display(section, key)) || std::any_of(others.begin(), others.end(), was_wrong))
+  const auto refused = [&](std::string_view name) { return data_->refused_keys.contains(std::string(name)); };
+  if (was_refused(section, key) || std::ranges::any_of(others, refused))
     return;
   const auto found = data_->given.find({std::string(section), std::string(key)});
   const Position end_of_file{false, std::numeric_limits<std::size_t>::max(), 0};
@@ -310,49 +318,51 @@ void ConfigReader::problem(std::string_view section, std::string_view key, std::
 }
 
 void ConfigReader::problem(std::string_view section, const std::string& sentence) {
-  const auto is_of_section = [&](const std::string& name) { return name.starts_with(display(section, "")); };
-  if (std::ranges::any_of(data_->wrong_names, is_of_section))
-    return;
+  std::istringstream words(sentence);
+  for (std::string word; words >> word;)
+    if (was_refused(section, word))
+      return;
   const std::size_t space = sentence.find(' ');
   problem(section, sentence.substr(0, space), sentence.substr(space + 1));
 }
 
 bool ConfigReader::has_problems() const { return !data_->problems.empty(); }
 
-void ConfigReader::Data::check_unknown() {
-  std::vector<std::string> section_names(left.begin(), left.end());
-  for (const auto& [section, keys] : known)
-    section_names.push_back(section);
-  const auto suggest = [](const std::string& nearest) {
-    return nearest.empty() ? std::string() : fmt::format("; did you mean \"{}\"?", nearest);
-  };
-  for (const auto& [section, position] : sections)
-    if (known.count(section) == 0 && left.count(section) == 0)
-      problems.push_back(
-          {position, fmt::format("[{}]: unknown section{}", section, suggest(nearest_word(section, section_names)))});
-  for (const auto& [name_of, item] : given) {
-    const auto& [section, key] = name_of;
-    if (left.count(section) > 0)
-      continue;
-    const auto found = known.find(section);
-    if (found == known.end() && sections.count(section) > 0 && !item.position.command_line)
-      continue;  // reported as a section
-    if (found != known.end() && found->second.count(key) > 0)
-      continue;
-    std::string elsewhere;
-    for (const auto& [other, keys] : known)
-      if (keys.count(key) > 0)
-        elsewhere = fmt::format("; it belongs in [{}]", other);
-    if (section.empty()) {
-      problems.push_back({item.key_position, fmt::format("{}: stands before any [section]{}", key, elsewhere)});
-    } else if (found == known.end()) {
-      problems.push_back({item.key_position, fmt::format("{}: unknown section{}", display(section, key),
-                                                         suggest(nearest_word(section, section_names)))});
-    } else {
-      const std::string nearest = nearest_word(key, {found->second.begin(), found->second.end()});
-      problems.push_back({item.key_position, fmt::format("{}: unknown key{}", display(section, key),
-                                                         nearest.empty() ? elsewhere : suggest(nearest))});
+// Its value was meant for another key, or for that of another section: a default stands there.
+void ConfigReader::Data::unknown(const Name& name, const Given& item) {
+  const auto& [section, key] = name;
+  const auto found = known.find(section);
+  std::string elsewhere;
+  for (const auto& [other, keys] : known)
+    if (keys.count(key) > 0) {
+      elsewhere = fmt::format("; it belongs in [{}]", other);
+      refused_keys.insert(display(other, key));
     }
+  if (section.empty()) {
+    problems.push_back({item.key_position, fmt::format("{}: stands before any [section]{}", key, elsewhere)});
+  } else if (found != known.end()) {
+    const std::string nearest = nearest_word(key, {found->second.begin(), found->second.end()});
+    refused_keys.insert(display(section, nearest));
+    problems.push_back({item.key_position, fmt::format("{}: unknown key{}", display(section, key),
+                                                       nearest.empty() ? elsewhere : suggestion(nearest))});
+  } else if (sections.count(section) == 0 || item.position.command_line) {  // else reported as a section
+    problems.push_back({item.key_position, fmt::format("{}: unknown section{}", display(section, key),
+                                                       suggestion(nearest_word(section, section_names())))});
+  }
+}
+
+void ConfigReader::check_unknown() {
+  if (std::exchange(data_->checked_unknown, true))
+    return;
+  const Data& data = *data_;
+  for (const auto& [section, position] : data.sections)
+    if (data.known.count(section) == 0 && data.left.count(section) == 0)
+      data_->problems.push_back({position, fmt::format("[{}]: unknown section{}", section,
+                                                       suggestion(nearest_word(section, data.section_names())))});
+  for (const auto& [name, item] : data.given) {
+    const auto found = data.known.find(name.first);
+    if (data.left.count(name.first) == 0 && (found == data.known.end() || found->second.count(name.second) == 0))
+      data_->unknown(name, item);
   }
 }
 
@@ -372,7 +382,7 @@ std::vector<std::string> ConfigReader::Data::problem_lines() const {
 std::vector<std::string> ConfigReader::problems() const { return data_->problem_lines(); }
 
 void ConfigReader::finish() {
-  data_->check_unknown();
+  check_unknown();
   if (data_->problems.empty())
     return;
   const std::size_t count = data_->problems.size();

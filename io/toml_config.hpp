@@ -56,19 +56,25 @@ class ConfigReader {
   /// None of the keys of this section is unknown: they are for others.
   void leave(std::string_view section);
 
+  /// Call after all reads, before the problems that several keys make together: what was given but never asked for is
+  /// unknown, and the key that it was probably meant for counts as refused.
+  void check_unknown();
+
+  /// The default of this key follows from `bases`, "model.preset": where one was refused, so is this one.
+  void derive(std::string_view section, std::string_view key, std::initializer_list<std::string_view> bases);
+  bool was_refused(std::string_view section, std::string_view key) const;
+
   /// Adds a problem that only the validation of several keys can see: of this one and of `others`,
-  /// "batch.sequence_length". Where the value of one was refused already, a default stands in its place, and nothing is
-  /// added.
+  /// "batch.sequence_length". Where the value of one was refused, a default stands in its place, and nothing is added.
   void problem(std::string_view section, std::string_view key, std::string message,
                std::initializer_list<std::string_view> others = {});
-  /// The same of a sentence that begins with its key, "num_layers is 0, wanted at least 1", and may rest on any other
-  /// of the section.
+  /// The same of a sentence that begins with its key and names the others of its section: "hidden_size 130 is not
+  /// divisible by num_heads 4".
   void problem(std::string_view section, const std::string& sentence);
   bool has_problems() const;
   std::vector<std::string> problems() const;  ///< so far, each with its position; in the order of the file
 
-  /// Call after all reads: what was given but never asked for is unknown. @throws Error (usage) if there is any
-  /// problem.
+  /// Call after all reads, with check_unknown() if that was not called. @throws Error (usage) if there is any problem.
   void finish();
 
  private:

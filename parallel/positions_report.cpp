@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -72,27 +73,27 @@ class Waits {
   explicit Waits(std::span<const Position> positions) : last_sign_of_life_(latest_write(positions)) {
     for (const Position& position : positions)
       by_rank_[position.rank] = &position;
+    for (const auto& [rank, position] : by_rank_)
+      if (waits(rank))
+        for (const int peer : peers_of(*position)) {
+          waited_for_[rank].push_back(peer);
+          waiters_[peer].push_back(rank);
+        }
   }
 
   std::string verdict() const {
     std::map<int, std::set<int>> held_up;  // by the rank at the end of the chain
-    std::set<int> going_round;             // that wait for nobody but each other
     int waiting = 0;
     for (const auto& [rank, position] : by_rank_) {
       if (!waits(rank))
         continue;
       ++waiting;
-      bool has_end = false;
-      for (const int end : reached_from(rank))
-        if (!waits(end)) {
+      for (const int end : reached(rank, waited_for_))
+        if (!waits(end))
           held_up[end].insert(rank);
-          has_end = true;
-        }
-      if (!has_end && !peers_of(*position).empty())
-        going_round.insert(rank);
     }
     if (held_up.empty())
-      return without_culprit(waiting, going_round);
+      return without_culprit(waiting);
     std::size_t most = 0;
     for (const auto& [end, ranks] : held_up)
       most = std::max(most, ranks.size());
@@ -111,17 +112,20 @@ class Waits {
            silence(*found->second, last_sign_of_life_) < silent_seconds;
   }
 
-  std::set<int> reached_from(int start) const {
+  using Edges = std::map<int, std::vector<int>>;
+
+  // Itself only along a ring.
+  static std::set<int> reached(int start, const Edges& edges) {
     std::set<int> reached;
     std::vector<int> to_visit{start};
     while (!to_visit.empty()) {
-      const int rank = to_visit.back();
+      const auto next = edges.find(to_visit.back());
       to_visit.pop_back();
-      if (!waits(rank))
+      if (next == edges.end())
         continue;
-      for (const int peer : peers_of(*by_rank_.at(rank)))
-        if (reached.insert(peer).second)
-          to_visit.push_back(peer);
+      for (const int rank : next->second)
+        if (reached.insert(rank).second)
+          to_visit.push_back(rank);
     }
     return reached;
   }
@@ -140,23 +144,45 @@ class Waits {
                        position.host.data(), operation_text(position));
   }
 
-  // Ranks that exchange messages wait for each other all the time, for moments; a deadlock lasts.
-  std::string round_text(const std::set<int>& going_round) const {
-    double since = 0;
-    for (const int rank : going_round)
-      since = std::max(since, by_rank_.at(rank)->since);
-    const double seconds = std::max(0.0, last_sign_of_life_ - since);
-    const std::string ranks = ranks_text({going_round.begin(), going_round.end()});
-    if (seconds >= exchange_seconds)
-      return fmt::format("no culprit: {} wait for each other, a deadlock", ranks);
-    return fmt::format(
-        "no culprit: {} were exchanging messages, for {:.1f} s: likely ended from outside, all at about the same time",
-        ranks, seconds);
+  /// Ranks that wait for each other, directly or along a chain, and for how long all of them have.
+  struct Ring {
+    std::set<int> ranks;
+    double seconds = 0;
+  };
+
+  // The one that has lasted longest. Who only waits for its ranks is not in it.
+  std::optional<Ring> longest_ring() const {
+    std::optional<Ring> longest;
+    std::set<int> seen;
+    for (const auto& [start, peers] : waited_for_) {
+      const std::set<int> ahead = reached(start, waited_for_);
+      if (seen.contains(start) || !ahead.contains(start))
+        continue;
+      Ring ring;
+      double since = 0;
+      for (const int rank : reached(start, waiters_))
+        if (ahead.contains(rank)) {
+          ring.ranks.insert(rank);
+          since = std::max(since, by_rank_.at(rank)->since);
+        }
+      ring.seconds = std::max(0.0, last_sign_of_life_ - since);
+      seen.insert(ring.ranks.begin(), ring.ranks.end());
+      if (!longest || ring.seconds > longest->seconds)
+        longest = ring;
+    }
+    return longest;
   }
 
-  std::string without_culprit(int waiting, const std::set<int>& going_round) const {
-    if (!going_round.empty())
-      return round_text(going_round);
+  std::string without_culprit(int waiting) const {
+    if (const std::optional<Ring> ring = longest_ring()) {
+      const std::string ranks = ranks_text({ring->ranks.begin(), ring->ranks.end()});
+      if (ring->seconds >= exchange_seconds)
+        return fmt::format("no culprit: {} wait for each other, a deadlock", ranks);
+      return fmt::format(
+          "no culprit: {} were exchanging messages, for {:.1f} s: likely ended from outside, all at about the same "
+          "time",
+          ranks, ring->seconds);
+    }
     std::vector<int> unsigned_ranks;
     for (const auto& [rank, position] : by_rank_)
       if (position->finished == 0)
@@ -170,6 +196,8 @@ class Waits {
 
   double last_sign_of_life_;
   std::map<int, const Position*> by_rank_;
+  Edges waited_for_;  // the peers of each rank that waits
+  Edges waiters_;     // and the other way round
 };
 
 }  // namespace

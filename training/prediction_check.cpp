@@ -147,10 +147,10 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
     measured.push_back(json_by_name<Phase>(stage.seconds));
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
   if (step < seconds_at_gemm_rate_)
-    comparison.notes.push_back(fmt::format(
-        "mfu is {:.0f} %: the GEMM rate was measured too low at the start, as something else ran on the machine; what "
-        "is predicted from it is too slow",
-        100 * seconds_at_gemm_rate_ / step));
+    comparison.notes.push_back(
+        fmt::format("mfu is {:.0f} %: steps are faster than the GEMM rate of the start, which was probably measured "
+                    "while something else ran; times that are predicted from it are too long",
+                    100 * seconds_at_gemm_rate_ / step));
   if (!outlook_.time) {
     comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);
     return;

@@ -24,6 +24,9 @@ class PredictionCheck {
   /// A step was done; the first of a start is not counted, since it touches memory for the first time.
   void add(const StepReport& report);
 
+  /// Of the matrix products of a step on all ranks, at the GEMM rate of the start: mfu is its share of a step.
+  double seconds_at_gemm_rate() const { return seconds_at_gemm_rate_; }
+
   struct Comparison {
     std::vector<std::string> notes;  ///< lines for people
     nlohmann::json details;          ///< for run.json: memory, time
@@ -40,8 +43,8 @@ class PredictionCheck {
   const ProcessMesh& mesh_;
   std::vector<MemoryByCategory> memory_;  // by stage
   TimeOutlook outlook_;
-  double seconds_at_gemm_rate_;  // of a step's matrix products, were nothing else to do
-  PhaseSeconds sum_;             // of the steps added
+  double seconds_at_gemm_rate_;
+  PhaseSeconds sum_;  // of the steps added
   double step_seconds_ = 0;
   Index steps_ = 0;
   Index reports_ = 0;

@@ -119,17 +119,32 @@ Loaded load_newest(const std::vector<Path>& paths, const RunConfig& config, cons
                .todo = "restore one from a backup, or start over in another run.directory"});
 }
 
-// A run that left no checkpoint is written over by the same one, or on request.
-void begin_anew(const Path& run_directory, bool may_be_another, const RunConfig& config, const Note& note) {
-  try {
-    if (const Index steps = require_same_run_in(run_directory, config); steps > 0)
+// Metrics and config of another run are not written over, unless on request; the same run may begin again.
+void require_own_directory(const TrainOptions& options, const RunConfig& config, const Note& note) {
+  const EarlierRun earlier = earlier_run_in(config.run.directory, config);
+  const bool begins_here = !names_a_checkpoint(options.resume);
+  if (earlier.differences.empty()) {
+    if (earlier.steps > 0 && begins_here)
       note(fmt::format("no checkpoint to go on from: begins again, the metrics of {} are written over",
-                       counted(steps, "step")));
-  } catch (const Error& error) {
-    if (!may_be_another)
-      throw;
-    note("--resume never: " + error.report().what + "\nIts metrics and config are written over");
+                       counted(earlier.steps, "step")));
+  } else if (options.resume == "never") {
+    note(fmt::format("--resume never: {} of a run with another config are written over:{}",
+                     counted(earlier.steps, "step"), earlier.differences));
+  } else {
+    throw Error(ExitCode::usage,
+                {.what = "the run directory belongs to a run with another config:" + earlier.differences,
+                 .where = config.run.directory,
+                 .got = fmt::format("its metrics, of {}", counted(earlier.steps, "step")),
+                 .wanted = "a new directory, or that of this run",
+                 .todo = fmt::format("set run.directory to another one{}",
+                                     begins_here ? "; --resume never begins here, and writes over that run" : "")});
   }
+}
+
+// Is it one of the run's own?
+bool lies_in(const Path& checkpoints, const Path& checkpoint) {
+  std::error_code missing;
+  return std::filesystem::equivalent(checkpoints, checkpoint.parent_path(), missing);
 }
 
 // A checkpoint whose bytes are right and whose loss is not would not get better with another one: no passing over.
@@ -171,7 +186,12 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
                                   .todo = "--resume goes on with a run, --init-from begins one from its weights"});
   const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
   if (names_a_checkpoint(options.resume)) {
-    const auto named = found_by_root(mesh.world(), [&] { return std::vector{named_checkpoint(options.resume)}; });
+    const auto named = found_by_root(mesh.world(), [&] {
+      const Path path = named_checkpoint(options.resume);
+      if (!lies_in(checkpoints, path))
+        require_own_directory(options, config, note);
+      return std::vector{path};
+    });
     return checked(load(named.front(), config, mesh, trainer, tensors, note), config, trainer, note);
   }
   const std::vector<Path> own =
@@ -184,7 +204,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   }
   attempt_together(mesh.world(), ExitCode::usage, [&] {
     if (mesh.world().rank() == 0)
-      begin_anew(checkpoints.parent_path(), options.resume == "never", config, note);
+      require_own_directory(options, config, note);
   });
   if (!options.init_from.empty()) {
     const auto donor = found_by_root(mesh.world(), [&] { return std::vector{resolve_checkpoint(options.init_from)}; });

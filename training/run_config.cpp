@@ -217,7 +217,8 @@ class ReadingVisitor {
       model.shape = gpt_preset(model.preset);
   }
   void integer(const char* key, Index& value, IntegerRange range, const char*) {
-    reader_.read(section_, key, value, range);
+    if (!reader_.read(section_, key, value, range) && section_ == "model")
+      reader_.derive(section_, key, {"model.preset"});
   }
   void count(const char* key, Index& value, IntegerRange range, const char*) {
     reader_.read_count(section_, key, value, range);
@@ -281,30 +282,26 @@ class WritingVisitor {
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
 double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }
 
-// As many sequences, up to 8, as divide the share of a replica, in at least one micro-batch a stage where there is one;
-// 1 where the replicas have no equal shares.
-Index fitting_micro_batch(const RunConfig& config, int world_size) {
-  const RunConfig::Parallel& p = config.parallel;
-  const Index replicas = p.data > 0 ? p.data : std::max<Index>(1, world_size / (p.tensor * p.pipeline));
-  const Index share = config.batch.global_batch_size / replicas;
-  Index size = std::clamp<Index>(share / p.pipeline, 1, 8);
-  while (size > 1 && config.batch.global_batch_size % (replicas * size) != 0)
-    --size;
-  return size;
-}
-
 RunConfig resolve(ConfigReader& reader, int world_size) {
   RunConfig config;
   config.optimizer.minimum_learning_rate = not_given;
-  config.batch.micro_batch_size = 0;  // not given, or refused
+  config.batch.micro_batch_size = 0;  // not given: by layout
   visit_keys(config, ReadingVisitor(reader));
-  if (config.optimizer.minimum_learning_rate == not_given)
+  reader.check_unknown();
+  if (config.optimizer.minimum_learning_rate == not_given) {
     config.optimizer.minimum_learning_rate = tenth(config.optimizer.learning_rate);
+    reader.derive("optimizer", "minimum_learning_rate", {"optimizer.learning_rate"});
+  }
+  if (config.batch.sequence_length == 0) {
+    config.batch.sequence_length = config.model.shape.max_sequence_length;
+    reader.derive("batch", "sequence_length", {"model.max_sequence_length"});
+  }
+  if (config.batch.micro_batch_size == 0)
+    reader.derive("batch", "micro_batch_size",
+                  {"batch.global_batch_size", "parallel.data", "parallel.tensor", "parallel.pipeline"});
+  validate_run_config(config, reader, world_size);
   if (config.batch.micro_batch_size == 0)
     config.batch.micro_batch_size = fitting_micro_batch(config, world_size);
-  if (config.batch.sequence_length == 0)
-    config.batch.sequence_length = config.model.shape.max_sequence_length;
-  validate_run_config(config, reader, world_size);
   reader.finish();
   return config;
 }

@@ -9,7 +9,6 @@
 
 #include "io/metrics.hpp"
 #include "io/toml_config.hpp"
-#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -107,25 +106,18 @@ std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoin
   return differences;
 }
 
-Index require_same_run_in(const Path& run_directory, const RunConfig& config) {
+EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config) {
   const Path metrics = run_directory / "metrics.jsonl";
   const Path stored_file = run_directory / "config.toml";
+  EarlierRun earlier;
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(metrics, ignored))
-    return 0;
-  const auto steps = static_cast<Index>(read_metrics(metrics).size());
-  if (steps == 0 || !std::filesystem::is_regular_file(stored_file, ignored))
-    return steps;
-  const std::string stored = read_file(stored_file, ExitCode::usage);
-  const std::string refused = refused_lines(differences_from(stored, config), MayChange(stored, config));
-  if (!refused.empty())
-    throw Error(ExitCode::usage,
-                {.what = "the run directory belongs to a run with another config:" + refused,
-                 .where = run_directory.string(),
-                 .got = fmt::format("metrics of {} and no checkpoint", counted(steps, "step")),
-                 .wanted = "a new directory, or that of this run",
-                 .todo = "set run.directory to another one; --resume never begins here, and writes over that run"});
-  return steps;
+  if (std::filesystem::exists(metrics, ignored))
+    earlier.steps = static_cast<Index>(read_metrics(metrics).size());
+  if (earlier.steps > 0 && std::filesystem::exists(stored_file, ignored)) {
+    const std::string stored = read_file(stored_file, ExitCode::data);
+    earlier.differences = refused_lines(differences_from(stored, config), MayChange(stored, config));
+  }
+  return earlier;
 }
 
 Error of_another_model(const CheckpointReader& checkpoint, const std::string& differences, const std::string& got,

@@ -26,10 +26,14 @@ std::vector<ConfigDifference> differences_from(const std::string& stored, const 
 /// @throws Error (usage) that lists what may not.
 std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config);
 
-/// For a run that begins in a directory: where one has trained there that left no checkpoint, it must be the same,
-/// since its metrics and config are written over. @returns how many steps it had done.
-/// @throws Error (usage) that lists what differs and may not.
-Index require_same_run_in(const Path& run_directory, const RunConfig& config);
+/// What a run has left in its directory, checkpoints apart.
+struct EarlierRun {
+  Index steps = 0;          ///< in its metrics
+  std::string differences;  ///< lines about keys that may not change, and would; empty: the same run
+};
+
+/// @throws Error for metrics or a config that cannot be read.
+EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config);
 
 /// "The checkpoint belongs to another model": the lines of `differences` show it, or what it has and what is wanted.
 Error of_another_model(const CheckpointReader& checkpoint, const std::string& differences, const std::string& got = "",

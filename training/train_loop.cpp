@@ -109,7 +109,7 @@ class Loop {
     const AtEarlyExit sign_off(
         [path = run_path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
     const nlohmann::json facts = run_facts(mesh_, options_.program, gemm_rate_, resumed_step + 1);
-    if (is_root_)
+    if (is_root_ && !keeps_figures_)
       files_.directory->update({{"facts", facts}});
     if (is_root_)
       files_.metrics.emplace(files_.directory->metrics(), resumed_step);
@@ -118,11 +118,9 @@ class Loop {
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
       save(saver);  // there is none of this run yet that it could go back to
     StragglerWatch stragglers(config_.stability, mesh_);
-    if (!has_work(resumed_step))
+    if (resumed_step >= config_.total_steps())
       note(fmt::format("nothing left to do: {} done, and {}", counted(resumed_step, "step"), limit_text(config_)));
     const TrainOutcome outcome = steps(trainer, saver, records, stragglers, stop_request);
-    if (has_work(resumed_step))
-      compare_with_prediction();
     finish(outcome);
     records.sign_off();
     return outcome;
@@ -157,8 +155,6 @@ class Loop {
     return whole;
   }
 
-  bool has_work(Index steps_done) const { return steps_done < config_.total_steps(); }
-
   void open_directory() {
     attempt_together(mesh_.world(), ExitCode::write, [&] {
       if (!is_root_)
@@ -183,14 +179,15 @@ class Loop {
       const Restarts restarts =
           options_.retry ? Restarts{resumed_step} : count_restarts(files_.directory->previous(), resumed_step);
       require_progress(restarts, run_path(), files_.directory->previous());
-      if (has_work(resumed_step) || !std::filesystem::exists(run_path() / "config.toml")) {
+      keeps_figures_ = resumed_step >= config_.total_steps() && std::filesystem::exists(run_path() / "config.toml");
+      nlohmann::json details = to_json(restarts);
+      if (keeps_figures_) {
+        files_.directory->sign_on();
+      } else {
         files_.directory->sign_on(to_toml(config_));
         write_file_atomically(run_path() / "prediction.json", prediction_->json());
-      } else {
-        files_.directory->sign_on();  // what is stored there is of the steps that were taken
+        details["stragglers"] = nlohmann::json::array();
       }
-      nlohmann::json details = to_json(restarts);
-      details["stragglers"] = nlohmann::json::array();
       files_.directory->update(details);
       remove_positions(files_.directory->state());
       if (mesh_.world().size() > 1)
@@ -297,8 +294,7 @@ class Loop {
     TrainProgress progress;
     progress.total_steps = total;
     progress.tokens_per_second = static_cast<double>(config_.tokens_per_step()) / report.step_seconds;
-    progress.mfu = progress.tokens_per_second *
-                   training_flops_per_token(config_.model.shape, config_.batch.sequence_length) / gemm_rate_;
+    progress.mfu = prediction_->seconds_at_gemm_rate() / report.step_seconds;
     return progress;
   }
 
@@ -327,6 +323,8 @@ class Loop {
 
   void compare_with_prediction() {
     const PredictionCheck::Comparison comparison = prediction_->compare();
+    if (keeps_figures_)
+      return;
     for (const std::string& text : comparison.notes)
       note(text);
     if (is_root_)
@@ -350,6 +348,7 @@ class Loop {
   }
 
   void finish(TrainOutcome outcome) {
+    compare_with_prediction();
     if (outcome == TrainOutcome::stopped)
       cause_ = cause_of_all();
     barrier(mesh_.world());  // signed off only when every rank has come to the end
@@ -364,6 +363,7 @@ class Loop {
   const TrainEvents& events_;
   bool is_root_;
   bool signed_on_ = false;
+  bool keeps_figures_ = false;  // on rank 0: config, facts and times stay those of the steps that were taken
   RunFiles files_;
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;

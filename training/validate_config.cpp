@@ -139,7 +139,7 @@ void check_microbatches(const RunConfig& c, ConfigReader& reader, Index replicas
                    fmt::format("{} makes {} micro-batches a step on each replica, wanted at most {}: raise "
                                "micro_batch_size, or take more replicas",
                                c.batch.global_batch_size, microbatches, most),
-                   {"batch.micro_batch_size"});
+                   {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
 }
 
 void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
@@ -162,7 +162,7 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
       reader.problem(section, key,
                      fmt::format("{} cannot be shared by {} ranks of tensor; the nearest that can: {}", value, tensor,
                                  nearest_multiples(value, tensor)),
-                     {"model.preset", "parallel.tensor"});
+                     {"parallel.tensor"});
   };
   wants_multiple("model", "num_heads", c.model.shape.num_heads);
   wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);
@@ -170,7 +170,7 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
     reader.problem(
         "model", "vocab_size",
         fmt::format("{} is less than the {} ranks of tensor that share it", c.model.shape.vocab_size, tensor),
-        {"model.preset", "parallel.tensor"});
+        {"parallel.tensor"});
   const Index rows = c.batch.micro_batch_size * c.batch.sequence_length;
   if (c.parallel.sequence_parallel && rows % tensor != 0)
     reader.problem(
@@ -191,7 +191,7 @@ void check_round_robin(const RunConfig& c, ConfigReader& reader) {
                                "that divide: {}",
                                c.model.shape.num_layers, c.parallel.pipeline,
                                nearest_multiples(c.model.shape.num_layers, c.parallel.pipeline)),
-                   {"model.num_layers", "model.preset", "parallel.pipeline"});
+                   {"model.num_layers", "parallel.pipeline"});
 }
 
 void check_pipeline(const RunConfig& c, ConfigReader& reader) {
@@ -214,11 +214,11 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
   if (stages > layers)
     reader.problem("parallel", "pipeline",
                    fmt::format("{} stages are more than the {} layers; the most is {}", stages, layers, layers),
-                   {"model.num_layers", "model.preset"});
+                   {"model.num_layers"});
   else if (stages * chunks > layers)
     reader.problem("parallel", "virtual_stages",
                    fmt::format("{} stages x {} virtual stages are more than the {} layers", stages, chunks, layers),
-                   {"model.num_layers", "model.preset", "parallel.pipeline"});
+                   {"model.num_layers", "parallel.pipeline"});
   const std::vector<Index>& given = c.parallel.layers_per_stage;
   if (given.empty() || round_robin)
     return;
@@ -230,7 +230,7 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
                    {"parallel.pipeline", "parallel.virtual_stages"});
   else if (sum != layers)
     reader.problem("parallel", "layers_per_stage", fmt::format("sums up to {}, but there are {} layers", sum, layers),
-                   {"model.num_layers", "model.preset"});
+                   {"model.num_layers"});
 }
 
 void check_recompute(const RunConfig& c, ConfigReader& reader) {
@@ -297,8 +297,11 @@ void check_planted_faults(const RunConfig::Emulate& emulate, ConfigReader& reade
 }
 
 // What [batch] and [parallel] must be on these ranks for this model.
-void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
-  const std::optional<MeshLayout> mesh = check_mesh(c, reader, world_size);
+void check_layout(const RunConfig& given, ConfigReader& reader, int world_size) {
+  const std::optional<MeshLayout> mesh = check_mesh(given, reader, world_size);
+  RunConfig c = given;
+  if (c.batch.micro_batch_size == 0)
+    c.batch.micro_batch_size = fitting_micro_batch(given, world_size);
   // On a mesh that is wrong there are the replicas that were asked for.
   const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data);
   check_batch(c, reader, replicas);
@@ -309,6 +312,17 @@ void check_layout(const RunConfig& c, ConfigReader& reader, int world_size) {
 }
 
 }  // namespace
+
+Index fitting_micro_batch(const RunConfig& c, int world_size) {
+  constexpr Index most = 8;
+  const Index replicas = c.parallel.data > 0
+                             ? c.parallel.data
+                             : std::max<Index>(1, world_size / (c.parallel.tensor * c.parallel.pipeline));
+  Index size = std::clamp<Index>(c.batch.global_batch_size / replicas / c.parallel.pipeline, 1, most);
+  while (size > 1 && c.batch.global_batch_size % (replicas * size) != 0)
+    --size;
+  return size;
+}
 
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
   for (const std::string& problem : problems(c.model.shape))
@@ -323,7 +337,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
     reader.problem("batch", "sequence_length",
                    fmt::format("{} is longer than the model's max_sequence_length {}", c.batch.sequence_length,
                                c.model.shape.max_sequence_length),
-                   {"model.max_sequence_length", "model.preset"});
+                   {"model.max_sequence_length"});
   if (c.run.steps == 0 && c.run.tokens == 0)
     reader.problem("run", "steps", "neither steps nor tokens say when the run ends", {"run.tokens"});
   check_sizes(c, reader);

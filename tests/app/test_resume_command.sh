@@ -56,7 +56,7 @@ expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train
 cp -a good killed; rm -rf killed/checkpoints
 rm -rf run; cp -a killed run
 refused 2 "model.num_layers: " "${two_ranks[@]}" "$espalier" train tiny.toml model.num_layers=3
-says "the run directory belongs to a run with another config" "metrics of 6 steps and no checkpoint"
+says "the run directory belongs to a run with another config" "its metrics, of 6 steps"
 expect 0 "metrics of 6 steps are written over" "$espalier" train tiny.toml
 rm -rf run; cp -a killed run
 expect 0 "written over" "$espalier" train tiny.toml model.num_layers=3 --resume never

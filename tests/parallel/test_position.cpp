@@ -88,7 +88,7 @@ TEST(Position, ASilentRankIsTheCulpritThoughItSaysThatItWaits) {
   std::vector<Position> positions = {waiting(0, {2}), waiting(1, {0, 2}), waiting(2, {0}), waiting(3, {0})};
   for (Position& position : positions)
     position.alive = 1000.5;
-  EXPECT_TRUE(contains(last_line(positions), "ranks 0, 1, 2, 3 wait for each other, a deadlock"));
+  EXPECT_TRUE(contains(last_line(positions), "ranks 0, 2 wait for each other, a deadlock"));
   positions[2].alive = 996;
   const std::string line = last_line(positions);
   EXPECT_TRUE(contains(line, "likely culprit: rank 2 (node), which gave no sign of life for 4.5 s")) << line;
@@ -107,6 +107,13 @@ TEST(Position, ADeadlockLasts) {
   positions[1].alive = 1000;
   positions[0].alive = 999.9;
   EXPECT_EQ(last_line(positions), "no culprit: ranks 0, 1 wait for each other, a deadlock");
+  for (const auto& late : {std::vector{waiting(2, {0})}, {waiting(2, {3}), waiting(3, {2})}}) {
+    std::vector<Position> more = positions;
+    more.insert(more.end(), late.begin(), late.end());
+    for (std::size_t i = 2; i < more.size(); ++i)
+      more[i].since = more[i].alive = 999.9;
+    EXPECT_EQ(last_line(more), "no culprit: ranks 0, 1 wait for each other, a deadlock") << "others came just now";
+  }
 }
 
 TEST(Position, OtherEnds) {

@@ -88,9 +88,14 @@ TEST(Resume, ADirectoryOfAnotherRunWithoutCheckpointsIsRefused) {
   const RunConfig other = config_in(folder, "run", {"model.hidden_size=48", "run.seed=2"});
   expect_refusal(ExitCode::usage,
                  {"the run directory belongs to a run with another config", "model.hidden_size: 32 -> 48",
-                  "run.seed: 1 -> 2", "metrics of 8 steps and no checkpoint", "--resume never"},
+                  "run.seed: 1 -> 2", "its metrics, of 8 steps", "--resume never"},
                  [&] { start_run(other, {}); });
-  EXPECT_EQ(losses(first), wanted) << "the refused start left them";
+  const RunConfig donor = config_in(folder, "donor", {"model.hidden_size=48"});
+  start_run(donor, {});
+  expect_refusal(ExitCode::usage, {"belongs to a run with another config", "model.hidden_size: 32 -> 48"}, [&] {
+    start_run(config_in(folder, "run", {"model.hidden_size=48"}), TrainOptions{folder / "donor", "", 0});
+  });
+  EXPECT_EQ(losses(first), wanted) << "refused starts left them";
   EXPECT_TRUE(start_run(config_in(folder, "run", {"optimizer.weight_decay=0.2"}), stop_after(1))
                   .says("begins again", "metrics of 8 steps are written over"));
   if (world().rank() == 0)
@@ -104,11 +109,12 @@ TEST(Resume, NothingLeftToDoLeavesConfigAndFiguresOfTheSteps) {
   const SharedFolder folder("nothing_left");
   const RunConfig config = config_in(folder, "run");
   start_run(config, {});
+  // Only the record of the start itself changes.
   const auto texts = [&] {
+    nlohmann::json details = read_run_record(folder / "run")->details;
+    details.erase("restarts");
     return std::vector{read_file(folder / "run/config.toml", ExitCode::data),
-                       read_file(folder / "run/prediction.json", ExitCode::data),
-                       read_run_record(folder / "run")->details.at("memory").dump(),
-                       read_run_record(folder / "run")->details.at("time").dump()};
+                       read_file(folder / "run/prediction.json", ExitCode::data), details.dump(1)};
   };
   const std::vector<std::string> before = texts();
   barrier(world());
