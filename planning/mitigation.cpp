@@ -25,16 +25,17 @@ std::optional<Precision> next_lower(const Accelerator& device, Precision precisi
   return precision == Precision::fp8 ? std::nullopt : std::optional(Precision::fp8);
 }
 
-// Changes of one choice, the rest as it is.
-class SingleChanges {
+// Changes of one choice, the rest as it is; of two where the one makes room for the other, or takes what it leaves.
+class SmallChanges {
  public:
-  SingleChanges(const PlanProblem& problem, const PlanLayout& now) : problem_(problem), now_(now) {}
+  SmallChanges(const PlanProblem& problem, const PlanLayout& now) : problem_(problem), now_(now) {}
 
   std::vector<Change> all() {
     batches();
     chunks();
     schedule();
     recomputation();
+    batches_with_recomputation();
     exchanges();
     precision();
     return std::move(changes_);
@@ -96,6 +97,26 @@ class SingleChanges {
     if (now_.recompute == Recompute::full)
       change("selective recomputation (parallel.recompute)",
              [](PlanLayout& other) { other.recompute = Recompute::selective; });
+  }
+
+  // Larger micro-batches where more is recomputed; smaller ones, of which more may be kept.
+  void batches_with_recomputation() {
+    for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::full}) {
+      if (mode > now_.recompute)
+        micro_batch_with(2 * now_.micro_batch, mode);
+      if (mode < now_.recompute && now_.micro_batch % 2 == 0)
+        micro_batch_with(now_.micro_batch / 2, mode);
+    }
+  }
+
+  void micro_batch_with(Index size, Recompute mode) {
+    change(fmt::format("micro-batches of {} instead of {} with {} recomputation (batch.micro_batch_size, "
+                       "parallel.recompute)",
+                       size, now_.micro_batch, mode == Recompute::none ? "no" : to_string(mode)),
+           [&](PlanLayout& other) {
+             other.micro_batch = size;
+             other.recompute = mode;
+           });
   }
 
   void exchanges() {
@@ -265,7 +286,7 @@ double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, cons
 
 std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price) {
   std::vector<Mitigation> found;
-  std::vector<Change> changes = SingleChanges(problem, price.layout).all();
+  std::vector<Change> changes = SmallChanges(problem, price.layout).all();
   for (Change& change : changes_of_degrees(problem, space, price.layout))
     changes.push_back(std::move(change));
   for (Change& change : changes) {

@@ -44,11 +44,12 @@ struct Mitigation {
   bool is_ready() const { return condition.empty() && lacks.empty(); }  ///< can be tried as things are
 };
 
-/// Changes that are possible: micro-batch halved and doubled, global batch doubled, other chunks, schedule,
-/// recomputation, ZeRO stage, order of the ranks, gradients that travel in 16 bits, sequence parallelism, the next
-/// lower precision; and one degree (context among them) halved for another doubled, where the rest is then chosen anew
-/// (of what fits). First those that shorten the bottleneck, of these those that help, of these those that `train` runs,
-/// of these those that keep what the space gives; then by gain. A space of what `train` runs has no others.
+/// Changes that are possible: micro-batch halved and doubled, also with less or more recomputation; global batch
+/// doubled, other chunks, schedule, recomputation, ZeRO stage, order of the ranks, gradients that travel in 16 bits,
+/// sequence parallelism, the next lower precision; and one degree (context among them) halved for another doubled,
+/// where the rest is then chosen anew (of what fits). First those that shorten the bottleneck, of these those that
+/// help, of these those that `train` runs, of these those that keep what the space gives; then by gain. A space of what
+/// `train` runs has no others.
 std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price);
 
 /// What a better machine would do to the bottleneck: links of twice the bandwidth where messages are waited for (of

@@ -60,6 +60,38 @@ TEST(Mitigation, context_parallelism_is_among_the_changes) {
   EXPECT_THAT(context->lacks, HasSubstr("train has no context parallelism yet"));
 }
 
+// What does not fit alone fits together with more recomputation, and what recomputation was for may become needless.
+TEST(Mitigation, micro_batches_change_together_with_recomputation) {
+  const PlanProblem problem = {.model = model_preset("gpt-22b"),
+                               .cluster = cluster_preset("a100-40:4"),
+                               .implementation = espalier_implementation(),
+                               .sequence_length = 2048};
+  const LayoutSpace space{.num_devices = 32, .global_batch = 128, .only_runnable = true};
+  PlanLayout layout;
+  layout.global_batch = space.global_batch;
+  const auto option = [&](const std::string& start, const std::string& change) {
+    const LayoutPrice price =
+        price_layout(problem, parse_plan_layout("tensor=8,data=4,sequence_parallel=1,zero_stage=1," + start, layout));
+    for (const Mitigation& each : mitigations(problem, space, price))
+      if (each.change == change)
+        return each;
+    ADD_FAILURE() << change;
+    return Mitigation{};
+  };
+  const Mitigation alone = option("micro_batch=4", "micro-batches of 8 instead of 4 (batch.micro_batch_size)");
+  EXPECT_THAT(alone.obstacle, HasSubstr("does not fit"));
+  const Mitigation both = option("micro_batch=4",
+                                 "micro-batches of 8 instead of 4 with selective recomputation "
+                                 "(batch.micro_batch_size, parallel.recompute)");
+  EXPECT_TRUE(both.helps() && both.is_ready()) << both.obstacle << both.lacks;
+  EXPECT_GT(both.gain, 0.03);
+  const Mitigation smaller = option("micro_batch=8,recompute=full",
+                                    "micro-batches of 4 instead of 8 with no recomputation "
+                                    "(batch.micro_batch_size, parallel.recompute)");
+  EXPECT_TRUE(smaller.helps() && smaller.is_ready()) << smaller.obstacle << smaller.lacks;
+  EXPECT_GT(smaller.gain, 0.1);
+}
+
 // Twice the bandwidth is that of the links that the bottleneck's ranks are on.
 TEST(Mitigation, a_better_machine_has_the_links_that_are_waited_for) {
   const PlanProblem problem = {.model = model_preset("gpt3-175b"),
