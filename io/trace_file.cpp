@@ -102,6 +102,14 @@ std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
                        .step = args.at("step")};
 }
 
+[[noreturn]] void throw_damaged(const Path& path, std::size_t line, std::string_view got) {
+  throw Error(ExitCode::data, {.what = "a trace cannot be read",
+                               .where = fmt::format("{}:{}", path.string(), line),
+                               .got = got.empty() ? "nothing" : fmt::format("{:.80}", got.substr(0, got.find('\n'))),
+                               .wanted = "an event a line between the first line and the last, as train writes them",
+                               .todo = "take the file from a copy, or remove it: what its rank did is then not drawn"});
+}
+
 }  // namespace
 
 std::string trace_process_name(int rank, int stage, int replica, int tensor) {
@@ -161,20 +169,20 @@ std::vector<int> merge_traces(const Path& directory, int num_ranks) {
 std::vector<TimelineEvent> read_trace(const Path& path) {
   std::vector<TimelineEvent> events;
   const std::string whole = read_file(path, ExitCode::data);
-  std::string_view text = whole;
-  while (!text.empty()) {
+  if (!whole.starts_with(header))
+    throw_damaged(path, 1, whole);
+  std::size_t number = 1 + static_cast<std::size_t>(std::ranges::count(header, '\n'));
+  std::string_view text = std::string_view(whole).substr(header.size());
+  for (; text != std::string_view(footer).substr(1); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (line.ends_with(','))
       line.remove_suffix(1);
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object())
-      continue;
     try {
-      if (const auto event = event_from(json))
+      if (const auto event = event_from(nlohmann::json::parse(line)))
         events.push_back(*event);
     } catch (const nlohmann::json::exception&) {
-      // a line of another program
+      throw_damaged(path, number, line);
     }
   }
   return events;

@@ -13,6 +13,7 @@
 #include "io/json_fields.hpp"
 #include "io/machine.hpp"
 #include "io/run_positions.hpp"
+#include "io/trace_file.hpp"
 #include "io/units.hpp"
 #include "planning/damaged_file.hpp"
 
@@ -137,17 +138,6 @@ RunFacts facts_of(const RunRecord& record, const Path& path) {
   return facts;
 }
 
-// Rank 0's file first; a gap in the numbers ends them.
-std::vector<Path> rank_files(const Path& directory, const char* extension) {
-  std::vector<Path> files;
-  for (;;) {
-    Path path = directory / fmt::format("rank-{:05}{}", files.size(), extension);
-    if (!is_given(path))
-      return files;
-    files.push_back(std::move(path));
-  }
-}
-
 std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::vector<std::string>& gaps) {
   if (!is_given(path)) {
     gaps.emplace_back(
@@ -226,6 +216,14 @@ std::vector<RecordedStep> steps_of(RecordedRun& run) {
   return steps;
 }
 
+// "rank 3", "ranks 1, 2", of many the first few.
+std::string ranks_text(const std::vector<std::size_t>& ranks) {
+  constexpr std::ptrdiff_t most = 8;
+  return fmt::format("rank{} {}{}", ranks.size() > 1 ? "s" : "",
+                     fmt::join(ranks.begin(), ranks.begin() + std::min(std::ssize(ranks), most), ", "),
+                     std::ssize(ranks) > most ? ", ..." : "");
+}
+
 // Rank 0's own are in metrics.jsonl as well.
 std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
   std::vector<std::vector<StepTimes>> ranks(static_cast<std::size_t>(run.setup.world_size()));
@@ -241,13 +239,41 @@ std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
     for (const RecordedStep& step : run.steps)
       ranks.front().push_back(step.times);
   if (!missing.empty())
-    run.gaps.push_back(fmt::format(
-        "ranks/ has no times of rank{} {}{}: {}", missing.size() > 1 ? "s" : "",
-        fmt::join(missing.begin(), missing.begin() + std::min<std::ptrdiff_t>(std::ssize(missing), 8), ", "),
-        missing.size() > 8 ? ", ..." : "",
-        missing == std::vector<std::size_t>{0} ? "those in metrics.jsonl are taken"
-                                               : "where the time goes is told of all ranks or not at all"));
+    run.gaps.push_back(fmt::format("ranks/ has no times of {}: {}", ranks_text(missing),
+                                   missing == std::vector<std::size_t>{0}
+                                       ? "those in metrics.jsonl are taken"
+                                       : "where the time goes is told of all ranks or not at all"));
   return ranks;
+}
+
+// Has the last start done a step after which it wrote trace/? A start that was killed wrote it after the last of them.
+bool has_traced(const RecordedRun& run) {
+  const RunSetup& setup = run.setup;
+  const Index last = setup.trace_first_step + setup.trace_steps - 1;
+  const Index wanted = has_trained(run) ? setup.trace_first_step : last;
+  return setup.trace_steps > 0 && run.life != Life::alive && run.facts.first_step <= last && !run.steps.empty() &&
+         step_of(run.steps.back()) >= wanted;
+}
+
+// Empty where no rank left one.
+std::vector<Path> traces_of(RecordedRun& run) {
+  std::vector<Path> traces(static_cast<std::size_t>(run.setup.world_size()));
+  std::vector<std::size_t> missing;
+  for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+    const Path path = run.directory / "trace" / fmt::format("rank-{:05}.json", rank);
+    if (!is_given(path)) {
+      missing.push_back(rank);
+      continue;
+    }
+    read_trace(path);  // damage is told before anything is drawn
+    traces[rank] = path;
+  }
+  const bool has_none = missing.size() == traces.size();
+  if (!missing.empty() && (!has_none || has_traced(run)))
+    run.gaps.push_back(
+        fmt::format("trace/ has no file of {}: {}", ranks_text(missing),
+                    has_none ? "the timeline of a step cannot be drawn" : "the timeline shows what the others did"));
+  return has_none ? std::vector<Path>() : traces;
 }
 
 std::optional<Index> newest_checkpoint_in(const Path& directory, std::vector<std::string>& gaps) {
@@ -290,7 +316,10 @@ Life life_of(const RecordedRun& run) {
 int world_size_of(const RecordedRun& run) {
   if (run.facts.ranks > 0)
     return run.facts.ranks;
-  return std::max(1, static_cast<int>(rank_files(run.directory / "ranks", ".jsonl").size()));
+  int ranks = 0;
+  while (is_given(run.directory / "ranks" / fmt::format("rank-{:05}.jsonl", ranks)))
+    ++ranks;
+  return std::max(1, ranks);
 }
 
 }  // namespace
@@ -321,7 +350,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.ranks = ranks_of(run);
   run.prediction = prediction_of(directory / "prediction.json", run.setup.stages(), run.gaps);
   run.newest_checkpoint = newest_checkpoint_in(directory / "checkpoints", run.gaps);
-  run.traces = rank_files(directory / "trace", ".json");
+  run.traces = traces_of(run);
   return run;
 }
 

@@ -77,7 +77,7 @@ struct RecordedRun {
   std::vector<std::vector<StepTimes>> ranks;
   std::optional<RunPrediction> prediction;
   std::vector<Position> positions;              ///< of the ranks that did not sign off
-  std::vector<Path> traces;                     ///< trace/rank-*.json, by rank
+  std::vector<Path> traces;                     ///< trace/rank-*.json, by rank; an empty path: it left none
   std::optional<Index> newest_checkpoint = {};  ///< the step of the newest complete one
   std::vector<std::string> gaps;                ///< what is missing or was left out, a sentence each
 

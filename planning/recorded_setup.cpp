@@ -123,6 +123,8 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
   reader.read("optimizer", "warmup_steps", setup.warmup_steps);
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
+  reader.read("run", "trace_first_step", setup.trace_first_step);
+  reader.read("run", "trace_steps", setup.trace_steps);
   reader.read("run", "steps", setup.total_steps);
   if (Index tokens = 0; reader.read("run", "tokens", tokens) && tokens > 0 && setup.total_steps == 0)
     setup.total_steps = (tokens + setup.tokens_per_step() - 1) / setup.tokens_per_step();

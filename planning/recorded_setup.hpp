@@ -32,6 +32,8 @@ struct RunSetup {
   double clip_grad_norm = 0;
   Index total_steps = 0;  ///< of the whole run; 0: not known
   Index checkpoint_interval = 0;
+  Index trace_first_step = 2;
+  Index trace_steps = 0;
   double initial_loss_scale = 65536;
   double minimum_loss_scale = 1;
 

@@ -86,7 +86,7 @@ std::string report_html(const RecordedRun& run) {
   } catch (const Error& error) {
     page.gaps.push_back(fmt::format("the timeline: {}", error.report().what));
   }
-  if (run.traces.empty())
+  if (run.traces.empty() && run.setup.trace_steps == 0)
     page.gaps.emplace_back("no trace/: the timeline of a step is drawn for runs with run.trace_steps=1");
   if (run.steps.size() == 1)
     page.gaps.emplace_back("only one step was recorded: a curve is a point");

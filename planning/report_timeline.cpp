@@ -20,6 +20,8 @@ constexpr std::size_t most_timelines = 64;
 std::vector<std::size_t> ranks_to_show(const RecordedRun& run) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < run.traces.size(); ++rank) {
+    if (run.traces[rank].empty())
+      continue;
     if (run.traces.size() > most_timelines) {
       const PerAxis place = run.setup.mesh.coordinates(static_cast<int>(rank));
       if (place[Axis::tp] != 0 || place[Axis::dp] != 0)

@@ -40,4 +40,11 @@ cp -r run torn && echo '{"state": ' >torn/run.json
 expect 3 "run.json cannot be read" "$espalier" report torn
 cp -r run other-version && echo '{"step": 7}' >>other-version/metrics.jsonl
 expect 3 "not the fields of a step" "$espalier" report other-version
+cp -r run torn-trace && sed -i '9s/.*/{"ph": "X", "na/' torn-trace/trace/rank-00001.json
+expect 3 "where:  torn-trace/trace/rank-00001.json:9" "$espalier" report torn-trace
+expect 3 "where:  torn-trace/trace/rank-00001.json:9" "$espalier" diagnose torn-trace
+cp -r run half-trace && rm half-trace/trace/rank-00001.json
+expect 0 "note: trace/ has no file of rank 1" "$espalier" diagnose half-trace
+expect 0 "wrote" "$espalier" report half-trace
+has half-trace/report.html "trace/ has no file of rank 1"
 summary

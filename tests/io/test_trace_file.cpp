@@ -116,14 +116,29 @@ TEST(TraceFile, what_was_written_is_read_back) {
     EXPECT_EQ(read[i].track, events[i].track);
     EXPECT_EQ(read[i].step, events[i].step);
   }
-  // Torn in the last line: the others stay. Of another program: nothing is ours.
-  const std::string bytes = read_bytes(path);
-  write_bytes(path, bytes.substr(0, bytes.size() - 30));
-  EXPECT_EQ(read_trace(path).size(), 2u);
-  write_bytes(path,
-              "{\"traceEvents\": [\n{\"ph\": \"X\", \"cat\": \"gc\"},\n{\"ph\": \"X\", \"cat\": \"forward\"}\n]}");
-  EXPECT_TRUE(read_trace(path).empty());
   expect_error(ExitCode::data, {"no-such"}, [&] { read_trace(directory / "no-such"); });
+}
+
+TEST(TraceFile, damage_is_told_with_its_line) {
+  const TemporaryDirectory directory;
+  write_trace(directory.path(), 0, "rank 0", two_events);
+  const Path path = directory / "rank-00000.json";
+  const std::string bytes = read_bytes(path);
+  const auto refuses = [&](const std::string& text, const std::string& where) {
+    write_bytes(path, text);
+    expect_error(ExitCode::data, {"a trace cannot be read", path.string() + where}, [&] { read_trace(path); });
+  };
+  refuses(bytes.substr(0, bytes.size() - 30), ":9");    // in the last event
+  refuses(bytes.substr(0, bytes.find("]}\n")), ":10");  // between two lines
+  refuses("", ":1");
+  refuses("{\"traceEvents\": [\n{\"ph\": \"X\", \"cat\": \"gc\"}\n]}", ":1");  // of another program
+  std::string without = bytes;
+  without.replace(without.find("\"args\": {\"step\""), 6, "\"orgs\"");
+  refuses(without, ":6");
+  std::string other = bytes;  // of another version
+  other.replace(other.find("\"cat\": \"forward\""), 16, "\"cat\": \"rewind\"");
+  write_bytes(path, other);
+  EXPECT_EQ(read_trace(path).size(), 1u);
 }
 
 TEST(TraceFile, nothing_at_all_is_still_json) {

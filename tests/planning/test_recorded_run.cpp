@@ -11,11 +11,13 @@
 #include <fstream>
 
 #include "io/machine.hpp"
+#include "io/trace_file.hpp"
 #include "planning/recorded_run.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;
 using espalier::test::TemporaryDirectory;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -236,6 +238,30 @@ TEST_F(RecordedRunTest, MissingRanksAreANote) {
   run = read();
   EXPECT_EQ(run.ranks[0][2].seconds[Phase::backward], 0.2) << "from metrics.jsonl";
   EXPECT_THAT(run.gaps.front(), HasSubstr("ranks 0, 1: "));
+}
+
+// Traces of step 2, as the config asks for.
+TEST_F(RecordedRunTest, MissingTracesAreANoteAndDamagedOnesDamage) {
+  append("config.toml", "[run]\ntrace_steps = 1\ntrace_first_step = 2\n");
+  EXPECT_THAT(read().gaps, Contains(HasSubstr("trace/ has no file of ranks 0, 1: the timeline of a step cannot")));
+  set_state("failed");  // after step 3: it had written them
+  EXPECT_THAT(read().gaps, Contains(HasSubstr("trace/ has no file of ranks 0, 1")));
+  write_trace(path("trace").string(), 1, "rank 1", {});
+  const RecordedRun run = read();
+  EXPECT_THAT(run.gaps, Contains(HasSubstr("trace/ has no file of rank 0: the timeline shows what the others did")));
+  EXPECT_EQ(run.traces, (std::vector<Path>{"", directory_ / "trace/rank-00001.json"}));
+  write_trace(path("trace").string(), 0, "rank 0", {});
+  EXPECT_THAT(read().gaps, Not(Contains(HasSubstr("trace/"))));
+  append("trace/rank-00001.json", "[");
+  const ErrorReport report = refusal(ExitCode::data);
+  EXPECT_EQ(report.what, "a trace cannot be read");
+  EXPECT_THAT(report.where, HasSubstr("trace/rank-00001.json:8"));
+}
+
+TEST_F(RecordedRunTest, RunThatDidNotComeToItsTraceLacksNone) {
+  append("config.toml", "[run]\ntrace_steps = 2\ntrace_first_step = 3\n");
+  set_state("failed");
+  EXPECT_THAT(read().gaps, Not(Contains(HasSubstr("trace/"))));
 }
 
 TEST_F(RecordedRunTest, OnlyCompleteCheckpointsCount) {

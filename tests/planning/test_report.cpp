@@ -144,6 +144,8 @@ TEST(Report, draws_the_last_step_that_all_ranks_traced) {
   EXPECT_TRUE(has_card(html, "timeline"));
   EXPECT_THAT(html, HasSubstr("<title>F5: 500 ms"));
   EXPECT_THAT(html, Not(HasSubstr("<title>F6")));
+  run.traces[0].clear();  // it left none: the others are drawn
+  EXPECT_THAT(report_html(run), HasSubstr("1 of 2 ranks"));
   std::filesystem::remove(run.traces[1]);
   html = report_html(run);
   EXPECT_FALSE(has_card(html, "timeline"));
