@@ -8,6 +8,8 @@
 #include <sstream>
 #include <type_traits>
 
+#include "core/error.hpp"
+
 namespace espalier {
 namespace {
 
@@ -65,6 +67,19 @@ ValueText value_text(const std::string& text) {
 CLI::Validator between(Index min, Index max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
 CLI::Validator at_least(Index min) { return in_range(min, largest_count, fmt::format("at least {}", min)); }
 CLI::Validator real_between(double min, double max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
+
+void refuse_empty_values(const CLI::App& command) {
+  for (const CLI::Option* const option : command.get_options())
+    if (!option->get_positional() && option->get_items_expected_min() > 0)  // plan --rehearse may stand alone
+      for (const std::string& value : option->results())
+        if (value.empty())
+          throw Error(ExitCode::usage, {.what = "an option without a value",
+                                        .where = "espalier " + command.get_name(),
+                                        .got = fmt::format("{} \"\"", option->get_name()),
+                                        .wanted = option->get_type_name(),
+                                        .todo = fmt::format("give it a value, or leave it away (espalier {} --help)",
+                                                            command.get_name())});
+}
 
 std::string HelpFormatter::make_description(const CLI::App* app) const {
   const std::string text = CLI::Formatter::make_description(app);

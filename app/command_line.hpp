@@ -18,6 +18,9 @@ CLI::Validator at_least(Index min);  ///< and at most largest_count
 /// Finite numbers from `min` to `max`.
 CLI::Validator real_between(double min, double max);
 
+/// @throws Error (usage) for an option whose value is empty, as of a shell variable that is not set.
+void refuse_empty_values(const CLI::App& command);
+
 /// Lays help out in 80 columns.
 class HelpFormatter : public CLI::Formatter {
  public:

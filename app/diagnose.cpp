@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/read_run.hpp"
 
@@ -43,7 +44,8 @@ void add_diagnose(CLI::App& app, Chosen& chosen) {
       "  espalier diagnose runs/today\n"
       "  espalier diagnose runs/today --against runs/yesterday\n"
       "  espalier diagnose runs/today --json | jq '.findings[0]'");
-  command->callback([options, &chosen] {
+  command->callback([options, command, &chosen] {
+    refuse_empty_values(*command);
     chosen.prints_only = true;
     chosen.action = [options](Runtime*) { return diagnose_command(*options); };
   });

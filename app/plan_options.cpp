@@ -7,24 +7,12 @@
 
 #include <algorithm>
 
+#include "app/command_line.hpp"
 #include "core/error.hpp"
 #include "planning/plan_layout.hpp"
 
 namespace espalier {
 namespace {
-
-// As of a shell variable that is not set.
-void refuse_empty(const CLI::App& command) {
-  for (const CLI::Option* const option : command.get_options())
-    if (option->get_items_expected_min() > 0)  // --rehearse may stand alone
-      for (const std::string& value : option->results())
-        if (value.empty())
-          throw Error(ExitCode::usage, {.what = "an option without a value",
-                                        .where = "espalier plan",
-                                        .got = fmt::format("{} \"\"", option->get_name()),
-                                        .wanted = option->get_type_name(),
-                                        .todo = "give it a value, or leave it away (espalier plan --help)"});
-}
 
 // Options that have no effect on the answer to what is asked.
 struct Ignored {
@@ -116,7 +104,7 @@ void check_fixed(const CLI::App& command, const PlanOptions& options) {
 std::string fixed_choices(const PlanOptions& options) { return fmt::format("{}", fmt::join(options.fixed, ",")); }
 
 void check_options(const CLI::App& command, const PlanOptions& options) {
-  refuse_empty(command);
+  refuse_empty_values(command);
   refuse_ignored(command, options);
   check_fixed(command, options);
 }

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/read_run.hpp"
 
@@ -31,11 +32,14 @@ void add_report(CLI::App& app, Chosen& chosen) {
   CLI::App* const command =
       app.add_subcommand("report", "Draw a run: one HTML file with its curves, times, memory and timeline");
   command->add_option("run", options->run, "directory of a run, living or ended")->required();
-  command->add_option("--output", options->output, "file to write; default: RUN/report.html");
+  command->add_option("--output", options->output, "file to write; default: RUN/report.html")->type_name("FILE.html");
   command->footer(
       "  espalier report runs/quickstart\n"
       "  espalier report runs/quickstart --output quickstart.html");
-  command->callback([options, &chosen] { chosen.action = [options](Runtime*) { return report(*options); }; });
+  command->callback([options, command, &chosen] {
+    refuse_empty_values(*command);
+    chosen.action = [options](Runtime*) { return report(*options); };
+  });
 }
 
 }  // namespace espalier

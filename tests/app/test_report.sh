@@ -36,6 +36,9 @@ expect 2 "not the directory of a run" "$espalier" report empty
 expect 2 "no such directory" "$espalier" report no-such-run
 expect 2 "run is required" "$espalier" report
 expect 8 "" "$espalier" report run --output /proc/report.html
+expect 2 'got:    --output ""' "$espalier" report run --output ''
+says "wanted: FILE.html"
+expect 2 'got:    --against ""' "$espalier" diagnose run --against ''
 cp -r run torn && echo '{"state": ' >torn/run.json
 expect 3 "run.json cannot be read" "$espalier" report torn
 cp -r run other-version && echo '{"step": 7}' >>other-version/metrics.jsonl
