@@ -6,8 +6,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "io/config_diff.hpp"
 
@@ -38,6 +41,26 @@ void add_setup(const RunSetup& before, const RunSetup& after, std::vector<Differ
   add("micro-batches of a replica", fmt::format("{}", before.num_microbatches()),
       fmt::format("{}", after.num_microbatches()));
   add("tokens of a step", fmt::format("{}", before.tokens_per_step()), fmt::format("{}", after.tokens_per_step()));
+}
+
+// Where a difference stands: the model first, then layout, batch, hardware and program, then all else.
+std::size_t place_of(const Difference& difference) {
+  constexpr std::array<std::pair<std::string_view, std::size_t>, 12> places{{{"model.", 0},
+                                                                             {"layout", 1},
+                                                                             {"parallel.", 1},
+                                                                             {"micro-batches of a replica", 2},
+                                                                             {"tokens of a step", 2},
+                                                                             {"batch.", 2},
+                                                                             {"cpu", 3},
+                                                                             {"hosts", 3},
+                                                                             {"threads of a rank", 3},
+                                                                             {"emulate.", 3},
+                                                                             {"program", 4},
+                                                                             {"GEMM library", 4}}};
+  for (const auto& [start, place] : places)
+    if (difference.what.starts_with(start))
+      return place;
+  return places.size();
 }
 
 double tokens_of_a_rank(const RunSetup& setup) {
@@ -116,6 +139,7 @@ std::vector<Difference> differences_between(const RecordedRun& before, const Rec
     if (difference.key != "run.directory")
       differences.push_back({difference.key, difference.old_value.empty() ? "absent" : difference.old_value,
                              difference.new_value.empty() ? "absent" : difference.new_value});
+  std::ranges::stable_sort(differences, {}, place_of);
   return differences;
 }
 

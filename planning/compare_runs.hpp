@@ -31,7 +31,7 @@ struct Comparison {
   std::optional<Cause> explained_by = {};  ///< the finding that costs so much more than before
 };
 
-/// What differs in hardware, program, layout, batch and config.
+/// What differs: in the model, then in layout, batch, hardware and program, then in the rest of the config.
 std::vector<Difference> differences_between(const RecordedRun& before, const RecordedRun& after);
 
 /// @pre both runs have steps.

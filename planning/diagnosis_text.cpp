@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <sstream>
 
 #include "io/units.hpp"
@@ -152,6 +153,20 @@ const char* heading(Concern concern) {
   return "";
 }
 
+constexpr std::size_t most_differences = 12;  // those that explain most come first
+
+std::string differences_text(const std::vector<Difference>& differences) {
+  if (differences.empty())
+    return "\n  nothing else differs\n";
+  std::string text = "\n  what differs\n";
+  const std::size_t shown = std::min(most_differences, differences.size());
+  for (const Difference& each : std::span(differences).first(shown))
+    text += fmt::format("    {}\n", wrapped(fmt::format("{}: {} (was {})", each.what, each.after, each.before), 6));
+  if (shown < differences.size())
+    text += fmt::format("    and {} more (--json has all)\n", differences.size() - shown);
+  return text;
+}
+
 std::string comparison_text(const Comparison& comparison) {
   std::string text = fmt::format("\nagainst {}\n", comparison.against.string());
   if (comparison.before > 0)
@@ -167,11 +182,7 @@ std::string comparison_text(const Comparison& comparison) {
                             comparison.phases_before.seconds[i], comparison.phases_after.seconds[i],
                             comparison.phases_after.seconds[i] - comparison.phases_before.seconds[i]);
   }
-  text += comparison.differences.empty() ? "\n  nothing else differs\n" : "\n  what differs\n";
-  for (const Difference& difference : comparison.differences)
-    text += fmt::format(
-        "    {}\n", wrapped(fmt::format("{}: {} (was {})", difference.what, difference.after, difference.before), 6));
-  return text;
+  return text + differences_text(comparison.differences);
 }
 
 }  // namespace
