@@ -14,6 +14,7 @@
 #include "planning/at.hpp"
 #include "planning/find_faults.hpp"
 #include "planning/find_slow_ranks.hpp"
+#include "planning/find_tensor.hpp"
 #include "planning/real.hpp"
 
 namespace espalier {
@@ -206,32 +207,12 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
   findings.push_back(std::move(finding));
 }
 
-// The longest exchange of any group, without what slow links cost: they are findings of their own.
-double exposed(const RecordedRun& run, const StepProfile& profile, Axis axis, Phase phase) {
-  double longest = 0;
-  for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
-    const double slow = phase == Phase::pipeline_comm ? 0 : seconds_of_slow_links(run, profile, rank, axis);
-    longest = std::max(longest, least_of_group(run, profile, rank, axis, phase) - slow);
-  }
-  return longest;
-}
-
-// The stage that most of it is predicted for; empty without a prediction.
-std::vector<std::string> prediction_evidence(const RecordedRun& run, Phase phase) {
-  if (!run.is_predicted())
-    return {};
-  double most = 0;
-  for (const RunPrediction::Stage& stage : run.prediction->stages)
-    most = std::max(most, stage.seconds[phase]);
-  return {fmt::format("predicted: {:.4g} s", most)};
-}
-
 // Of a stage what the least of its replicas has: one slow link is a finding of its own.
 void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   if (run.setup.stages() < 2 || has_slow_stage_link(run, profile))
     return;
   Finding finding{.cause = Cause::stage_messages, .title = {}, .unit = "s a step"};
-  finding.seconds = finding.size = exposed(run, profile, Axis::dp, Phase::pipeline_comm);
+  finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::pipeline_comm);
   finding.title = fmt::format("{:.4g} s of a step go into messages between stages, hidden by no work", finding.seconds);
   finding.evidence = prediction_evidence(run, Phase::pipeline_comm);
   const Index chunks = run.setup.virtual_stages;
@@ -251,7 +232,7 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   if (setup.mesh.degree(Axis::dp) == 1)
     return;
   Finding finding{.cause = Cause::gradient_reduction, .title = {}, .unit = "s a step"};
-  finding.seconds = finding.size = exposed(run, profile, Axis::dp, Phase::data_comm);
+  finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::data_comm);
   finding.title = fmt::format("{:.4g} s of a step go into summing gradients over {} replicas, hidden by no work",
                               finding.seconds, setup.mesh.degree(Axis::dp));
   std::vector<double> bytes;
@@ -277,66 +258,6 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
          .priced_by = setup.zero_stage == 0
                           ? "half the bytes"
                           : "a third of the bytes: 2 of 4 of a gradient, none of the 2 of the weight that comes back"});
-  findings.push_back(std::move(finding));
-}
-
-bool tensor_crosses_nodes(const RecordedRun& run) {
-  for (int rank = 0; rank < run.setup.world_size(); ++rank)
-    for (const int member : run.setup.mesh.group(rank, Axis::tp))
-      if (run.node_of(member) != run.node_of(rank))
-        return true;
-  return false;
-}
-
-// What the same messages would take inside a node, where [emulate] tells both links: t = K latency + bytes / bandwidth
-// gives the number of messages in a row, K.
-Change inside_nodes(const RecordedRun& run, double seconds) {
-  const EmulatedLinks& links = run.setup.links;
-  const auto transfer = [&](const LinkSpeed& link) {
-    const double bytes = static_cast<double>(run.ranks.front().back().bytes_sent[static_cast<std::size_t>(Axis::tp)]);
-    return link.bytes_per_second > 0 ? bytes * run.setup.tensor_message_scale / link.bytes_per_second : 0.0;
-  };
-  Change change{.setting =
-                    "parallel.tensor such that a group fits into a node, with \"tp\" first in parallel.order; "
-                    "parallel.pipeline between nodes",
-                .gain_seconds = seconds,
-                .priced_by = "an upper bound: all of it, as if links inside a node cost nothing"};
-  const double latency = links.between_nodes.latency;
-  if (!links.on() || latency <= 0)
-    return change;
-  const double messages = std::max(0.0, seconds - transfer(links.between_nodes)) / latency;
-  change.gain_seconds = std::max(0.0, seconds - messages * links.within_node.latency - transfer(links.within_node));
-  change.priced_by = "the same messages over the links inside a node";
-  return change;
-}
-
-// Rings of half the ranks send (t/2 - 1) / (t/2) of a micro-batch where t ranks sent (t - 1) / t; with twice the
-// replicas each has half the micro-batches.
-Change fewer_tensor_ranks(const RecordedRun& run, int degree, double seconds) {
-  if (degree % 2 != 0 || run.setup.num_microbatches() % 2 != 0)
-    return {.setting = "a smaller parallel.tensor, with more stages or replicas"};
-  return {.setting = fmt::format("parallel.tensor = {}, with twice the replicas", degree / 2),
-          .gain_seconds = seconds * (1 - (degree - 2.0) / (2 * (degree - 1.0))),
-          .priced_by =
-              "rings of half the ranks, half the micro-batches; "
-              "more memory and longer sums of gradients are not counted"};
-}
-
-void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  const int degree = run.setup.mesh.degree(Axis::tp);
-  if (degree == 1)
-    return;
-  const bool crosses = tensor_crosses_nodes(run);
-  Finding finding{
-      .cause = crosses ? Cause::tensor_across_nodes : Cause::tensor_exchange, .title = {}, .unit = "s a step"};
-  finding.seconds = finding.size = exposed(run, profile, Axis::tp, Phase::tensor_comm);
-  finding.title = fmt::format("{:.4g} s of a step go into exchanges of {} tensor ranks{}", finding.seconds, degree,
-                              crosses ? ", which lie on different nodes" : "");
-  finding.evidence = {fmt::format("order of the ranks: {}", to_string(run.setup.mesh.order))};
-  if (crosses)
-    finding.changes = {inside_nodes(run, finding.seconds)};
-  else
-    finding.changes = {fewer_tensor_ranks(run, degree, finding.seconds)};
   findings.push_back(std::move(finding));
 }
 
@@ -366,6 +287,24 @@ void find_overhead(const StepProfile& profile, std::vector<Finding>& findings) {
 }
 
 }  // namespace
+
+double exposed_seconds(const RecordedRun& run, const StepProfile& profile, Axis axis, Phase phase) {
+  double longest = 0;
+  for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
+    const double slow = phase == Phase::pipeline_comm ? 0 : seconds_of_slow_links(run, profile, rank, axis);
+    longest = std::max(longest, least_of_group(run, profile, rank, axis, phase) - slow);
+  }
+  return longest;
+}
+
+std::vector<std::string> prediction_evidence(const RecordedRun& run, Phase phase) {
+  if (!run.is_predicted())
+    return {};
+  double most = 0;
+  for (const RunPrediction::Stage& stage : run.prediction->stages)
+    most = std::max(most, stage.seconds[phase]);
+  return {fmt::format("predicted: {:.4g} s", most)};
+}
 
 std::vector<Finding> find_limits(const RecordedRun& run, const StepProfile& profile) {
   std::vector<Finding> findings;

@@ -111,6 +111,7 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
   reader.read("parallel", "recompute", setup.recompute);
   reader.read("parallel", "layers_per_stage", setup.layers_per_stage);
   reader.read("parallel", "zero_stage", setup.zero_stage);
+  reader.read("parallel", "sequence_parallel", setup.sequence_parallel);
   require(reader.read("batch", "global_batch_size", setup.global_batch_size, {.min = 1}), "batch.global_batch_size",
           path);
   require(reader.read("batch", "micro_batch_size", setup.micro_batch_size, {.min = 1}), "batch.micro_batch_size", path);
@@ -123,6 +124,8 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
   reader.read("optimizer", "warmup_steps", setup.warmup_steps);
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
+  reader.read_bytes("run", "device_memory", setup.device_memory);
+  reader.read("run", "cluster", setup.cluster);
   reader.read("run", "trace_first_step", setup.trace_first_step);
   reader.read("run", "trace_steps", setup.trace_steps);
   reader.read("run", "steps", setup.total_steps);

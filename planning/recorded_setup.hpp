@@ -22,6 +22,7 @@ struct RunSetup {
   std::string recompute = "none";
   std::vector<Index> layers_per_stage;  ///< chunk by chunk in forward order; empty: one stage, or not known
   Index zero_stage = 0;
+  bool sequence_parallel = false;
   Index global_batch_size = 0;  ///< sequences
   Index micro_batch_size = 0;
   Index sequence_length = 0;
@@ -32,6 +33,8 @@ struct RunSetup {
   double clip_grad_norm = 0;
   Index total_steps = 0;  ///< of the whole run; 0: not known
   Index checkpoint_interval = 0;
+  Index device_memory = 0;  ///< bytes, the budget of a rank; 0: none
+  std::string cluster;      ///< preset or file that times were predicted for; empty: none
   Index trace_first_step = 2;
   Index trace_steps = 0;
   double initial_loss_scale = 65536;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "planning/diagnose.hpp"
+#include "planning/layout_memory.hpp"
+#include "planning/recorded_layout.hpp"
 #include "tests/planning/named_findings.hpp"
 #include "tests/planning/simulated_run.hpp"
 
@@ -271,6 +273,45 @@ TEST(Diagnose, TensorAcrossNodes) {
   ASSERT_EQ(first(inside).cause, Cause::tensor_exchange);
   EXPECT_EQ(first(inside).changes.front().setting, "parallel.tensor = 2, with twice the replicas");
   EXPECT_NEAR(first(inside).changes.front().gain_seconds, 0.4 * 2 / 3, 1e-3);  // (3/4 - 1/2 x 1/2) / (3/4)
+}
+
+// A smaller tensor degree is proposed where it has room: with twice the replicas, ZeRO-1, or twice the stages.
+TEST(Diagnose, FewerTensorRanksMustFit) {
+  SimulatedRun simulated(4, 1, 2, 8, {2, 2}, {.tensor = 0.4});
+  RunSetup& setup = simulated.run.setup;
+  setup.links.ranks_per_node = 8;
+  setup.compute = "bf16";
+  setup.shape.vocab_size = 256;  // else the token table is most of it
+  setup.shape.max_sequence_length = 128;
+  for (RunPrediction::Stage& stage : simulated.run.prediction->stages)
+    stage.seconds[Phase::tensor_comm] = 0.25;
+  const auto change = [&] {
+    const Diagnosis diagnosis = diagnose(simulated.run);
+    const Finding& finding = first(diagnosis);
+    EXPECT_EQ(finding.cause, Cause::tensor_exchange);
+    EXPECT_THAT(finding.evidence, testing::Contains("predicted: 0.25 s"));
+    return finding.changes.front();
+  };
+  EXPECT_THAT(change().priced_by, HasSubstr("whether it fits is not known: neither run.device_memory nor run.cluster"));
+  setup.cluster = "h100";
+  EXPECT_EQ(change().setting, "parallel.tensor = 2, with twice the replicas");
+  EXPECT_THAT(change().priced_by, HasSubstr("it fits: stage "));
+  PlanLayout half = recorded_layout(setup);
+  half.tensor /= 2;
+  half.data *= 2;
+  const auto budget_for = [&](const PlanLayout& layout) {
+    return static_cast<Index>(peak_bytes(layout_memory(model_shape(setup.shape, "the model"), layout,
+                                                       espalier_implementation(), setup.sequence_length)));
+  };
+  setup.device_memory = budget_for(half) - 1;
+  EXPECT_EQ(change().setting, "parallel.tensor = 2, parallel.zero_stage = 1, with twice the replicas");
+  half.zero_stage = 1;
+  setup.device_memory = budget_for(half) - 1;
+  EXPECT_EQ(change().setting, "parallel.tensor = 2, parallel.pipeline = 4");
+  EXPECT_THAT(change().priced_by, HasSubstr("a longer bubble is not counted; it fits"));
+  setup.device_memory = 1 << 10;
+  EXPECT_THAT(change().setting, HasSubstr("not parallel.tensor = 2, with twice the replicas: it does not fit: stage "));
+  EXPECT_EQ(change().gain_seconds, 0);
 }
 
 TEST(Diagnose, StalledLoader) {
