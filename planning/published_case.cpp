@@ -97,16 +97,15 @@ void read_measured(const CsvRow& row, PublishedCase& read) {
   // Tests of a program run tiny models with deterministic kernels and say so: their memory counts, their time does not.
   const bool comparable = !contains(notes, "times not representative") && !contains(notes, "DO NOT") &&
                           !contains(read.source, "functional_tests");
-  const bool has_time = time.seconds > 0 || row.has("iter_time_s") || row.has("tokens_per_s_per_gpu");
   const std::optional<double> memory = row.number("mem_gb_per_gpu");
-  read.timed = has_time && comparable;
-  if (has_time || !memory)
+  read.timed = time.is_told && comparable;
+  if (time.is_told || !memory)
     refuse(read, time.why_not);
   if (memory && *memory <= 0)
     refuse(read, fmt::format("mem_gb_per_gpu is {}: wanted more than 0", row.text("mem_gb_per_gpu")));
   if (!read.timed && !memory)
-    refuse(read, has_time ? "its time is not to be compared: it is of a program's own tests, or its notes say so"
-                          : "nothing is measured: no time, no rate and no memory is given");
+    refuse(read, time.is_told ? "its time is not to be compared: it is of a program's own tests, or its notes say so"
+                              : "nothing is measured: no time, no rate and no memory is given");
   if (memory && *memory > 0) {
     read.analytic = contains(notes, "kind=analytic");
     read.states_only = contains(notes, "model states only");
@@ -236,7 +235,7 @@ PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrate
     return read_row(row, calibrated);
   } catch (const Error& error) {  // one field that cannot be read costs one row, not the table
     PublishedCase unread = named(row);
-    unread.timed = row.has("iter_time_s") || row.has("tokens_per_s_per_gpu");
+    unread.timed = row.has("iter_time_s") || row.has("tokens_per_s_per_gpu") || row.has("mfu_pct");
     const ErrorReport& report = error.report();
     unread.why_not = fmt::format("{}: {}", report.what, report.got.empty() ? report.wanted : report.got);
     return unread;

@@ -43,17 +43,31 @@ bool has_gpt_block(const ModelShape& model) {
   return !model.gated_ffn && model.num_kv_heads == model.num_heads && model.ffn_hidden_size == 4 * model.hidden_size;
 }
 
-std::string why_no_formula(const CsvRow& row, const LayoutSpace& space) {
-  for (const char* const column : {"vocab", "global_batch_seqs"})
-    if (!row.has(column))
-      return fmt::format("its time does not follow from its FLOP/s: {} is missing", column);
-  return space.num_devices < 1 ? "its time does not follow from its FLOP/s: gpus is missing" : "";
+// Of FLOPs that a device does in a second, those of a step; a vocabulary that is not published is a usual one.
+PublishedTime time_by_flops(double per_second, double flops, const PlanProblem& problem, const LayoutSpace& space) {
+  if (problem.model.num_layers < 1 || problem.model.hidden_size < 1)
+    return {.why_not = "its time does not follow from its FLOP/s: the shape of its model is missing"};
+  PublishedTime time{.is_told = true};
+  if (per_second <= 0)
+    time.why_not = fmt::format("a device achieves {:g} TFLOP/s: wanted more than 0", 1e-12 * per_second);
+  else if (space.global_batch < 1 || space.num_devices < 1)
+    time.why_not = fmt::format("its time does not follow from its FLOP/s: {} is missing",
+                               space.global_batch < 1 ? "global_batch_seqs" : "gpus");
+  else
+    time.seconds = flops / (per_second * space.num_devices);
+  return time;
 }
 
-PublishedTime time_by_flops(double per_second, double flops, const LayoutSpace& space) {
-  if (per_second <= 0)
-    return {.why_not = fmt::format("a device achieves {:g} TFLOP/s: wanted more than 0", 1e-12 * per_second)};
-  return {.seconds = flops / (per_second * space.num_devices)};
+PublishedTime time_by_mfu(double percent, const CsvRow& row, const PlanProblem& problem, const LayoutSpace& space) {
+  const double of_device = problem.cluster.device.rate(space.precisions.front()).peak_flops;
+  const double peak = 1e12 * row.number("peak_tflops").value_or(1e-12 * of_device);
+  PublishedTime time = time_by_flops(peak * percent / 100, model_flops(problem, space), problem, space);
+  if (time.is_told && (percent < 1 || percent > 100))
+    return {.is_told = true,
+            .why_not = fmt::format("mfu_pct is {}: wanted percent of the peak, 1 to 100", row.text("mfu_pct"))};
+  if (time.is_told && peak <= 0)
+    time.why_not = "mfu_pct is a share of the peak, and neither peak_tflops nor the device tells it";
+  return time;
 }
 
 // Of a step; 0 where the batch is not known.
@@ -66,46 +80,41 @@ double seconds_by_tokens(double tokens_per_second, const PlanProblem& problem, c
 PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, const LayoutSpace& space) {
   const std::optional<double> tokens = row.number("tokens_per_s_per_gpu");
   const double by_tokens = tokens.value_or(0) > 0 ? seconds_by_tokens(*tokens, problem, space) : 0;
+  PublishedTime time{.is_told = true};
   if (const std::optional<double> seconds = row.number("iter_time_s")) {
     if (*seconds <= 0)
-      return {.why_not = fmt::format("iter_time_s is {}: wanted more than 0", row.text("iter_time_s"))};
-    if (by_tokens > 0 && std::max(*seconds / by_tokens, by_tokens / *seconds) > contradiction)
-      return {.why_not = fmt::format("iter_time_s is {}, but tokens_per_s_per_gpu makes it {:.4g} s",
-                                     row.text("iter_time_s"), by_tokens)};
-    return {.seconds = *seconds};
+      time.why_not = fmt::format("iter_time_s is {}: wanted more than 0", row.text("iter_time_s"));
+    else if (by_tokens > 0 && std::max(*seconds / by_tokens, by_tokens / *seconds) > contradiction)
+      time.why_not = fmt::format("iter_time_s is {}, but tokens_per_s_per_gpu makes it {:.4g} s",
+                                 row.text("iter_time_s"), by_tokens);
+    else
+      time.seconds = *seconds;
+    return time;
   }
   if (tokens) {
     if (*tokens <= 0)
-      return {.why_not =
-                  fmt::format("tokens_per_s_per_gpu is {}: wanted more than 0", row.text("tokens_per_s_per_gpu"))};
-    if (by_tokens > 0)
-      return {.seconds = by_tokens};
-    return {.why_not = "its time does not follow from tokens_per_s_per_gpu: global_batch_seqs is missing"};
+      time.why_not = fmt::format("tokens_per_s_per_gpu is {}: wanted more than 0", row.text("tokens_per_s_per_gpu"));
+    else if (by_tokens > 0)
+      time.seconds = by_tokens;
+    else
+      time.why_not = "its time does not follow from tokens_per_s_per_gpu: global_batch_seqs is missing";
+    return time;
   }
   const std::optional<double> achieved = row.number("achieved_tflops_per_gpu");
   const std::optional<double> mfu = row.number("mfu_pct");
-  if (!achieved && !mfu)
+  const std::string counted = counted_flops(row);
+  // Without recomputation there is nothing that counts could differ in.
+  if (achieved && (counted.starts_with("MODEL_EQ7") || (counted.empty() && space.recompute == Recompute::none)))
+    return time_by_flops(1e12 * *achieved, model_flops(problem, space), problem, space);
+  if (achieved && counted == "HW_EQ3(recompute counted)" && space.recompute == Recompute::full &&
+      has_gpt_block(problem.model))
+    return time_by_flops(1e12 * *achieved, recomputing_flops(problem, space), problem, space);
+  if (mfu)
+    return time_by_mfu(*mfu, row, problem, space);
+  if (!achieved)
     return {};
-  if (const std::string why_not = why_no_formula(row, space); !why_not.empty())
-    return {.why_not = why_not};
-  if (achieved) {
-    const std::string counted = counted_flops(row);
-    // Without recomputation there is nothing that counts could differ in.
-    if (counted.starts_with("MODEL_EQ7") || (counted.empty() && space.recompute == Recompute::none))
-      return time_by_flops(1e12 * *achieved, model_flops(problem, space), space);
-    if (counted == "HW_EQ3(recompute counted)" && space.recompute == Recompute::full && has_gpt_block(problem.model))
-      return time_by_flops(1e12 * *achieved, recomputing_flops(problem, space), space);
-    if (!mfu)
-      return {.why_not = counted.empty()
-                             ? "its notes do not say which FLOP its TFLOP/s count (tflops=MODEL_EQ7)"
-                             : fmt::format("its time does not follow from TFLOP/s that count \"{}\"", counted)};
-  }
-  if (*mfu < 1 || *mfu > 100)
-    return {.why_not = fmt::format("mfu_pct is {}: wanted percent of the peak, 1 to 100", row.text("mfu_pct"))};
-  const std::optional<double> peak = row.number("peak_tflops");
-  if (!peak)
-    return {.why_not = "peak_tflops is missing: mfu_pct is a share of it"};
-  return time_by_flops(1e12 * *peak * *mfu / 100, model_flops(problem, space), space);
+  return {.why_not = counted.empty() ? "its notes do not say which FLOP its TFLOP/s count (tflops=MODEL_EQ7)"
+                                     : fmt::format("its time does not follow from TFLOP/s that count \"{}\"", counted)};
 }
 
 }  // namespace espalier

@@ -259,6 +259,26 @@ TEST(PublishedCases, times_follow_from_mfu_for_any_block) {
   EXPECT_NEAR(cases[1].published.measured_seconds, flops / (64 * 400e12), 1e-9) << cases[1].published.why_not;
 }
 
+// A usual vocabulary and the device's own peak; a row that tells its speed and cannot be priced counts as timed.
+TEST(PublishedCases, times_follow_from_mfu_without_vocabulary_and_peak) {
+  const std::string columns =
+      "id,layers,hidden,heads,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,mfu_pct\n";
+  const auto cases = price_table(columns + "priced,48,6144,48,2048,A100-80GB,64,8,1,8,64,1,bf16,full,50\n" +
+                                 "no curve,48,6144,48,2048,TPU v4,64,8,1,8,64,1,bf16,full,50\n" +
+                                 "no batch,48,6144,48,2048,A100-80GB,64,8,1,8,,1,bf16,full,50\n" +
+                                 "no shape,,6144,48,2048,A100-80GB,64,8,1,8,64,1,bf16,full,50\n");
+  ASSERT_EQ(cases.size(), 4u);
+  const double h = 6144, l = 48, s = 2048;
+  const double model = 72 * 64 * l * s * h * h * (1 + s / (6 * h) + 50304 / (12 * h * l));
+  EXPECT_NEAR(cases[0].published.measured_seconds, model / (64 * 156e12), 1e-9) << cases[0].published.why_not;
+  EXPECT_EQ(cases[1].published.why_not, "no efficiency curve for TPU v4");
+  EXPECT_EQ(cases[2].published.why_not, "global_batch_seqs is missing");
+  for (const std::size_t row : {0u, 1u, 2u})
+    EXPECT_TRUE(cases[row].published.timed) << row;
+  EXPECT_FALSE(cases[3].published.timed);  // no speed of anything
+  EXPECT_THAT(case_report(cases), HasSubstr("priced 1 of 3 timed rows"));
+}
+
 TEST(PublishedCases, under_a_pipeline_sharded_gradients_and_weights_are_exchanged_once_a_step) {
   const std::string columns =
       "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,dp,global_batch_seqs,micro_batch,precision,recompute,"
