@@ -120,6 +120,8 @@ json missed.json 'not j["goals"][0]["met"] and j["goals"][0]["nearest"].startswi
 json met.json 'j["goals"][0]["met"] and j["goals"][0]["margin"] > 0.9'
 "${asked[@]}" --scale 4,8 --min-tokens-per-second 1 >curve.json || fail "a goal with --scale" curve.json
 json curve.json 'j["goals"][0]["holds_from"] == 4 and [each["devices"] for each in j["points"]] == [4, 8] and j["free_bytes"] > 0'
+"${asked[@]}" --scale 4,8 --memo curve.md >curve_memo.json || fail "--scale with --memo and --json" curve_memo.json
+json curve_memo.json 'len(j["ranking"]) > 2 and [each["devices"] for each in j["points"]] == [4, 8] and j["points"][1]["efficiency"] > 0'
 "${asked[@]}" --layout data=8 >layouts.json || fail "--layout --json" layouts.json
 json layouts.json 'j["devices"] == 8 and len(j["layouts"]) == 1'
 
@@ -167,6 +169,10 @@ done
 expect 0 "note: its run.cluster is a100-80" "${small[@]}" --cluster a100-80 --cluster h100 --config common.toml --runnable
 expect 0 'cluster = "a100-80:1x8"' cat common.toml
 expect 0 "memory" "$espalier" train common.toml --dry-run --ranks 8
+expect 0 "wrote set.toml" "${small[@]}" --cluster a100-80 --runnable --config set.toml \
+  --set precision.gradient_reduction=compute emulate.forward=0.1 run.steps=5
+expect 0 "# not in this prediction: precision.gradient_reduction=compute, emulate.forward=0.1" cat set.toml
+expect 8 "cannot create a file" "${small[@]}" --cluster a100-80 --memo /proc/no.md
 expect 2 "--config with --layout" "${small[@]}" --cluster a100-80 --layout data=8 --config no.toml
 expect 2 "--memo with --layout" "${small[@]}" --cluster a100-80 --layout data=4,tensor=2 --memo no.md
 says "--fix data=4,tensor=2 (which searches the rest) in place of --layout, with --memo"
