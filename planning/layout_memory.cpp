@@ -138,8 +138,9 @@ class StageMemory {
   void add_states(MemoryByCategory& memory, const StageElements& elements) const {
     add(memory, Category::weights, elements.all * each_.weights);
     add(memory, Category::gradients, elements.all * each_.gradients);
-    // Both stages of a tied table share its optimizer.
-    const double others = implementation_.arenas_of_train && layout_.zero_stage > 0 ? elements.table / 2 : 0;
+    // Both stages of a tied table share its optimizer, where replicas share at all.
+    const bool shares = implementation_.arenas_of_train && layout_.zero_stage > 0 && layout_.data > 1;
+    const double others = shares ? elements.table / 2 : 0;
     add(memory, Category::optimizer, (elements.all - others) * each_.optimizer);
   }
 

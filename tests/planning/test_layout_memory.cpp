@@ -168,6 +168,7 @@ TEST(LayoutMemory, agrees_on_every_schedule) {
       for (const char* const tensor : {"", ",tensor=2", ",tensor=2,sequence_parallel=1", ",zero=1"})
         expect_memory_of_train("gpt2-774m",
                                fmt::format("data=2,pipeline=3,recompute={},{}{}", recompute, schedule, tensor), 36);
+  expect_memory_of_train("gpt2-774m", "data=1,pipeline=3,zero=1,recompute=full", 36);  // nobody to share with
   expect_memory_of_train("gpt3-175b",
                          "data=2,tensor=8,pipeline=8,recompute=full,sequence_parallel=1,schedule=zero_bubble", 64);
   expect_memory_of_train("gpt3-175b",
