@@ -11,6 +11,10 @@
 namespace espalier {
 namespace {
 
+// Beyond the planner's sum: slices of the optimizer end where rows do, and products of 16 bits have a workspace.
+constexpr double uneven_share = 0.003;
+constexpr std::size_t product_bytes = 32 << 20;
+
 // The degrees of the tensor axis that divide all that it must, next to the layout's.
 std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& layout) {
   const ModelShape& model = problem.model;
@@ -82,10 +86,26 @@ std::string room_text(const PlanProblem& problem) {
                      text(cluster.reserved_bytes));
 }
 
+std::size_t memory_margin(const PlanProblem& problem, std::size_t bytes) {
+  if (!problem.implementation.arenas_of_train)
+    return 0;
+  return product_bytes + static_cast<std::size_t>(uneven_share * static_cast<double>(bytes));
+}
+
+bool has_room(const PlanProblem& problem, std::size_t bytes) {
+  return bytes + memory_margin(problem, bytes) <= room_bytes(problem);
+}
+
 std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) {
   const std::size_t room = room_bytes(problem);
-  if (price.memory_bytes <= room)
+  if (has_room(problem, price.memory_bytes))
     return {};
+  if (price.memory_bytes <= room)
+    return fmt::format(
+        "does not fit: stage {} needs {} and perhaps {} more (what train lays out beyond the plan), a "
+        "device has {}",
+        price.fullest_stage, bytes_text(price.memory_bytes), bytes_text(memory_margin(problem, price.memory_bytes)),
+        room_text(problem));
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.fullest_stage)];
   std::size_t largest = 0;
   for (std::size_t i = 1; i < num_categories; ++i)

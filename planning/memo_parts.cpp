@@ -15,9 +15,13 @@ LayoutPrice MemoSubject::price_in(Precision precision) const {
 }
 
 std::string MemoSubject::fit_text(const LayoutPrice& price) const {
-  return why_too_large(problem, price).empty() ? ""
-                                               : fmt::format(" (which does not fit: {} on the fullest device, {} free)",
-                                                             bytes_text(price.memory_bytes), bytes_text(room()));
+  if (has_room(problem, price.memory_bytes))
+    return {};
+  const bool lacks_margin = price.memory_bytes <= room();
+  return fmt::format(
+      " (which does not fit: {}{} on the fullest device, {} free)", bytes_text(price.memory_bytes),
+      lacks_margin ? fmt::format(" and a margin of {}", bytes_text(memory_margin(problem, price.memory_bytes))) : "",
+      bytes_text(room()));
 }
 
 std::string real_bytes_text(double bytes) { return bytes_text(static_cast<std::size_t>(bytes)); }

@@ -92,9 +92,9 @@ std::size_t least_bytes(const Asked& asked) {
 // "64", or "64 (does not fit: ...)".
 std::string size_text(const Asked& asked, Index size) {
   const std::size_t need = least_bytes(asked);
-  return need <= room_bytes(asked.problem) ? fmt::format("{}", size)
-                                           : fmt::format("{} (which does not fit: {} of a device that has {})", size,
-                                                         bytes_text(need), room_text(asked.problem));
+  return has_room(asked.problem, need) ? fmt::format("{}", size)
+                                       : fmt::format("{} (which does not fit: {} of a device that has {})", size,
+                                                     bytes_text(need), room_text(asked.problem));
 }
 
 // The first doubling of the devices that has room; 0: none.
@@ -102,7 +102,7 @@ Index devices_that_fit(const PlanProblem& problem, const LayoutSpace& space) {
   for (Index times = 2; times <= most_times && times * space.num_devices <= most_devices; times *= 2) {
     Asked more{problem, space};
     set_devices(more, times * space.num_devices);
-    if (problems(more.problem.cluster).empty() && least_bytes(more) <= room_bytes(problem))
+    if (problems(more.problem.cluster).empty() && has_room(problem, least_bytes(more)))
       return times * space.num_devices;
   }
   return 0;

@@ -70,7 +70,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& 
         peak_bytes(layout_memory(problem.model, layout, problem.implementation, problem.sequence_length));
     if (result.smallest_bytes == 0 || need < result.smallest_bytes)
       result.smallest_bytes = need;
-    if (need > room_bytes(problem)) {
+    if (!has_room(problem, need)) {
       ++result.num_too_large;
       const auto known = found.too_large.find(lattice);
       if (known == found.too_large.end() || need < known->second.memory_bytes)

@@ -281,8 +281,12 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
   RunSetup& setup = simulated.run.setup;
   setup.links.ranks_per_node = 8;
   setup.compute = "bf16";
-  setup.shape.vocab_size = 256;  // else the token table is most of it
-  setup.shape.max_sequence_length = 128;
+  setup.shape = {.vocab_size = 256,  // else the token table is most of it
+                 .max_sequence_length = 128,
+                 .num_layers = 4,
+                 .hidden_size = 2048,
+                 .num_heads = 16,
+                 .ffn_hidden_size = 8192};
   for (RunPrediction::Stage& stage : simulated.run.prediction->stages)
     stage.seconds[Phase::tensor_comm] = 0.25;
   const auto change = [&] {

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "core/ops/matmul_library.hpp"
 #include "core/types.hpp"
+#include "planning/layout_limits.hpp"
 #include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
 #include "training/predict_memory.hpp"
@@ -173,6 +175,25 @@ TEST(LayoutMemory, agrees_on_every_schedule) {
                          "data=2,tensor=8,pipeline=8,recompute=full,sequence_parallel=1,schedule=zero_bubble", 64);
   expect_memory_of_train("gpt3-175b",
                          "data=2,tensor=8,pipeline=8,recompute=selective,sequence_parallel=1,virtual_stages=4", 64);
+}
+
+// What fits by the plan fits by the sums of `train`, too: the margin covers what they have more.
+TEST(LayoutMemory, what_fits_leaves_room_for_the_sums_of_train) {
+  const ModelShape shape = model_preset("gpt3-6.7b");
+  const PlanLayout layout = layout_of("data=4,tensor=2,zero=1,recompute=full", 32);
+  const RunConfig config = config_of_layout(shape, layout);
+  const std::size_t exact = predict_memory(config, make_run_layout(config, layout.num_devices())).front().total();
+  PlanProblem problem{.model = shape,
+                      .cluster = cluster_preset("a100-80"),
+                      .implementation = espalier_implementation(exec_is_host),
+                      .sequence_length = shape.max_sequence_length};
+  problem.cluster.reserved_bytes = 0;
+  const LayoutPrice price = price_layout(problem, layout);
+  ASSERT_LT(price.memory_bytes, exact);
+  problem.cluster.device.memory_bytes = static_cast<Index>(exact) - 1;
+  EXPECT_THAT(why_too_large(problem, price), testing::HasSubstr("and perhaps "));
+  problem.implementation.arenas_of_train = false;  // another program
+  EXPECT_EQ(why_too_large(problem, price), "");
 }
 
 // 8 heads of keys and values: with 8 tensor ranks each has one, with 16 two have copies of the same.

@@ -168,7 +168,7 @@ TEST(Memo, changes_of_what_was_given_come_after) {
 TEST(Memo, one_stage_is_compared_with_a_split_that_fits) {
   const Written memo = write("gpt-22b", "h100:2", 16, 64, "pipeline=1");
   const std::size_t split =
-      memo.text.find("Split naively into 8 stages of 2 replicas (recompute selective), the fewest that have room");
+      memo.text.find("Split naively into 8 stages of 2 replicas (recompute none), the fewest that have room");
   ASSERT_NE(split, std::string::npos) << memo.text;  // 370 GiB of states over 74
   EXPECT_NE(memo.text.find("on a replica's 32 sequences as one micro-batch", split), std::string::npos) << memo.text;
   EXPECT_NE(memo.text.find("The recommended layout takes ", split), std::string::npos) << memo.text;
