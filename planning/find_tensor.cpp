@@ -80,7 +80,7 @@ std::vector<FewerRanks> ways_to_fewer_ranks(const RunSetup& setup) {
 // Rings of half the ranks send (t/2 - 1) / (t/2) of a micro-batch where t ranks sent (t - 1) / t; with twice the
 // replicas each has half the micro-batches, with twice the stages half the layers. The first way that has room.
 Change fewer_tensor_ranks(const RunSetup& setup, int degree, double seconds) {
-  const Change unpriced{.setting = "a smaller parallel.tensor, with more stages or replicas"};
+  Change unpriced{.setting = "a smaller parallel.tensor, with more stages or replicas"};
   if (degree % 2 != 0)
     return unpriced;
   std::string too_large;

@@ -56,4 +56,34 @@ TEST(PublishedProgram, programs_are_told_apart) {
   EXPECT_TRUE(program("arXiv:2402.15627 Table 2", "MegaScale").overlaps_reduction);
 }
 
+// Between 2021 and 2024 attention became fused and stages stopped to wait for their reduction.
+TEST(PublishedProgram, a_date_says_which_program) {
+  const auto of = [](const std::string& column, const std::string& date) {
+    return parse_csv("source,precision," + column + "\na report,fp16," + date + "\n", "t").rows[0];
+  };
+  EXPECT_FALSE(published_implementation(of("date", "2021-03-17")).fused_attention);
+  EXPECT_TRUE(published_implementation(of("date", "2024-03")).fused_attention);
+  EXPECT_TRUE(published_implementation(of("year", "2024")).fused_attention);
+  EXPECT_EQ(publication_month(of("date", "2024-03")), 2403);
+  EXPECT_EQ(publication_month(of("published", "2024/11/02")), 2411);
+  EXPECT_EQ(publication_month(of("year", "2024")), 2406);
+  EXPECT_EQ(publication_month(of("date", "last spring")), std::nullopt);
+}
+
+TEST(PublishedProgram, programs_are_told_by_date_and_notes) {
+  EXPECT_EQ(publication_month("arXiv:2104.04473 Table 1"), 2104);
+  EXPECT_EQ(publication_month("NVIDIA/Megatron-LM README Sep-2020, images"), 2006);
+  EXPECT_EQ(publication_month("owner/repository@5281919420"), std::nullopt);
+  const auto program = [](const std::string& source, const std::string& precision, const std::string& notes) {
+    const auto rows = parse_csv("source,precision,notes\n" + source + "," + precision + "," + notes + "\n", "t").rows;
+    return published_implementation(rows[0]);
+  };
+  EXPECT_FALSE(program("arXiv:2104.04473", "fp16-mixed", "").fused_attention);
+  EXPECT_TRUE(program("arXiv:2307.1", "bf16", "").fused_attention);
+  EXPECT_TRUE(program("x", "bf16", "attention_backend=flash").fused_attention);
+  EXPECT_FALSE(program("x", "bf16", "attention_backend=unfused").fused_attention);
+  EXPECT_TRUE(program("x", "bf16", "tp-comm-overlap on").overlaps_tensor);
+  EXPECT_FALSE(program("arXiv:2104.04473", "fp16-mixed", "interleaved WITHOUT scatter/gather").splits_messages);
+}
+
 }  // namespace
