@@ -43,9 +43,10 @@ void add_setup(const RunSetup& before, const RunSetup& after, std::vector<Differ
   add("tokens of a step", fmt::format("{}", before.tokens_per_step()), fmt::format("{}", after.tokens_per_step()));
 }
 
-// Where a difference stands: the model first, then layout, batch, hardware and program, then all else.
+// Where a difference stands: the model first, then layout, batch, hardware and program; of the rest what may explain
+// another loss, then all else.
 std::size_t place_of(const Difference& difference) {
-  constexpr std::array<std::pair<std::string_view, std::size_t>, 12> places{{{"model.", 0},
+  constexpr std::array<std::pair<std::string_view, std::size_t>, 13> places{{{"model.", 0},
                                                                              {"layout", 1},
                                                                              {"parallel.", 1},
                                                                              {"micro-batches of a replica", 2},
@@ -54,9 +55,10 @@ std::size_t place_of(const Difference& difference) {
                                                                              {"cpu", 3},
                                                                              {"hosts", 3},
                                                                              {"threads of a rank", 3},
-                                                                             {"emulate.", 3},
                                                                              {"program", 4},
-                                                                             {"GEMM library", 4}}};
+                                                                             {"GEMM library", 4},
+                                                                             {"optimizer.", 5},
+                                                                             {"precision.", 5}}};
   for (const auto& [start, place] : places)
     if (difference.what.starts_with(start))
       return place;

@@ -74,21 +74,22 @@ TEST(CompareRuns, DifferencesAreRankedAndTheTextIsCut) {
   after.run.facts.cpu = "another one";
   after.run.facts.program = "espalier 2";
   after.run.config =
-      "[checkpoint]\ninterval = 7\n[batch]\nmicro_batch_size = 3\n[data]\nseed = 1\n[model]\nnum_layers = 4\n";
+      "[checkpoint]\ninterval = 7\n[batch]\nmicro_batch_size = 3\n[data]\nseed = 1\n[optimizer]\nlearning_rate = "
+      "0.06\n[model]\nnum_layers = 4\n";
   for (int key = 0; key < 9; ++key)
     after.run.config += fmt::format("key_{} = 1\n", key);
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   std::vector<std::string> names;
   for (const Difference& each : diagnosis.comparison->differences)
     names.push_back(each.what);
-  ASSERT_EQ(names.size(), 17u);
+  ASSERT_EQ(names.size(), 18u);
   EXPECT_EQ(names[0], "model.key_0");
   EXPECT_EQ(names[9], "model.num_layers");
   EXPECT_EQ(std::vector(names.begin() + 10, names.end()),
             (std::vector<std::string>{"micro-batches of a replica", "tokens of a step", "batch.micro_batch_size", "cpu",
-                                      "program", "checkpoint.interval", "data.seed"}));
+                                      "program", "optimizer.learning_rate", "checkpoint.interval", "data.seed"}));
   const std::string text = diagnosis_text(after.run, diagnosis);
-  EXPECT_THAT(text, HasSubstr("    tokens of a step: 2048 (was 4096)\n    and 5 more (--json has all)\n"));
+  EXPECT_THAT(text, HasSubstr("    tokens of a step: 2048 (was 4096)\n    and 6 more (--json has all)\n"));
   EXPECT_THAT(diagnosis_json(after.run, diagnosis), HasSubstr("data.seed"));
 }
 
