@@ -175,10 +175,10 @@ int plan_search(const PlanOptions& options, const PlanTask& task) {
   if (!options.memo.empty())
     write_memo(options, task, result, points, goal);
   // Memo and answer say by how much a goal is missed; config and rehearsal are of what meets it.
-  if (points.empty())
-    require_goal(best, goal);
-  else
+  if (!points.empty())
     require_goals_on_curve(goals_on_curve(points, goal));
+  if (points.empty() || !options.config.empty() || rehearses)
+    require_goal(best, goal);
   if (!options.config.empty())
     write_config(options, problem, best);
   return rehearses ? rehearse_all(options, problem, {best}) : 0;

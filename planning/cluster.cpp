@@ -118,15 +118,12 @@ Cluster cluster_preset(const std::string& text) {
 }
 
 Cluster with_devices(Cluster cluster, int num_devices) {
-  if (num_devices <= cluster.devices_per_node) {
-    cluster.num_nodes = 1;
-    cluster.devices_per_node = num_devices;
-    return cluster;
-  }
-  cluster.num_nodes = (num_devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  const int room = std::max(cluster.devices_per_node, cluster.node_room);
+  cluster.node_room = room;
+  cluster.num_nodes = (num_devices + room - 1) / room;
   const int each = num_devices / cluster.num_nodes;
-  if (num_devices % cluster.num_nodes == 0 && std::has_single_bit(static_cast<unsigned>(each)))
-    cluster.devices_per_node = each;
+  const bool evenly = num_devices % cluster.num_nodes == 0 && std::has_single_bit(static_cast<unsigned>(each));
+  cluster.devices_per_node = cluster.num_nodes == 1 || evenly ? each : room;
   return cluster;
 }
 

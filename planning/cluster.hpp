@@ -26,6 +26,7 @@ struct Cluster {
   Accelerator device;
   int num_nodes = 1;
   int devices_per_node = 8;
+  int node_room = 0;  ///< how many a node has where with_devices() takes fewer of each; 0: devices_per_node
   LinkTier node;
   LinkTier network;          ///< each device's share of the network cards of its node
   Index reserved_bytes = 0;  ///< of a device: context, library scratch, fragmentation
@@ -40,7 +41,8 @@ Cluster cluster_preset(const std::string& text);
 std::vector<std::string> cluster_preset_names();
 
 /// The nodes that `num_devices` need. 128 of racks of 72 are two of 64: where a power of two on each is as many, which
-/// is how jobs are placed and what groups of ranks divide. Else whole nodes, of which some devices stay idle.
+/// is how jobs are placed and what groups of ranks divide. Else whole nodes, of which some devices stay idle. What is
+/// left idle on a node is there for the next call.
 Cluster with_devices(Cluster cluster, int num_devices);
 
 /// A TOML file, docs/planner.md has the keys. @throws Error (usage) that lists every problem with its position.

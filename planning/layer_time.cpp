@@ -61,17 +61,17 @@ struct Block {
   PassTime attention(bool backward) const {
     PassTime pass;
     const double head_size = real(model.head_size());
-    const Precision half = attention_precision(layout.precision);
+    const Precision precision = attention_precision(layout.precision);
     if (implementation.fused_attention) {
       const double flops = 2 * rows * (length + attention_block) * heads * head_size;
-      const MatrixRate& rate = device().rate(half);
+      const MatrixRate& rate = device().rate(precision);
       pass.products = (backward ? 2.5 : 1) * flops / (rate.peak_flops * rate.attention(implementation.tuned_attention));
       return pass;
     }
     const double batch = sequences * heads;
     const double own = length / layout.context;
-    pass.products = (backward ? 2 : 1) * (product_seconds(device(), half, own, length, head_size, batch) +
-                                          product_seconds(device(), half, own, head_size, length, batch));
+    pass.products = (backward ? 2 : 1) * (product_seconds(device(), precision, own, length, head_size, batch) +
+                                          product_seconds(device(), precision, own, head_size, length, batch));
     // Bytes per score: forward writes them, softmax and dropout read and write, the product reads; mask of one byte.
     const double bytes = backward ? 8 * e + 3 : 6 * e + 1;
     pass.elementwise = traffic_seconds(device(), bytes * batch * own * length);
@@ -242,8 +242,10 @@ BlockTime head_time(const ModelShape& model, const Cluster& cluster, const PlanL
                     const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
   const double columns = real(model.vocab_size) / block.t;
-  const Precision half = attention_precision(layout.precision);
-  const auto product = [&](double m, double n, double k) { return product_seconds(cluster.device, half, m, n, k); };
+  const Precision precision = attention_precision(layout.precision);
+  const auto product = [&](double m, double n, double k) {
+    return product_seconds(cluster.device, precision, m, n, k);
+  };
   BlockTime time;
   // The loss in fp32, kernel by kernel: 18 bytes a logit forward (cast, maximum, exponentials, sum), 12 backward
   // (gradient, cast); in one kernel a logit is read twice and its gradient written.

@@ -36,8 +36,7 @@ struct LayoutSpace {
 
 /// All layouts of the space whose degrees multiply to the devices, possible or not (why_impossible says). Unless they
 /// are fixed, degrees of the tensor axis go up to two nodes and 64, of the context axis up to 16, micro-batches are
-/// divisors up to 16 of what a replica has, chunks go up to 8, and ZeRO 2 and 3, which exchange with every micro-batch,
-/// are for layouts without a pipeline.
+/// divisors up to 16 of what a replica has, chunks go up to 8.
 std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const LayoutSpace& space);
 
 /// Fixes in `space` what the value of --fix names, a text of parse_plan_layout(). @throws Error (usage).

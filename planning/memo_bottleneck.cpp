@@ -139,8 +139,7 @@ class BottleneckPart : MemoText {
     if (const auto* const nearest =
             best_that([&](const Mitigation& m) { return answers(m) && !m.gains() && m.obstacle.empty(); }))
       say("No change of those below that can be made as things are shortens it and gains 0.5 % or more. The best of "
-          "them "
-          "is {}: {}, but {}, so {:+.1f} % tokens a second.",
+          "them is {}: {}, but {}, so {:+.1f} % tokens a second.",
           nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
     else
       say("No change of those below that can be made as things are shortens it.");

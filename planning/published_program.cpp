@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <initializer_list>
-#include <string_view>
 #include <vector>
 
+#include "planning/described_words.hpp"
 #include "planning/strings.hpp"
 
 namespace espalier {
@@ -16,63 +15,6 @@ namespace {
 constexpr int fused_since = 2206;     // FlashAttention: arXiv 2205.14135
 constexpr int sequence_since = 2206;  // sequence parallelism: arXiv 2205.05198
 constexpr int overlap_since = 2309;   // Megatron-LM's --overlap-grad-reduce
-
-// The words of a text in small letters, cut at whatever is no letter or digit: "NVIDIA-NeMo/Megatron-Bridge" is nvidia,
-// nemo, megatron, bridge.
-std::vector<std::string> split_words(const std::string& text) {
-  std::vector<std::string> words(1);
-  for (const char c : lower_case(text))
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
-      words.back() += c;
-    else if (!words.back().empty())
-      words.emplace_back();
-  return words;
-}
-
-// What a row says about its program. A phrase is words in a row, "flash attention 3"; its last word may go on ("compil"
-// finds compile and compiled) unless it ends in a space.
-class Description {
- public:
-  explicit Description(const CsvRow& row)
-      : text_(row.text("id") + " | " + row.text("source") + " | " + row.text("notes")), words_(split_words(text_)) {}
-
-  /// Any of the phrases, where nothing denies it: "no torch.compile", "without cuDNN", "tp-comm-overlap off".
-  bool says(std::initializer_list<const char*> phrases) const {
-    return std::any_of(phrases.begin(), phrases.end(), [&](const char* phrase) { return finds(phrase, false); });
-  }
-  bool denies(std::initializer_list<const char*> phrases) const {
-    return std::any_of(phrases.begin(), phrases.end(), [&](const char* phrase) { return finds(phrase, true); });
-  }
-  /// The very characters: for tags like "mp_mode=PURE" and numbers of papers.
-  bool has(std::string_view part) const { return contains(text_, part); }
-
- private:
-  bool finds(const std::string& phrase, bool denied) const {
-    const bool whole = phrase.ends_with(' ');
-    std::vector<std::string> wanted = split_words(phrase);
-    std::erase(wanted, "");
-    for (std::size_t at = 0; at + wanted.size() <= words_.size(); ++at) {
-      bool same = true;
-      for (std::size_t i = 0; i < wanted.size() && same; ++i)
-        same = i + 1 == wanted.size() && !whole ? words_[at + i].starts_with(wanted[i]) : words_[at + i] == wanted[i];
-      if (same && is_denied(at, at + wanted.size()) == denied)
-        return true;
-    }
-    return false;
-  }
-
-  // By the word before, by "w/o", or by the one behind.
-  bool is_denied(std::size_t begin, std::size_t end) const {
-    const auto is = [&](std::size_t at, std::initializer_list<const char*> any) {
-      return at < words_.size() && std::ranges::find(any, words_[at]) != any.end();
-    };
-    return (begin >= 1 && is(begin - 1, {"no", "not", "without"})) ||
-           (begin >= 2 && is(begin - 2, {"w"}) && is(begin - 1, {"o"})) || is(end, {"off", "false", "disabled"});
-  }
-
-  std::string text_;
-  std::vector<std::string> words_;
-};
 
 bool digits_at(const std::string& text, std::size_t at, std::size_t count) {
   if (at + count > text.size())
@@ -91,14 +33,18 @@ int month_behind(const std::string& text, std::size_t at) {
   return month >= 1 && month <= 12 ? month : middle;
 }
 
-bool is_nemo(const Description& row) {
+DescribedWords words_of(const CsvRow& row) {
+  return DescribedWords(row.text("id") + " | " + row.text("source") + " | " + row.text("notes"));
+}
+
+bool is_nemo(const DescribedWords& row) {
   return row.says({"nemo ", "nemo2", "nemofw", "megatron bridge", "megatronbridge"});
 }
 
-bool is_megatron(const Description& row) { return row.says({"megatron"}) && !is_nemo(row); }
+bool is_megatron(const DescribedWords& row) { return row.says({"megatron"}) && !is_nemo(row); }
 
 // NVIDIA's programs and llm.c take cuDNN's attention; others one FlashAttention for all devices, written for Ampere.
-bool has_tuned_attention(const Description& row) {
+bool has_tuned_attention(const DescribedWords& row) {
   if (row.denies({"cudnn", "flash attention 3", "flashattention 3"}))
     return false;
   return is_nemo(row) || (is_megatron(row) && !row.says({"deepspeed"})) ||
@@ -107,7 +53,7 @@ bool has_tuned_attention(const Description& row) {
 }
 
 // JAX and Gaudi always compile; PyTorch's own fp8 products are meant to be compiled with the casts around them.
-bool is_compiled(const CsvRow& row, const Description& said) {
+bool is_compiled(const CsvRow& row, const DescribedWords& said) {
   if (said.denies({"compil", "torch compil"}))
     return false;
   const bool own_fp8 = said.says({"torchtitan"}) && contains(lower_case(row.text("precision")), "fp8");
@@ -117,18 +63,18 @@ bool is_compiled(const CsvRow& row, const Description& said) {
 
 // Megatron-LM's tests name theirs; without Transformer Engine ("te") they take the framework's own products and
 // softmax.
-bool has_unfused_attention(const Description& row) {
-  return row.denies({"flash"}) || row.has("attention_backend=unfused") || row.has("gpt3_mcore_tp") ||
-         row.has("uninstall_te");
+bool has_unfused_attention(const DescribedWords& row) {
+  return row.denies({"flash"}) || row.quotes("attention_backend=unfused") || row.quotes("gpt3_mcore_tp") ||
+         row.quotes("uninstall_te");
 }
 
 bool is_old(const CsvRow& row) {
-  const Description said(row);
+  const DescribedWords said = words_of(row);
   if (said.says({"flash"}))
     return false;
   // Newer, and never ran it: zero bubble keeps s b (34 h + 5 a s) a layer, BLOOM took Megatron-DeepSpeed's fused
   // softmax.
-  if (said.has("2401.10241") || said.has("2211.05100"))
+  if (said.quotes("2401.10241") || said.quotes("2211.05100"))
     return true;
   if (const std::optional<int> month = publication_month(row))
     return *month < fused_since;
@@ -141,12 +87,12 @@ bool fully_sharded(const CsvRow& row) {
 
 // Megatron-LM took PyTorch's overlapping reducer until pipelines came, and had none of its own before 2023-09; nor had
 // the one that MegaScale compares itself with. Programs that shard weights always overlap.
-bool overlaps_reduction(const CsvRow& row, const Description& said) {
+bool overlaps_reduction(const CsvRow& row, const DescribedWords& said) {
   if (fully_sharded(row) || said.says({"overlap grad reduce", "readme sep 2020"}))
     return true;
   if (is_old(row))
     return false;
-  const bool without = said.has("2402.15627") || publication_month(row).value_or(overlap_since) < overlap_since;
+  const bool without = said.quotes("2402.15627") || publication_month(row).value_or(overlap_since) < overlap_since;
   return !(is_megatron(said) && without);
 }
 
@@ -173,12 +119,12 @@ std::optional<int> publication_month(const CsvRow& row) {
 }
 
 Implementation published_implementation(const CsvRow& row) {
-  const Description said(row);
+  const DescribedWords said = words_of(row);
   const bool old = is_old(row);
   const bool nemo = is_nemo(said);
   const bool megatron = is_megatron(said);
   Implementation made;
-  made.fused_attention = !has_unfused_attention(said) && (said.has("attention_backend=flash") || !old);
+  made.fused_attention = !has_unfused_attention(said) && (said.quotes("attention_backend=flash") || !old);
   made.tuned_attention = has_tuned_attention(said);
   made.recomputes_attention = true;
   made.overlaps_reduction = overlaps_reduction(row, said);
@@ -186,9 +132,9 @@ Implementation published_implementation(const CsvRow& row) {
   // NeMo's recipes for speed cut tensor collectives up to hide them, and reduce gradients in 16 bits.
   made.overlaps_tensor = (nemo || said.says({"tp comm overlap", "asynctp", "async tp"})) &&
                          !said.denies({"tp comm overlap", "asynctp", "async tp"});
-  made.overlaps_tensor_backward = !old || said.has("2205.05198");
-  made.fused_accumulation = !old || said.has("2205.05198") || said.has("2401.10241");
-  made.splits_messages = !said.has("WITHOUT scatter/gather") && !said.has("no-scatter-gather");
+  made.overlaps_tensor_backward = !old || said.quotes("2205.05198");
+  made.fused_accumulation = !old || said.quotes("2205.05198") || said.quotes("2401.10241");
+  made.splits_messages = !said.quotes("WITHOUT scatter/gather") && !said.quotes("no-scatter-gather");
   made.recomputes_last_product = old || megatron || nemo;
   made.one_ring = old && fully_sharded(row);
   made.arenas_of_train = false;
@@ -198,7 +144,7 @@ Implementation published_implementation(const CsvRow& row) {
   made.fused_loss = made.compiled;
   made.gradient_bytes = contains(row.text("precision"), "fp16") && old ? 2 : 4;
   made.extra_state_bytes = made.gradient_bytes == 2 ? 4 : 0;
-  if (said.has("mp_mode=PURE") || said.says({"llm c "}) || nemo)
+  if (said.quotes("mp_mode=PURE") || said.says({"llm c "}) || nemo)
     made.gradient_bytes = 2;
   return made;
 }

@@ -131,6 +131,7 @@ RunFacts facts_of(const RunRecord& record, const Path& path) {
     facts.gemm_library = field_or(json, "gemm_library", facts.gemm_library);
     facts.gemm_flops = field_or(json, "gemm_flops", facts.gemm_flops);
     facts.first_step = field_or(json, "first_step", facts.first_step);
+    facts.steps_done = field_or(record.details, "steps_done", facts.steps_done);
     facts.slow_links = slow_links_of(object_field_or_empty(json, "links"));
   } catch (const std::exception& error) {
     throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
@@ -190,23 +191,23 @@ std::vector<Value> lines_of(const RecordedRun& run, const Path& path, std::vecto
 Index step_of(const RecordedStep& line) { return line.times.step; }
 Index step_of(const StepTimes& line) { return line.step; }
 
-// Steps that a record leaves out: between two lines, or behind the last of a run that has done them all.
+// The steps that a record leaves out, between two lines or behind the last; empty where it has all.
 template <class Value>
-void tell_missing_steps(RecordedRun& run, const std::string& file, const std::vector<Value>& lines) {
+std::string hole_in(const std::vector<Value>& lines, Index steps_done) {
   const auto hole = std::adjacent_find(lines.begin(), lines.end(),
                                        [](const Value& a, const Value& b) { return step_of(b) != step_of(a) + 1; });
   if (hole != lines.end())
-    run.gaps.push_back(
-        fmt::format("{} has nothing between steps {} and {}", file, step_of(*hole), step_of(*std::next(hole))));
-  const Index total = run.setup.total_steps;
-  if (run.record.state == "completed" && !lines.empty() && step_of(lines.back()) < total)
-    run.gaps.push_back(fmt::format("{} ends at step {}, and the run has done {}", file, step_of(lines.back()), total));
+    return fmt::format("nothing between steps {} and {}", step_of(*hole), step_of(*std::next(hole)));
+  if (!lines.empty() && step_of(lines.back()) < steps_done)
+    return fmt::format("nothing after step {} of {}", step_of(lines.back()), steps_done);
+  return "";
 }
 
 std::vector<RecordedStep> steps_of(RecordedRun& run) {
   const Path path = run.directory / "metrics.jsonl";
   std::vector<RecordedStep> steps = lines_of(run, path, read_recorded_steps);
-  tell_missing_steps(run, "metrics.jsonl", steps);
+  if (const std::string hole = hole_in(steps, run.facts.steps_done); !hole.empty())
+    run.gaps.push_back("metrics.jsonl has " + hole);
   if (steps.empty() && has_trained(run))
     throw_damaged(path.string(), "the run has trained, and its record is missing", "no such file",
                   fmt::format("a line for each step: run.json says \"{}\"", run.record.state));
@@ -228,16 +229,19 @@ std::string ranks_text(const std::vector<std::size_t>& ranks) {
 std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
   std::vector<std::vector<StepTimes>> ranks(static_cast<std::size_t>(run.setup.world_size()));
   std::vector<std::size_t> missing;
+  std::map<std::string, std::vector<std::size_t>> ranks_with;  // each hole
   for (std::size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
-    const std::string file = fmt::format("ranks/rank-{:05}.jsonl", rank);
-    ranks[rank] = lines_of(run, run.directory / file, read_step_times);
-    tell_missing_steps(run, file, ranks[rank]);
+    ranks[rank] = lines_of(run, run.directory / "ranks" / fmt::format("rank-{:05}.jsonl", rank), read_step_times);
+    if (const std::string hole = hole_in(ranks[rank], run.facts.steps_done); !hole.empty())
+      ranks_with[hole].push_back(rank);
     if (ranks[rank].empty() && !run.steps.empty())
       missing.push_back(rank);
   }
   if (ranks.front().empty())
     for (const RecordedStep& step : run.steps)
       ranks.front().push_back(step.times);
+  for (const auto& [hole, of_these] : ranks_with)
+    run.gaps.push_back(fmt::format("ranks/ has {} of {}", hole, ranks_text(of_these)));
   if (!missing.empty())
     run.gaps.push_back(fmt::format("ranks/ has no times of {}: {}", ranks_text(missing),
                                    missing == std::vector<std::size_t>{0}

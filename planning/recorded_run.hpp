@@ -35,6 +35,7 @@ struct RunFacts {
     double seconds = 0;          ///< of a small message
     double typical_seconds = 0;  ///< over the other links of its axis
   };
+  Index steps_done = 0;  ///< by all starts, when the last signed off; 0: not known
   std::vector<SlowLink> slow_links;
 
   std::string host_of(std::size_t rank) const;  ///< "unknown host" where not noted

@@ -129,8 +129,10 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
   reader.read("run", "trace_first_step", setup.trace_first_step);
   reader.read("run", "trace_steps", setup.trace_steps);
   reader.read("run", "steps", setup.total_steps);
-  if (Index tokens = 0; reader.read("run", "tokens", tokens) && tokens > 0 && setup.total_steps == 0)
-    setup.total_steps = (tokens + setup.tokens_per_step() - 1) / setup.tokens_per_step();
+  if (Index tokens = 0; reader.read("run", "tokens", tokens) && tokens > 0) {
+    const Index by_tokens = (tokens + setup.tokens_per_step() - 1) / setup.tokens_per_step();
+    setup.total_steps = setup.total_steps > 0 ? std::min(setup.total_steps, by_tokens) : by_tokens;
+  }
   read_emulation(reader, setup);
   if (const std::vector<std::string> wrong = reader.problems(); !wrong.empty()) {
     const std::size_t colon = wrong.front().find(": ", path.string().size());  // behind the position

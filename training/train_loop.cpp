@@ -121,7 +121,7 @@ class Loop {
     if (resumed_step >= config_.total_steps())
       note(fmt::format("nothing left to do: {} done, and {}", counted(resumed_step, "step"), limit_text(config_)));
     const TrainOutcome outcome = steps(trainer, saver, records, stragglers, stop_request);
-    finish(outcome);
+    finish(outcome, trainer.steps_done());
     records.sign_off();
     return outcome;
   }
@@ -187,6 +187,7 @@ class Loop {
         files_.directory->sign_on(to_toml(config_));
         write_file_atomically(run_path() / "prediction.json", prediction_->json());
         details["stragglers"] = nlohmann::json::array();
+        details["steps_done"] = resumed_step;
       }
       files_.directory->update(details);
       remove_positions(files_.directory->state());
@@ -321,12 +322,13 @@ class Loop {
     rollbacks_.checkpoint_saved();
   }
 
-  void compare_with_prediction() {
-    const PredictionCheck::Comparison comparison = prediction_->compare();
+  void compare_with_prediction(Index steps_done) {
+    PredictionCheck::Comparison comparison = prediction_->compare();
     if (keeps_figures_)
       return;
     for (const std::string& text : comparison.notes)
       note(text);
+    comparison.details["steps_done"] = steps_done;
     if (is_root_)
       files_.directory->update(comparison.details);
   }
@@ -347,8 +349,8 @@ class Loop {
     return first == causes.end() ? std::string() : *first;
   }
 
-  void finish(TrainOutcome outcome) {
-    compare_with_prediction();
+  void finish(TrainOutcome outcome, Index steps_done) {
+    compare_with_prediction(steps_done);
     if (outcome == TrainOutcome::stopped)
       cause_ = cause_of_all();
     barrier(mesh_.world());  // signed off only when every rank has come to the end

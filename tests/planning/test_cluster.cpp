@@ -209,6 +209,8 @@ TEST(ClusterPreset, devices_are_dealt_out_to_nodes) {
   EXPECT_EQ(racks.devices_per_node, 64);
   EXPECT_EQ(with_devices(cluster_preset("gb200"), 64).devices_per_node, 64);
   EXPECT_EQ(with_devices(cluster_preset("a100-80"), 2520).num_nodes, 315);
+  EXPECT_EQ(with_devices(racks, 72).num_nodes, 1) << "a rack has room for 72, also after 64 of it were taken";
+  EXPECT_EQ(with_devices(with_devices(racks, 4), 144).num_nodes, 2);
   for (const int devices : {12, 13, 28}) {  // 6 or 7 a node would cut groups of 4 tensor ranks
     const Cluster whole = with_devices(cluster_preset("a100-80"), devices);
     EXPECT_EQ(whole.num_nodes, (devices + 7) / 8);

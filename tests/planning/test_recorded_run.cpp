@@ -211,11 +211,43 @@ TEST_F(RecordedRunTest, TimesBelowZeroAreDamage) {
   EXPECT_EQ(report.got, "\"backward\": -0.1");
 }
 
-// Steps that a record leaves out, and those behind the end of a run that has done them all, are told.
+// Ranks with the same hole are told of at once.
 TEST_F(RecordedRunTest, StepsThatAreLeftOutAreAGap) {
-  append("ranks/rank-00000.jsonl",
-         R"({"step":6,"step_seconds":0.5,"seconds":{"forward":0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
-  EXPECT_THAT(read().gaps, testing::Contains("ranks/rank-00000.jsonl has nothing between steps 3 and 6"));
+  const auto skip_to_6 = [&](const char* rank) {
+    append(rank, R"({"step":6,"step_seconds":0.5,"seconds":{"forward":0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
+  };
+  skip_to_6("ranks/rank-00000.jsonl");
+  EXPECT_THAT(read().gaps, testing::Contains("ranks/ has nothing between steps 3 and 6 of rank 0"));
+  skip_to_6("ranks/rank-00001.jsonl");
+  EXPECT_THAT(read().gaps, testing::Contains("ranks/ has nothing between steps 3 and 6 of ranks 0, 1"));
+}
+
+TEST_F(RecordedRunTest, StepsBehindTheEndOfARecordAreAGap) {
+  const auto gaps_when_done = [&](int steps) {
+    std::vector<std::string> gaps;
+    nlohmann::json run = nlohmann::json::parse(std::ifstream(path("run.json")));
+    run["details"]["steps_done"] = steps;
+    write("run.json", run.dump());
+    for (const std::string& gap : read().gaps)
+      if (gap.find("nothing after") != std::string::npos)
+        gaps.push_back(gap);
+    return gaps;
+  };
+  EXPECT_TRUE(gaps_when_done(3).empty());
+  EXPECT_THAT(gaps_when_done(5), testing::ElementsAre("metrics.jsonl has nothing after step 3 of 5",
+                                                      "ranks/ has nothing after step 3 of 5 of ranks 0, 1"));
+}
+
+TEST_F(RecordedRunTest, ARunEndsAtTheFirstOfItsLimits) {
+  const std::string config = read_file(path("config.toml"), ExitCode::data);
+  const auto total_with = [&](const std::string& keys) {
+    write("config.toml", config + "[run]\n" + keys);
+    return read().setup.total_steps;
+  };
+  EXPECT_EQ(total_with("steps = 9\ntokens = 500\n"), 4) << "8 sequences x 16 tokens a step";
+  EXPECT_EQ(total_with("steps = 3\ntokens = 500\n"), 3);
+  EXPECT_EQ(total_with("steps = 0\ntokens = 500\n"), 4);
+  EXPECT_EQ(total_with("steps = 7\ntokens = 0\n"), 7);
 }
 
 // Steps that go back are two runs in one file, or lines in the wrong order: no times follow from them.

@@ -75,6 +75,26 @@ TEST(PredictTime, AReductionIsHiddenAsFarAsBackwardReaches) {
   EXPECT_EQ(emulated(2, {"parallel.data=2", "emulate.bandwidth=1e9"}).stages[0][Phase::data_comm], 0);
 }
 
+// Of two chunks a stage the last group of two micro-batches goes backward through the second, then through the first:
+// three backward passes lie behind the first gradients that are complete, and one beside the last.
+TEST(PredictTime, AReductionOfTwoChunksIsHiddenByTheLastGroup) {
+  const double backward = 0.02;
+  const std::vector<std::string> keys{"parallel.pipeline=2",       "parallel.data=2",
+                                      "parallel.virtual_stages=2", "parallel.schedule=interleaved",
+                                      "batch.global_batch_size=8", "batch.micro_batch_size=1"};
+  const RunConfig config = config_for(4, keys);
+  const double bytes = static_cast<double>(predict_traffic<float>(config, make_run_layout(config, 4), 0)[1]);
+  for (const double passes : {1.0, 3.0, 6.0}) {
+    const double reduction = passes * backward;
+    std::vector<std::string> slow = keys;
+    slow.push_back(fmt::format("emulate.bandwidth={}", bytes / reduction));
+    slow.emplace_back("emulate.pipeline_message_scale=1e-9");
+    EXPECT_NEAR(emulated(4, slow).stages[0][Phase::data_comm],
+                std::max({0.0, reduction - 3 * backward, reduction / 2 - backward}), 1e-6)
+        << passes;
+  }
+}
+
 // ZeRO-1 gathers weights after the update, when no backward is left to hide them.
 TEST(PredictTime, AGatherIsHiddenByNothing) {
   for (const char* const bandwidth : {"1e6", "1e9"}) {

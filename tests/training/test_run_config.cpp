@@ -49,10 +49,9 @@ TEST(RunConfig, StepsFromTokens) {
 }
 
 TEST(RunConfig, AllProblemsAtOnceWithTheirPositions) {
-  const std::string text = error_of(good, {"model.hiden_size=64", "model.num_heads=5", "batch.global_batch_size=15",
+  const std::string text = error_of(good, {"model.num_layer=3", "model.num_heads=5", "batch.global_batch_size=15",
                                            "batch.sequence_length=1000", "optimizer.beta1=\"high\"", "run.steps=-3"});
-  EXPECT_CONTAINS(text, "hidden_size");
-  EXPECT_CONTAINS(text, "hiden_size");
+  EXPECT_CONTAINS(text, "model.num_layer: unknown key; did you mean \"num_layers\"?");
   EXPECT_CONTAINS(text, "not divisible by num_heads 5");
   EXPECT_CONTAINS(text, "nearest that are: 12 and 16");
   EXPECT_CONTAINS(text, "max_sequence_length 256");
@@ -69,6 +68,15 @@ TEST(RunConfig, ConsequencesOfARefusedValueAreNoProblems) {
   EXPECT_CONTAINS(error_of(good, {"parallel.tensor=abc", "parallel.data=3"}, 2), "the config has a problem\n");
   EXPECT_CONTAINS(error_of(good, {"model.num_heads=-1", "model.hidden_size=130"}), "the config has a problem\n");
   EXPECT_CONTAINS(error_of(good, {"run.steps=abc", "batch.global_batch_size=5"}), "the config has 2 problems\n");
+}
+
+TEST(RunConfig, WhatDoesNotRestOnARefusedValueIsStillToldWithIt) {
+  EXPECT_CONTAINS(error_of(good, {"model.num_layers=abc", "model.num_heads=5"}), "the config has 2 problems\n");
+  EXPECT_CONTAINS(error_of(good, {"model.dropout=1", "model.num_heads=5"}), "the config has 2 problems\n");
+  EXPECT_CONTAINS(error_of(good, {"run.stepps=10", "run.steps=0"}), "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"batch.global_batchsize=6", "batch.micro_batch_size=3"}),
+                  "the config has a problem\n");
+  EXPECT_CONTAINS(error_of(good, {"model.preset=gpt9", "parallel.pipeline=64"}, 64), "the config has a problem\n");
 }
 
 TEST(RunConfig, PositionInTheFile) { EXPECT_CONTAINS(error_of("[batch]\nmicro_batch_sise = 3\n" + good), "run.toml:"); }
@@ -216,6 +224,8 @@ TEST(RunConfig, AMicroBatchThatIsNotGivenFitsTheRanks) {
   EXPECT_EQ(size_on(4, {"parallel.tensor=2", "batch.global_batch_size=64"}), 8);
   EXPECT_CONTAINS(error_of(shortest, {}, 3), "the nearest that are: 6 and 9");
   EXPECT_CONTAINS(error_of(shortest, {"batch.micro_batch_size=0"}), "batch.micro_batch_size: got 0");
+  EXPECT_CONTAINS(error_of(shortest, {"parallel.data=2"}, 4),
+                  "nearest layouts of 4 ranks that fit: tensor 1 x data 4 x pipeline 1;");
 }
 
 TEST(RunConfig, TheDecayEndsAfterTheWarmUp) {
