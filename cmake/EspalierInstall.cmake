@@ -10,8 +10,7 @@ endforeach()
 install(EXPORT EspalierTargets NAMESPACE espalier:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Espalier)
 
 # With its path, for programs that are built against the install.
-find_program(ESPALIER_MPI_CXX_COMPILER NAMES ${MPI_CXX_COMPILER} mpicxx)
-mark_as_advanced(ESPALIER_MPI_CXX_COMPILER)
+find_program(ESPALIER_MPI_CXX_COMPILER NAMES ${MPI_CXX_COMPILER} NO_CACHE)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/EspalierConfig.cmake.in
                               ${CMAKE_CURRENT_BINARY_DIR}/EspalierConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Espalier)

@@ -10,79 +10,15 @@
 #include <ctime>
 #include <fstream>
 
-#include "io/machine.hpp"
-#include "io/trace_file.hpp"
-#include "planning/recorded_run.hpp"
-#include "tests/io/support.hpp"
+#include "tests/planning/recorded_run_test.hpp"
 
 using namespace espalier;
-using espalier::test::TemporaryDirectory;
+using namespace espalier::test;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
 namespace {
-
-// A run of two ranks, three steps far, as train writes it.
-class RecordedRunTest : public testing::Test {
- protected:
-  RecordedRunTest() {
-    RunRecord record;
-    record.state = "completed";
-    const nlohmann::json slow = {{{"from", 0}, {"to", 1}, {"seconds", 0.5}}};
-    record.details = {{"facts",
-                       {{"ranks", 2},
-                        {"first_step", 1},
-                        {"hosts", {"a", "b"}},
-                        {"host_of_rank", {1, 0}},
-                        {"links", {{"pp", {{"typical_seconds", 1e-4}, {"slow", slow}}}}}}}};
-    write("run.json", to_json(record).dump());
-    write("config.toml",
-          "[model]\nnum_layers = 4\n[parallel]\ntensor = 1\ndata = 0\npipeline = 2\nlayers_per_stage = [3, 1]\n"
-          "[batch]\nglobal_batch_size = 8\nmicro_batch_size = 2\nsequence_length = 16\n[emulate]\nforward = 0.5\n"
-          "message_scale = 10\ntensor_message_scale = 3\ndata_message_scale = 4\n");
-    for (int step = 1; step <= 3; ++step) {
-      append("metrics.jsonl",
-             fmt::format(R"({{"step":{},"loss":{},"learning_rate":0.001,"gradient_norm":"inf","loss_scale":1,)"
-                         R"("skipped_steps":0,"tokens":{},"tokens_per_second":100,"step_seconds":0.5,)"
-                         R"("seconds":{{"forward":0.1,"backward":0.2}},"bytes_sent":{{"tp":0,"dp":1,"pp":2}},)"
-                         R"("memory_peak_bytes":{{"weights":7}},"mfu":0.4}})",
-                         step, 5 - step, 128 * step));
-      for (const char* const rank : {"ranks/rank-00000.jsonl", "ranks/rank-00001.jsonl"})
-        append(rank, fmt::format(R"({{"step":{},"step_seconds":0.5,"seconds":{{"forward":0.1}},)"
-                                 R"("bytes_sent":{{"tp":0,"dp":1,"pp":2}},"transit_seconds":{{"activations":0.25}}}})",
-                                 step));
-    }
-  }
-
-  void write(const std::string& name, const std::string& text) { std::ofstream(path(name)) << text << '\n'; }
-  void append(const std::string& name, const std::string& text) {
-    std::ofstream(path(name), std::ios::app) << text << '\n';
-  }
-  std::filesystem::path path(const std::string& name) {
-    std::filesystem::create_directories((directory_ / name).parent_path());
-    return directory_ / name;
-  }
-  void empty(const std::string& name) { std::ofstream(path(name), std::ios::trunc); }
-  void set_state(const std::string& state) {
-    RunRecord record = *read_run_record(directory_.path());
-    record.state = state;
-    write("run.json", to_json(record).dump());
-  }
-  RecordedRun read() { return read_recorded_run(directory_.path()); }
-  ErrorReport refusal(ExitCode code) {
-    try {
-      read();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      return error.report();
-    }
-    ADD_FAILURE() << "it was read";
-    return {};
-  }
-
-  TemporaryDirectory directory_;
-};
 
 TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   const RecordedRun run = read();
@@ -209,85 +145,6 @@ TEST_F(RecordedRunTest, TimesBelowZeroAreDamage) {
   const ErrorReport report = refusal(ExitCode::data);
   EXPECT_EQ(report.where, path("ranks/rank-00000.jsonl").string() + ":5");
   EXPECT_EQ(report.got, "\"backward\": -0.1");
-}
-
-// Ranks with the same hole are told of at once.
-TEST_F(RecordedRunTest, StepsThatAreLeftOutAreAGap) {
-  const auto skip_to_6 = [&](const char* rank) {
-    append(rank, R"({"step":6,"step_seconds":0.5,"seconds":{"forward":0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
-  };
-  skip_to_6("ranks/rank-00000.jsonl");
-  EXPECT_THAT(read().gaps, testing::Contains("ranks/ has nothing between steps 3 and 6 of rank 0"));
-  skip_to_6("ranks/rank-00001.jsonl");
-  EXPECT_THAT(read().gaps, testing::Contains("ranks/ has nothing between steps 3 and 6 of ranks 0, 1"));
-}
-
-TEST_F(RecordedRunTest, StepsBehindTheEndOfARecordAreAGap) {
-  const auto gaps_when_done = [&](int steps) {
-    std::vector<std::string> gaps;
-    nlohmann::json run = nlohmann::json::parse(std::ifstream(path("run.json")));
-    run["details"]["steps_done"] = steps;
-    write("run.json", run.dump());
-    for (const std::string& gap : read().gaps)
-      if (gap.find("nothing after") != std::string::npos)
-        gaps.push_back(gap);
-    return gaps;
-  };
-  EXPECT_TRUE(gaps_when_done(3).empty());
-  EXPECT_THAT(gaps_when_done(5), testing::ElementsAre("metrics.jsonl has nothing after step 3 of 5",
-                                                      "ranks/ has nothing after step 3 of 5 of ranks 0, 1"));
-}
-
-TEST_F(RecordedRunTest, ARunEndsAtTheFirstOfItsLimits) {
-  const std::string config = read_file(path("config.toml"), ExitCode::data);
-  const auto total_with = [&](const std::string& keys) {
-    write("config.toml", config + "[run]\n" + keys);
-    return read().setup.total_steps;
-  };
-  EXPECT_EQ(total_with("steps = 9\ntokens = 500\n"), 4) << "8 sequences x 16 tokens a step";
-  EXPECT_EQ(total_with("steps = 3\ntokens = 500\n"), 3);
-  EXPECT_EQ(total_with("steps = 0\ntokens = 500\n"), 4);
-  EXPECT_EQ(total_with("steps = 7\ntokens = 0\n"), 7);
-}
-
-// Steps that go back are two runs in one file, or lines in the wrong order: no times follow from them.
-TEST_F(RecordedRunTest, StepsThatGoBackAreDamage) {
-  append("ranks/rank-00000.jsonl",
-         R"({"step":2,"step_seconds":0.5,"seconds":{"forward":0.1},"bytes_sent":{"tp":0,"dp":0,"pp":0}})");
-  const ErrorReport report = refusal(ExitCode::data);
-  EXPECT_EQ(report.where, path("ranks/rank-00000.jsonl").string() + ":4");
-  EXPECT_EQ(report.got, "step 2 behind step 3");
-}
-
-TEST_F(RecordedRunTest, MissingRanksAreANote) {
-  std::filesystem::remove(path("ranks/rank-00001.jsonl"));
-  RecordedRun run = read();
-  ASSERT_EQ(run.ranks.size(), 2u);
-  EXPECT_EQ(run.ranks[0].size(), 3u);
-  EXPECT_TRUE(run.ranks[1].empty());
-  EXPECT_EQ(run.gaps.front(), "ranks/ has no times of rank 1: where the time goes is told of all ranks or not at all");
-  std::filesystem::remove(path("ranks/rank-00000.jsonl"));
-  run = read();
-  EXPECT_EQ(run.ranks[0][2].seconds[Phase::backward], 0.2) << "from metrics.jsonl";
-  EXPECT_THAT(run.gaps.front(), HasSubstr("ranks 0, 1: "));
-}
-
-// Traces of step 2, as the config asks for.
-TEST_F(RecordedRunTest, MissingTracesAreANoteAndDamagedOnesDamage) {
-  append("config.toml", "[run]\ntrace_steps = 1\ntrace_first_step = 2\n");
-  EXPECT_THAT(read().gaps, Contains(HasSubstr("trace/ has no file of ranks 0, 1: the timeline of a step cannot")));
-  set_state("failed");  // after step 3: it had written them
-  EXPECT_THAT(read().gaps, Contains(HasSubstr("trace/ has no file of ranks 0, 1")));
-  write_trace(path("trace").string(), 1, "rank 1", {});
-  const RecordedRun run = read();
-  EXPECT_THAT(run.gaps, Contains(HasSubstr("trace/ has no file of rank 0: the timeline shows what the others did")));
-  EXPECT_EQ(run.traces, (std::vector<Path>{"", directory_ / "trace/rank-00001.json"}));
-  write_trace(path("trace").string(), 0, "rank 0", {});
-  EXPECT_THAT(read().gaps, Not(Contains(HasSubstr("trace/"))));
-  append("trace/rank-00001.json", "[");
-  const ErrorReport report = refusal(ExitCode::data);
-  EXPECT_EQ(report.what, "a trace cannot be read");
-  EXPECT_THAT(report.where, HasSubstr("trace/rank-00001.json:8"));
 }
 
 TEST_F(RecordedRunTest, RunThatDidNotComeToItsTraceLacksNone) {
