@@ -12,6 +12,7 @@
 #include "core/machine_memory.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/cross_entropy.hpp"
+#include "core/ops/embedding.hpp"
 #include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
@@ -19,7 +20,9 @@
 #include "core/optim/adamw.hpp"
 #include "core/stopwatch.hpp"
 #include "io/units.hpp"
+#include "models/cost.hpp"
 #include "models/gpt_config.hpp"
+#include "parallel/runtime.hpp"
 
 namespace espalier {
 namespace {
@@ -62,10 +65,11 @@ class OpsBench {
   nlohmann::ordered_json run() {
     const Index c = shape_.hidden_size;
     const Index f = shape_.ffn_hidden_size;
-    product("mlp up, forward", rows_, f, c, Transpose::no, Transpose::yes);
-    product("mlp up, input gradient", rows_, c, f, Transpose::no, Transpose::no);
-    product("mlp up, weight gradient", f, c, rows_, Transpose::yes, Transpose::no);
-    product("qkv, forward", rows_, 3 * c, c, Transpose::no, Transpose::yes);
+    linear("qkv", 3 * c, c);
+    linear("attention proj", c, c);
+    linear("mlp up", f, c);
+    linear("mlp down", c, f);
+    embedding();
     layernorm();
     gelu();
     attention();
@@ -84,6 +88,13 @@ class OpsBench {
                         {"gbytes_per_second", bytes / seconds * 1e-9}});
   }
 
+  // y = x w^T with w (n, k), and both gradients.
+  void linear(const std::string& name, Index n, Index k) {
+    product(name + ", forward", rows_, n, k, Transpose::no, Transpose::yes);
+    product(name + ", input gradient", rows_, k, n, Transpose::no, Transpose::no);
+    product(name + ", weight gradient", n, k, rows_, Transpose::yes, Transpose::no);
+  }
+
   void product(const std::string& name, Index m, Index n, Index k, Transpose ta, Transpose tb) {
     const auto a = ta == Transpose::no ? filled<2>(m, k) : filled<2>(k, m);
     const auto b = tb == Transpose::no ? filled<2>(k, n) : filled<2>(n, k);
@@ -98,17 +109,34 @@ class OpsBench {
     set_matmul_library(chosen);
   }
 
+  void embedding() {
+    const Index c = shape_.hidden_size;
+    const auto table = filled<2>(shape_.vocab_size, c), dtable = filled<2>(shape_.vocab_size, c);
+    const auto x = filled<2>(rows_, c), dx = filled<2>(rows_, c);
+    const Tensor<TokenId, 1> tokens("espalier::workspace::bench_tokens", static_cast<std::size_t>(rows_));
+    add("embedding, forward", 0, bytes(2 * rows_ * c), [&] { embedding_forward<float>(exec_, x, tokens, table); });
+    add("embedding, backward", 0, bytes(3 * rows_ * c), [&] { embedding_backward<float>(exec_, dtable, dx, tokens); });
+  }
+
   void layernorm() {
     const Index c = shape_.hidden_size;
-    const auto x = filled<2>(rows_, c), y = filled<2>(rows_, c);
+    const auto x = filled<2>(rows_, c), y = filled<2>(rows_, c), dx = filled<2>(rows_, c), dy = filled<2>(rows_, c);
     const auto weight = filled<1>(c), bias = filled<1>(c), mean = filled<1>(rows_), rstd = filled<1>(rows_);
+    const auto dweight = filled<1>(c), dbias = filled<1>(c);
     add("layernorm, forward", 0, bytes(2 * rows_ * c),
         [&] { layernorm_forward<float>(exec_, y, mean, rstd, x, weight, bias); });
+    add("layernorm, input gradient", 0, bytes(4 * rows_ * c),
+        [&] { layernorm_backward_input<float>(exec_, dx, dx, dy, x, mean, rstd, weight); });
+    add("layernorm, weight gradient", 0, bytes(2 * rows_ * c),
+        [&] { layernorm_backward_weight<float>(exec_, dweight, dbias, dy, x, mean, rstd); });
   }
 
   void gelu() {
+    const Index elements = rows_ * shape_.ffn_hidden_size;
     const auto x = filled<2>(rows_, shape_.ffn_hidden_size), y = filled<2>(rows_, shape_.ffn_hidden_size);
-    add("gelu, forward", 0, bytes(2 * rows_ * shape_.ffn_hidden_size), [&] { gelu_forward<float>(exec_, y, x); });
+    const auto dx = filled<2>(rows_, shape_.ffn_hidden_size);
+    add("gelu, forward", 0, bytes(2 * elements), [&] { gelu_forward<float>(exec_, y, x); });
+    add("gelu, backward", 0, bytes(3 * elements), [&] { gelu_backward<float>(exec_, dx, y, x); });
   }
 
   // Products of the causal half: two forward, five backward, which makes the probabilities again.
@@ -133,7 +161,7 @@ class OpsBench {
   }
 
   void adamw() {
-    const Index elements = Index{1} << 24;
+    const Index elements = std::min(num_parameters(shape_), Index{1} << 26);
     const auto weights = filled<1>(elements), m = filled<1>(elements), v = filled<1>(elements), g = filled<1>(elements);
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     Kokkos::deep_copy(clip, 1.0);
@@ -168,7 +196,19 @@ void require_room(const BenchShape& shape) {
                                  .todo = "lower --micro-batch or --sequence-length, or choose a smaller --model"});
 }
 
-int bench_ops(const BenchOpsArguments& options) {
+int bench_ops(const BenchOpsArguments& options, int num_ranks) {
+  const Index positions = gpt_preset(options.shape.model).max_sequence_length;
+  if (num_ranks > 1)
+    throw Error(ExitCode::usage, {.what = "bench ops runs on one rank",
+                                  .got = counted(num_ranks, "rank"),
+                                  .wanted = "1",
+                                  .todo = "start it without mpiexec (espalier bench step takes several)"});
+  if (options.shape.sequence_length > positions)
+    throw Error(ExitCode::usage,
+                {.what = "--sequence-length is longer than the model",
+                 .got = fmt::format("{} tokens", options.shape.sequence_length),
+                 .wanted = fmt::format("at most the {} positions of {}", positions, options.shape.model),
+                 .todo = "lower --sequence-length, or choose another --model"});
   require_room(options.shape);
   const nlohmann::ordered_json results = OpsBench(options.shape).run();
   if (options.json) {
@@ -187,14 +227,14 @@ int bench_ops(const BenchOpsArguments& options) {
 
 void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<BenchOpsArguments>();
-  CLI::App* const command =
-      bench.add_subcommand("ops", "Each op at the shapes of a model, products by every GEMM library");
+  CLI::App* const command = bench.add_subcommand(
+      "ops", "Ops of a layer, table and update at the shapes of a model, products by every GEMM library");
   add_shape_options(*command, options->shape);
   command->add_flag("--json", options->json, "print JSON");
   command->footer("  OMP_NUM_THREADS=2 espalier bench ops --model byte-11m --micro-batch 8");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
-    chosen.action = [options](Runtime*) { return bench_ops(*options); };
+    chosen.action = [options](Runtime* runtime) { return bench_ops(*options, runtime->size()); };
   });
 }
 

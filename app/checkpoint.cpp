@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "core/tensor.hpp"
@@ -16,7 +17,7 @@ namespace espalier {
 namespace {
 
 int inspect(const std::string& directory, bool whole_config) {
-  const CheckpointReader checkpoint(resolve_checkpoint(directory));
+  const CheckpointReader checkpoint(resolve_checkpoint(directory, note_to_stderr));
   const nlohmann::json& state = checkpoint.state();
   const std::string config = state.value("config", "");
   const auto show = [](const char* name, const std::string& value) { fmt::print("  {:<10} {}\n", name, value); };
@@ -47,21 +48,40 @@ int inspect(const std::string& directory, bool whole_config) {
   return 0;
 }
 
+void verify_one(const Path& path) {
+  const Index bytes = CheckpointReader(path).verify();
+  fmt::print("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
+}
+
+// Of a run all, but for saves that were never finished: damage is told whichever of them it is in.
 int verify(const std::string& directory) {
-  const CheckpointReader checkpoint(resolve_checkpoint(directory));
-  const Index bytes = checkpoint.verify();
-  fmt::print("{}: {} read, every checksum is right\n", checkpoint.path().string(),
-             bytes_text(static_cast<std::size_t>(bytes)));
+  const Path newest = resolve_checkpoint(directory);
+  if (newest == directory) {
+    verify_one(newest);
+    return 0;
+  }
+  std::string damaged;
+  for (const CheckpointEntry& entry : find_checkpoints(newest.parent_path())) {
+    if (entry.unfinished)
+      continue;
+    try {
+      verify_one(entry.path);
+    } catch (const Error& error) {
+      damaged += fmt::format("\n  {}: {}", entry.path.string(), entry.complete ? error.report().what : entry.reason);
+    }
+  }
+  if (!damaged.empty())
+    throw Error(ExitCode::checkpoint, {.what = "damaged checkpoints:" + damaged,
+                                       .where = directory,
+                                       .wanted = "checkpoints whose every checksum is right",
+                                       .todo = "restore them from a copy; a start goes on from the newest sound one"});
   return 0;
 }
 
 CLI::App* add_subcommand_of_a_checkpoint(CLI::App& parent, const std::string& name, const char* help,
-                                         const std::shared_ptr<std::string>& directory) {
+                                         const std::string& whole_run, const std::shared_ptr<std::string>& directory) {
   CLI::App* const command = parent.add_subcommand(name, help);
-  command
-      ->add_option("directory", *directory,
-                   "a run, for its newest complete checkpoint, or RUN/checkpoints/step-XXXXXXXX")
-      ->required();
+  command->add_option("directory", *directory, whole_run + ", or RUN/checkpoints/step-XXXXXXXX")->required();
   command->footer("  espalier checkpoint " + name + " runs/quickstart");
   return command;
 }
@@ -69,16 +89,17 @@ CLI::App* add_subcommand_of_a_checkpoint(CLI::App& parent, const std::string& na
 void add_checkpoint_inspect(CLI::App& parent, Chosen& chosen) {
   const auto directory = std::make_shared<std::string>();
   const auto whole_config = std::make_shared<bool>(false);
-  CLI::App* const command = add_subcommand_of_a_checkpoint(
-      parent, "inspect", "Step, layout, data position, [model] and a table of tensors", directory);
+  CLI::App* const command =
+      add_subcommand_of_a_checkpoint(parent, "inspect", "Step, layout, data position, [model] and a table of tensors",
+                                     "a run, for its newest complete checkpoint", directory);
   command->add_flag("--config", *whole_config, "the whole config of the run that wrote it, instead of [model]");
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return inspect(*directory, *whole_config); }; });
 }
 
 void add_checkpoint_verify(CLI::App& parent, Chosen& chosen) {
   const auto directory = std::make_shared<std::string>();
-  CLI::App* const command =
-      add_subcommand_of_a_checkpoint(parent, "verify", "Read every byte against its checksum", directory);
+  CLI::App* const command = add_subcommand_of_a_checkpoint(parent, "verify", "Read every byte against its checksum",
+                                                           "a run, for all its checkpoints", directory);
   command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return verify(*directory); }; });
 }
 

@@ -68,6 +68,8 @@ CLI::Validator between(Index min, Index max) { return in_range(min, max, fmt::fo
 CLI::Validator at_least(Index min) { return in_range(min, largest_count, fmt::format("at least {}", min)); }
 CLI::Validator real_between(double min, double max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
 
+void note_to_stderr(const std::string& text) { fmt::print(stderr, "{}\n", text); }
+
 void refuse_empty_values(const CLI::App& command) {
   for (const CLI::Option* const option : command.get_options())
     if (!option->get_positional() && option->get_items_expected_min() > 0)  // plan --rehearse may stand alone

@@ -18,6 +18,9 @@ CLI::Validator at_least(Index min);  ///< and at most largest_count
 /// Finite numbers from `min` to `max`.
 CLI::Validator real_between(double min, double max);
 
+/// Beside the answer, which goes to standard output.
+void note_to_stderr(const std::string& text);
+
 /// @throws Error (usage) for an option whose value is empty, as of a shell variable that is not set.
 void refuse_empty_values(const CLI::App& command);
 

@@ -77,7 +77,8 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--exclude", command->exclude, "patterns of file names to leave out");
   pack_app->add_option("--document-separator", command->options.document_separator,
                        "text that ends a document; none: every file is one document");
-  pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents; default 0");
+  pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents; default 0")
+      ->check(at_least(0));
   pack_app->add_flag("--allow-binary", command->options.allow_binary, "take files with zero bytes too");
   pack_app->footer(
       "  espalier data pack --output train.bin --validation val.bin \\\n"

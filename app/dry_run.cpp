@@ -164,6 +164,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
   print_recompute(config, ranks);
   for (const std::string& warning : config_warnings(config, ranks))
     fmt::print("warning      {}\n", warning);
+  fmt::print("not checked  token files, run.directory, checkpoints, the memory of the machine: a start does\n");
   require_memory(config, layout);
   return static_cast<int>(ExitCode::ok);
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "app/command_line.hpp"
@@ -77,7 +78,7 @@ GptConfig read_shape(const CheckpointReader& checkpoint) {
 }
 
 int generate(const GenerateArguments& options) {
-  const CheckpointReader checkpoint(resolve_checkpoint(options.checkpoint));
+  const CheckpointReader checkpoint(resolve_checkpoint(options.checkpoint, note_to_stderr));
   const GptConfig shape = read_shape(checkpoint);
   const nlohmann::json tokenizer_name = checkpoint.state().value("tokenizer", nlohmann::json());
   const std::string name = tokenizer_name.is_string() ? tokenizer_name.get<std::string>() : "";
@@ -92,12 +93,14 @@ int generate(const GenerateArguments& options) {
   Generator generator(checkpoint, shape);
   const RandomStream random(options.seed, "generate");
   fmt::print("{}", options.prompt);
+  const auto num_texts = static_cast<std::size_t>(tokenizer->vocab_size());  // a padded vocabulary has more ids
   const auto longest = static_cast<std::size_t>(shape.max_sequence_length);
   for (Index i = 0; i < options.max_tokens; ++i) {
     const std::size_t first = tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
     const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
-    const TokenId token =
-        sample_token(generator.next_logits(window), options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
+    std::vector<double> logits = generator.next_logits(window);
+    logits.resize(std::min(logits.size(), num_texts));
+    const TokenId token = sample_token(logits, options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
     tokens.push_back(token);
     fmt::print("{}", tokenizer->decode(std::span<const TokenId>(&token, 1)));
     std::fflush(stdout);
@@ -122,7 +125,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
       ->add_option("--top-p", options->sampling.top_p,
                    "only the most likely tokens of this total probability; default 0.95")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--seed", options->seed, "same seed, same text; default 1");
+  command->add_option("--seed", options->seed, "same seed, same text; default 1")->check(at_least(0));
   command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;

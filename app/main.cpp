@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -133,7 +134,9 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
   }
   if (chosen.needs_runtime) {
     hold_stop_requests();  // from the threads of MPI and OpenMP, for good
+    auto starting = std::make_unique<EndAtStopRequest>();
     return run_job(argc, argv, [&](Runtime& runtime) {
+      starting.reset();
       release_stop_requests();
       require_same_command(runtime.world(), chosen_command(app));
       return chosen.action(&runtime);
@@ -200,13 +203,28 @@ int command(int argc, char** argv) {
   try {
     return run(app, chosen, argc, argv);
   } catch (const std::exception& exception) {
+    if (std::ferror(stdout) != 0)
+      return 0;  // told below
     const Error error = error_from(exception, ExitCode::defect);
     std::fprintf(stderr, "espalier: error: %s\n", error.what());
     return static_cast<int>(error.code());
   }
 }
 
+// An answer that was sent to a full disk is none.
+int with_output_written(int exit_code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)
+    return exit_code;
+  const Error error(ExitCode::write, {.what = "cannot write the output",
+                                      .where = "standard output",
+                                      .got = errno == 0 ? "a write that failed" : system_message(errno),
+                                      .todo = "free some space where it goes, or send it elsewhere"});
+  std::fprintf(stderr, "espalier: error: %s\n", error.what());
+  return exit_code != 0 ? exit_code : static_cast<int>(error.code());
+}
+
 }  // namespace
 }  // namespace espalier
 
-int main(int argc, char** argv) { return espalier::command(argc, argv); }
+int main(int argc, char** argv) { return espalier::with_output_written(espalier::command(argc, argv)); }

@@ -37,6 +37,17 @@ void hold_stop_requests() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+EndAtStopRequest::EndAtStopRequest()
+    : watcher_([](const std::stop_token& over) {
+        const sigset_t set = stop_signal_set();
+        constexpr timespec tick{.tv_sec = 0, .tv_nsec = 50'000'000};
+        while (!over.stop_requested())
+          if (const int number = sigtimedwait(&set, nullptr, &tick); number > 0 && !is_ignored(number)) {
+            release_stop_requests();
+            raise(number);
+          }
+      }) {}
+
 void release_stop_requests() {
   const sigset_t set = stop_signal_set();
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <thread>
 
 namespace espalier {
 
@@ -14,6 +15,16 @@ namespace espalier {
 /// Keeps them from this thread and from those it makes from now on, which inherit that; so before MPI and OpenMP make
 /// theirs. A request that comes stays and can be asked for.
 void hold_stop_requests();
+
+/// While it lives, what is held ends the process all the same, as it would without us: a rank that waits in MPI_Init
+/// for one that will never come must hear SIGTERM.
+class EndAtStopRequest {
+ public:
+  EndAtStopRequest();
+
+ private:
+  std::jthread watcher_;
+};
 
 /// The calling thread takes them again: whatever has come ends the process.
 void release_stop_requests();

@@ -116,7 +116,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
       "  espalier train examples/quickstart.toml\n"
       "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500\n"
       "  espalier train --replay run/incidents/step-00000123-sample-00000984");
-  command->callback([options, ranks, &chosen] {
+  command->callback([options, ranks, command, &chosen] {
+    refuse_empty_values(*command);
     if (options->events && !options->dry_run)
       throw CLI::ValidationError("--events", "belongs to --dry-run, which trains nothing");
     if (ranks->count() > 0 && !options->dry_run)

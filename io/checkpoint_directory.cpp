@@ -95,7 +95,7 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
   return entries;
 }
 
-Path resolve_checkpoint(const Path& given) {
+Path resolve_checkpoint(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
   const Path checkpoints = given / "checkpoints";
   // Without its manifest the name tells that it was meant to be a checkpoint: the reader names what is missing.
@@ -104,15 +104,23 @@ Path resolve_checkpoint(const Path& given) {
                        parse_step((given / "").parent_path().filename().string()).has_value());
   if (!std::filesystem::exists(checkpoints, ignored) && is_one)
     return given;
-  std::string incomplete;
+  std::vector<CheckpointEntry> incomplete;
   if (std::filesystem::is_directory(given, ignored))
     for (const auto& [path, step] : named_checkpoints(checkpoints)) {
       const CheckpointEntry entry = judge(path, step);
-      if (entry.complete)
-        return entry.path;
-      incomplete += "\n  " + entry.path.filename().string() + ": " + entry.reason;
+      if (!entry.complete) {
+        incomplete.push_back(entry);
+        continue;
+      }
+      for (const CheckpointEntry& newer : incomplete)
+        if (note)
+          note("passing over " + newer.path.string() + ": " + newer.reason);
+      return entry.path;
     }
-  throw Error(ExitCode::checkpoint, {.what = "no complete checkpoint here" + incomplete,
+  std::string reasons;
+  for (const CheckpointEntry& entry : incomplete)
+    reasons += "\n  " + entry.path.filename().string() + ": " + entry.reason;
+  throw Error(ExitCode::checkpoint, {.what = "no complete checkpoint here" + reasons,
                                      .where = given.string(),
                                      .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
                                      .todo = "give the directory of a run that has saved one"});

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -24,8 +25,9 @@ struct CheckpointEntry {
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 
 /// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its
-/// newest complete one. @throws Error (checkpoint) that names what is there and is not complete.
-Path resolve_checkpoint(const Path& given);
+/// newest complete one; `note` is told of newer ones that are passed over. @throws Error (checkpoint) that names what
+/// is there and is not complete.
+Path resolve_checkpoint(const Path& given, const std::function<void(const std::string&)>& note = {});
 
 /// Which complete checkpoints stay.
 struct KeptCheckpoints {

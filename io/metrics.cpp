@@ -68,6 +68,17 @@ void MetricsWriter::append(const ordered_json& line) {
   throw_write_error("cannot write the metrics file", path_, error);
 }
 
+bool set_aside_metrics(const Path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)) ||
+      std::filesystem::file_size(path, error) == 0)
+    return false;
+  std::filesystem::rename(path, path.parent_path() / "metrics.abandoned.jsonl", error);
+  if (error)
+    throw_write_error("cannot set the metrics of an earlier start aside", path, error.value());
+  return true;
+}
+
 std::vector<ordered_json> read_metrics(const Path& path) {
   std::vector<ordered_json> lines;
   const std::string text = read_file(path, ExitCode::data);

@@ -27,6 +27,10 @@ class MetricsWriter {
   bool torn_ = false;
 };
 
+/// For a run that begins again: renames the file to metrics.abandoned.jsonl. False where there is none, or nothing in
+/// it.
+bool set_aside_metrics(const Path& path);
+
 /// All whole lines of the file, in place; one that is no JSON is a discarded value.
 std::vector<nlohmann::ordered_json> read_metrics(const Path& path);
 

@@ -139,6 +139,13 @@ void check_outputs(const std::vector<Path>& files, const Path& output, const Pat
         refuse_output(written[i], "a text to pack would be replaced by its own tokens", "a name among the inputs");
     }
   }
+  for (const Path& path : {output, validation_output})
+    if (std::error_code missing; std::filesystem::exists(path, missing) && !is_own_token_file(path))
+      throw Error(ExitCode::write, {.what = "a token file would replace a file that is none",
+                                    .where = path.string(),
+                                    .got = "a file without the mark of `espalier data pack`",
+                                    .wanted = "a new name, or that of a token file to replace",
+                                    .todo = "choose another name for --output or --validation, or remove the file"});
 }
 
 // The share of documents that goes to validation, as a bound on their random numbers. By the numbers alone a small

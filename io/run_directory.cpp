@@ -144,6 +144,7 @@ RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
 RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
   make_directory();
   take_ownership();
+  require_no_foreign_files();
   describe_lost();
   describe_unfinished();
 }
@@ -219,6 +220,21 @@ void RunDirectory::take_ownership() {
       refuse_owned(path_, previous_);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+// A start that signs on makes checkpoints/ before anything else: without it, and without run.json, what lies there is
+// the user's.
+void RunDirectory::require_no_foreign_files() const {
+  std::error_code ignored;
+  if (std::filesystem::exists(path_ / "run.json", ignored) || std::filesystem::exists(checkpoints(), ignored))
+    return;
+  for (const char* const name : {"config.toml", "metrics.jsonl", "prediction.json", "report.html"})
+    if (std::filesystem::exists(std::filesystem::symlink_status(path_ / name, ignored)))
+      throw Error(ExitCode::usage, {.what = "a file that no run has written lies where a run would write its own",
+                                    .where = (path_ / name).string(),
+                                    .got = "a directory without run.json and checkpoints/",
+                                    .wanted = "a new or empty directory, or that of a run",
+                                    .todo = "give the file another name, or set run.directory to another directory"});
 }
 
 void RunDirectory::sign_on(const std::optional<std::string>& config_text) {

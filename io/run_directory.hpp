@@ -59,8 +59,8 @@ struct UnfinishedStart {
 /// story of the run is that of the starts that trained.
 class RunDirectory {
  public:
-  /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it,
-  /// Error(write) if it cannot be written.
+  /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it or if there
+  /// is a file that no run has written where one would, Error(write) if it cannot be written.
   explicit RunDirectory(Path path);
   RunDirectory(const RunDirectory&) = delete;
   ~RunDirectory();  ///< signed on without finish(), run.json keeps saying "running" with a process that is gone
@@ -98,6 +98,7 @@ class RunDirectory {
   bool take_lock();
   bool holds_lock_at(const Path& lock_path) const;
   void take_ownership();
+  void require_no_foreign_files() const;
   void describe_lost();
   void describe_unfinished();
   void write_record() const;

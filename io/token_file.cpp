@@ -16,6 +16,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 constexpr std::int32_t llmc_magic_uint16 = 20240520;
 constexpr std::int32_t llmc_magic_uint32 = 20240801;
+constexpr std::int32_t llmc_version_uint32 = 7;  // dev/data/data_common.py: the first one, of llama-3
 constexpr std::size_t llmc_header_bytes = 256 * sizeof(std::int32_t);
 
 [[noreturn]] void refuse(const Path& path, std::string what, std::string got, std::string wanted,
@@ -74,12 +75,15 @@ TokenFileInfo parse_llmc(const Path& path, const MappedFile& file, std::int32_t 
     refuse(path, "truncated llm.c token file", fmt::format("{} bytes", file.size()),
            "a header of 1024 bytes, then tokens", pack_again);
   std::memcpy(header, file.data(), sizeof(header));
-  if (header[1] != 1)
-    refuse(path, "llm.c token file of another format version", fmt::format("version {}", header[1]), "version 1");
+  const bool is_wide = magic == llmc_magic_uint32;
+  if (header[1] != 1 && !(is_wide && header[1] == llmc_version_uint32))
+    refuse(path, "llm.c token file of another format version", fmt::format("version {}", header[1]),
+           is_wide ? fmt::format("version {}", llmc_version_uint32) : "version 1",
+           "make it again with llm.c's dev/data");
   TokenFileInfo info;
   info.path = path;
   info.format = TokenFormat::llmc;
-  info.bytes_per_token = magic == llmc_magic_uint32 ? 4 : 2;
+  info.bytes_per_token = is_wide ? 4 : 2;
   info.num_tokens = header[2];
   info.payload_offset = llmc_header_bytes;
   return info;
@@ -98,7 +102,8 @@ bool looks_like_damaged_header(const MappedFile& file) {
   std::uint32_t header[3];
   std::memcpy(header, file.data(), sizeof(header));
   const std::size_t payload = file.size() - llmc_header_bytes;
-  return header[1] == 1 && (payload == 2 * std::size_t{header[2]} || payload == 4 * std::size_t{header[2]});
+  return (header[1] == 1 || header[1] == llmc_version_uint32) &&
+         (payload == 2 * std::size_t{header[2]} || payload == 4 * std::size_t{header[2]});
 }
 
 TokenFileInfo parse(const Path& path, const MappedFile& file) {
@@ -158,6 +163,12 @@ Index find_beyond(const unsigned char* bytes, Index count, Index vocab_size) {
 }
 
 }  // namespace
+
+bool is_own_token_file(const Path& path) {
+  const TokenFileHeader ours;
+  const MappedFile file(path, ExitCode::data);
+  return file.size() == 0 || std::memcmp(file.data(), ours.magic, std::min(sizeof(ours.magic), file.size())) == 0;
+}
 
 const char* to_string(TokenFormat format) {
   switch (format) {

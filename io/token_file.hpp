@@ -74,6 +74,9 @@ class TokenFile {
   TokenFileInfo info_;
 };
 
+/// Does a file begin as ours do? An empty one may become one.
+bool is_own_token_file(const Path& path);
+
 /// Where a token file is written before it is complete.
 Path token_file_temporary(Path path);
 

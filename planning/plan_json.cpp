@@ -164,9 +164,11 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
                         const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most,
                         const std::vector<ScalePoint>& points) {
   Json json = search_head_json(problem, space, plain, result, most);
-  json["goals"] = points.empty() ? goals_json(result.ranking.front(), goal) : curve_goals_json(points, goal);
-  if (!points.empty())
+  json["goals"] = goals_json(result.ranking.front(), goal);
+  if (!points.empty()) {
+    json["curve_goals"] = curve_goals_json(points, goal);
     json["points"] = points_json(problem, points, goal);
+  }
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
   return json.dump(1) + "\n";
@@ -183,7 +185,7 @@ std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoin
   Json json = model_json(problem);
   json.update(machine_json(problem));
   json.erase("nodes");  // a curve has more than one number of them
-  json["goals"] = curve_goals_json(points, goal);
+  json["curve_goals"] = curve_goals_json(points, goal);
   json["points"] = points_json(problem, points, goal);
   return json.dump(1) + "\n";
 }

@@ -9,6 +9,8 @@
 #include "io/token_file.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/host_ranks.hpp"
+#include "parallel/texts.hpp"
+#include "training/same_start.hpp"
 
 namespace espalier {
 
@@ -30,26 +32,53 @@ void refuse(const std::vector<Error>& unusable) {
        .todo = "check the paths, relative ones start at the working directory; `espalier data inspect` says more"});
 }
 
+std::vector<TokenFile> open_all(const RunConfig::Data& data) {
+  std::vector<TokenFile> files;
+  std::vector<Error> unusable;
+  for (const std::vector<std::string>* paths : {&data.train, &data.validation})
+    for (const std::string& path : *paths)
+      try {
+        files.emplace_back(Path(path));
+      } catch (const Error& error) {
+        unusable.push_back(error);
+      }
+  refuse(unusable);
+  return files;
+}
+
+// One path may lead to copies on each host, or below working directories that differ. Formats without a checksum tell
+// their sizes alone.
+void require_same_files(const std::vector<TokenFile>& files, const Communicator& world) {
+  std::string contents;
+  for (const TokenFile& file : files)
+    contents += fmt::format("{}: {} tokens, checksum {:016x}\n", file.info().path.string(), file.num_tokens(),
+                            file.info().payload_hash);
+  const std::vector<int> different = different_ranks(world, contents);
+  if (different.empty())
+    return;
+  const int rank = different.front();
+  const std::string wanted = broadcast_text(world, contents, 0);
+  const DifferingLines lines = first_differing_lines(wanted, broadcast_text(world, contents, rank));
+  throw Error(ExitCode::data,
+              {.what = "the ranks see different token files",
+               .where = fmt::format("{} beside rank 0", ranks_text(different)),
+               .got = fmt::format("{} on rank {}", lines.second, rank),
+               .wanted = fmt::format("{} as on rank 0", lines.first),
+               .todo = "copy the same files to every host, or name them by an absolute path that all ranks share"});
+}
+
 }  // namespace
 
 void check_token_files(const RunConfig& config, const Communicator& world) {
+  std::vector<TokenFile> files;
+  attempt_together(world, ExitCode::data, [&] { files = open_all(config.data); });
+  require_same_files(files, world);
   const bool first_of_host = host_ranks(world).rank() == 0;
   attempt_together(world, ExitCode::data, [&] {
-    if (!first_of_host)
-      return;
-    std::vector<TokenFile> files;
-    std::vector<Error> unusable;
     Index bytes = 0;
-    for (const std::vector<std::string>* paths : {&config.data.train, &config.data.validation})
-      for (const std::string& path : *paths)
-        try {
-          const TokenFileInfo& info = files.emplace_back(Path(path)).info();
-          bytes += info.payload_offset + info.num_tokens * info.bytes_per_token;
-        } catch (const Error& error) {
-          unusable.push_back(error);
-        }
-    refuse(unusable);
-    if (bytes > config.data.check_limit)
+    for (const TokenFile& file : files)
+      bytes += file.info().payload_offset + file.info().num_tokens * file.info().bytes_per_token;
+    if (!first_of_host || bytes > config.data.check_limit)
       return;
     for (const TokenFile& file : files) {
       file.verify_checksum();

@@ -20,14 +20,14 @@ using Note = std::function<void(const std::string&)>;
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
-Path named_checkpoint(const std::string& resume) {
+Path named_checkpoint(const std::string& resume, const Note& note) {
   std::error_code ignored;
   if (!std::filesystem::exists(resume, ignored))
     throw Error(ExitCode::checkpoint, {.what = "--resume names neither a checkpoint nor a run",
                                        .got = resume,
                                        .wanted = "auto, never, a run directory, or RUN/checkpoints/step-XXXXXXXX",
                                        .todo = "check the path; without --resume a run goes on by itself"});
-  return resolve_checkpoint(resume);
+  return resolve_checkpoint(resume, note);
 }
 
 // The run's complete checkpoints, newest first. What is damaged is there all the same: only saves that were never
@@ -74,6 +74,11 @@ std::vector<Path> found_by_root(const Communicator& world, const std::function<s
   return {found.begin(), found.end()};
 }
 
+void note_changes(const std::vector<ConfigDifference>& changes, const Note& note) {
+  for (const ConfigDifference& change : changes)
+    note(fmt::format("config changed: {} = {} (was {})", change.key, change.new_value, change.old_value));
+}
+
 struct Loaded {
   Path path;
   nlohmann::json state;
@@ -91,8 +96,7 @@ Loaded load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, 
     load_training_state(*checkpoint, trainer, tensors);
   });
   keep_matmul_library(*checkpoint, config, note);
-  for (const ConfigDifference& difference : differences)
-    note(fmt::format("config changed: {} = {} (was {})", difference.key, difference.new_value, difference.old_value));
+  note_changes(differences, note);
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
                    checkpoint->info().layout.value("text", "an unknown layout"), mesh.layout().text()));
   return {path, checkpoint->state()};
@@ -119,25 +123,21 @@ Loaded load_newest(const std::vector<Path>& paths, const RunConfig& config, cons
                .todo = "restore one from a backup, or start over in another run.directory"});
 }
 
-// Metrics and config of another run are not written over, unless on request; the same run may begin again.
+// A run that left no checkpoint gives its place to the same run, or to another on request.
 void require_own_directory(const TrainOptions& options, const RunConfig& config, const Note& note) {
   const EarlierRun earlier = earlier_run_in(config.run.directory, config);
   const bool begins_here = !names_a_checkpoint(options.resume);
-  if (earlier.differences.empty()) {
-    if (earlier.steps > 0 && begins_here)
-      note(fmt::format("no checkpoint to go on from: begins again, the metrics of {} are written over",
-                       counted(earlier.steps, "step")));
-  } else if (options.resume == "never") {
-    note(fmt::format("--resume never: {} of a run with another config are written over:{}",
-                     counted(earlier.steps, "step"), earlier.differences));
-  } else {
+  if (!earlier.refused.empty() && options.resume != "never")
     throw Error(ExitCode::usage,
-                {.what = "the run directory belongs to a run with another config:" + earlier.differences,
+                {.what = "the run directory belongs to a run with another config:" + earlier.refused,
                  .where = config.run.directory,
                  .got = fmt::format("its metrics, of {}", counted(earlier.steps, "step")),
                  .wanted = "a new directory, or that of this run",
                  .todo = fmt::format("set run.directory to another one{}",
-                                     begins_here ? "; --resume never begins here, and writes over that run" : "")});
+                                     begins_here ? "; --resume never begins here, in that run's place" : "")});
+  if (begins_here && earlier.steps > 0) {
+    note(fmt::format("no checkpoint to go on from after {}: begins again", counted(earlier.steps, "step")));
+    note_changes(earlier.changes, note);
   }
 }
 
@@ -187,7 +187,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
   if (names_a_checkpoint(options.resume)) {
     const auto named = found_by_root(mesh.world(), [&] {
-      const Path path = named_checkpoint(options.resume);
+      const Path path = named_checkpoint(options.resume, note);
       if (!lies_in(checkpoints, path))
         require_own_directory(options, config, note);
       return std::vector{path};
@@ -207,7 +207,8 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
       require_own_directory(options, config, note);
   });
   if (!options.init_from.empty()) {
-    const auto donor = found_by_root(mesh.world(), [&] { return std::vector{resolve_checkpoint(options.init_from)}; });
+    const auto donor =
+        found_by_root(mesh.world(), [&] { return std::vector{resolve_checkpoint(options.init_from, note)}; });
     attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
       const CheckpointReader checkpoint(donor.front());
       require_same_model(checkpoint, config);

@@ -18,31 +18,6 @@ namespace {
 
 constexpr std::size_t hash_size = 32;
 
-// "1 to 3, 6": a job may have thousands of ranks.
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::vector<std::string> runs;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1)
-      ++last;
-    runs.push_back(last == i ? fmt::format("{}", ranks[i]) : fmt::format("{} to {}", ranks[i], ranks[last]));
-    i = last + 1;
-  }
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(runs, ", "));
-}
-
-// Ranks whose hash is not that of rank 0.
-std::vector<int> different_ranks(const Communicator& world, const std::string& text) {
-  const std::string own = xxh3_128(text.data(), text.size());
-  std::string all(hash_size * static_cast<std::size_t>(world.size()), '\0');
-  all_gather(world, std::span<char>(all.data(), all.size()), std::span<const char>(own.data(), own.size()));
-  std::vector<int> different;
-  for (int rank = 1; rank < world.size(); ++rank)
-    if (all.compare(hash_size * static_cast<std::size_t>(rank), hash_size, all, 0, hash_size) != 0)
-      different.push_back(rank);
-  return different;
-}
-
 void append(std::string& field, const std::string& text) { field += (field.empty() ? "" : "; ") + text; }
 
 std::string next_line(std::istringstream& stream, std::string& section) {
@@ -55,6 +30,29 @@ std::string next_line(std::istringstream& stream, std::string& section) {
 }
 
 }  // namespace
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1)
+      ++last;
+    runs.push_back(last == i ? fmt::format("{}", ranks[i]) : fmt::format("{} to {}", ranks[i], ranks[last]));
+    i = last + 1;
+  }
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(runs, ", "));
+}
+
+std::vector<int> different_ranks(const Communicator& world, const std::string& text) {
+  const std::string own = xxh3_128(text.data(), text.size());
+  std::string all(hash_size * static_cast<std::size_t>(world.size()), '\0');
+  all_gather(world, std::span<char>(all.data(), all.size()), std::span<const char>(own.data(), own.size()));
+  std::vector<int> different;
+  for (int rank = 1; rank < world.size(); ++rank)
+    if (all.compare(hash_size * static_cast<std::size_t>(rank), hash_size, all, 0, hash_size) != 0)
+      different.push_back(rank);
+  return different;
+}
 
 DifferingLines first_differing_lines(const std::string& first, const std::string& second) {
   std::istringstream first_stream(first);

@@ -115,7 +115,8 @@ EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config) {
     earlier.steps = static_cast<Index>(read_metrics(metrics).size());
   if (earlier.steps > 0 && std::filesystem::exists(stored_file, ignored)) {
     const std::string stored = read_file(stored_file, ExitCode::data);
-    earlier.differences = refused_lines(differences_from(stored, config), MayChange(stored, config));
+    earlier.changes = differences_from(stored, config);
+    earlier.refused = refused_lines(earlier.changes, MayChange(stored, config));
   }
   return earlier;
 }

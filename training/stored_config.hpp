@@ -28,8 +28,9 @@ std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoin
 
 /// What a run has left in its directory, checkpoints apart.
 struct EarlierRun {
-  Index steps = 0;          ///< in its metrics
-  std::string differences;  ///< lines about keys that may not change, and would; empty: the same run
+  Index steps = 0;                        ///< in its metrics
+  std::vector<ConfigDifference> changes;  ///< of its config
+  std::string refused;                    ///< lines about those that may not be; empty: the same run
 };
 
 /// @throws Error for metrics or a config that cannot be read.

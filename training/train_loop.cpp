@@ -191,6 +191,8 @@ class Loop {
       }
       files_.directory->update(details);
       remove_positions(files_.directory->state());
+      if (resumed_step == 0 && set_aside_metrics(files_.directory->metrics()))
+        note("the metrics of the earlier start are kept as metrics.abandoned.jsonl");
       if (mesh_.world().size() > 1)
         make_directories(run_path() / "ranks");
       for (const Path& path : set_aside_checkpoints_after(files_.directory->checkpoints(), resumed_step))

@@ -331,8 +331,9 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
     reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
   if (c.data.train.empty())
     reader.problem("data", "train", "no token file is given, wanted at least one");
-  if (std::ranges::find(c.data.train, "") != c.data.train.end())
-    reader.problem("data", "train", "a token file has no name");
+  for (const auto& [key, files] : {std::pair("train", &c.data.train), {"validation", &c.data.validation}})
+    if (std::ranges::find(*files, "") != files->end())
+      reader.problem("data", key, "a token file has no name");
   if (c.batch.sequence_length > c.model.shape.max_sequence_length)
     reader.problem("batch", "sequence_length",
                    fmt::format("{} is longer than the model's max_sequence_length {}", c.batch.sequence_length,

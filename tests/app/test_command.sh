@@ -112,6 +112,23 @@ expect 2 "did you mean ops?" "$espalier" bench opps
 expect 2 "checkpoint wants a command" "$espalier" checkpoint
 expect 2 "espalier checkpoint inspect --help" "$espalier" checkpoint inspect
 expect 2 "--model: gpt9 not in {gpt2-124m" "$espalier" bench step --model gpt9
+expect 2 "at most the 256 positions" "$espalier" bench ops --model byte-1m --sequence-length 100000
+expect 2 "got -1" "$espalier" generate --checkpoint run --seed -1
+expect 2 "got -1" "$espalier" data pack --seed -1 --output s.bin text.txt
+echo "a text" >kept.txt
+expect 8 "replace a file that is none" "$espalier" data pack --output kept.txt text.txt
+[[ $(<kept.txt) == "a text" ]] || fail "a text was replaced by tokens" kept.txt
+
+# ---- An answer that cannot be written is an error, whatever was asked ----
+for command in "--version" "--help" "train --keys" "data inspect train.bin" "checkpoint verify run"; do
+  got=0; "$espalier" $command >/dev/full 2>out.txt || got=$?
+  [[ $got == 8 ]] || fail "exit code $got of $command on a full disk, wanted 8" out.txt
+  says "cannot write the output"
+done
+
+# ---- A vocabulary may be larger than the tokenizer's: ids without a text are not sampled ----
+expect 0 "completed" "$espalier" train run.toml model.vocab_size=300 run.directory=padded run.steps=1
+expect 0 "" "$espalier" generate --checkpoint padded --max-tokens 60 --temperature 5 --top-p 1
 expect 2 "--version" "$espalier" train --version
 expect 2 "--nonsense" "$espalier" train --nonsense --help-me
 expect 2 "--kokkos-threads=abc" "$espalier" bench step --kokkos-threads=abc

@@ -119,7 +119,7 @@ json missed.json 'not j["goals"][0]["met"] and j["goals"][0]["nearest"].startswi
 "${asked[@]}" --max-step-seconds 10 >met.json || fail "a goal that is met ends with 0" met.json
 json met.json 'j["goals"][0]["met"] and j["goals"][0]["margin"] > 0.9'
 "${asked[@]}" --scale 4,8 --min-tokens-per-second 1 >curve.json || fail "a goal with --scale" curve.json
-json curve.json 'j["goals"][0]["holds_from"] == 4 and [each["devices"] for each in j["points"]] == [4, 8] and j["free_bytes"] > 0'
+json curve.json 'j["curve_goals"][0]["holds_from"] == 4 and [each["devices"] for each in j["points"]] == [4, 8] and j["free_bytes"] > 0'
 "${asked[@]}" --scale 4,8 --memo curve.md >curve_memo.json || fail "--scale with --memo and --json" curve_memo.json
 json curve_memo.json 'len(j["ranking"]) > 2 and [each["devices"] for each in j["points"]] == [4, 8] and j["points"][1]["efficiency"] > 0'
 "${asked[@]}" --layout data=8 >layouts.json || fail "--layout --json" layouts.json

@@ -57,9 +57,33 @@ cp -a good killed; rm -rf killed/checkpoints
 rm -rf run; cp -a killed run
 refused 2 "model.num_layers: " "${two_ranks[@]}" "$espalier" train tiny.toml model.num_layers=3
 says "the run directory belongs to a run with another config" "its metrics, of 6 steps"
-expect 0 "metrics of 6 steps are written over" "$espalier" train tiny.toml
+expect 0 "no checkpoint to go on from after 6 steps: begins again" "$espalier" train tiny.toml
+cmp run/metrics.abandoned.jsonl killed/metrics.jsonl || fail "the metrics of the run that was begun again are lost"
 rm -rf run; cp -a killed run
-expect 0 "written over" "$espalier" train tiny.toml model.num_layers=3 --resume never
+expect 0 "config changed: model.num_layers = 3 (was 2)" "$espalier" train tiny.toml model.num_layers=3 --resume never
+
+# ---- What a user has put where a run would write stays ----
+rm -rf run; mkdir run; cp tiny.toml run/config.toml
+refused 2 "a file that no run has written" "$espalier" train run/config.toml
+rm run/config.toml; echo "my notes" >run/metrics.jsonl
+refused 2 "run/metrics.jsonl" "$espalier" train tiny.toml
+rm -rf run
+
+# ---- A damaged newest checkpoint is passed over aloud, and verify finds it ----
+cp -a good run; truncate -s 1000 run/checkpoints/step-00000006/rank-00000.h5
+for command in "checkpoint inspect run" "generate --max-tokens 4 --checkpoint run" \
+               "train tiny.toml --init-from run run.directory=heir2" "train tiny.toml --resume run run.directory=heir3"; do
+  expect 0 "passing over run/checkpoints/step-00000006: " "$espalier" $command
+done
+expect 4 "step-00000006: " "$espalier" checkpoint verify run
+says "step-00000003: " "every checksum is right"
+rm -rf run; cp -a good run; printf x | dd of=run/checkpoints/step-00000003/rank-00000.h5 bs=1 seek=6000 conv=notrunc status=none
+expect 4 "step-00000003: " "$espalier" checkpoint verify run
+rm -rf run; cp -a killed run
+
+# ---- Empty values, as of shell variables that are not set ----
+expect 2 'init-from ""' "$espalier" train tiny.toml --init-from ""
+expect 2 'replay ""' "$espalier" train tiny.toml --replay ""
 
 # ---- Another precision, from each to the next and back, by the loss of the next samples ----
 steps=6 source=(--resume good)

@@ -16,6 +16,18 @@ expect 0 "completed" "${four_ranks[@]}" "$espalier" train tiny.toml run.director
 losses whole >wanted.txt
 [[ $(wc -l <wanted.txt) == 30 ]] || fail "the run that is not stopped has not 30 losses" wanted.txt
 
+# ---- A rank that waits in MPI_Init for one that never comes ends as any process does ----
+"$@" -n 1 "$espalier" train tiny.toml run.directory=alone "${layout[@]}" : -n 1 sleep 100 >out.txt 2>&1 &
+job=$!
+for ((i = 0; i < 100; i++)); do [[ -n $(processes alone) ]] && break; sleep 0.1; done
+sleep 1
+kill -s TERM "$(processes alone | head -n 1)" || fail "nothing to send SIGTERM to"
+for ((i = 0; i < 50; i++)); do [[ -z $(processes alone) ]] && break; sleep 0.1; done
+[[ -z $(processes alone) ]] || fail "SIGTERM does not end a rank that waits for another: $(processes alone)"
+pkill -f '^sleep 100$' || true
+wait "$job" || true
+[[ ! -e alone ]] || fail "a start that never came to be made a run directory"
+
 # stop SIGNAL rank|launcher: what comes of it; the exit code is in $got, the run in $run.
 stop() {
   run=$2-$1-$$ got=0

@@ -77,7 +77,7 @@ TEST(TokenFile, reads_llmc) {
   const std::string payload("\1\0\0\0\xff\xff\0\0", 8);
   write_bytes(directory / "gpt2.bin", llmc_file(20240520, 1, 4, payload));
   EXPECT_EQ(all_tokens(TokenFile(directory / "gpt2.bin")), (std::vector<TokenId>{1, 0, 65535, 0}));
-  write_bytes(directory / "llama.bin", llmc_file(20240801, 1, 2, payload));
+  write_bytes(directory / "llama.bin", llmc_file(20240801, 7, 2, payload));
   EXPECT_EQ(all_tokens(TokenFile(directory / "llama.bin")), (std::vector<TokenId>{1, 65535}));
   write_bytes(directory / "v2.bin", llmc_file(20240520, 2, 4, payload));
   expect_error(ExitCode::data, {"version 2"}, [&] { TokenFile(directory / "v2.bin"); });

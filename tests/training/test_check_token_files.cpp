@@ -45,6 +45,28 @@ TEST(CheckTokenFiles, DamageIsFoundByAllRanksAlike) {
   }
 }
 
+// Below another working directory, or on another host, the same path may be another file.
+TEST(CheckTokenFiles, RanksThatSeeOtherFilesAreRefused) {
+  const SharedFolder folder("other_files");
+  RunConfig config = tiny_config(folder, world().size());
+  const std::string other = write_tokens(folder / "other.bin", 5000, 61);
+  if (world().size() > 1 && world().rank() == world().size() - 1)
+    config.data.train = {other};
+  config.data.check_limit = 0;
+  if (world().size() == 1) {
+    EXPECT_NO_THROW(check_token_files(config, world()));
+    return;
+  }
+  try {
+    check_token_files(config, world());
+    ADD_FAILURE() << "rank " << world().rank() << " trains on other data";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    for (const char* const part : {"the ranks see different token files", "rank 1 beside rank 0", "5000 tokens"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
 TEST(CheckTokenFiles, LargerFilesThanTheLimitAreNotRead) {
   const SharedFolder folder("check_limit");
   RunConfig config = tiny_config(folder, world().size());

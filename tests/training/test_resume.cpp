@@ -96,12 +96,14 @@ TEST(Resume, ADirectoryOfAnotherRunWithoutCheckpointsIsRefused) {
     start_run(config_in(folder, "run", {"model.hidden_size=48"}), TrainOptions{folder / "donor", "", 0});
   });
   EXPECT_EQ(losses(first), wanted) << "refused starts left them";
-  EXPECT_TRUE(start_run(config_in(folder, "run", {"optimizer.weight_decay=0.2"}), stop_after(1))
-                  .says("begins again", "metrics of 8 steps are written over"));
+  const Start again = start_run(config_in(folder, "run", {"optimizer.weight_decay=0.2"}), stop_after(1));
+  EXPECT_TRUE(again.says("no checkpoint to go on from after 8 steps: begins again"));
+  EXPECT_TRUE(again.says("config changed: optimizer.weight_decay = 0.2"));
+  EXPECT_EQ(read_metrics(folder / "run/metrics.abandoned.jsonl").size(), 8U) << "nothing is lost";
   if (world().rank() == 0)
     std::filesystem::remove_all(folder / "run/checkpoints");
   barrier(world());
-  EXPECT_TRUE(start_run(other, TrainOptions{"never", "", 0}).says("run.seed: 1 -> 2", "written over"));
+  EXPECT_TRUE(start_run(other, TrainOptions{"never", "", 0}).says("config changed: run.seed = 2 (was 1)"));
   EXPECT_EQ(losses(other).size(), 8U);
 }
 
