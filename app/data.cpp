@@ -51,9 +51,10 @@ int inspect(const std::string& path, Index vocab_size, Index show) {
     file.verify_checksum();
   if (const Index size = vocab_size > 0 ? vocab_size : info.vocab_size; size > 0)
     file.check_vocabulary(size);
+  const bool has_vocabulary = vocab_size > 0 || info.vocab_size > 0;
   fmt::print("  checked     {}\n", info.format == TokenFormat::espalier ? "checksum and every token"
-                                                                        : "every token, where a "
-                                                                          "vocabulary is given");
+                                   : has_vocabulary                     ? "every token against the vocabulary"
+                                                    : "nothing but the size; --vocab-size N checks every token");
   std::vector<TokenId> tokens(static_cast<std::size_t>(std::min(show, info.num_tokens)));
   file.read(0, tokens);
   fmt::print("  first       ");

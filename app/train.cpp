@@ -98,7 +98,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
                       "the same command goes on from them");
   command
       ->add_option("--stop-after", options->train.stop_after,
-                   "save and stop after so many steps of this start (exit 75)")
+                   "save and stop after so many steps of this start (exit 75); 0 (default): no limit")
       ->check(at_least(0));
   command->add_flag("--retry", options->train.retry, "start although several starts have come no further (exit 93)");
   command->add_option(

@@ -28,6 +28,9 @@ constexpr const char* use_another = "use another checkpoint; this one is damaged
 void check_regular(const Path& path, const std::string& todo = use_another) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
+  if (status.type() == std::filesystem::file_type::none)
+    refuse_checkpoint(path, "a file of a checkpoint cannot be reached", error.message(), "a directory that may be read",
+                      "check the permissions of the directory");
   if (!std::filesystem::exists(status))
     refuse_checkpoint(path, "a file of a checkpoint is missing", "no such file", "the file that the manifest names",
                       todo);

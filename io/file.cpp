@@ -144,9 +144,12 @@ void InputFile::read_at(std::size_t offset, void* data, std::size_t bytes) const
   }
 }
 
-MappedFile::MappedFile(const Path& path, ExitCode code) {
+MappedFile::MappedFile(const Path& path, ExitCode code) : path_(path), code_(code) {
   const InputFile file(path, code);
   size_ = file.size();
+  struct stat status = {};
+  if (::fstat(file.file_.get(), &status) == 0)
+    inode_ = status.st_ino;
   if (size_ == 0)
     return;
   void* const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.file_.get(), 0);
@@ -156,11 +159,26 @@ MappedFile::MappedFile(const Path& path, ExitCode code) {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      code_(other.code_),
+      inode_(other.inode_),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr)
     ::munmap(const_cast<unsigned char*>(data_), size_);
+}
+
+void MappedFile::require_whole() const {
+  struct stat status = {};
+  if (::stat(path_.c_str(), &status) == 0 && status.st_ino == inode_ &&
+      static_cast<std::size_t>(status.st_size) < size_)
+    throw Error(code_, {.what = "a file was cut while it was read",
+                        .where = path_.string(),
+                        .got = fmt::format("{} bytes", status.st_size),
+                        .wanted = fmt::format("the {} bytes that it had at the start", size_),
+                        .todo = "copy or make it again, under another name while a run reads it"});
 }
 
 std::string read_file(const Path& path, ExitCode code) {

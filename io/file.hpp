@@ -68,8 +68,8 @@ class InputFile {
   std::size_t size_ = 0;
 };
 
-/// A whole file mapped for reading; empty files map to no bytes. For files that nobody cuts and that are too large to
-/// be copied.
+/// A whole file mapped for reading; empty files map to no bytes. For files that are too large to be copied. Reading
+/// behind the end of one that was cut meanwhile is SIGBUS: require_whole() comes before.
 class MappedFile {
  public:
   /// @throws Error (code) when the file is missing, unreadable or not a regular file.
@@ -81,7 +81,14 @@ class MappedFile {
   std::size_t size() const { return size_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
+  /// @throws Error when the file has become shorter. One that took its place under the name is another: the mapped one
+  /// stays as it was.
+  void require_whole() const;
+
  private:
+  Path path_;
+  ExitCode code_;
+  std::uint64_t inode_ = 0;
   const unsigned char* data_ = nullptr;
   std::size_t size_ = 0;
 };

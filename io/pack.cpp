@@ -193,7 +193,11 @@ std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const 
                ::fnmatch(excluded_pattern.c_str(), canonical.filename().c_str(), 0) == 0;  // the name in messages
       });
       if (broken_link && !excluded)
-        refuse("a file to pack cannot be reached", path, broken_link.message());
+        throw Error(ExitCode::data, {.what = "a file to pack cannot be reached",
+                                     .where = path,
+                                     .got = broken_link.message(),
+                                     .wanted = "a file, or a link that leads to one",
+                                     .todo = "mend the link, or leave it out with --exclude"});
       if (!excluded)
         candidates.insert(canonical);
     }

@@ -19,6 +19,7 @@
 
 #include "io/json_fields.hpp"
 #include "io/machine.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
@@ -284,7 +285,8 @@ void RunDirectory::describe_unfinished() {
   else if (previous_->boot != boot_id())
     text += "; the machine was restarted since";
   if (!unfinished_->positions.empty())
-    text += fmt::format("; {} ranks left their position", unfinished_->positions.size());
+    text += fmt::format("; {} left {} position", counted(static_cast<Index>(unfinished_->positions.size()), "rank"),
+                        unfinished_->positions.size() == 1 ? "its" : "their");
 }
 
 void RunDirectory::write_record() const { write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n"); }

@@ -187,6 +187,7 @@ void TokenFile::read(Index first, std::span<TokenId> tokens) const {
   ESPALIER_ASSERT(
       first >= 0 && first + static_cast<Index>(tokens.size()) <= info_.num_tokens,
       fmt::format("{} tokens from {} on are asked of a file of {}", tokens.size(), first, info_.num_tokens));
+  file_.require_whole();
   const unsigned char* const bytes = file_.data() + info_.payload_offset + first * info_.bytes_per_token;
   if (info_.bytes_per_token == 2)
     widen<std::uint16_t>(bytes, tokens);

@@ -38,11 +38,12 @@ toml::table parse_toml(std::string_view text, const std::string& name, const std
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
     const auto& begin = error.source().begin;
-    throw Error(ExitCode::usage, {.what = fmt::format("the {} is not valid TOML: {}", kind, reason_of(error)),
-                                  .where = fmt::format("{}:{}:{}", name, begin.line, begin.column),
-                                  .got = line_of(text, begin.line),
-                                  .wanted = "lines `key = value` under a `[section]`, each key and section once",
-                                  .todo = "strings need quotes, also those of a number with a unit: \"80 GiB\""});
+    throw Error(ExitCode::usage,
+                {.what = fmt::format("the {} is not valid TOML: {}", kind, reason_of(error)),
+                 .where = fmt::format("{}:{}:{}", name, begin.line, begin.column),
+                 .got = line_of(text, begin.line),
+                 .wanted = "lines `key = value` under a `[section]`, each key and section once",
+                 .todo = "mend the line; strings need quotes, also those of a number with a unit: \"80 GiB\""});
   }
 }
 

@@ -207,7 +207,7 @@ class Loop {
                    ? "asked to stop by " + request
                    : fmt::format("rank {} was asked to stop by {}", mesh_.world().rank(), request);
     else if (options_.stop_after > 0 && steps_of_this_start + 1 >= options_.stop_after)
-      cause_ = fmt::format("stopped after {} steps", options_.stop_after);
+      cause_ = fmt::format("stopped after {}", counted(options_.stop_after, "step"));
     else if (config_.run.max_duration > 0 && since_start_.seconds() >= config_.run.max_duration)
       cause_ = "run.max_duration is over";
     else

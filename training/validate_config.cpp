@@ -100,11 +100,14 @@ std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, i
 
 void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
   const Index unit = replicas * c.batch.micro_batch_size;
+  const bool has_shares = c.batch.global_batch_size % replicas == 0;
+  const Index size = std::gcd(c.batch.global_batch_size / replicas, c.batch.micro_batch_size);
   if (unit > 0 && c.batch.global_batch_size % unit != 0)
     reader.problem("batch", "global_batch_size",
-                   fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}",
+                   fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}{}",
                                c.batch.global_batch_size, c.batch.micro_batch_size, replicas,
-                               nearest_multiples(c.batch.global_batch_size, unit)),
+                               nearest_multiples(c.batch.global_batch_size, unit),
+                               has_shares ? fmt::format("; or micro_batch_size {}", size) : std::string()),
                    {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
 }
 
@@ -383,9 +386,8 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
                     microbatches, microbatches, c.parallel.pipeline));
   if (c.optimizer.warmup_steps >= c.total_steps())
     warnings.push_back(
-        fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and there are "
-                    "{} steps",
-                    c.optimizer.warmup_steps, c.total_steps()));
+        fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",
+                    c.optimizer.warmup_steps, counted(c.total_steps(), "step")));
   if (c.data.validation.empty() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
     warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
   return warnings;

@@ -23,10 +23,10 @@ expect 0 "wrote run/report.html" "$espalier" report run
 expect 0 "wrote other.html" "$espalier" report run --output other.html
 diff <(grep -v 'Drawn ' run/report.html) <(grep -v 'Drawn ' other.html) >/dev/null || fail "the two pages differ"
 expect 75 "stopped" "$espalier" train tiny.toml 'run.directory=a <b>' --stop-after 1
-has "a <b>/report.html" "preempted" "stopped after 1 steps" "a &lt;b&gt;" "only one step was recorded"
+has "a <b>/report.html" "preempted" "stopped after 1 step" "a &lt;b&gt;" "only one step was recorded"
 
 # What cannot be written is a note; the run is as good as without.
-mkdir -p blocked/report.html
+mkdir -p blocked/report.html blocked/checkpoints  # as a run leaves it: else the page would be of another
 expect 0 "report.html could not be written" "$espalier" train tiny.toml run.directory=blocked
 state_is blocked completed
 

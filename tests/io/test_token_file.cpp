@@ -62,6 +62,23 @@ TEST(TokenFile, unfinished_writer_leaves_nothing) {
   expect_error(ExitCode::data, {"id 256"}, [&] { write_tokens(directory / "u", {256}, 256); });
 }
 
+// Behind the end of a mapping is SIGBUS; a file that takes the place of the mapped one does it no harm.
+TEST(TokenFile, a_file_that_is_cut_while_it_is_open_is_told) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "cut.bin";
+  write_values<std::uint16_t>(path, std::vector<std::uint16_t>(10000, 7));
+  const TokenFile file(path);
+  write_values<std::uint16_t>(directory / "other.bin", {1, 2});
+  std::filesystem::create_hard_link(path, directory / "kept.bin");
+  std::filesystem::rename(directory / "other.bin", path);
+  EXPECT_EQ(all_tokens(file).size(), 10000u) << "replaced, not cut";
+  std::filesystem::rename(directory / "kept.bin", path);
+  std::filesystem::resize_file(path, 100);
+  std::vector<TokenId> last(1);
+  expect_error(ExitCode::data, {"cut while it was read", "cut.bin", "100 bytes", "20000 bytes"},
+               [&] { file.read(9999, last); });
+}
+
 TEST(TokenFile, reads_nanogpt) {
   const TemporaryDirectory directory;
   write_values<std::uint16_t>(directory / "train.bin", {1, 50256, 65535});
