@@ -93,6 +93,8 @@ void Console::write(const std::string& text) {
                                   .where = "standard output",
                                   .got = system_message(errno),
                                   .todo = "free some space where it goes, or send it elsewhere"});
+  if (!written)
+    std::clearerr(stdout);  // else the command would end as one whose answer is lost
 }
 
 void Console::note(const std::string& text) { write(text + '\n'); }

@@ -211,17 +211,17 @@ int command(int argc, char** argv) {
   }
 }
 
-// An answer that was sent to a full disk is none.
+// An answer that was sent to a full disk is none. Behind another error it is that one that counts.
 int with_output_written(int exit_code) {
   errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)
+  if (exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0))
     return exit_code;
   const Error error(ExitCode::write, {.what = "cannot write the output",
                                       .where = "standard output",
                                       .got = errno == 0 ? "a write that failed" : system_message(errno),
                                       .todo = "free some space where it goes, or send it elsewhere"});
   std::fprintf(stderr, "espalier: error: %s\n", error.what());
-  return exit_code != 0 ? exit_code : static_cast<int>(error.code());
+  return static_cast<int>(error.code());
 }
 
 }  // namespace

@@ -122,6 +122,12 @@ json met.json 'j["goals"][0]["met"] and j["goals"][0]["margin"] > 0.9'
 json curve.json 'j["curve_goals"][0]["holds_from"] == 4 and [each["devices"] for each in j["points"]] == [4, 8] and j["free_bytes"] > 0'
 "${asked[@]}" --scale 4,8 --memo curve.md >curve_memo.json || fail "--scale with --memo and --json" curve_memo.json
 json curve_memo.json 'len(j["ranking"]) > 2 and [each["devices"] for each in j["points"]] == [4, 8] and j["points"][1]["efficiency"] > 0'
+# A goal that the curve reaches, and the layout of the config does not: nothing is written.
+json curve_memo.json 'j["points"][0]["step_seconds"] > 1.2 * j["points"][1]["step_seconds"]'
+between=$(python3 -c 'import json; print(sum(p["step_seconds"] for p in json.load(open("curve_memo.json"))["points"]) / 2)')
+expect 0 "" "${asked[@]}" --devices 4 --scale 4,8 --memo goal.md --max-step-seconds "$between"
+expect 2 "--max-step-seconds" "${asked[@]}" --devices 4 --scale 4,8 --memo goal.md --max-step-seconds "$between" --config goal.toml
+[[ ! -e goal.toml ]] || fail "a config that misses its goal was written" goal.toml
 "${asked[@]}" --layout data=8 >layouts.json || fail "--layout --json" layouts.json
 json layouts.json 'j["devices"] == 8 and len(j["layouts"]) == 1'
 

@@ -136,6 +136,13 @@ for async in false true; do
   expect 75 "goes on" "$espalier" train tiny.toml run.directory="elsewhere-$async" "${endless[@]}" --stop-after 1
 done
 
+# ---- The log's error is told once; a reader that is gone does no harm to a run that completes ----
+full_log "$espalier" train tiny.toml run.directory=unlogged2 2>out.txt
+[[ $(grep -c "cannot write" out.txt) == 1 ]] || fail "a full log is told more than once, or not at all"
+"$espalier" train tiny.toml run.directory=unread1 run.steps=1 2>error.txt | true
+[[ ${PIPESTATUS[0]} == 0 ]] || fail "a run that completes without a reader ends with an error" error.txt
+state_is unread1 completed
+
 # ---- A reader that goes away asks for a stop ----
 "$espalier" train tiny.toml run.directory=unread run.steps=1000000 2>error.txt | head -n 5 >/dev/null
 got=${PIPESTATUS[0]}
