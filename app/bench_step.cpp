@@ -173,7 +173,7 @@ Measured measure(RunConfig config, Runtime& runtime) {
   progress.now("GEMM rate");
   MemoryLedger::instance().record_library_scratch_of([&] {
     before = best_gemm_rate<T>();
-    set_matmul_library(wanted_matmul_library<T>(config));
+    set_libraries<T>(config);
     release_matmul_workspace();
   });
   MemoryLedger::instance().reset_peak();

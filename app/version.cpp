@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/commands.hpp"
 #include "app/cpu_features.hpp"
+#include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/types.hpp"
 #include "io/hdf5_file.hpp"
@@ -12,10 +13,10 @@ namespace espalier {
 std::string program_text() { return fmt::format("Espalier {} ({})", ESPALIER_VERSION, ESPALIER_REVISION); }
 
 std::string version_text() {
-  return fmt::format("{}\nKokkos   {}.{}.{}, runs on {}\nMPI      {}\nGEMM     {}\nHDF5     {}\nbuilt for {}",
-                     program_text(), KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-                     ExecSpace::name(), mpi_library_version(), describe_matmul_libraries(), hdf5_version(),
-                     built_for());
+  return fmt::format(
+      "{}\nKokkos    {}.{}.{}, runs on {}\nMPI       {}\nGEMM      {}\nattention {}\nHDF5      {}\nbuilt for {}",
+      program_text(), KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100, ExecSpace::name(),
+      mpi_library_version(), describe_matmul_libraries(), describe_attention_libraries(), hdf5_version(), built_for());
 }
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
 # What Espalier is built on. Required: Kokkos, MPI, fmt; with the command also HDF5, toml++, CLI11,
 # nlohmann-json, xxHash. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
-# the CUDA toolkit; cuBLASLt and NCCL, if they are found.
+# the CUDA toolkit; cuBLASLt, NCCL and cuDNN, if they are found.
 
 if(NOT TARGET Kokkos::kokkos)
   find_package(Kokkos 3.4 REQUIRED CONFIG)
@@ -50,6 +50,16 @@ if(ESPALIER_ENABLE_CUDA)
   find_path(ESPALIER_NCCL_INCLUDE NAMES nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   if(NOT ESPALIER_NCCL_INCLUDE)
     unset(ESPALIER_NCCL_LIBRARY CACHE)
+  endif()
+endif()
+
+# ---- cuDNN: optional, our own kernels do its work where it or its headers for C++ (cudnn-frontend) are not found ----
+if(ESPALIER_ENABLE_CUDA)
+  find_library(ESPALIER_CUDNN_LIBRARY NAMES cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES ../lib)
+  find_path(ESPALIER_CUDNN_INCLUDE NAMES cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_path(ESPALIER_CUDNN_FRONTEND_INCLUDE NAMES cudnn_frontend.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NOT ESPALIER_CUDNN_INCLUDE OR NOT ESPALIER_CUDNN_FRONTEND_INCLUDE OR NOT TARGET CUDA::nvrtc)
+    unset(ESPALIER_CUDNN_LIBRARY CACHE)
   endif()
 endif()
 

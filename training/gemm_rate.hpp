@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "parallel/communicator.hpp"
 #include "training/run_config.hpp"
@@ -12,6 +13,13 @@ namespace espalier {
 template <class T>
 MatmulLibrary wanted_matmul_library(const RunConfig& config) {
   return config.run.matmul == "auto" ? default_matmul_library<T>() : parse_matmul_library(config.run.matmul);
+}
+
+/// Matrix products and attention go from now on through what run.matmul and run.attention ask for.
+template <class T>
+void set_libraries(const RunConfig& config) {
+  set_matmul_library(wanted_matmul_library<T>(config));
+  set_attention_library(parse_attention_library(config.run.attention));
 }
 
 /// What rank 0 names, on all ranks, so that they multiply alike. Collective.

@@ -148,7 +148,8 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
   const Precision precision = precision_named(compute);
   RunConfig config;
   config.precision.compute = compute;
-  set_matmul_library(library_of_root(world, wanted_matmul_library<T>(config)));
+  set_libraries<T>(config);
+  set_matmul_library(library_of_root(world, matmul_library()));  // CPUs may differ
   Accelerator device = start;
   device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, 2048) / world.size(),
                             .product_share = 0.9,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "models/gpt.hpp"
 #include "parallel/reduction_plan.hpp"
@@ -91,8 +92,14 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
   set(Category::weights, flat * sizeof(T));
   set(Category::gradients, flat * sizeof(State<T>));
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
-  set(Category::workspace,
-      static_cast<std::uint64_t>(activations.workspace) + matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)));
+  const GptConfig& shape = config.model.shape;
+  const AttentionShape attention{.batch = config.batch.micro_batch_size,
+                                 .sequence_length = config.batch.sequence_length,
+                                 .num_heads = shape.num_heads / layout.mesh.degree(Axis::tp),
+                                 .head_size = shape.hidden_size / shape.num_heads};
+  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
+                               matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)) +
+                               attention_workspace_bytes<T>(parse_attention_library(config.run.attention), attention));
   set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
   return memory;
 }

@@ -83,7 +83,7 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
               const std::function<void(const std::string&)>& note) {
   const CheckpointReader checkpoint(resolve_checkpoint(incident_path));
   require_same_model(checkpoint, config);
-  set_matmul_library(wanted_matmul_library<T>(config));
+  set_libraries<T>(config);
   keep_matmul_library(checkpoint, config, note);
   Replay result;
   {

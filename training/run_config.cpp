@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "io/toml_config.hpp"
 #include "models/recompute.hpp"
@@ -49,6 +50,13 @@ std::vector<std::string> recompute_modes() {
 std::vector<std::string> matmul_choices() {
   std::vector<std::string> names = {"auto"};
   for (const MatmulLibrary library : matmul_libraries())
+    names.emplace_back(to_string(library));
+  return names;
+}
+
+std::vector<std::string> attention_choices() {
+  std::vector<std::string> names = {"auto"};
+  for (const AttentionLibrary library : attention_libraries())
     names.emplace_back(to_string(library));
   return names;
 }
@@ -171,6 +179,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
   v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library of linear layers and head; auto: by CPU");
+  v.choice("attention", c.run.attention, attention_choices(), "whose kernels; auto: cuDNN's where it is built in");
   v.text("cluster", c.run.cluster,
          "cluster file or preset that step times are predicted for (espalier bench machine); \"\": a rough guess");
   v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is written to trace/");

@@ -98,6 +98,7 @@ struct RunConfig {
     Index device_memory = 0;             ///< bytes
     double communication_timeout = 600;  ///< seconds
     std::string matmul = "auto";
+    std::string attention = "auto";
     std::string cluster;  ///< cluster file or preset that step times are predicted for; empty: a rough guess
     Index trace_first_step = 2;
     Index trace_steps = 0;

@@ -72,7 +72,8 @@ class Loop {
     check_token_files(config_, mesh_.world());
     // What refuses a start comes before it signs on.
     open_directory();
-    set_matmul_library(library_of_root(mesh_.world(), wanted_matmul_library<T>(config_)));
+    set_libraries<T>(config_);
+    set_matmul_library(library_of_root(mesh_.world(), matmul_library()));  // CPUs may differ
     MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
     prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
     MemoryLedger::instance().reset_peak();  // of the training itself

@@ -10,6 +10,8 @@
 
 #include "core/error.hpp"
 #include "core/ops/attention_cuda.hpp"
+#include "core/ops/attention_cudnn.hpp"
+#include "core/ops/attention_library.hpp"
 #include "core/ops/attention_rows.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/tile_matmul.hpp"
@@ -304,9 +306,13 @@ template <class T>
 void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv,
                        const AttentionShape& shape) {
   if constexpr (!exec_is_host) {
-    if constexpr (has_masters<T>)
+    if constexpr (has_masters<T>) {
+      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn;
+      if (by_cudnn && impl::attention_forward_cudnn<T>(exec, out, log_sum_exp, qkv, shape))
+        return;
       if (impl::attention_forward_cuda<T>(exec, out, log_sum_exp, qkv, shape))
         return;
+    }
     impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape);
   } else {
     if constexpr (std::is_same_v<T, bfloat16>)
@@ -320,9 +326,13 @@ template <class T>
 void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> dout, Tensor<T, 2> out,
                         Tensor<State<T>, 1> log_sum_exp, Tensor<T, 2> qkv, const AttentionShape& shape) {
   if constexpr (!exec_is_host) {
-    if constexpr (has_masters<T>)
+    if constexpr (has_masters<T>) {
+      const bool by_cudnn = attention_library() == AttentionLibrary::cudnn;
+      if (by_cudnn && impl::attention_backward_cudnn<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
+        return;
       if (impl::attention_backward_cuda<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
         return;
+    }
     impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);
   } else {
     if constexpr (std::is_same_v<T, bfloat16>)

@@ -75,6 +75,12 @@ void linear_gelu_backward_input(const ExecSpace& exec, Tensor<T, 2> dup, Tensor<
 template <class T>
 void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, Tensor<State<T>, 1> dbias,
                             Tensor<T, 2> dy, Tensor<T, 2> x) {
+  const MatmulLibrary library = matmul_library();
+  if (is_cublaslt(library) && dweight.size() > 0 && dy.extent(0) > 0 &&
+      impl::matmul_cublaslt<T, State<T>>(exec, library == MatmulLibrary::cublaslt_tf32, dweight, Transpose::yes, dy,
+                                         Transpose::no, x, State<T>(1), State<T>(1),
+                                         {.kind = EpilogueKind::bias_gradient, .bias_gradient = dbias.data()}))
+    return;
   matmul<T, State<T>>(exec, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1), State<T>(1));
   bias_backward<T>(exec, dbias, dy);
 }

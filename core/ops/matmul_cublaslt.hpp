@@ -9,21 +9,23 @@ namespace espalier::impl {
 /// What cuBLASLt does to a product c (M, N) on its way to memory, so that no other pass over c is needed.
 enum class EpilogueKind {
   none,
-  bias,          ///< c += bias
-  bias_gelu,     ///< before_gelu = c + bias, c = gelu(before_gelu)
-  gelu_gradient  ///< c *= gelu'(before_gelu)
+  bias,           ///< c += bias
+  bias_gelu,      ///< before_gelu = c + bias, c = gelu(before_gelu)
+  gelu_gradient,  ///< c *= gelu'(before_gelu)
+  bias_gradient   ///< bias_gradient += row sums of op(a)
 };
 
 template <class Out>
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::none;
-  const Out* bias = nullptr;    ///< (N)
-  Out* before_gelu = nullptr;   ///< (M, N) with the stride of c; written by bias_gelu, read by gelu_gradient
-  const Out* addend = nullptr;  ///< (M, N) with the stride of c: what beta scales; nullptr: c itself
+  const Out* bias = nullptr;     ///< (N)
+  Out* before_gelu = nullptr;    ///< (M, N) with the stride of c; written by bias_gelu, read by gelu_gradient
+  Out* bias_gradient = nullptr;  ///< (M); where Out is the state type
+  const Out* addend = nullptr;   ///< (M, N) with the stride of c: what beta scales; nullptr: c itself
 };
 
-/// Memory that a product may work in, for each instance of the execution space: what Hopper's kernels ask for.
-inline constexpr std::size_t cublaslt_workspace_bytes = (std::size_t{32} << 20) + 256;
+/// Memory that is held for products to work in, for each instance of the execution space.
+inline constexpr std::size_t cublaslt_workspace_bytes = (std::size_t{33} << 20) + 256;
 
 /// c = alpha * op(a) * op(b) + beta * c, on the stream of `exec`. At the first product of a shape the algorithms that
 /// cuBLASLt proposes are timed and the fastest is kept for the process; while a graph is captured its first proposal is

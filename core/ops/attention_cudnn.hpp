@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "core/ops/attention.hpp"
+
+namespace espalier::impl {
+
+/// attention_forward() and attention_backward() through cuDNN's fused kernels, with the same log_sum_exp, so that one
+/// may follow the other's. The first call for a shape makes the plans (seconds) and allocates the workspace.
+/// @returns false, and does nothing, where this build or cuDNN has no kernels for the type, the shape or the GPU.
+template <class T>
+bool attention_forward_cudnn(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<float, 1>& log_sum_exp,
+                             const Tensor<T, 2>& qkv, const AttentionShape& shape);
+template <class T>
+bool attention_backward_cudnn(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
+                              const Tensor<T, 2>& out, const Tensor<float, 1>& log_sum_exp, const Tensor<T, 2>& qkv,
+                              const AttentionShape& shape);
+
+/// What both want to work in; 0 where cuDNN does not do it.
+template <class T>
+std::size_t cudnn_workspace_bytes(const AttentionShape& shape);
+
+/// Gives the workspaces back, until the next call needs one.
+void release_cudnn_workspaces();
+
+/// Version of the library, "9.19.0"; empty in a build without it.
+std::string cudnn_library_version();
+
+}  // namespace espalier::impl

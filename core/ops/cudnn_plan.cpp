@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/cudnn_plan.hpp"
+
+#include <cudnn_frontend.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace espalier::impl {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Tensor_attributes;
+using Tensor = std::shared_ptr<Tensor_attributes>;
+
+// The names of arrays in both graphs.
+enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_log_sum_exp, uid_dout, uid_dq, uid_dk, uid_dv };
+
+[[noreturn]] void fail(const char* call, const std::string& got) {
+  throw Error(ExitCode::defect, {.what = "cuDNN fails at attention",
+                                 .where = call,
+                                 .got = got,
+                                 .wanted = "CUDNN_STATUS_SUCCESS",
+                                 .todo = "go on without it: run.attention=own; CUDNN_LOGLEVEL_DBG=3 says more"});
+}
+
+std::int64_t local_channels(const CudnnShape& shape) { return shape.num_heads * shape.head_size; }
+
+// Describes heads in an array of `parts` times Cl columns: (B, NH, T, HS).
+template <class Attributes>
+Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, std::int64_t parts, Uid uid) {
+  const std::int64_t stride = parts * local_channels(shape);
+  tensor.set_uid(uid)
+      .set_dim({shape.batch, shape.num_heads, shape.sequence_length, shape.head_size})
+      .set_stride({shape.sequence_length * stride, shape.head_size, stride, 1});
+  return tensor;
+}
+
+Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, std::int64_t parts, Uid uid) {
+  Tensor_attributes tensor;
+  return graph.tensor(lay_out(tensor, shape, parts, uid));
+}
+
+// (B, NH, T, 1), in fp32.
+template <class Attributes>
+Attributes& lay_out_statistics(Attributes& tensor, const CudnnShape& shape) {
+  tensor.set_uid(uid_log_sum_exp)
+      .set_data_type(fe::DataType_t::FLOAT)
+      .set_dim({shape.batch, shape.num_heads, shape.sequence_length, 1})
+      .set_stride({shape.num_heads * shape.sequence_length, shape.sequence_length, 1, 1});
+  return tensor;
+}
+
+float scale_of(const CudnnShape& shape) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+}
+
+void describe_forward(fe::graph::Graph& graph, const CudnnShape& shape) {
+  auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale_of(shape));
+  options.set_causal_mask(true);
+  const auto [out, log_sum_exp] =
+      graph.sdpa(heads(graph, shape, 3, uid_q), heads(graph, shape, 3, uid_k), heads(graph, shape, 3, uid_v), options);
+  lay_out(out->set_output(true), shape, 1, uid_out);
+  lay_out_statistics(log_sum_exp->set_output(true), shape);
+}
+
+void describe_backward(fe::graph::Graph& graph, const CudnnShape& shape) {
+  auto options =
+      fe::graph::SDPA_backward_attributes().set_attn_scale(scale_of(shape)).set_deterministic_algorithm(true);
+  options.set_causal_mask(true);
+  Tensor_attributes statistics;
+  const Tensor log_sum_exp = graph.tensor(lay_out_statistics(statistics, shape));
+  const auto [dq, dk, dv] =
+      graph.sdpa_backward(heads(graph, shape, 3, uid_q), heads(graph, shape, 3, uid_k), heads(graph, shape, 3, uid_v),
+                          heads(graph, shape, 1, uid_out), heads(graph, shape, 1, uid_dout), log_sum_exp, options);
+  lay_out(dq->set_output(true), shape, 3, uid_dq);
+  lay_out(dk->set_output(true), shape, 3, uid_dk);
+  lay_out(dv->set_output(true), shape, 3, uid_dv);
+}
+
+std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) {
+  auto device = std::make_shared<fe::DeviceProperties>();
+  if (auto read = device->deserialize({description.begin(), description.end()}); read.is_bad())
+    fail("reading the description of a GPU", read.get_message());
+  return device;
+}
+
+// The first part of cudnn-frontend's messages names the cause; the rest lists every kernel that was tried.
+std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
+
+// An element of an array, as 16 bits.
+void* at(const void* array, std::int64_t element) {
+  return const_cast<std::uint16_t*>(static_cast<const std::uint16_t*>(array)) +
+         element;  // cuDNN's interface has no const
+}
+
+void run(fe::graph::Graph& graph, cudnnContext* handle, CUstream_st* stream,
+         std::unordered_map<std::int64_t, void*> arrays, void* workspace) {
+  if (const cudnnStatus_t status = cudnnSetStream(handle, stream); status != CUDNN_STATUS_SUCCESS)
+    fail("cudnnSetStream", cudnnGetErrorString(status));
+  if (auto done = graph.execute(handle, arrays, workspace); done.is_bad())
+    fail("a plan", done.get_message());
+}
+
+}  // namespace
+
+CudnnHandle::CudnnHandle() {
+  if (const cudnnStatus_t status = cudnnCreate(&handle_); status != CUDNN_STATUS_SUCCESS)
+    fail("cudnnCreate", cudnnGetErrorString(status));
+}
+
+CudnnHandle::~CudnnHandle() { static_cast<void>(cudnnDestroy(handle_)); }
+
+struct CudnnAttention::Graphs {
+  fe::graph::Graph forward, backward;
+};
+
+CudnnAttention::CudnnAttention(const CudnnShape& shape, cudnnContext* handle, const std::string& device)
+    : shape_(shape), handle_(handle), graphs_(std::make_unique<Graphs>()) {
+  const auto plan = [&](fe::graph::Graph& graph, void (*describe)(fe::graph::Graph&, const CudnnShape&)) {
+    graph.set_io_data_type(shape.is_bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    if (!device.empty())
+      graph.set_device_properties(device_of(device));
+    describe(graph, shape);
+    fe::error_t step = graph.validate();
+    if (step.is_good())
+      step = device.empty() ? graph.build_operation_graph(handle) : graph.build_operation_graph();
+    if (step.is_good())
+      step = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK});
+    if (step.is_good())
+      step = graph.check_support();
+    if (step.is_good() && device.empty())
+      step = graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
+    std::int64_t bytes = 0;
+    if (step.is_good() && device.empty())
+      step = graph.get_workspace_size(bytes);
+    workspace_bytes_ = std::max(workspace_bytes_, static_cast<std::size_t>(bytes));
+    if (step.is_bad() && refusal_.empty())
+      refusal_ = first_line(step.get_message());
+  };
+  plan(graphs_->forward, describe_forward);
+  plan(graphs_->backward, describe_backward);
+}
+
+CudnnAttention::~CudnnAttention() = default;
+
+void CudnnAttention::forward(CUstream_st* stream, const CudnnArrays& arrays) const {
+  const std::int64_t channels = local_channels(shape_);
+  run(graphs_->forward, handle_, stream,
+      {{uid_q, at(arrays.qkv, 0)},
+       {uid_k, at(arrays.qkv, channels)},
+       {uid_v, at(arrays.qkv, 2 * channels)},
+       {uid_out, arrays.out},
+       {uid_log_sum_exp, arrays.log_sum_exp}},
+      arrays.workspace);
+}
+
+void CudnnAttention::backward(CUstream_st* stream, const CudnnArrays& arrays) const {
+  const std::int64_t channels = local_channels(shape_);
+  run(graphs_->backward, handle_, stream,
+      {{uid_q, at(arrays.qkv, 0)},
+       {uid_k, at(arrays.qkv, channels)},
+       {uid_v, at(arrays.qkv, 2 * channels)},
+       {uid_out, arrays.out},
+       {uid_log_sum_exp, arrays.log_sum_exp},
+       {uid_dout, at(arrays.dout, 0)},
+       {uid_dq, arrays.dqkv},
+       {uid_dk, at(arrays.dqkv, channels)},
+       {uid_dv, at(arrays.dqkv, 2 * channels)}},
+      arrays.workspace);
+}
+
+std::string cudnn_version() {
+  const std::size_t version = cudnnGetVersion();  // major * 10000 + minor * 100 + patch
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace espalier::impl

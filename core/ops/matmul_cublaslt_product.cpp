@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/matmul_cublaslt_product.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/cuda_check.hpp"
+
+namespace espalier::impl {
+namespace {
+
+std::string to_text(const ProductShape& s) {
+  return fmt::format("{} ({}, {}) x ({}, {}) -> {}, transposed {}{}, strides {}, {}, {}, epilogue {}",
+                     to_string(s.type), s.rows, s.inner, s.inner, s.cols, to_string(s.result), s.ta == Transpose::yes,
+                     s.tb == Transpose::yes, s.a_stride, s.b_stride, s.c_stride, static_cast<int>(s.epilogue));
+}
+
+cudaDataType_t cuda_type(ScalarType type) {
+  switch (type) {
+    case ScalarType::fp32: return CUDA_R_32F;
+    case ScalarType::fp64: return CUDA_R_64F;
+    case ScalarType::bf16: return CUDA_R_16BF;
+    case ScalarType::fp16: return CUDA_R_16F;
+  }
+  return CUDA_R_32F;
+}
+
+cublasComputeType_t compute_type(const ProductShape& shape) {
+  if (shape.type == ScalarType::fp64)
+    return CUBLAS_COMPUTE_64F;
+  return shape.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+cublasLtEpilogue_t cublaslt_epilogue(EpilogueKind kind) {
+  switch (kind) {
+    case EpilogueKind::none: return CUBLASLT_EPILOGUE_DEFAULT;
+    case EpilogueKind::bias: return CUBLASLT_EPILOGUE_BIAS;
+    case EpilogueKind::bias_gelu: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case EpilogueKind::gelu_gradient: return CUBLASLT_EPILOGUE_DGELU;
+    case EpilogueKind::bias_gradient: return CUBLASLT_EPILOGUE_BGRADB;  // b is our a
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  ESPALIER_CUDA(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
+
+void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape& shape) {
+  if (status == CUBLAS_STATUS_SUCCESS)
+    return;
+  throw Error(status == CUBLAS_STATUS_ALLOC_FAILED ? ExitCode::memory : ExitCode::defect,
+              {.what = "cuBLASLt refuses a product",
+               .where = fmt::format("{} of {}", call, to_text(shape)),
+               .got = cublasLtGetStatusString(status),
+               .wanted = "CUBLAS_STATUS_SUCCESS",
+               .todo = "choose another library: run.matmul=tiled"});
+}
+
+// What cuBLASLt proposes, the best first as it guesses. An array: nvcc 13.0 breaks off at a vector or an optional of
+// types that, like these of C, have no name but a typedef.
+struct CublasltProduct::Proposals {
+  static constexpr int most = 8;
+  std::array<cublasLtMatmulHeuristicResult_t, most> results{};
+  int count = 0;
+};
+
+CublasltProduct::Layout CublasltProduct::layout_of(ScalarType type, Index rows, Index cols, Index stride) const {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check_cublaslt(cublasLtMatrixLayoutCreate(&layout, cuda_type(type), static_cast<std::uint64_t>(rows),
+                                            static_cast<std::uint64_t>(cols), stride),
+                 "cublasLtMatrixLayoutCreate", shape_);
+  return Layout(layout);
+}
+
+CublasltProduct::CublasltProduct(const ProductShape& shape)
+    : shape_(shape),
+      left_(shape.tb == Transpose::no ? layout_of(shape.type, shape.cols, shape.inner, shape.b_stride)
+                                      : layout_of(shape.type, shape.inner, shape.cols, shape.b_stride)),
+      right_(shape.ta == Transpose::no ? layout_of(shape.type, shape.inner, shape.rows, shape.a_stride)
+                                       : layout_of(shape.type, shape.rows, shape.inner, shape.a_stride)),
+      result_(layout_of(shape.result, shape.cols, shape.rows, shape.c_stride)) {
+  cublasLtMatmulDesc_t description = nullptr;
+  const cudaDataType_t scale = shape.type == ScalarType::fp64 ? CUDA_R_64F : CUDA_R_32F;
+  check_cublaslt(cublasLtMatmulDescCreate(&description, compute_type(shape), scale), "cublasLtMatmulDescCreate", shape);
+  description_.reset(description);
+  set(CUBLASLT_MATMUL_DESC_TRANSA, shape.tb == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, shape.ta == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, cublaslt_epilogue(shape.epilogue));
+  if (shape.epilogue == EpilogueKind::bias_gelu || shape.epilogue == EpilogueKind::gelu_gradient)
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{shape.c_stride});
+  if (shape.epilogue == EpilogueKind::bias_gradient)
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{cuda_type(shape.result)});
+}
+
+void CublasltProduct::choose(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {
+  const Proposals found = proposals(handle, operands);
+  if (found.count == 0)
+    return;
+  has_algorithm_ = true;
+  algorithm_ = found.results[0].algo;
+  if (found.count > 1 && !is_captured(stream))
+    algorithm_ = fastest(handle, found, operands, workspace, stream);
+}
+
+void CublasltProduct::run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {
+  check_cublaslt(run_with(algorithm_, handle, operands, workspace, stream), "cublasLtMatmul", shape_);
+}
+
+template <class Value>
+void CublasltProduct::set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  check_cublaslt(cublasLtMatmulDescSetAttribute(description_.get(), attribute, &value, sizeof(value)),
+                 "cublasLtMatmulDescSetAttribute", shape_);
+}
+
+void CublasltProduct::point_to(const Operands& operands) {
+  if (operands.bias != nullptr)
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  if (operands.before_gelu != nullptr)
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.before_gelu);
+}
+
+CublasltProduct::Proposals CublasltProduct::proposals(cublasLtHandle_t handle, const Operands& operands) {
+  cublasLtMatmulPreference_t created = nullptr;
+  check_cublaslt(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate", shape_);
+  const Preference preference(created);
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    check_cublaslt(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+                   "cublasLtMatmulPreferenceSetAttribute", shape_);
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{usable_workspace});
+  // Parts of a sum are added in fp32, not in the type of the result: a product is rounded once.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape_.b_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape_.a_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape_.addend_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape_.c_alignment);
+  point_to(operands);
+  Proposals found;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, description_.get(), left_.get(), right_.get(),
+                                                               result_.get(), result_.get(), preference.get(),
+                                                               Proposals::most, found.results.data(), &found.count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+    found.count = 0;  // no kernel for this combination
+  else
+    check_cublaslt(status, "cublasLtMatmulAlgoGetHeuristic", shape_);
+  const auto end = std::remove_if(found.results.begin(), found.results.begin() + found.count,
+                                  [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+  found.count = static_cast<int>(end - found.results.begin());
+  return found;
+}
+
+// Its first proposal, unless another is faster by more than timings vary: so the choice, on which bits depend, is the
+// same in nearly all runs. What would be added to more than once goes to spare memory meanwhile.
+cublasLtMatmulAlgo_t CublasltProduct::fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands,
+                                              void* workspace, cudaStream_t stream) {
+  constexpr float margin = 0.97F;
+  void* spare = nullptr;
+  if (shape_.has_addend) {
+    const auto bytes = static_cast<std::size_t>(shape_.rows * shape_.c_stride) * size_of(shape_.result);
+    if (cudaMalloc(&spare, bytes) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      return found.results[0].algo;
+    }
+    operands.c = spare;
+  }
+  const std::unique_ptr<void, Destroy<cudaFree>> owner(spare);
+  cublasLtMatmulAlgo_t best = found.results[0].algo;
+  float best_ms = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < found.count; ++i) {
+    const cublasLtMatmulAlgo_t& candidate = found.results[static_cast<std::size_t>(i)].algo;
+    const float ms = time_ms(candidate, handle, operands, workspace, stream);
+    if (ms < margin * best_ms) {
+      best = candidate;
+      best_ms = ms;
+    }
+  }
+  return best;
+}
+
+// The best of some runs; infinite where the algorithm does not run.
+float CublasltProduct::time_ms(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle, const Operands& operands,
+                               void* workspace, cudaStream_t stream) {
+  constexpr int runs = 4;  // the first also loads the kernel
+  std::array<Event, 2> events;
+  for (Event& event : events) {
+    cudaEvent_t created = nullptr;
+    ESPALIER_CUDA(cudaEventCreate(&created));
+    event.reset(created);
+  }
+  float best = std::numeric_limits<float>::infinity();
+  for (int run = 0; run < runs; ++run) {
+    ESPALIER_CUDA(cudaEventRecord(events[0].get(), stream));
+    if (run_with(algorithm, handle, operands, workspace, stream) != CUBLAS_STATUS_SUCCESS)
+      return std::numeric_limits<float>::infinity();
+    ESPALIER_CUDA(cudaEventRecord(events[1].get(), stream));
+    check_cuda(cudaEventSynchronize(events[1].get()), "cudaEventSynchronize after a product of " + to_text(shape_));
+    float ms = 0;
+    ESPALIER_CUDA(cudaEventElapsedTime(&ms, events[0].get(), events[1].get()));
+    if (run > 0)
+      best = std::min(best, ms);
+  }
+  return best;
+}
+
+cublasStatus_t CublasltProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle,
+                                         const Operands& operands, void* workspace, cudaStream_t stream) {
+  point_to(operands);
+  return cublasLtMatmul(handle, description_.get(), operands.alpha, operands.b, left_.get(), operands.a, right_.get(),
+                        operands.beta, operands.addend, result_.get(), operands.c, result_.get(), &algorithm, workspace,
+                        usable_workspace, stream);
+}
+
+}  // namespace espalier::impl

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cublasLt.h>
+
+#include <memory>
+
+#include "core/ops/matmul_cublaslt.hpp"
+
+// Only matmul_cublaslt.cpp and matmul_cublaslt_product.cpp, in builds with cuBLASLt.
+
+namespace espalier::impl {
+
+/// What Hopper's kernels ask for; behind it the gradient of a bias lies until it is added.
+inline constexpr std::size_t usable_workspace = std::size_t{32} << 20;
+inline constexpr std::size_t most_bias_bytes = std::size_t{1} << 20;
+
+/// Everything that the choice of an algorithm may depend on. Alignments are those of the addresses, in bytes.
+struct ProductShape {
+  ScalarType type, result;
+  bool tf32;
+  Index rows, cols, inner;
+  Transpose ta, tb;
+  Index a_stride, b_stride, c_stride;
+  bool has_addend;  ///< beta is not 0
+  EpilogueKind epilogue;
+  std::uint32_t a_alignment, b_alignment, addend_alignment, c_alignment, bias_alignment, before_gelu_alignment;
+  auto operator<=>(const ProductShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
+};
+
+/// What differs between two products of one shape.
+struct Operands {
+  const void *a, *b, *addend, *bias;
+  void *c, *before_gelu;
+  const void *alpha, *beta;
+};
+
+/// @throws Error (memory, else defect) naming the call and the product.
+void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape& shape);
+
+/// A product of one shape. cuBLASLt counts columns first: our row-major c = op(a) op(b) is its c' = op(b)' op(a)', and
+/// each matrix as it lies is already the transposed one.
+class CublasltProduct {
+ public:
+  explicit CublasltProduct(const ProductShape& shape);
+
+  /// Chooses an algorithm; none where there is none.
+  void choose(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream);
+  bool has_algorithm() const { return has_algorithm_; }
+  /// @throws Error (memory, else defect).
+  void run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream);
+
+ private:
+  template <auto destroy>
+  struct Destroy {
+    template <class Opaque>
+    void operator()(Opaque* object) const {
+      static_cast<void>(destroy(object));
+    }
+  };
+  using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy<cublasLtMatmulDescDestroy>>;
+  using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy<cublasLtMatrixLayoutDestroy>>;
+  using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy<cublasLtMatmulPreferenceDestroy>>;
+  using Event = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
+  struct Proposals;
+
+  Layout layout_of(ScalarType type, Index rows, Index cols, Index stride) const;
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value);
+  void point_to(const Operands& operands);
+  Proposals proposals(cublasLtHandle_t handle, const Operands& operands);
+  cublasLtMatmulAlgo_t fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands, void* workspace,
+                               cudaStream_t stream);
+  float time_ms(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle, const Operands& operands,
+                void* workspace, cudaStream_t stream);
+  cublasStatus_t run_with(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle, const Operands& operands,
+                          void* workspace, cudaStream_t stream);
+
+  ProductShape shape_;
+  Layout left_, right_, result_;
+  Description description_;
+  bool has_algorithm_ = false;
+  cublasLtMatmulAlgo_t algorithm_{};
+};
+
+}  // namespace espalier::impl
