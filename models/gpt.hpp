@@ -49,6 +49,12 @@ class Gpt {
     return std::visit([](const auto& stack) { return stack.shares_slots(); }, stack_);
   }
 
+  /// From the next plan_activations() on, the kernels of blocks are recorded where they never wait for other ranks (no
+  /// tensor axis), and started a block at a time.
+  void use_graphs(bool use) {
+    std::visit([use](auto& stack) { stack.use_graphs(use); }, stack_);
+  }
+
   /// Runs a micro-batch through a chunk. The last chunk adds weight.loss * (sum of the token losses) to loss(). Of
   /// `batch` the first chunk reads the inputs, the last one the targets, the others nothing.
   void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,

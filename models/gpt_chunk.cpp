@@ -4,12 +4,21 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 namespace espalier {
 namespace {
 
 void tell(const std::function<void(int)>& done, int position) {
   if (done)
     done(position);
+}
+
+void run(const ExecSpace& exec, std::vector<QueueGraph>& graphs, std::size_t block, const std::function<void()>& work) {
+  if (graphs.empty())
+    work();
+  else
+    graphs[block].run(exec, work);
 }
 
 }  // namespace
@@ -82,7 +91,7 @@ typename TransformerBlock<T, Residual>::Saved GptChunk<T, Residual>::saved_of(st
 
 template <class T, class Residual>
 void GptChunk<T, Residual>::forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch,
-                                    const BlockDone& done) const {
+                                    BlockGraphs& graphs, const BlockDone& done) const {
   if (embedding_) {
     embedding_->forward(exec, slot.x, slot.tokens, shape.attention.sequence_length);
     tell(done, 0);
@@ -90,7 +99,7 @@ void GptChunk<T, Residual>::forward(const ExecSpace& exec, const BlockShape& sha
   Tensor<Residual, 2> x = slot.x;  // (R, C)
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     typename TransformerBlock<T, Residual>::Saved saved = saved_of(i, slot, nullptr, scratch);
-    blocks_[i].forward(exec, x, shape, saved);
+    run(exec, graphs.forward, i, [&] { blocks_[i].forward(exec, x, shape, saved); });
     x = saved.y;
     tell(done, static_cast<int>(i) + 1);
   }
@@ -102,26 +111,33 @@ void GptChunk<T, Residual>::forward(const ExecSpace& exec, const BlockShape& sha
 
 template <class T, class Residual>
 void GptChunk<T, Residual>::block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape,
-                                                 const Slot& slot, Gradients& gradients, const Scratch& scratch) const {
+                                                 const Slot& slot, Gradients& gradients, const Scratch& scratch,
+                                                 BlockGraphs& graphs) const {
   typename TransformerBlock<T, Residual>::Saved saved = saved_of(block, slot, &gradients, scratch);
-  if (layers_.recompute == Recompute::full)
-    blocks_[block].recompute(exec, saved.norm1.x, shape, saved);
-  blocks_[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape, saved,
-                                gradients.blocks[block]);
+  run(exec, graphs.backward_input, block, [&] {
+    if (layers_.recompute == Recompute::full)
+      blocks_[block].recompute(exec, saved.norm1.x, shape, saved);
+    blocks_[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape, saved,
+                                  gradients.blocks[block]);
+  });
 }
 
 template <class T, class Residual>
 void GptChunk<T, Residual>::block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot,
-                                                  const Gradients& gradients, const Scratch& scratch) const {
+                                                  const Gradients& gradients, const Scratch& scratch,
+                                                  BlockGraphs& graphs) const {
   typename TransformerBlock<T, Residual>::Saved saved = saved_of(block, slot, &gradients, scratch);
-  if (layers_.recompute == Recompute::selective)
-    blocks_[block].recompute_for_weight(exec, saved);
-  blocks_[block].backward_weight(exec, saved, gradients.blocks[block]);
+  run(exec, graphs.backward_weight, block, [&] {
+    if (layers_.recompute == Recompute::selective)
+      blocks_[block].recompute_for_weight(exec, saved);
+    blocks_[block].backward_weight(exec, saved, gradients.blocks[block]);
+  });
 }
 
 template <class T, class Residual>
 void GptChunk<T, Residual>::backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
-                                     Gradients& gradients, const Scratch& scratch, const BlockDone& done) const {
+                                     Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs,
+                                     const BlockDone& done) const {
   if (head_) {
     head_->backward_input(exec, gradients.dx.back(), slot.head);
     tell(done, half_done);
@@ -129,9 +145,9 @@ void GptChunk<T, Residual>::backward(const ExecSpace& exec, const BlockShape& sh
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    block_backward_input(i, exec, shape, slot, gradients, scratch);
+    block_backward_input(i, exec, shape, slot, gradients, scratch, graphs);
     tell(done, half_done);
-    block_backward_weight(i, exec, slot, gradients, scratch);
+    block_backward_weight(i, exec, slot, gradients, scratch, graphs);
     tell(done, static_cast<int>(i) + 1);
   }
   if (embedding_) {
@@ -142,27 +158,28 @@ void GptChunk<T, Residual>::backward(const ExecSpace& exec, const BlockShape& sh
 
 template <class T, class Residual>
 void GptChunk<T, Residual>::backward_input(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
-                                           Gradients& gradients, const Scratch& scratch, const BlockDone& done) const {
+                                           Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs,
+                                           const BlockDone& done) const {
   if (head_) {
     head_->backward_input(exec, gradients.dx.back(), slot.head);
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    block_backward_input(i, exec, shape, slot, gradients, scratch);
+    block_backward_input(i, exec, shape, slot, gradients, scratch, graphs);
     tell(done, static_cast<int>(i) + 1);
   }
 }
 
 template <class T, class Residual>
 void GptChunk<T, Residual>::backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
-                                            const Gradients& gradients, const Scratch& scratch,
+                                            const Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs,
                                             const BlockDone& done) const {
   if (head_) {
     head_->backward_weight(exec, slot.head);
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    block_backward_weight(i, exec, slot, gradients, scratch);
+    block_backward_weight(i, exec, slot, gradients, scratch, graphs);
     tell(done, static_cast<int>(i) + 1);
   }
   if (embedding_) {

@@ -11,8 +11,15 @@
 #include "models/head.hpp"
 #include "models/microbatch.hpp"
 #include "models/transformer_block.hpp"
+#include "parallel/queue_graph.hpp"
 
 namespace espalier {
+
+/// The kernels of a chunk's blocks on the arrays of one place of a micro-batch, recorded where the device can (one
+/// graph a block). Empty: they are started one by one.
+struct BlockGraphs {
+  std::vector<QueueGraph> forward, backward_input, backward_weight;
+};
 
 /// The layers of one chunk: forward and backward of a micro-batch through them. Keeps nothing between calls; what
 /// backward needs lies in a Slot, what the weight gradients need beside it in Gradients, what one block after the other
@@ -51,17 +58,17 @@ class GptChunk {
   Gradients take_gradients(Arena& arena, const BlockShape& shape, const Scratch& scratch, bool split) const;
 
   /// Through embedding and blocks to output(), and through the norm of the head; the loss is the caller's.
-  void forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch,
+  void forward(const ExecSpace& exec, const BlockShape& shape, Slot& slot, const Scratch& scratch, BlockGraphs& graphs,
                const BlockDone& done) const;
   Tensor<Residual, 2> output(const Slot& slot) const { return slot.blocks.empty() ? slot.x : slot.blocks.back().y; }
 
   /// Both parts of backward, block by block. Without a head gradients.dx.back() is given; gradients.dx.front() results.
   void backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
-                const Scratch& scratch, const BlockDone& done) const;
+                const Scratch& scratch, BlockGraphs& graphs, const BlockDone& done) const;
   void backward_input(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
-                      const Scratch& scratch, const BlockDone& done) const;
+                      const Scratch& scratch, BlockGraphs& graphs, const BlockDone& done) const;
   void backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, const Gradients& gradients,
-                       const Scratch& scratch, const BlockDone& done) const;
+                       const Scratch& scratch, BlockGraphs& graphs, const BlockDone& done) const;
 
   const ChunkLayers& layers() const { return layers_; }
   const Head<T, Residual>& head() const { return *head_; }
@@ -70,9 +77,9 @@ class GptChunk {
   typename TransformerBlock<T, Residual>::Saved saved_of(std::size_t block, const Slot& slot,
                                                          const Gradients* gradients, const Scratch& scratch) const;
   void block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
-                            Gradients& gradients, const Scratch& scratch) const;
+                            Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs) const;
   void block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot, const Gradients& gradients,
-                             const Scratch& scratch) const;
+                             const Scratch& scratch, BlockGraphs& graphs) const;
 
   ChunkLayers layers_;
   std::optional<VocabParallelEmbedding<T, Residual>> embedding_;

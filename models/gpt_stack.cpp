@@ -109,6 +109,7 @@ void GptStack<T, Residual>::plan_activations(Index micro_batch_size, Index seque
   const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
   slots_ = {};
   workspace_ = {};
+  graphs_.clear();    // of other addresses
   slot_memory_ = {};  // freed first: the old and the new need not be there together
   workspace_memory_ = {};
   slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
@@ -141,6 +142,17 @@ typename GptChunk<T, Residual>::Gradients& GptStack<T, Residual>::gradients(Micr
   return workspace_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
 }
 
+// Kernels that wait for other ranks in between are not recorded.
+template <class T, class Residual>
+BlockGraphs& GptStack<T, Residual>::graphs(MicrobatchPlace place) {
+  const auto [entry, is_new] = graphs_.try_emplace({place.chunk, place.slot, place.gradients});
+  if (is_new && uses_graphs_ && tensor_->size() == 1)
+    for (std::vector<QueueGraph>* const part :
+         {&entry->second.forward, &entry->second.backward_input, &entry->second.backward_weight})
+      part->resize(static_cast<std::size_t>(chunk(place).layers().count));
+  return entry->second;
+}
+
 template <class T, class Residual>
 void GptStack<T, Residual>::load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const {
   if (slot.tokens.extent(0) > 0)
@@ -154,7 +166,7 @@ void GptStack<T, Residual>::forward(const ExecSpace& exec, MicrobatchPlace place
                                     TokenWeight weight, const BlockDone& done) {
   Slot& target = slot(place);
   load(exec, target, batch);
-  chunk(place).forward(exec, shape_, target, workspace_.scratch, done);
+  chunk(place).forward(exec, shape_, target, workspace_.scratch, graphs(place), done);
   if (chunk(place).layers().head) {
     typename Head<T, Residual>::Scratch& scratch = workspace_.scratch.head;
     chunk(place).head().loss_and_gradient(exec, target.targets, static_cast<State<T>>(weight.gradient), target.head,
@@ -168,7 +180,7 @@ void GptStack<T, Residual>::evaluate(const ExecSpace& exec, MicrobatchPlace plac
                                      double token_weight) {
   Slot& target = slot(place);
   load(exec, target, batch);
-  chunk(place).forward(exec, shape_, target, workspace_.scratch, {});
+  chunk(place).forward(exec, shape_, target, workspace_.scratch, graphs(place), {});
   if (chunk(place).layers().head) {
     typename Head<T, Residual>::Scratch& scratch = workspace_.scratch.head;
     chunk(place).head().loss(exec, target.targets, target.head, scratch);
@@ -178,17 +190,17 @@ void GptStack<T, Residual>::evaluate(const ExecSpace& exec, MicrobatchPlace plac
 
 template <class T, class Residual>
 void GptStack<T, Residual>::backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
-  chunk(place).backward(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+  chunk(place).backward(exec, shape_, slot(place), gradients(place), workspace_.scratch, graphs(place), done);
 }
 
 template <class T, class Residual>
 void GptStack<T, Residual>::backward_input(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
-  chunk(place).backward_input(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+  chunk(place).backward_input(exec, shape_, slot(place), gradients(place), workspace_.scratch, graphs(place), done);
 }
 
 template <class T, class Residual>
 void GptStack<T, Residual>::backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
-  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), workspace_.scratch, done);
+  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), workspace_.scratch, graphs(place), done);
 }
 
 template <class T, class Residual>
@@ -202,7 +214,7 @@ Matrix<T> GptStack<T, Residual>::logits(const ExecSpace& exec, const std::vector
   std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
   padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
   upload(exec, target.tokens, padded.data(), shape_.tokens());
-  chunk(0).forward(exec, shape_, target, workspace_.scratch, {});
+  chunk(0).forward(exec, shape_, target, workspace_.scratch, graphs(MicrobatchPlace()), {});
   return chunk(0).head().logits(exec, count - rows, rows, target.head, workspace_.scratch.head);
 }
 

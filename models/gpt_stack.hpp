@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,6 +28,7 @@ class GptStack {
   void plan_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory);
   ActivationBytes measure_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory) const;
   bool shares_slots() const { return slots_.shared; }
+  void use_graphs(bool use) { uses_graphs_ = use; }
 
   void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done);
@@ -71,6 +74,7 @@ class GptStack {
   Slot& slot(MicrobatchPlace place);
   const Gradients& gradients(MicrobatchPlace place) const;
   Gradients& gradients(MicrobatchPlace place);
+  BlockGraphs& graphs(MicrobatchPlace place);
   void load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const;
 
   GptConfig config_;
@@ -82,6 +86,8 @@ class GptStack {
   Tensor<std::byte, 1> workspace_memory_;
   Slots slots_;
   Workspace workspace_;
+  bool uses_graphs_ = false;
+  std::map<std::array<int, 3>, BlockGraphs> graphs_;  // by chunk, slot and gradients
   Tensor<double, 0> loss_;
 };
 

@@ -93,6 +93,7 @@ class NcclLink : public DeviceLink {
     watchdog_->require_alive();
     watchdog_->announce(comm_, what, context_->wait.deadline_seconds);
     const ncclResult_t result = queue_group(queue.cuda_stream(), messages);
+    watchdog_->returned();
     watchdog_->require_alive();  // knows better why a group was called off
     require_nccl(result, "a group of ncclSend and ncclRecv", comm_);
     watchdog_->queued(comm_, queue);

@@ -3,8 +3,10 @@
 #include "parallel/nccl_watchdog.hpp"
 
 #include <fmt/format.h>
+#include <mpi.h>
 
 #include <utility>
+#include <vector>
 
 #include "core/cuda_check.hpp"
 
@@ -12,6 +14,7 @@ namespace espalier {
 namespace {
 
 constexpr std::chrono::milliseconds watch_interval{100};
+constexpr std::chrono::seconds patience{10};
 constexpr const char* look_elsewhere = "look for the first rank that failed: the others only see that it is gone";
 
 }  // namespace
@@ -55,6 +58,7 @@ bool NcclWatchdog::remove(ncclComm_t comm) {
 void NcclWatchdog::announce(ncclComm_t comm, std::string what, double deadline_seconds) {
   const std::lock_guard lock(mutex_);
   watched_.at(comm).groups.push_back({std::move(what), deadline_seconds, Clock::now()});
+  is_queueing_ = true;
 }
 
 void NcclWatchdog::queued(ncclComm_t comm, const ExecSpace& queue) {
@@ -85,6 +89,20 @@ void NcclWatchdog::run() {
     }
     wake_.wait_for(lock, watch_interval, [this] { return stop_; });
   }
+  lock.unlock();
+  if (failed_)
+    end_job_if_stuck();
+}
+
+// ncclCommAbort is meant to wake a thread that waits inside NCCL; this is for the day that it does not.
+void NcclWatchdog::end_job_if_stuck() {
+  const Clock::time_point patience_ends = Clock::now() + patience;
+  while (is_queueing_ && Clock::now() < patience_ends)
+    std::this_thread::sleep_for(watch_interval);
+  if (!is_queueing_)
+    return;
+  fmt::print(stderr, "{}\n", to_text(reason_));
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::communication));
 }
 
 void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
@@ -119,8 +137,17 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
 void NcclWatchdog::call_off(ErrorReport reason) {
   reason_ = std::move(reason);
   failed_ = true;
-  for (auto& [comm, watched] : watched_)
-    static_cast<void>(ncclCommAbort(comm));  // whatever it says, the job ends
+  std::vector<ncclComm_t> comms;
+  for (const auto& [comm, watched] : watched_)
+    comms.push_back(comm);
+  const auto abort_all = [comms] {
+    for (const ncclComm_t comm : comms)
+      static_cast<void>(ncclCommAbort(comm));  // whatever it says, the job ends
+  };
+  if (is_queueing_)  // abort may wait for the thread that is inside NCCL, for ever
+    std::thread(abort_all).detach();
+  else
+    abort_all();
 }
 
 }  // namespace espalier

@@ -24,7 +24,8 @@ void require_nccl(ncclResult_t result, const char* call, ncclComm_t comm = nullp
 /// Watches over what NCCL does in the queues of a device, where no host waits: a thread that asks every communicator
 /// for errors, and every group of messages whether it is done. When one fails or passes its deadline, it calls all
 /// communicators of the rank off, so that no kernel and no host thread waits on, and keeps the reason for the thread
-/// that computes, which finds it at its next message.
+/// that computes, which finds it at its next message. Where that thread is inside NCCL and does not come back, the
+/// watchdog ends the job itself.
 class NcclWatchdog {
  public:
   NcclWatchdog();
@@ -39,6 +40,8 @@ class NcclWatchdog {
 
   /// A group of messages is about to be queued: queueing may wait for peers, too.
   void announce(ncclComm_t comm, std::string what, double deadline_seconds);
+  /// The call that queues the group announced last has come back, whatever it said.
+  void returned() { is_queueing_ = false; }
   /// The group announced last is in `queue`.
   void queued(ncclComm_t comm, const ExecSpace& queue);
 
@@ -64,6 +67,7 @@ class NcclWatchdog {
   void run();
   void look_after(ncclComm_t comm, Watched& watched);
   void call_off(ErrorReport reason);
+  void end_job_if_stuck();
 
   int device_ = 0;
   mutable std::mutex mutex_;
@@ -71,8 +75,9 @@ class NcclWatchdog {
   bool stop_ = false;
   std::map<ncclComm_t, Watched> watched_;
   std::atomic<bool> failed_ = false;
-  ErrorReport reason_;  // written before failed_ is set, and never again
-  std::thread thread_;  // last: it uses the others
+  std::atomic<bool> is_queueing_ = false;  // the computing thread is inside NCCL
+  ErrorReport reason_;                     // written before failed_ is set, and never again
+  std::thread thread_;                     // last: it uses the others
 };
 
 }  // namespace espalier

@@ -99,6 +99,7 @@ struct RunConfig {
     double communication_timeout = 600;  ///< seconds
     std::string matmul = "auto";
     std::string attention = "auto";
+    bool cuda_graphs = true;
     std::string cluster;  ///< cluster file or preset that step times are predicted for; empty: a rough guess
     Index trace_first_step = 2;
     Index trace_steps = 0;

@@ -115,6 +115,7 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
   if (!config.data.validation.empty())
     validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
                         config.run.eval_samples);
+  model_.use_graphs(config.run.cuda_graphs);
   model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
                           stack_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));

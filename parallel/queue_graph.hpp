@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/types.hpp"
+
+namespace espalier {
+
+/// Work that a queue is given again and again, the same kernels on the same arrays: recorded once and then started as a
+/// whole, so that the host makes one call instead of one a kernel. A CUDA graph (queue_graph_cuda.cpp); on hosts
+/// (queue_graph_host.cpp) the work is simply done.
+class QueueGraph {
+ public:
+  QueueGraph();
+  ~QueueGraph();
+  QueueGraph(QueueGraph&&) noexcept;
+  QueueGraph& operator=(QueueGraph&&) noexcept;
+
+  /// Does `work`, which gives kernels to `queue` and to no other, behind all that the queue has been given so far. The
+  /// first time as it is, since libraries then choose algorithms and allocate; the second time it is recorded, and from
+  /// then on `work` is not called any more. So it must neither wait nor read what changes from time to time on the
+  /// host.
+  void run(const ExecSpace& queue, const std::function<void()>& work);
+
+ private:
+  struct Recording;
+  bool is_warm_ = false;
+  std::unique_ptr<Recording> recording_;
+};
+
+}  // namespace espalier

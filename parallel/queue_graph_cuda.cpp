@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/cuda_check.hpp"
+#include "parallel/queue_graph.hpp"
+
+namespace espalier {
+namespace {
+
+using Graph =
+    std::unique_ptr<CUgraph_st, decltype([](cudaGraph_t graph) { static_cast<void>(cudaGraphDestroy(graph)); })>;
+
+// What `work` gives to the stream, which does none of it. Other threads may go on as they like.
+Graph capture(cudaStream_t stream, const std::function<void()>& work) {
+  ESPALIER_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  cudaGraph_t graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(stream, &graph));  // the queue is to be used again, if only to end
+    static_cast<void>(cudaGetLastError());
+    const Graph broken(graph);
+    throw;
+  }
+  check_cuda(cudaStreamEndCapture(stream, &graph),
+             "cudaStreamEndCapture of a block (run.cuda_graphs=false does without)");
+  return Graph(graph);
+}
+
+}  // namespace
+
+struct QueueGraph::Recording {
+  cudaGraphExec_t handle = nullptr;
+
+  explicit Recording(const Graph& graph) {
+    check_cuda(cudaGraphInstantiate(&handle, graph.get(), 0),
+               "cudaGraphInstantiate of a block (run.cuda_graphs=false does without)");
+  }
+  ~Recording() { static_cast<void>(cudaGraphExecDestroy(handle)); }  // CUDA keeps it until it has run
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+};
+
+QueueGraph::QueueGraph() = default;
+QueueGraph::~QueueGraph() = default;
+QueueGraph::QueueGraph(QueueGraph&&) noexcept = default;
+QueueGraph& QueueGraph::operator=(QueueGraph&&) noexcept = default;
+
+void QueueGraph::run(const ExecSpace& queue, const std::function<void()>& work) {
+  if (!is_warm_) {
+    work();
+    is_warm_ = true;
+    return;
+  }
+  if (!recording_)
+    recording_ = std::make_unique<Recording>(capture(queue.cuda_stream(), work));
+  ESPALIER_CUDA(cudaGraphLaunch(recording_->handle, queue.cuda_stream()));
+}
+
+}  // namespace espalier
