@@ -18,6 +18,7 @@
 #include "io/json_by_name.hpp"
 #include "io/token_file.hpp"
 #include "models/cost.hpp"
+#include "parallel/device.hpp"
 #include "parallel/runtime.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/require_memory.hpp"
@@ -88,13 +89,14 @@ struct GemmRate {
   Index size = 0;
 };
 
-// The GEMM rate of one rank that works alone: the best of square products over all libraries.
+// The GEMM rate of one rank that works alone: the best of square products over all libraries that set a peak.
 template <class T>
 GemmRate best_gemm_rate() {
   GemmRate best;
   const std::vector<MatmulLibrary> libraries = matmul_libraries();
-  for (const Index size : {1024, 2048, 4096}) {
-    const std::vector<double> rates = measure_matmul_rates<T>(ExecSpace(), size, size == 4096 ? 2 : 4);
+  // On a GPU few rows leave processors idle.
+  for (const Index size : exec_is_host ? std::vector<Index>{1024, 2048, 4096} : std::vector<Index>{4096, 8192}) {
+    const std::vector<double> rates = measure_matmul_rates<T>(ExecSpace(), size, exec_is_host && size == 4096 ? 2 : 4);
     for (std::size_t i = 0; i < rates.size(); ++i)
       if (rates[i] > best.flops_per_second)
         best = {rates[i], to_string(libraries[i]), size};
@@ -125,8 +127,15 @@ RunConfig bench_config(const BenchStepArguments& options, int replicas) {
 
 struct TimedSteps {
   std::vector<double> seconds;
-  PhaseSeconds phases;  // of a step, the mean
+  PhaseSeconds phases;           // of a step, the mean
+  std::size_t device_bytes = 0;  // in use on the device after a step, the most
 };
+
+// As the driver sees it: of all programs, with what the runtime and libraries take. 0 on hosts.
+std::size_t device_bytes_in_use() {
+  const DeviceMemory memory = device_memory();
+  return memory.total_bytes - memory.free_bytes;
+}
 
 // One step more than is timed: the first touches memory for the first time.
 template <class T>
@@ -137,6 +146,7 @@ TimedSteps time_steps(Trainer<T>& trainer, Index num_steps, const Progress& prog
                         : fmt::format("step {} of {}{}", i, num_steps,
                                       i == 1 ? "" : ", the last took " + duration_text(times.seconds.back())));
     const StepReport report = trainer.step();
+    times.device_bytes = std::max(times.device_bytes, device_bytes_in_use());
     if (i == 0)
       continue;
     times.seconds.push_back(report.step_seconds);
@@ -152,6 +162,7 @@ struct Measured {
   MemoryByCategory peak;
   std::size_t resident_over_start = 0;
   std::size_t peak_resident = 0;
+  std::size_t device_bytes_at_start = 0;
 };
 
 template <class T>
@@ -168,18 +179,19 @@ Measured measure(RunConfig config, Runtime& runtime) {
   config.data.train = {tokens.path()};
   const ProcessMesh mesh(runtime.world(), layout.mesh);
 
+  Measured measured;
   const std::size_t at_start = resident_bytes();
+  measured.device_bytes_at_start = device_bytes_in_use();
   GemmRate before;
   progress.now("GEMM rate");
+  set_libraries<T>(config);
   MemoryLedger::instance().record_library_scratch_of([&] {
     before = best_gemm_rate<T>();
-    set_libraries<T>(config);
     release_matmul_workspace();
   });
   MemoryLedger::instance().reset_peak();
 
   Trainer<T> trainer(ExecSpace(), config, layout, mesh);
-  Measured measured;
   measured.steps = time_steps(trainer, config.total_steps(), progress);
   measured.resident_over_start = resident_bytes() - std::min(resident_bytes(), at_start);
   measured.peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
@@ -204,28 +216,37 @@ nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config
   for (std::size_t p = 0; p < num_phases; ++p)
     if (measured.steps.phases.seconds[p] > 0)
       phase_seconds[to_string(static_cast<Phase>(p))] = measured.steps.phases.seconds[p];
-  return {{"model", config.model_name()},
-          {"micro_batch", config.batch.micro_batch_size},
-          {"sequence_length", config.batch.sequence_length},
-          {"precision", config.precision.compute},
-          {"overrides", overrides},
-          {"ranks", num_ranks},
-          {"threads", ExecSpace().concurrency()},
-          {"matmul", to_string(matmul_library())},
-          {"tokens_per_second", tokens_per_second},
-          {"step_seconds", step_seconds},
-          {"flops_per_second", flops},
-          {"gemm_flops_per_second", measured.gemm.flops_per_second},
-          {"gemm_library", measured.gemm.library},
-          {"gemm_size", measured.gemm.size},
-          {"gemm_fraction", flops / measured.gemm.flops_per_second},
-          {"seconds", phase_seconds},
-          {"parameters", parameters},
-          {"memory_peak_bytes", by_category(peak)},
-          {"library_scratch_bytes", MemoryLedger::instance().library_scratch()},
-          {"state_bytes_per_parameter", static_cast<double>(state) / static_cast<double>(parameters)},
-          {"resident_bytes_over_start", measured.resident_over_start},
-          {"peak_resident_bytes", measured.peak_resident}};
+  nlohmann::ordered_json json = {
+      {"model", config.model_name()},
+      {"micro_batch", config.batch.micro_batch_size},
+      {"sequence_length", config.batch.sequence_length},
+      {"precision", config.precision.compute},
+      {"overrides", overrides},
+      {"ranks", num_ranks},
+      {"threads", ExecSpace().concurrency()},
+      {"matmul", to_string(matmul_library())},
+      {"tokens_per_second", tokens_per_second},
+      {"step_seconds", step_seconds},
+      {"flops_per_second", flops},
+      {"gemm_flops_per_second", measured.gemm.flops_per_second},
+      {"gemm_library", measured.gemm.library},
+      {"gemm_size", measured.gemm.size},
+      {"gemm_fraction", flops / measured.gemm.flops_per_second},
+      {"seconds", phase_seconds},
+      {"parameters", parameters},
+      {"memory_peak_bytes", by_category(peak)},
+      {"library_scratch_bytes", MemoryLedger::instance().library_scratch()},
+      {"state_bytes_per_parameter", static_cast<double>(state) / static_cast<double>(parameters)},
+      {"resident_bytes_over_start", measured.resident_over_start},
+      {"peak_resident_bytes", measured.peak_resident}};
+  if (const DeviceMemory memory = device_memory(); memory.total_bytes > 0) {
+    const std::size_t peak_in_use = measured.steps.device_bytes;
+    json["device"] = device_name();
+    json["device_bytes"] = memory.total_bytes;
+    json["device_bytes_in_use"] = peak_in_use;
+    json["device_bytes_over_start"] = peak_in_use - std::min(peak_in_use, measured.device_bytes_at_start);
+  }
+  return json;
 }
 
 void print_table(const nlohmann::ordered_json& result) {

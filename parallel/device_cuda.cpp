@@ -109,6 +109,14 @@ void start_device(const Device& device, int index) {
   setenv("KOKKOS_DEVICE_ID", std::to_string(index).c_str(), 1);
 }
 
+std::string device_name() {
+  int index = 0;
+  cudaDeviceProp properties;
+  ESPALIER_CUDA(cudaGetDevice(&index));
+  ESPALIER_CUDA(cudaGetDeviceProperties(&properties, index));
+  return properties.name;
+}
+
 DeviceMemory device_memory() {
   DeviceMemory memory;
   if (cudaMemGetInfo(&memory.free_bytes, &memory.total_bytes) != cudaSuccess) {

@@ -7,6 +7,7 @@ namespace espalier {
 
 DeviceSurvey survey_devices() { return {}; }
 void start_device(const Device&, int) {}
+std::string device_name() { return {}; }
 DeviceMemory device_memory() { return {}; }
 void show_regions_to_profiler() {}
 

@@ -25,8 +25,13 @@ void set_libraries(const RunConfig& config) {
 /// What rank 0 names, on all ranks, so that they multiply alike. Collective.
 MatmulLibrary library_of_root(const Communicator& world, MatmulLibrary library);
 
+/// Whether its rate may stand for what products reach here: that of cublaslt_tf32, which takes fp32 operands at fewer
+/// bits, only where it is the library that is multiplied with.
+bool sets_a_peak(MatmulLibrary library);
+
 /// Multiplies square random matrices with every library present.
-/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries(); 0 where `tiled` takes too long.
+/// @returns the best rate of each in FLOP/s, in the order of matmul_libraries(); 0 where `tiled` takes too long, and of
+/// those that set no peak.
 template <class T>
 std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
 
@@ -34,6 +39,6 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
 /// library that is fastest here, since ranks that share cores or caches are slower than one that works alone; the best
 /// of a few moments, some 200 ms in all. Products of `size` squared. The same on every rank; collective.
 template <class T>
-double measure_gemm_rate(const Communicator& world, Index size = 512);
+double measure_gemm_rate(const Communicator& world, Index size = exec_is_host ? 512 : 4096);
 
 }  // namespace espalier

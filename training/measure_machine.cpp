@@ -151,7 +151,7 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
   set_libraries<T>(config);
   set_matmul_library(library_of_root(world, matmul_library()));  // CPUs may differ
   Accelerator device = start;
-  device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, 2048) / world.size(),
+  device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, exec_is_host ? 2048 : 8192) / world.size(),
                             .product_share = 0.9,
                             .half_depth = 16,
                             .fill_waves = 0.1,

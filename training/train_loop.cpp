@@ -83,7 +83,7 @@ class Loop {
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
                                                [&](const std::string& text) { note(text); });
     note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
-                     matmul_libraries().size(), gemm_rate_ * 1e-9,
+                     std::ranges::count_if(matmul_libraries(), sets_a_peak), gemm_rate_ * 1e-9,
                      mesh_.world().size() > 1 ? " on all ranks together" : ""));
     try {
       return train_in_directory(trainer, saver, resumed_step, stop_request);

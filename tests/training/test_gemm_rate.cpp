@@ -17,16 +17,30 @@ TEST(GemmRate, EachLibraryHasOne) {
   const std::vector<double> rates = measure_matmul_rates<float>(ExecSpace(), 64, 1);
   EXPECT_EQ(matmul_library(), before);
   ASSERT_EQ(rates.size(), matmul_libraries().size());
-  for (const double rate : rates)
-    EXPECT_GT(rate, 0);
+  const std::vector<MatmulLibrary> libraries = matmul_libraries();
+  for (std::size_t i = 0; i < rates.size(); ++i)
+    EXPECT_EQ(rates[i] > 0, libraries[i] != MatmulLibrary::cublaslt_tf32) << to_string(libraries[i]);
+}
+
+// What rounds its operands is measured against itself, and no other is measured against it.
+TEST(GemmRate, FewerBitsSetNoPeakOfOthers) {
+  const MatmulLibrary before = matmul_library();
+  set_matmul_library(MatmulLibrary::cublaslt);
+  EXPECT_TRUE(sets_a_peak(MatmulLibrary::cublaslt));
+  EXPECT_FALSE(sets_a_peak(MatmulLibrary::cublaslt_tf32));
+  set_matmul_library(MatmulLibrary::cublaslt_tf32);
+  EXPECT_TRUE(sets_a_peak(MatmulLibrary::cublaslt_tf32));
+  EXPECT_TRUE(sets_a_peak(MatmulLibrary::tiled));
+  set_matmul_library(before);
 }
 
 TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
+  constexpr Index size = 512;
   // Of one rank while the others wait.
   const auto measure_alone = [] {
     double rate = 0;
     if (world().rank() == 0)
-      for (const double each : measure_matmul_rates<float>(ExecSpace(), 512, 8))
+      for (const double each : measure_matmul_rates<float>(ExecSpace(), size, 8))
         rate = std::max(rate, each);
     broadcast(world(), std::span<double>(&rate, 1), 0);
     return rate;
@@ -39,7 +53,7 @@ TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
   for (int attempt = 0; attempt == 0 || (attempt < 3 && together >= most * alone * world().size()); ++attempt) {
     const double before_it = measure_alone();
     const MatmulLibrary before = matmul_library();
-    together = measure_gemm_rate<float>(world());
+    together = measure_gemm_rate<float>(world(), size);
     EXPECT_EQ(matmul_library(), before);
     EXPECT_EQ(together, all_reduce(world(), together, ReduceOp::max)) << "the same on every rank";
     EXPECT_GT(together, 0);
