@@ -15,7 +15,9 @@
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "parallel/runtime.hpp"
+#include "training/gemm_rate.hpp"
 #include "training/layouts_to_verify.hpp"
+#include "training/saved_reference.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
@@ -26,6 +28,7 @@ struct VerifyArguments {
   std::vector<std::string> overrides;
   std::string precision;
   std::string reference;
+  std::string save;
   std::string planted = "none";
   bool shrink = false;
   VerifyOptions verify;
@@ -51,8 +54,9 @@ std::string cell(const LargestError& error, double tolerance) {
   return fmt::format("{:>9.1e}{}", error.value, error.value <= tolerance ? ' ' : '!');
 }
 
-void print_header(double tolerance, Index num_steps) {
-  fmt::print("{}, relative errors, tolerance {:g}; ! = above it\n\n", counted(num_steps, "step"), tolerance);
+void print_header(double tolerance, const VerifyOptions& options) {
+  fmt::print("{}{}, relative errors, tolerance {:g}; ! = above it\n\n", counted(options.steps, "step"),
+             options.against.empty() ? "" : " of " + options.against, tolerance);
   fmt::print("{:<74}{:>10}{:>10}{:>10}{:>10}{:>10}  worst tensor\n", "layout", "loss ", "norm ", "gradient ", "update ",
              "copies ");
 }
@@ -120,11 +124,12 @@ void require_reference(const RunConfig& config, const std::string& reference, in
 }
 
 int verify_command(const VerifyArguments& options, Runtime& runtime) {
-  if (runtime.size() == 1)
+  if (runtime.size() == 1 && options.save.empty() && options.verify.against.empty())
     throw Error(ExitCode::usage, {.what = "one rank has one layout, and nothing to compare it with",
                                   .got = "1 rank",
                                   .wanted = "2 or more",
-                                  .todo = "mpiexec -n 4 espalier verify " + options.config});
+                                  .todo = "mpiexec -n 4 espalier verify " + options.config +
+                                          ", or name what another build has saved: --against"});
   std::vector<std::string> overrides = options.overrides;
   // The layouts are this command's to choose; the first is plain data parallelism or any other that fits the batch.
   const std::vector<std::string> one_rank = one_rank_overrides();
@@ -144,9 +149,20 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   const double tolerance = verify_options.tolerance;
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
+  with_compute_type(config.precision.compute,
+                    [&]<class T>() { set_matmul_library(library_of_root(world, wanted_matmul_library<T>(config))); });
+  if (!options.save.empty()) {
+    with_compute_type(config.precision.compute, [&]<class T>() {
+      save_reference<T>(config, verify_options, world, options.save,
+                        [](const std::string& text) { fmt::print("{}\n", text); });
+    });
+    return static_cast<int>(ExitCode::ok);
+  }
+  if (!verify_options.against.empty())
+    verify_options.steps = SavedReference(verify_options.against, config, world).num_steps();
   world.plant(planted_fault(options.planted));
   if (runtime.rank() == 0)
-    print_header(tolerance, verify_options.steps);
+    print_header(tolerance, verify_options);
   const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };
   const std::vector<VerifiedLayout> results = with_compute_type(
       config.precision.compute, [&]<class T>() { return verify<T>(config, verify_options, world, done); });
@@ -173,19 +189,31 @@ void add_verify(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("verify", "Compare every layout that the ranks allow with one rank: do they train one model?");
   command->add_option("config", options->config, "TOML file, as for train")->required();
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
-  command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
+  CLI::Option* const steps =
+      command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
   command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64, in which no wrong reduction hides")
       ->check(CLI::IsMember(compute_types));
   command
       ->add_option("--tolerance", options->verify.tolerance,
                    "largest relative error; default 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16")
       ->check(real_between(0, 1));
-  command->add_option("--reference", options->reference,
-                      "layout of all ranks to compare with, \"data=2,tensor=2\", where one rank is too small");
+  CLI::Option* const reference =
+      command->add_option("--reference", options->reference,
+                          "layout of all ranks to compare with, \"data=2,tensor=2\", where one rank is too small");
+  CLI::Option* const save = command->add_option(
+      "--save", options->save, "take the steps of the reference alone and write them into this folder");
+  command
+      ->add_option("--against", options->verify.against,
+                   "compare with the steps in this folder, which another build has saved; one rank will do")
+      ->excludes(steps, reference, save);
   command->add_flag("--shrink", options->shrink, "verify a like model that is cheap to run");
   command->add_option("--plant", options->planted, "make a mistake on purpose, to see it found")
+      ->excludes(save)
       ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
-  command->footer("  mpiexec -n 4 espalier verify run.toml --shrink --precision fp64");
+  command->footer(
+      "  mpiexec -n 4 espalier verify run.toml --shrink --precision fp64\n"
+      "  espalier verify run.toml --save on-a-cpu                           # with a build for CPUs\n"
+      "  espalier verify run.toml --against on-a-cpu                        # with one for GPUs");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return verify_command(*options, *runtime); };

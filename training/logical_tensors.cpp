@@ -34,6 +34,22 @@ std::vector<LogicalTensor> logical_tensors(const std::vector<Parameter>& whole_m
   return tensors;
 }
 
+std::vector<std::vector<LogicalTensor>> in_groups(std::vector<LogicalTensor> tensors) {
+  std::vector<std::vector<LogicalTensor>> groups;
+  constexpr Index group_elements = Index{1} << 22;
+  Index elements = group_elements;
+  for (LogicalTensor& tensor : tensors) {
+    const Index size = num_elements(tensor.shape);
+    if (elements + size > group_elements) {
+      groups.emplace_back();
+      elements = 0;
+    }
+    elements += size;
+    groups.back().push_back(std::move(tensor));
+  }
+  return groups;
+}
+
 // Each element has one rank that counts it: the sum with the others' zeros is exact.
 void assemble(const Communicator& world, const ShardedCopy& copy, std::span<LogicalTensor> tensors) {
   std::vector<double> packed;

@@ -21,6 +21,9 @@ struct LogicalTensor {
 /// Names and shapes of all tensors of a model, in flat order of one rank; values are empty.
 std::vector<LogicalTensor> logical_tensors(const std::vector<Parameter>& whole_model);
 
+/// The same in groups of some millions of elements, or of one tensor, to be put together one group at a time.
+std::vector<std::vector<LogicalTensor>> in_groups(std::vector<LogicalTensor> tensors);
+
 /// A copy of one flat array of a layout, each rank's part in its host memory.
 struct ShardedCopy {
   std::vector<Parameter> parameters;  ///< none on a rank that takes no part in the layout

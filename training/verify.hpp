@@ -17,6 +17,7 @@ struct VerifyOptions {
   Index steps = 2;
   double tolerance = 0;                ///< relative; 0: default_tolerance()
   std::vector<std::string> reference;  ///< overrides of [parallel] for the reference; empty: one rank
+  std::string against;                 ///< folder of a saved reference of so many steps, or more; empty: none
 };
 
 /// An error and where it is largest.

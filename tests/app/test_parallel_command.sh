@@ -180,6 +180,26 @@ verify() {
   exits 2 "$mpiexec" -n 2 "$espalier" verify tiny.toml --reference dat=4
   says "--reference dat=4" "did you mean \"data\"?"
   grep -q "relative errors" out.txt && fail "a table begins before its reference is known"
+
+  # What one program has saved another compares itself with, also on one rank.
+  exits 0 "$espalier" verify tiny.toml --steps 1 --precision fp64 --save saved
+  says "saved/step-00000001: loss"
+  exits 0 "$espalier" verify tiny.toml --precision fp64 --against saved
+  says "1 step of saved, relative errors, tolerance 1e-10" "1 of 1 layouts train the model of the reference; 0 skipped"
+  exits 0 "$mpiexec" -n 2 "$espalier" verify tiny.toml --precision fp64 --against saved
+  says "layouts train the model of the reference; 0 skipped"
+  exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --precision fp64 --against saved --plant drop_all_reduce
+  exits 2 "$espalier" verify tiny.toml --against saved
+  says "saved with another config" "precision.compute"
+  grep -q "relative errors" out.txt && fail "a table begins before its reference is known"
+  exits 4 "$espalier" verify tiny.toml --against nowhere
+  says "no saved reference" "nowhere"
+  exits 2 "$espalier" verify tiny.toml --precision fp64 --against saved --steps 1
+  exits 2 "$espalier" verify tiny.toml --precision fp64 --save saved
+  says "another one, or remove it"
+  exits 2 "$espalier" verify tiny.toml
+  says "one rank has one layout" "--against"
+
   local fault
   for fault in drop_all_reduce wrong_token_weight swap_shards no_tied_reduction no_tensor_sum; do
     exits 5 "$mpiexec" -n 2 "$espalier" verify tiny.toml --steps 1 --precision fp64 model.num_layers=2 --plant "$fault"

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "training/logical_tensors.hpp"
+#include "training/trainer.hpp"
+
+/// The flat arrays of a trainer in host memory, as comparisons of layouts read and write them.
+namespace espalier {
+
+/// A flat array of the device.
+template <class View>
+std::vector<double> host_values(const View& view) {
+  const ExecSpace exec;
+  const auto host = Kokkos::create_mirror_view(view);
+  Kokkos::deep_copy(exec, host, view);
+  compat::fence(exec, "espalier::trainer_copies: the values are read on the host");
+  std::vector<double> values(host.extent(0));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<double>(host(i));
+  return values;
+}
+
+/// Back again, rounded to the array's type.
+template <class View>
+void set_device_values(const std::vector<double>& values, const View& view) {
+  using Value = typename View::non_const_value_type;
+  const auto host = Kokkos::create_mirror_view(view);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    host(i) = static_cast<Value>(static_cast<State<Value>>(values[i]));
+  const ExecSpace exec;
+  Kokkos::deep_copy(exec, view, host);
+  compat::fence(exec, "espalier::trainer_copies: any instance may read the values, and the host copy goes away");
+}
+
+/// Moments as if they lay like the weights: zero where this rank keeps none.
+template <class T>
+std::vector<double> spread_moments(const Trainer<T>& trainer, const Tensor<State<T>, 1>& moments) {
+  const std::vector<double> packed = host_values(moments);
+  std::vector<double> flat(static_cast<std::size_t>(trainer.parameters().flat_size()), 0.0);
+  const AdamW<T>& optimizer = trainer.optimizer();
+  for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
+    std::copy_n(packed.begin() + optimizer.moment_starts()[r], optimizer.owned()[r].size(),
+                flat.begin() + optimizer.owned()[r].begin);
+  return flat;
+}
+
+/// The other way round.
+template <class T>
+void gather_moments(const std::vector<double>& flat, const Trainer<T>& trainer, const Tensor<State<T>, 1>& moments) {
+  std::vector<double> packed(moments.extent(0), 0.0);
+  const AdamW<T>& optimizer = trainer.optimizer();
+  for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
+    std::copy_n(flat.begin() + optimizer.owned()[r].begin, optimizer.owned()[r].size(),
+                packed.begin() + optimizer.moment_starts()[r]);
+  set_device_values(packed, moments);
+}
+
+/// What the optimizer updates, in fp32 or fp64, as it lies in the flat arrays; zero where this rank keeps no masters.
+template <class T>
+std::vector<double> masters(const Trainer<T>& trainer) {
+  if constexpr (has_masters<T>)
+    return spread_moments(trainer, trainer.optimizer().masters());
+  else
+    return host_values(trainer.parameters().flat_weights());
+}
+
+/// `values` are of this rank's flat arrays; `owned`: true only where this rank updates them.
+template <class T>
+ShardedCopy copy_of(const Trainer<T>& trainer, std::vector<double> values, bool owned) {
+  return {trainer.parameters().parameters(), owned ? trainer.counted_owned() : trainer.counted_weights(),
+          std::move(values)};
+}
+
+}  // namespace espalier
