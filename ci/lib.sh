@@ -69,6 +69,10 @@ open_stage() {
   trap 'exit 130' INT TERM
 }
 
+# The archive of Kokkos 5 in the pool of Debian.
+kokkos_archive=kokkos_5.0.2.orig.tar.gz
+kokkos_sha256=188817bb452ca805ee8701f1c5adbbb4fb83dc8d1c50624566a18a719ba0fa5e
+
 offline_advice="without a network, or where no mirror has it: put the archive into a folder and name that in ESPALIER_SOURCES"
 
 # fetch_archive POOL_FOLDER NAME SHA256: puts a source archive of Debian into $stage, from the folder ESPALIER_SOURCES or
