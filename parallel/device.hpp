@@ -42,7 +42,8 @@ struct DeviceMemory {
 DeviceMemory device_memory();
 
 /// Shows the regions of Kokkos (phases, kernels' callers) in the profiler of the device, unless the user has loaded a
-/// Kokkos tool. After Kokkos::initialize.
+/// Kokkos tool. Before Kokkos::initialize, which loads that tool, and asks once whether regions are to wait for the
+/// device.
 void show_regions_to_profiler();
 
 }  // namespace espalier

@@ -130,6 +130,9 @@ void show_regions_to_profiler() {
   namespace tools = Kokkos::Tools::Experimental;
   if (tools::get_callbacks().push_region != nullptr)
     return;
+  // Unless it is told that no fence is needed, Kokkos waits for the whole device wherever a region begins or ends.
+  tools::set_request_tool_settings_callback(
+      [](std::uint32_t, Kokkos_Tools_ToolSettings* settings) { settings->requires_global_fencing = false; });
   tools::set_push_region_callback([](const char* name) { nvtxRangePushA(name); });
   tools::set_pop_region_callback([] { nvtxRangePop(); });
 }

@@ -147,10 +147,10 @@ void Runtime::start_kokkos(int& argc, char**& argv) {
     const SelectedDevice device = select_device(*world_);
     ranks_per_device = device.sharers;
     device_ = device.text;
+    show_regions_to_profiler();
     initialize_kokkos(argc, argv);
     owns_kokkos_ = true;
     require_known_arguments(argc, argv);
-    show_regions_to_profiler();
   }
   use_transport(*world_, ranks_per_device);
   MemoryLedger::instance().install();
