@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
@@ -72,15 +74,16 @@ double to_host(const ExecSpace& exec, const Tensor<double, 0>& value) {
   return result;
 }
 
-// Added in the order of the ranges, that is of the parameters.
+// Added in the order of the ranges, that is of the parameters. No memory of Kokkos: to give it back waits for the
+// device.
 double sum_on_host(const ExecSpace& exec, const Tensor<double, 1>& values) {
-  const auto host = Kokkos::create_mirror_view(values);
-  Kokkos::deep_copy(exec, host, values);
+  std::vector<double> host(values.extent(0));
+  Kokkos::deep_copy(
+      exec,
+      Kokkos::View<double*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(host.data(), host.size()),
+      values);
   compat::fence(exec, "espalier::Trainer: the norm's sums are read on the host");
-  double sum = 0;
-  for (std::size_t i = 0; i < host.extent(0); ++i)
-    sum += host(i);
-  return sum;
+  return std::accumulate(host.begin(), host.end(), 0.0);
 }
 
 std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
