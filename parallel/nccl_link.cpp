@@ -123,7 +123,9 @@ class NcclLink : public DeviceLink {
     const auto size = static_cast<Index>(members_.size());
     const Tensor<std::int32_t, 1> heard(ledger_label(Category::communication, "link_check"), size + 1);
     const ExecSpace queue;
-    Kokkos::deep_copy(queue, heard, communicator.rank());
+    const auto host = Kokkos::create_mirror_view(heard);
+    std::fill_n(host.data(), host.size(), communicator.rank());
+    Kokkos::deep_copy(queue, heard, host);
     std::vector<DeviceMessage> messages;
     for (const int member : members_)
       if (member != communicator.rank()) {
@@ -131,7 +133,6 @@ class NcclLink : public DeviceLink {
         messages.push_back({heard.data() + place_of(member), sizeof(std::int32_t), member, true});
       }
     exchange(queue, messages, "the first words over " + name);
-    const auto host = Kokkos::create_mirror_view(heard);
     Kokkos::deep_copy(queue, host, heard);
     compat::fence(queue, "espalier::NcclLink: the words are compared on the host");
     watchdog_->require_alive();
