@@ -185,10 +185,14 @@ Measured measure(RunConfig config, Runtime& runtime) {
   GemmRate before;
   progress.now("GEMM rate");
   set_libraries<T>(config);
-  MemoryLedger::instance().record_library_scratch_of([&] {
+  const auto measure_rate = [&] {
     before = best_gemm_rate<T>();
     release_matmul_workspace();
-  });
+  };
+  if (exec_is_host)
+    MemoryLedger::instance().record_library_scratch_of(measure_rate);
+  else  // what becomes resident is the host's memory, not the accelerator's
+    measure_rate();
   MemoryLedger::instance().reset_peak();
 
   Trainer<T> trainer(ExecSpace(), config, layout, mesh);

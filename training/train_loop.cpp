@@ -74,7 +74,11 @@ class Loop {
     open_directory();
     set_libraries<T>(config_);
     set_matmul_library(library_of_root(mesh_.world(), matmul_library()));  // CPUs may differ
-    MemoryLedger::instance().record_library_scratch_of([&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); });
+    const auto measure = [&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); };
+    if (exec_is_host)
+      MemoryLedger::instance().record_library_scratch_of(measure);
+    else  // what becomes resident is the host's memory, not the accelerator's
+      measure();
     prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
     MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
