@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# The host's side of the CUDA build on a machine without a GPU: test_fake_cuda.sh ESPALIER MPIEXEC FOLDER, where
+# tests/support/fake_cuda/build.sh has put the stand-in for CUDA into FOLDER. Kernels do not run, so all values that they
+# would make are 0; what is looked at is what the host asks of CUDA. Any misuse ends a rank with 97.
+espalier=$1 mpiexec=$2 folder=$(realpath "$3")
+export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+unset CUDA_VISIBLE_DEVICES ESPALIER_RANKS_PER_GPU ESPALIER_TRANSPORT
+source "$(dirname "$(realpath "$0")")/tiny_run.sh"
+export ESPALIER_FAKE_CUDA_SHARED=$work
+sed -i '/^matmul = /d' tiny.toml
+stage() { ((failures > ${reported:=0})) || echo "stand-in for CUDA: $1"; reported=$failures; }
+
+# counted REPORT NAME: of all ranks, in their order.
+counted() { sort -t, -k1,1 "$1" | sed -E "s/.*\"$2\": ([0-9]+).*/\1/" | tr '\n' ' '; }
+# trains NAME RANKS OVERRIDE...: well, and leaves NAME.json.
+trains() {
+  local name=$1 ranks=$2; shift 2
+  rm -rf run "$name.json"
+  ESPALIER_FAKE_CUDA_REPORT=$PWD/$name.json exits 0 "$mpiexec" -n "$ranks" "$espalier" train tiny.toml "$@"
+}
+# steady NAME RANKS OVERRIDE...: three steps more allocate nothing and never wait for the whole device.
+steady() {
+  local name=$1 ranks=$2 count; shift 2
+  trains "$name-3" "$ranks" run.steps=3 "$@"
+  trains "$name-6" "$ranks" run.steps=6 "$@"
+  for count in allocations pinned_allocations device_synchronizations streams; do
+    [[ $(counted "$name-3.json" $count) == "$(counted "$name-6.json" $count)" ]] ||
+      fail "$name: $count of each rank in 3 and in 6 steps differ" <(counted "$name-3.json" $count; counted "$name-6.json" $count)
+  done
+  [[ $(counted "$name-3.json" launches) != "$(counted "$name-6.json" launches)" ]] || fail "$name: six steps launch no more than three"
+}
+
+# ---- The stand-in itself ----
+exits 0 "$folder/misuse" none
+while read -r name text; do
+  code=97
+  [[ $name != touch ]] || code=139
+  expect $code "fake CUDA: " bash -c '"$0" "$1"; exit $?' "$folder/misuse" "$name"
+  says "$text"
+done < <("$folder/misuse" list)
+stage "it finds $("$folder/misuse" list | wc -l) planted mistakes"
+
+# ---- One rank ----
+steady fp32 1
+steady bf16 1 precision.compute=bf16
+steady fp16 1 precision.compute=fp16 parallel.recompute=selective
+steady full 1 parallel.recompute=full run.matmul=tiled
+trains fp64 1 precision.compute=fp64
+stage "fp32, bf16, fp16 and fp64 on one rank: no step allocates or waits for the whole device"
+
+# ---- Ranks that share a GPU: all data by way of the host ----
+export ESPALIER_RANKS_PER_GPU=4
+steady data 2 parallel.data=2
+steady tensor 2 parallel.tensor=2
+steady pipeline 2 parallel.pipeline=2
+steady hybrid 4 parallel.tensor=2 parallel.pipeline=2 precision.compute=bf16
+trains sequence 2 parallel.tensor=2 parallel.sequence_parallel=true
+trains interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2 model.num_layers=4
+trains zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
+trains zero1 4 parallel.data=4 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
+trains saves 4 parallel.tensor=2 parallel.data=2 checkpoint.interval=2 checkpoint.async=true
+rm -r run/checkpoints/step-00000006
+expect 0 "completed" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.pipeline=2
+stage "2 and 4 ranks that share a GPU, in nine layouts; saved behind the steps, and gone on in another layout"
+unset ESPALIER_RANKS_PER_GPU
+
+# ---- A GPU for each rank: NCCL, of which the stand-in carries the messages ----
+export ESPALIER_FAKE_CUDA_DEVICES=4
+steady nccl-data 2 parallel.data=2
+steady nccl-tensor 2 parallel.tensor=2
+steady nccl-pipeline 2 parallel.pipeline=2
+steady nccl-hybrid 4 parallel.tensor=2 parallel.pipeline=2
+trains nccl-zero1 4 parallel.data=4 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
+says "tensors by nccl"
+[[ -z $(find . -maxdepth 1 -name 'fake-nccl-*') ]] || fail "communicators of NCCL were left" <(find . -maxdepth 1 -name 'fake-nccl-*')
+trains nccl-sequence 2 parallel.tensor=2 parallel.sequence_parallel=true
+trains nccl-zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
+stage "2 and 4 ranks on GPUs of their own, over NCCL"
+
+# A rank that stands still: the watchdog, or who waits for it in MPI, ends the job.
+"$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2 run.steps=1000000 run.log_interval=1000000 \
+  run.communication_timeout=4 "run.directory=$work/late" >late.txt 2>&1 &
+job=$!
+wait_for late/metrics.jsonl
+kill -STOP "$(pgrep -n -f "^$espalier train .* run.directory=$work/late")"
+code=0; wait $job || code=$?
+[[ $code == 6 ]] && grep -qE "waited .*, in vain" late.txt || fail "exit code $code, wanted 6 and what was waited for" late.txt
+stage "a rank that stands still under NCCL ends the job"
+unset ESPALIER_FAKE_CUDA_DEVICES
+
+# ---- Other commands ----
+exits 0 "$espalier" bench step --model byte-1m --steps 2
+exits 0 "$espalier" bench ops --model byte-1m --micro-batch 1 --sequence-length 64
+ESPALIER_RANKS_PER_GPU=2 exits 0 "$mpiexec" -n 2 "$espalier" bench machine --output machine.toml
+trains generate 1
+exits 0 "$espalier" generate --checkpoint run --prompt "tree" --max-tokens 20
+stage "bench step, ops and machine, generate"
+
+# ---- What is refused ----
+rm -rf run
+ESPALIER_FAKE_CUDA_DEVICES=0 expect 2 "no CUDA-capable device is detected" "$espalier" train tiny.toml
+ESPALIER_FAKE_CUDA_DEVICES=0 exits 0 "$espalier" train tiny.toml precision.compute=bf16 --dry-run
+CUDA_VISIBLE_DEVICES='' expect 2 'CUDA_VISIBLE_DEVICES=""' "$espalier" train tiny.toml
+ESPALIER_FAKE_CUDA_DRIVER=12040 expect 2 "the NVIDIA driver is too old: it supports CUDA 12.4" "$espalier" train tiny.toml
+ESPALIER_FAKE_CUDA_ARCH=75 expect 2 "this Espalier holds no code for the GPU of this rank" "$espalier" train tiny.toml
+expect 2 "there are more ranks than GPUs" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2
+ESPALIER_RANKS_PER_GPU=2 expect 2 "too many ranks share a GPU" "$mpiexec" -n 3 "$espalier" train tiny.toml
+ESPALIER_FAKE_CUDA_FREE_MIB=20 expect 7 "the model does not fit the memory that is free on a GPU" "$espalier" train tiny.toml
+ESPALIER_TRANSPORT=nccl ESPALIER_RANKS_PER_GPU=2 expect 2 "NCCL takes one rank a GPU" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2
+[[ ! -e run ]] || fail "a start that was refused has left run/" <(ls run)
+stage "no device, an old driver, another architecture, too many ranks and full memory are refused"
+summary

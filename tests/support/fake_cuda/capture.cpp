@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Captures and graphs. See "Creating a Graph Using Stream Capture" in the CUDA programming guide for what is forbidden.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tests/support/fake_cuda/device.hpp"
+#include "tests/support/fake_cuda/queues.hpp"
+
+namespace fake_cuda {
+namespace {
+
+struct GraphExec {
+  std::vector<std::shared_ptr<Node>> nodes;
+  bool destroyed = false;
+};
+
+struct Captures {
+  std::vector<std::shared_ptr<Capture>> active;
+  std::map<cudaGraph_t, std::shared_ptr<Graph>> graphs;
+  std::map<cudaGraphExec_t, std::shared_ptr<GraphExec>> execs;
+};
+
+Captures& captures() {
+  static Captures& state = *new Captures;
+  return state;
+}
+
+thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+
+template <class Objects, class Handle>
+auto object_of(Objects& objects, Handle handle, const char* what) {
+  const auto found = objects.find(handle);
+  if (found == objects.end() || found->second->destroyed) {
+    misuse(std::string(what) + (found == objects.end() ? " with a handle that is none" : " of one that was destroyed"));
+    return decltype(found->second)();
+  }
+  return found->second;
+}
+
+// All that must be done before what ends in `tail`.
+std::set<const Node*> ancestors(const std::vector<const Node*>& tail) {
+  std::set<const Node*> all;
+  std::vector<const Node*> open = tail;
+  while (!open.empty()) {
+    const Node* const node = open.back();
+    open.pop_back();
+    if (all.insert(node).second)
+      open.insert(open.end(), node->after.begin(), node->after.end());
+  }
+  return all;
+}
+
+std::string unjoined_node(const Capture& capture, const std::vector<const Node*>& tail) {
+  const std::set<const Node*> joined = ancestors(tail);
+  for (const auto& node : capture.graph->nodes)
+    if (joined.count(node.get()) == 0)
+      return node->what;
+  return {};
+}
+
+Work work_of(const std::shared_ptr<GraphExec>& exec) {
+  return [exec, next = std::size_t{0}, nodes = exec->nodes]() mutable {
+    for (; next < nodes.size(); ++next)
+      if (nodes[next]->work && !nodes[next]->work())
+        return false;
+    return true;
+  };
+}
+
+}  // namespace
+
+void invalidate(Capture& capture) { capture.invalidated = true; }
+
+cudaError_t unsafe_call(const std::string& call) {
+  if (thread_mode == cudaStreamCaptureModeRelaxed)
+    return cudaSuccess;
+  for (const auto& capture : captures().active) {
+    const bool own = capture->thread == std::this_thread::get_id() && capture->mode != cudaStreamCaptureModeRelaxed;
+    const bool others = capture->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
+    if (!own && !others)
+      continue;
+    invalidate(*capture);
+    return refuse(cudaErrorStreamCaptureUnsupported,
+                  call + " while " + capture->origin->name + " is captured" + (own ? "" : " by another thread"));
+  }
+  return cudaSuccess;
+}
+
+void tell_leaked_graphs() {
+  for (const auto& capture : captures().active)
+    misuse("the capture of " + capture->origin->name + " was never ended");
+  for (const auto& [handle, graph] : captures().graphs)
+    if (!graph->destroyed)
+      misuse("a graph of " + std::to_string(graph->nodes.size()) + " nodes was never destroyed");
+  for (const auto& [handle, exec] : captures().execs)
+    if (!exec->destroyed)
+      misuse("an executable graph of " + std::to_string(exec->nodes.size()) + " nodes was never destroyed");
+}
+
+}  // namespace fake_cuda
+
+using namespace fake_cuda;
+
+extern "C" {
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, thread_mode);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  const Lock lock = lock_all();
+  Stream* const stream = stream_of(handle, "cudaStreamBeginCapture");
+  if (stream == nullptr)
+    return answer(cudaErrorInvalidResourceHandle);
+  if (handle == nullptr || handle == cudaStreamLegacy)
+    return refuse(cudaErrorStreamCaptureUnsupported, "cudaStreamBeginCapture of the legacy stream");
+  if (stream->capture)
+    return refuse(cudaErrorIllegalState, "cudaStreamBeginCapture of " + stream->name + ", which is captured");
+  auto capture = std::make_shared<Capture>();
+  capture->id = ++counts().captures;
+  capture->origin = stream;
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
+  capture->graph = std::make_shared<Graph>();
+  stream->capture = capture;
+  stream->tail.clear();
+  captures().active.push_back(capture);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  const Lock lock = lock_all();
+  *graph = nullptr;
+  Stream* const stream = stream_of(handle, "cudaStreamEndCapture");
+  if (stream == nullptr)
+    return answer(cudaErrorInvalidResourceHandle);
+  if (!stream->capture)
+    return refuse(cudaErrorIllegalState, "cudaStreamEndCapture of " + stream->name + ", which is not captured");
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture->origin != stream) {
+    invalidate(*capture);
+    return refuse(cudaErrorStreamCaptureUnmatched, "cudaStreamEndCapture of " + stream->name + " for a capture that " +
+                                                       capture->origin->name + " began");
+  }
+  if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
+    return refuse(cudaErrorStreamCaptureWrongThread, "cudaStreamEndCapture in another thread than the beginning");
+  const std::string unjoined = unjoined_node(*capture, stream->tail);
+  capture->ended = true;
+  end_capture_of_streams(*capture);
+  std::erase(captures().active, capture);
+  if (capture->invalidated)
+    return answer(cudaErrorStreamCaptureInvalidated);
+  if (!unjoined.empty())
+    return refuse(cudaErrorStreamCaptureUnjoined,
+                  "cudaStreamEndCapture of " + stream->name + ", which did not wait for another's " + unjoined);
+  *graph = reinterpret_cast<cudaGraph_t>(capture->graph.get());
+  captures().graphs[*graph] = capture->graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+  const Lock lock = lock_all();
+  const Stream* const stream = stream_of(handle, "cudaStreamIsCapturing");
+  if (stream == nullptr)
+    return answer(cudaErrorInvalidResourceHandle);
+  *status = !stream->capture               ? cudaStreamCaptureStatusNone
+            : stream->capture->invalidated ? cudaStreamCaptureStatusInvalidated
+                                           : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph, const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
+                                     size_t* num_nodes) {
+  if (graph != nullptr || nodes != nullptr || edges != nullptr || num_nodes != nullptr)
+    misuse("cudaStreamGetCaptureInfo: the stand-in tells no nodes");
+  const cudaError_t answered = cudaStreamIsCapturing(handle, status);
+  const Lock lock = lock_all();
+  if (answered == cudaSuccess && id != nullptr && *status != cudaStreamCaptureStatusNone)
+    *id = stream_of(handle, "cudaStreamGetCaptureInfo")->capture->id;
+  return answered;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* number) {
+  const Lock lock = lock_all();
+  const auto graph = object_of(captures().graphs, handle, "cudaGraphGetNodes");
+  if (!graph)
+    return answer(cudaErrorInvalidValue);
+  if (nodes != nullptr)
+    for (std::size_t i = 0; i < std::min(*number, graph->nodes.size()); ++i)
+      nodes[i] = reinterpret_cast<cudaGraphNode_t>(graph->nodes[i].get());
+  *number = graph->nodes.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* handle, cudaGraph_t graph_handle, unsigned long long) {
+  const Lock lock = lock_all();
+  const auto graph = object_of(captures().graphs, graph_handle, "cudaGraphInstantiate");
+  if (!graph)
+    return answer(cudaErrorInvalidValue);
+  const auto exec = std::make_shared<GraphExec>();
+  exec->nodes = graph->nodes;
+  *handle = reinterpret_cast<cudaGraphExec_t>(exec.get());
+  captures().execs[*handle] = exec;
+  ++counts().graph_instantiations;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* handle, cudaGraph_t graph, unsigned long long flags) {
+  return cudaGraphInstantiate(handle, graph, flags);
+}
+
+// Only parameters may differ: the same kinds of nodes in the same order.
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t handle, cudaGraph_t graph_handle, cudaGraphExecUpdateResultInfo* info) {
+  const Lock lock = lock_all();
+  const auto exec = object_of(captures().execs, handle, "cudaGraphExecUpdate");
+  const auto graph = object_of(captures().graphs, graph_handle, "cudaGraphExecUpdate");
+  if (!exec || !graph)
+    return answer(cudaErrorInvalidValue);
+  const bool same = std::equal(exec->nodes.begin(), exec->nodes.end(), graph->nodes.begin(), graph->nodes.end(),
+                               [](const auto& a, const auto& b) { return a->what == b->what; });
+  if (info != nullptr)
+    *info = {.result = same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged,
+             .errorNode = nullptr,
+             .errorFromNode = nullptr};
+  if (!same)
+    return answer(cudaErrorGraphExecUpdateFailure);
+  exec->nodes = graph->nodes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t handle, cudaStream_t) {
+  const Lock lock = lock_all();
+  return object_of(captures().execs, handle, "cudaGraphUpload") ? cudaSuccess : answer(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
+  const Lock lock = lock_all();
+  const auto exec = object_of(captures().execs, handle, "cudaGraphLaunch");
+  if (!exec)
+    return answer(cudaErrorInvalidValue);
+  ++counts().graph_launches;
+  return enqueue(stream, "cudaGraphLaunch", work_of(exec));
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
+  const Lock lock = lock_all();
+  const auto graph = object_of(captures().graphs, handle, "cudaGraphDestroy");
+  if (!graph)
+    return answer(cudaErrorInvalidValue);
+  graph->destroyed = true;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
+  const Lock lock = lock_all();
+  const auto exec = object_of(captures().execs, handle, "cudaGraphExecDestroy");
+  if (!exec)
+    return answer(cudaErrorInvalidValue);
+  exec->destroyed = true;
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace fake_cuda {
+
+enum class Where { device, pinned, managed, pageable };
+
+/// Where `bytes` bytes at an address are, and where the stand-in may touch them. A range that leaves its allocation,
+/// was freed, or is at an address of devices where nothing is, is told as a misuse by `what`, and not valid.
+struct Place {
+  bool valid = false;
+  Where where = Where::pageable;
+  char* data = nullptr;
+};
+Place place_of(const void* address, std::size_t bytes, const std::string& what);
+
+/// Device memory (or pinned or managed memory, which devices reach, too), as an operand must be.
+bool is_on_device(const void* address, std::size_t bytes, const std::string& what);
+
+/// A variable of device code: device memory, too, at an address of its own.
+char* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, const std::string& what);
+
+}  // namespace fake_cuda

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/fake_cuda/report.hpp"
+
+/// Streams, events and captures. Work is done as late as CUDA allows: when somebody waits for it. So who does not wait
+/// sees that it is not done.
+namespace fake_cuda {
+
+/// Does one piece of work; false: it cannot yet (a message has not come), ask again.
+using Work = std::function<bool()>;
+
+/// Host memory that queued work will read or write.
+struct HostRange {
+  const char* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+struct Stream;
+
+struct Operation {
+  Work work;
+  Stream* after = nullptr;  ///< or: waits until `after` has done its first `after_count`
+  std::uint64_t after_count = 0;
+  HostRange host = {};
+};
+
+/// What a graph is made of, in an order in which it can be done.
+struct Node {
+  std::string what;
+  Work work;
+  std::vector<const Node*> after;
+};
+struct Graph {
+  std::vector<std::shared_ptr<Node>> nodes;
+  bool destroyed = false;
+};
+
+struct Capture {
+  unsigned long long id = 0;
+  Stream* origin = nullptr;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  std::shared_ptr<Graph> graph;
+  bool invalidated = false;
+  bool ended = false;
+};
+
+struct Stream {
+  std::string name;
+  bool blocking = true;  ///< ordered with the legacy stream
+  bool destroyed = false;
+  std::deque<Operation> operations;
+  std::uint64_t queued = 0;
+  std::uint64_t done = 0;
+  bool has_messages = false;  ///< its work goes on without anybody waiting
+  std::shared_ptr<Capture> capture;
+  std::vector<const Node*> tail;  ///< in the capture: what its next node comes after
+};
+
+/// The stream behind a handle; a misuse and nullptr where there is none or it was destroyed.
+Stream* stream_of(cudaStream_t handle, const std::string& what);
+
+/// Queues work, or adds it to the capture that the stream is in.
+cudaError_t enqueue(cudaStream_t handle, const std::string& what, Work work, HostRange host = {});
+cudaError_t enqueue(Stream& stream, const std::string& what, Work work, HostRange host = {});
+bool is_captured(const Stream& stream);
+
+/// Calls that a capture somewhere forbids, and which break it off.
+cudaError_t unsafe_call(const std::string& call);
+bool is_anything_captured();
+void invalidate(Capture& capture);
+void end_capture_of_streams(const Capture& capture);
+
+/// Does what has been queued; lets go of the lock where it has to wait for other processes.
+void finish(Lock& lock, Stream& stream, std::uint64_t count);
+void finish_everything(Lock& lock);
+
+/// Does what can be done, up to `count`; false: not all of it.
+bool advance(Stream& stream, std::uint64_t count);
+void advance_messages();
+
+/// Is work queued that reads or writes these bytes of the host?
+bool is_pending(const char* data, std::size_t bytes);
+
+}  // namespace fake_cuda
