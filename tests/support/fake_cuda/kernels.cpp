@@ -126,8 +126,7 @@ cudaError_t launch(Kernel* kernel, const Configuration& configuration, void** ar
     return refuse(cudaErrorNoKernelImageForDevice, what);
   if (const std::string problem = problem_of(configuration, *kernel); !problem.empty())
     return refuse(cudaErrorInvalidConfiguration, what + " is launched with " + problem);
-  ++counts().launches;
-  ++counts().kernels[kernel->name];
+  note_launch(kernel->name);
   return enqueue(configuration.stream, what, work_of(*kernel, arguments));
 }
 

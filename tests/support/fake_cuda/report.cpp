@@ -26,33 +26,48 @@ const char* rank_text() {
   return "0";
 }
 
+// The counts at the first and at the last launch of the kernel that marks a step.
+struct Marks {
+  std::uint64_t number = 0;
+  Counts first, last;
+};
+Marks& marks() {
+  static Marks& all = *new Marks;
+  return all;
+}
+
+struct Named {
+  const char* name;
+  std::uint64_t Counts::*count;
+};
+constexpr Named named_counts[] = {{"allocations", &Counts::allocations},
+                                  {"frees", &Counts::frees},
+                                  {"pinned_allocations", &Counts::pinned_allocations},
+                                  {"pinned_frees", &Counts::pinned_frees},
+                                  {"device_synchronizations", &Counts::device_synchronizations},
+                                  {"stream_synchronizations", &Counts::stream_synchronizations},
+                                  {"event_synchronizations", &Counts::event_synchronizations},
+                                  {"blocking_copies", &Counts::blocking_copies},
+                                  {"copies", &Counts::copies},
+                                  {"memsets", &Counts::memsets},
+                                  {"launches", &Counts::launches},
+                                  {"products", &Counts::products},
+                                  {"messages", &Counts::messages},
+                                  {"streams", &Counts::streams},
+                                  {"events", &Counts::events},
+                                  {"captures", &Counts::captures},
+                                  {"graph_instantiations", &Counts::graph_instantiations},
+                                  {"graph_launches", &Counts::graph_launches},
+                                  {"peak_bytes", &Counts::peak_bytes}};
+
 void write_report(const char* path) {
   const Counts& c = counts();
-  std::string text = std::string("{\"rank\": ") + rank_text();
-  const auto add = [&text](const char* name, std::uint64_t value) {
-    text += std::string(", \"") + name + "\": " + std::to_string(value);
-  };
-  add("misuses", static_cast<std::uint64_t>(num_misuses));
-  add("allocations", c.allocations);
-  add("frees", c.frees);
-  add("pinned_allocations", c.pinned_allocations);
-  add("pinned_frees", c.pinned_frees);
-  add("device_synchronizations", c.device_synchronizations);
-  add("stream_synchronizations", c.stream_synchronizations);
-  add("event_synchronizations", c.event_synchronizations);
-  add("blocking_copies", c.blocking_copies);
-  add("copies", c.copies);
-  add("memsets", c.memsets);
-  add("launches", c.launches);
-  add("products", c.products);
-  add("messages", c.messages);
-  add("streams", c.streams);
-  add("events", c.events);
-  add("captures", c.captures);
-  add("graph_instantiations", c.graph_instantiations);
-  add("graph_launches", c.graph_launches);
-  add("peak_bytes", c.peak_bytes);
-  add("distinct_kernels", c.kernels.size());
+  std::string text = std::string("{\"rank\": ") + rank_text() + ", \"misuses\": " + std::to_string(num_misuses);
+  for (const auto& [name, count] : named_counts)
+    text += std::string(", \"") + name + "\": " + std::to_string(c.*count);
+  text += ", \"marks\": " + std::to_string(marks().number);
+  for (const auto& [name, count] : named_counts)
+    text += std::string(", \"marked_") + name + "\": " + std::to_string(marks().last.*count - marks().first.*count);
   text += ", \"kernels\": {";
   const char* separator = "";
   for (const auto& [name, number] : c.kernels) {
@@ -107,6 +122,17 @@ cudaError_t refuse(cudaError_t status, const std::string& text) {
 long long setting(const char* name, long long otherwise) {
   const char* const text = std::getenv((std::string("ESPALIER_FAKE_CUDA_") + name).c_str());
   return text == nullptr ? otherwise : std::atoll(text);
+}
+
+void note_launch(const std::string& kernel) {
+  ++counts().launches;
+  ++counts().kernels[kernel];
+  const char* const mark = std::getenv("ESPALIER_FAKE_CUDA_MARK");
+  if (mark == nullptr || kernel.find(mark) == std::string::npos)
+    return;
+  marks().last = counts();
+  if (++marks().number == 1)
+    marks().first = counts();
 }
 
 Counts& counts() {

@@ -53,6 +53,10 @@ struct Counts {
 };
 Counts& counts();
 
+/// A kernel is launched. Where ESPALIER_FAKE_CUDA_MARK is a part of its name, what is counted between the first and the
+/// last such launch is in the report, too: with a kernel of the optimizer, all steps but the first.
+void note_launch(const std::string& kernel);
+
 /// Told at the end of the process: what each file still holds.
 void tell_leaked_memory();
 void tell_leaked_streams();
