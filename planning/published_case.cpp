@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "io/units.hpp"
 #include "planning/gib.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
