@@ -14,6 +14,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/stop_requests.hpp"
+#include "io/file.hpp"
 #include "io/nearest_word.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/launch_environment.hpp"
