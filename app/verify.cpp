@@ -212,8 +212,8 @@ void add_verify(CLI::App& app, Chosen& chosen) {
       ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
   command->footer(
       "  mpiexec -n 4 espalier verify run.toml --shrink --precision fp64\n"
-      "  espalier verify run.toml --save on-a-cpu                           # with a build for CPUs\n"
-      "  espalier verify run.toml --against on-a-cpu                        # with one for GPUs");
+      "  espalier verify run.toml --save on-a-cpu               # a build for CPUs\n"
+      "  espalier verify run.toml --against on-a-cpu            # one for GPUs");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return verify_command(*options, *runtime); };
