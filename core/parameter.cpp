@@ -56,8 +56,7 @@ void fill(const ExecSpace& exec, const std::vector<Parameter>& parameters, std::
     const IndexRange part = intersection(range, parameter.flat_range());
     V* const out = values.data() - range.begin;
     Kokkos::parallel_for(
-        "espalier::core::initialize", Kokkos::RangePolicy<ExecSpace>(exec, part.begin, part.end),
-        KOKKOS_LAMBDA(const Index i) {
+        "espalier::core::initialize", RangePolicy(exec, part.begin, part.end), KOKKOS_LAMBDA(const Index i) {
           const double noise =
               deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i - offset)));
           out[i] = static_cast<V>(static_cast<State<V>>(mean + deviation * noise));
@@ -141,7 +140,7 @@ template <class T>
 void ParameterStore<T>::zero_gradients(const ExecSpace& exec) const {
   const auto gradients = gradients_;
   Kokkos::parallel_for(
-      "espalier::core::zero_gradients", Kokkos::RangePolicy<ExecSpace>(exec, 0, flat_size_),
+      "espalier::core::zero_gradients", RangePolicy(exec, 0, flat_size_),
       KOKKOS_LAMBDA(const Index i) { gradients(i) = 0; });
 }
 

@@ -55,8 +55,7 @@ Tensor<T, 1> allocate(Category category, const std::string& name, Index count) {
   ledger.require_room(category, name, bytes);
   Tensor<T, 1> data(Kokkos::view_alloc(ledger_label(category, name), Kokkos::WithoutInitializing), count);
   Kokkos::parallel_for(
-      "espalier::core::allocate::first_touch", Kokkos::RangePolicy<ExecSpace>(0, count),
-      KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });
+      "espalier::core::allocate::first_touch", RangePolicy(0, count), KOKKOS_LAMBDA(const Index i) { data(i) = T{}; });
   compat::fence(ExecSpace(), "espalier::allocate: the caller may use any instance next");
   return data;
 }

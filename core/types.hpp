@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
+#include <cstdint>
 #include <type_traits>
 
 #include "core/bfloat16.hpp"
@@ -16,5 +17,8 @@ using MemSpace = ExecSpace::memory_space;
 
 /// True where kernels run on the host and a team is one thread with vector lanes.
 inline constexpr bool exec_is_host = std::is_same_v<ExecSpace, Kokkos::DefaultHostExecutionSpace>;
+
+/// Indices of 64 bits: Kokkos' own choice on GPUs has 32, and aborts where a range has more than 2^32 - 1 elements.
+using RangePolicy = Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<std::int64_t>>;
 
 }  // namespace espalier

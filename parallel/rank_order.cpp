@@ -46,8 +46,7 @@ void combine(const ExecSpace& exec, const FlatTensor<T>& own, const FlatTensor<T
   T* const ours = own.data();
   const T* const theirs = received.data();
   Kokkos::parallel_for(
-      "espalier::parallel::combine_in_rank_order", Kokkos::RangePolicy<ExecSpace>(exec, 0, blocks),
-      KOKKOS_LAMBDA(const Index block) {
+      "espalier::parallel::combine_in_rank_order", RangePolicy(exec, 0, blocks), KOKKOS_LAMBDA(const Index block) {
         const Index begin = block * combine_block;
         const Index length = begin + combine_block < count ? combine_block : count - begin;
         A result[combine_block];

@@ -78,8 +78,7 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
   Tensor<T, 2> b("espalier::workspace::measure_b", size, size);
   Tensor<T, 2> c("espalier::workspace::measure_c", size, size);
   Kokkos::parallel_for(
-      "espalier::training::measure_matmul_rates::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size),
-      KOKKOS_LAMBDA(const Index i) {
+      "espalier::training::measure_matmul_rates::fill", RangePolicy(exec, 0, size), KOKKOS_LAMBDA(const Index i) {
         for (Index j = 0; j < size; ++j) {
           a(i, j) =
               static_cast<T>(static_cast<State<T>>(stream.uniform(static_cast<std::uint64_t>(i * size + j)) - 0.5));
@@ -130,8 +129,7 @@ double measure_gemm_rate(const Communicator& world, Index size) {
   const Tensor<T, 2> c("espalier::workspace::gemm_rate_c", size, size);
   const RandomStream stream(1, "gemm_rate");
   Kokkos::parallel_for(
-      "espalier::training::gemm_rate::fill", Kokkos::RangePolicy<ExecSpace>(exec, 0, size * size),
-      KOKKOS_LAMBDA(const Index i) {
+      "espalier::training::gemm_rate::fill", RangePolicy(exec, 0, size * size), KOKKOS_LAMBDA(const Index i) {
         a.data()[i] = static_cast<T>(stream.uniform(static_cast<std::uint64_t>(i)) - 0.5);
       });
   matmul<T>(exec, c, Transpose::no, a, Transpose::yes, a);  // warms up: threads, packing buffers

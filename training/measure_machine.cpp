@@ -73,7 +73,7 @@ double measure_memory_bandwidth(const Communicator& world) {
   const Tensor<float, 1> c("espalier::workspace::triad_c", count);
   const double seconds = seconds_of(world, [&] {
     Kokkos::parallel_for(
-        "espalier::training::measure_machine::triad", Kokkos::RangePolicy<ExecSpace>(exec, 0, count),
+        "espalier::training::measure_machine::triad", RangePolicy(exec, 0, count),
         KOKKOS_LAMBDA(const Index i) { a(i) = b(i) + 0.5F * c(i); });
     compat::fence(exec, "espalier::measure_machine: the triad is done when the clock stops");
   });

@@ -14,7 +14,7 @@ void column_sums_by_strips(const ExecSpace& exec, const char* label, Index rows,
   constexpr Index strip = 32;
   const Index strips = (cols + strip - 1) / strip;
   Kokkos::parallel_for(
-      label, Kokkos::RangePolicy<ExecSpace>(exec, 0, strips), KOKKOS_LAMBDA(const Index s) {
+      label, RangePolicy(exec, 0, strips), KOKKOS_LAMBDA(const Index s) {
         const Index first = s * strip;
         const Index width = first + strip <= cols ? strip : cols - first;
         S sum[Count][strip] = {};

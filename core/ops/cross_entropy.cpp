@@ -127,8 +127,7 @@ void cross_entropy_losses(const ExecSpace& exec, Tensor<S, 1> losses, Tensor<Tok
                           Tensor<S, 1> sums) {
   const Index rows = losses.extent(0);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_losses", Kokkos::RangePolicy<ExecSpace>(exec, 0, rows),
-      KOKKOS_LAMBDA(const Index n) {
+      "espalier::core::cross_entropy_losses", RangePolicy(exec, 0, rows), KOKKOS_LAMBDA(const Index n) {
         losses(n) = targets(n) < 0 ? S(0) : compat::log(sums(n)) + largest(n) - sums(rows + n);
       });
 }

@@ -16,7 +16,7 @@ void scatter_rows(const ExecSpace& exec, const char* label, const Tensor<S, 2>& 
   const Index rows = dx.extent(0);
   const Index channels = dx.extent(1);
   Kokkos::parallel_for(
-      label, Kokkos::RangePolicy<ExecSpace>(exec, 0, (channels + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
+      label, RangePolicy(exec, 0, (channels + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
         const Index first = s * strip;
         const Index last = first + strip < channels ? first + strip : channels;
         for (Index n = 0; n < rows; ++n) {

@@ -57,7 +57,7 @@ Library& opened_library() {
 template <class S>
 void add_vector(const ExecSpace& exec, S* sum, const S* summand, Index count) {
   Kokkos::parallel_for(
-      "espalier::core::bias_backward", Kokkos::RangePolicy<ExecSpace>(exec, 0, count),
+      "espalier::core::bias_backward", RangePolicy(exec, 0, count),
       KOKKOS_LAMBDA(const Index i) { sum[i] += summand[i]; });
 }
 

@@ -31,8 +31,7 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
   const S* const gradient = gradients.data() + offset;
   constexpr Index strip = exec_is_host ? 1024 : 1;  // long enough to vectorise, short enough to balance
   Kokkos::parallel_for(
-      "espalier::core::adamw_update", Kokkos::RangePolicy<ExecSpace>(exec, 0, (size + strip - 1) / strip),
-      KOKKOS_LAMBDA(const Index s) {
+      "espalier::core::adamw_update", RangePolicy(exec, 0, (size + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
         const S factor = static_cast<S>(clip());
         const Index last = (s + 1) * strip < size ? (s + 1) * strip : size;
 #pragma GCC ivdep
