@@ -9,8 +9,9 @@
 namespace espalier {
 
 /// What a block does not keep from forward to backward but computes again (Chen et al., Training Deep Nets with
-/// Sublinear Memory Cost, 2016; Korthikanti et al., 2022). The same bits in all modes: the same kernels see the same
-/// inputs twice. docs/memory.md has the bytes of each.
+/// Sublinear Memory Cost, 2016; Korthikanti et al., 2022). The same bits in all modes where the same kernels see the
+/// same inputs twice; not in 16 bits on a GPU, where a GELU that is part of a product of cuBLASLt is computed again by
+/// our own kernel. docs/memory.md has the bytes of each.
 enum class Recompute {
   none,
   selective,  ///< what is cheap to compute: the outputs of the norms and of GELU, when weight gradients need them
