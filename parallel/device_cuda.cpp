@@ -83,9 +83,6 @@ DeviceSurvey survey_devices() {
 }
 
 void start_device(const Device& device, int index) {
-  // With fewer, streams share hardware queues, and a kernel of NCCL that waits for its peers keeps others from
-  // starting.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   cudaError_t started = cudaSetDevice(index);
   if (started == cudaSuccess)
     started = cudaFree(nullptr);  // makes the context
