@@ -74,7 +74,7 @@ start() {
 # One rank or all of them, some time after the start: mostly while training.
 random() {
   RANDOM=20261122
-  local run=random-$$ interval=3 got before trained job ranks
+  local run=random-$$ interval=3 got before trained saved job ranks
   local train=("${two_ranks[@]}" checkpoint.interval=$interval checkpoint.async=true run.steps=100000)
   for ((i = 0; i < 40; i++)); do
     before=$(newest $run) got=0
@@ -94,7 +94,9 @@ random() {
     [[ -e $run/metrics.jsonl ]] || continue
     [[ $(newest $run) -ge ${before:-0} ]] || { lost=$((lost + 1)); fail "a checkpoint is lost after a kill at random"; }
     trained=$(tail -n 1 $run/metrics.jsonl | sed -E 's/^\{"step":([0-9]+),.*/\1/')
-    ((trained - $(newest $run) <= 2 * interval)) || fail "step $trained was reached, step $(newest $run) is saved"
+    saved=$(newest $run)
+    ((${trained:-0} - ${saved:-0} <= 2 * interval)) || fail "step $trained was reached, step ${saved:-0} is saved"
+    [[ $saved ]] || continue  # killed before the first save
     only_checkpoints $run "a kill at random" 2
     verified $run "a kill at random"
     ((failures < 10)) || return
