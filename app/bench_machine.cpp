@@ -7,6 +7,8 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "io/file.hpp"
+#include "io/units.hpp"
+#include "parallel/device.hpp"
 #include "parallel/runtime.hpp"
 #include "planning/quantity.hpp"
 #include "training/measure_machine.hpp"
@@ -26,10 +28,19 @@ void print_link(const char* name, const LinkTier& link) {
                quantity_text(Quantity::seconds, link.latency));
 }
 
-void print_machine(const Cluster& cluster, const std::vector<MachineFit>& fits) {
+// What a rank computes on.
+std::string device_text(const Accelerator& device, int ranks_per_device) {
+  if constexpr (exec_is_host)
+    return counted(device.processors, "thread");
+  return fmt::format("{} ({}{})", device_name(), counted(device.processors, "multiprocessor"),
+                     ranks_per_device > 1 ? fmt::format(" for each of {} ranks", ranks_per_device) : "");
+}
+
+void print_machine(const Cluster& cluster, int ranks_per_device, const std::vector<MachineFit>& fits) {
   const Accelerator& device = cluster.device;
-  fmt::print("{:<18} {} x {} of {} threads, {} each\n", "devices", cluster.num_nodes, cluster.devices_per_node,
-             device.processors, quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes)));
+  fmt::print("{:<18} {} x {} of {}, {} each\n", "devices", cluster.num_nodes, cluster.devices_per_node,
+             device_text(device, ranks_per_device),
+             quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes)));
   fmt::print("{:<18} {}, of which elementwise kernels get {:.2f}\n", "memory bandwidth",
              quantity_text(Quantity::bytes_per_second, device.memory_bandwidth), device.memory_share);
   for (const MachineFit& fit : fits) {
@@ -49,7 +60,7 @@ int bench_machine(const BenchMachineArguments& options, const Runtime& runtime) 
   if (runtime.rank() != 0)
     return 0;
   write_file_atomically(options.output, fmt::format("# Measured by espalier bench machine.\n{}", to_toml(cluster)));
-  print_machine(cluster, fits);
+  print_machine(cluster, runtime.world().context().ranks_per_device, fits);
   fmt::print("written to {0}: espalier plan --cluster {0}, or run.cluster = \"{0}\" in a config\n", options.output);
   return 0;
 }

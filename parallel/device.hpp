@@ -34,6 +34,9 @@ void start_device(const Device& device, int index);
 /// Of the device that was started: "NVIDIA H200"; empty on hosts.
 std::string device_name();
 
+/// Of the device that was started: its streaming multiprocessors; 0 on hosts.
+int device_processors();
+
 /// Of the device that was started: what is left, and all it has. 0 on hosts, and where none was started.
 struct DeviceMemory {
   std::size_t free_bytes = 0;

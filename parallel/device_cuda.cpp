@@ -65,6 +65,15 @@ DeviceSurvey without_devices(cudaError_t error) {
               "nvidia-smi lists what is there; an Espalier built without ESPALIER_ENABLE_CUDA runs on CPUs"};
 }
 
+// Of the one that was started.
+cudaDeviceProp properties_of_device() {
+  int index = 0;
+  cudaDeviceProp properties;
+  ESPALIER_CUDA(cudaGetDevice(&index));
+  ESPALIER_CUDA(cudaGetDeviceProperties(&properties, index));
+  return properties;
+}
+
 }  // namespace
 
 DeviceSurvey survey_devices() {
@@ -106,13 +115,9 @@ void start_device(const Device& device, int index) {
   setenv("KOKKOS_DEVICE_ID", std::to_string(index).c_str(), 1);
 }
 
-std::string device_name() {
-  int index = 0;
-  cudaDeviceProp properties;
-  ESPALIER_CUDA(cudaGetDevice(&index));
-  ESPALIER_CUDA(cudaGetDeviceProperties(&properties, index));
-  return properties.name;
-}
+std::string device_name() { return properties_of_device().name; }
+
+int device_processors() { return properties_of_device().multiProcessorCount; }
 
 DeviceMemory device_memory() {
   DeviceMemory memory;

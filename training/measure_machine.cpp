@@ -11,6 +11,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/device.hpp"
 #include "parallel/host_ranks.hpp"
 #include "planning/calibration.hpp"
 #include "planning/collective_time.hpp"
@@ -178,7 +179,8 @@ Cluster measure_machine(const Communicator& world, const std::vector<std::string
   Accelerator& device = cluster.device;
   device.name = "measured";
   device.memory_bytes = static_cast<Index>(memory_of_a_rank(world));
-  device.processors = ExecSpace().concurrency();
+  device.processors =
+      exec_is_host ? ExecSpace().concurrency() : std::max(1, device_processors() / world.context().ranks_per_device);
   device.moves_messages = exec_is_host;  // MPI copies on the cores that compute
   device.kernel_seconds = 5e-6;
   device.memory_share = 0.7;

@@ -90,6 +90,7 @@ unset ESPALIER_FAKE_CUDA_DEVICES
 exits 0 "$espalier" bench step --model byte-1m --steps 2
 exits 0 "$espalier" bench ops --model byte-1m --micro-batch 1 --sequence-length 64
 ESPALIER_RANKS_PER_GPU=2 exits 0 "$mpiexec" -n 2 "$espalier" bench machine --output machine.toml
+says "1 x 2 of NVIDIA H200 (fake) (66 multiprocessors for each of 2 ranks), "
 trains generate 1
 exits 0 "$espalier" generate --checkpoint run --prompt "tree" --max-tokens 20
 stage "bench step, ops and machine, generate"
