@@ -173,7 +173,8 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   }
   const std::vector<std::string> planned = planned_settings(problem, price.layout);
   all.insert(all.end(), planned.begin(), planned.end());
-  config.toml = header(problem, price, settings, config.to_fill) + to_toml(parse_run_config(text, name, all, devices));
+  config.toml = header(problem, price, settings, config.to_fill) +
+                to_toml(parse_run_config(text, name, all, devices, Libraries::known));
   return config;
 }
 

@@ -142,9 +142,10 @@ void add_train(CLI::App& app, Chosen& chosen) {
                                       .got = options->config,
                                       .wanted = "a TOML file, before the settings that win over it",
                                       .todo = "espalier train --help"});
-      return options->dry_run ? dry_run(read_run_config(options->config, options->overrides, options->ranks),
-                                        options->ranks, options->events)
-                              : train_command(*options, *runtime);
+      return options->dry_run
+                 ? dry_run(read_run_config(options->config, options->overrides, options->ranks, Libraries::known),
+                           options->ranks, options->events)
+                 : train_command(*options, *runtime);
     };
   });
 }

@@ -84,8 +84,8 @@ LayerCosts layer_costs(const RunConfig& config, Recompute recompute) {
 std::vector<Index> stored_layers(const RunConfig& config) {
   const Path path = Path(config.run.directory) / "config.toml";
   try {
-    const RunConfig stored =
-        read_run_config(path, {"parallel.data=1", "parallel.tensor=1"}, static_cast<int>(config.parallel.pipeline));
+    const RunConfig stored = read_run_config(path, {"parallel.data=1", "parallel.tensor=1"},
+                                             static_cast<int>(config.parallel.pipeline), Libraries::known);
     if (stored.parallel.pipeline == config.parallel.pipeline &&
         stored.parallel.virtual_stages == config.parallel.virtual_stages &&
         stored.parallel.assignment == config.parallel.assignment &&

@@ -75,6 +75,18 @@ void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const 
   }
 }
 
+// What the libraries of products and attention hold on to; 0 of one that this build lacks.
+template <class T>
+std::uint64_t library_workspaces(const RunConfig& config, const AttentionShape& attention) {
+  const auto absent = absent_libraries(config);
+  const auto is_here = [&](const char* key) {
+    return std::ranges::none_of(absent, [&](const auto& library) { return library.first == key; });
+  };
+  return (is_here("matmul") ? matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)) : 0) +
+         (is_here("attention") ? attention_workspace_bytes<T>(parse_attention_library(config.run.attention), attention)
+                               : 0);
+}
+
 template <class T>
 MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout& layout, int stage, int tensor_rank) {
   const std::vector<ChunkLayers>& chunks = layout.stages[static_cast<std::size_t>(stage)];
@@ -97,9 +109,8 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
                                  .sequence_length = config.batch.sequence_length,
                                  .num_heads = shape.num_heads / layout.mesh.degree(Axis::tp),
                                  .head_size = shape.hidden_size / shape.num_heads};
-  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
-                               matmul_workspace_bytes<T>(wanted_matmul_library<T>(config)) +
-                               attention_workspace_bytes<T>(parse_attention_library(config.run.attention), attention));
+  set(Category::workspace,
+      static_cast<std::uint64_t>(activations.workspace) + library_workspaces<T>(config, attention));
   set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
   return memory;
 }

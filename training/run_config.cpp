@@ -3,6 +3,7 @@
 #include "training/run_config.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -47,16 +48,11 @@ std::vector<std::string> recompute_modes() {
   return names;
 }
 
-std::vector<std::string> matmul_choices() {
+// "auto", and the names of these.
+template <class List>
+std::vector<std::string> library_choices(const List& libraries) {
   std::vector<std::string> names = {"auto"};
-  for (const MatmulLibrary library : matmul_libraries())
-    names.emplace_back(to_string(library));
-  return names;
-}
-
-std::vector<std::string> attention_choices() {
-  std::vector<std::string> names = {"auto"};
-  for (const AttentionLibrary library : attention_libraries())
+  for (const auto library : libraries)
     names.emplace_back(to_string(library));
   return names;
 }
@@ -178,8 +174,10 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences used; 0: all");
   v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
-  v.choice("matmul", c.run.matmul, matmul_choices(), "GEMM library of linear layers and head; auto: by CPU");
-  v.choice("attention", c.run.attention, attention_choices(), "whose kernels; auto: cuDNN's where it is built in");
+  v.choice("matmul", c.run.matmul, library_choices(all_matmul_libraries),
+           "GEMM library of linear layers and head; auto: by CPU");
+  v.choice("attention", c.run.attention, library_choices(all_attention_libraries),
+           "whose kernels; auto: cuDNN's where it is built in");
   v.boolean("cuda_graphs", c.run.cuda_graphs, "on GPUs, without a tensor axis: start the kernels of a layer at once");
   v.text("cluster", c.run.cluster,
          "cluster file or preset that step times are predicted for (espalier bench machine); \"\": a rough guess");
@@ -292,7 +290,7 @@ class WritingVisitor {
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
 double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }
 
-RunConfig resolve(ConfigReader& reader, int world_size) {
+RunConfig resolve(ConfigReader& reader, int world_size, Libraries libraries) {
   RunConfig config;
   config.optimizer.minimum_learning_rate = not_given;
   config.batch.micro_batch_size = 0;  // not given: by layout
@@ -309,6 +307,9 @@ RunConfig resolve(ConfigReader& reader, int world_size) {
   if (config.batch.micro_batch_size == 0)
     reader.derive("batch", "micro_batch_size",
                   {"batch.global_batch_size", "parallel.data", "parallel.tensor", "parallel.pipeline"});
+  if (libraries == Libraries::present)
+    for (const auto& [key, sentence] : absent_libraries(config))
+      reader.problem("run", key, sentence);
   validate_run_config(config, reader, world_size);
   if (config.batch.micro_batch_size == 0)
     config.batch.micro_batch_size = fitting_micro_batch(config, world_size);
@@ -342,15 +343,28 @@ LearningRate RunConfig::learning_rate() const {
   return rate;
 }
 
-RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size) {
+RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size,
+                          Libraries libraries) {
   ConfigReader reader(file, overrides);
-  return resolve(reader, world_size);
+  return resolve(reader, world_size, libraries);
 }
 
 RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
-                           int world_size) {
+                           int world_size, Libraries libraries) {
   ConfigReader reader(text, name, overrides);
-  return resolve(reader, world_size);
+  return resolve(reader, world_size, libraries);
+}
+
+std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config) {
+  std::vector<std::pair<std::string, std::string>> absent;
+  const auto look = [&](const char* key, const std::string& name, const std::vector<std::string>& present) {
+    if (std::find(present.begin(), present.end(), name) == present.end())
+      absent.emplace_back(
+          key, fmt::format("\"{}\" is not in this build, which has \"{}\"", name, fmt::join(present, "\", \"")));
+  };
+  look("matmul", config.run.matmul, library_choices(matmul_libraries()));
+  look("attention", config.run.attention, library_choices(attention_libraries()));
+  return absent;
 }
 
 void require_known_keys(const Path& run_directory, const std::string& program) {

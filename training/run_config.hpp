@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/optim/adamw_config.hpp"
@@ -141,13 +142,21 @@ struct RunConfig {
   LearningRate learning_rate() const;
 };
 
+/// What run.matmul and run.attention may name: a library of this build, for who computes, or one of any build, for who
+/// only reads or writes what another machine computes with.
+enum class Libraries { present, known };
+
 /// Reads a file and overrides ("section.key=value", which win), fills in what follows from other keys, and validates
 /// for `world_size` ranks. Allocates nothing. @throws Error (usage) that lists every problem with its position.
-RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size);
+RunConfig read_run_config(const Path& file, const std::vector<std::string>& overrides, int world_size,
+                          Libraries libraries = Libraries::present);
 
 /// The same from a text; `name` stands for the file in messages.
 RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
-                           int world_size);
+                           int world_size, Libraries libraries = Libraries::present);
+
+/// One sentence for each key that names a library which this build lacks, by the key: {"matmul", "..."}.
+std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config);
 
 /// @throws Error (data) that lists the keys of config.toml in a run directory that this version does not know: it is
 /// from another, and what the rest means there cannot be told. @param program that wrote the run, as far as it is known

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@ namespace espalier {
 /// Whose kernels compute attention: our own, or, on NVIDIA GPUs and in 16 bits, cuDNN's.
 enum class AttentionLibrary { own, cudnn };
 const char* to_string(AttentionLibrary library);
+
+/// Those that some build has.
+inline constexpr std::array all_attention_libraries{AttentionLibrary::own, AttentionLibrary::cudnn};
 
 /// Those this build has, the one to prefer last.
 std::vector<AttentionLibrary> attention_libraries();

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -15,6 +16,11 @@ const char* to_string(MatmulLibrary library);
 constexpr bool is_cublaslt(MatmulLibrary library) {
   return library == MatmulLibrary::cublaslt || library == MatmulLibrary::cublaslt_tf32;
 }
+
+/// Those that some build has.
+inline constexpr std::array all_matmul_libraries{MatmulLibrary::tiled,    MatmulLibrary::kokkos_kernels,
+                                                 MatmulLibrary::openblas, MatmulLibrary::onednn,
+                                                 MatmulLibrary::cublaslt, MatmulLibrary::cublaslt_tf32};
 
 /// Those this build has, portable first.
 std::vector<MatmulLibrary> matmul_libraries();

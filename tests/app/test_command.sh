@@ -157,6 +157,15 @@ expect 3 "vocab" "$espalier" train run.toml model.vocab_size=100 run.directory=o
 expect 4 "another model" "$espalier" train run.toml model.hidden_size=48 run.directory=other --init-from run/checkpoints/step-00000006
 expect 7 "the least that this model needs on 1 rank is" "$espalier" train run.toml run.device_memory=100kB run.directory=small
 expect 0 "by recompute none" "$espalier" train run.toml --dry-run model.num_layers=8
+# Who does not compute reads what a build with other libraries has left.
+expect 0 "by recompute none" "$espalier" train run.toml --dry-run run.matmul=cublaslt run.attention=cudnn
+cp -r run elsewhere
+sed -i -E 's/^(matmul|attention) = "[a-z]*"/\1 = "\1"/; s/"matmul"/"cublaslt"/; s/"attention"/"cudnn"/' elsewhere/config.toml
+grep -q '^matmul = "cublaslt"' elsewhere/config.toml || fail "the library is not in config.toml" elsewhere/config.toml
+for reads in "diagnose elsewhere" "report elsewhere" "checkpoint verify elsewhere" "generate --checkpoint elsewhere --prompt tree"; do
+  # shellcheck disable=SC2086
+  exits 0 "$espalier" $reads
+done
 expect 7 "parallel.recompute = 'full' would fit" "$espalier" train run.toml model.num_layers=8 run.device_memory=1800kB \
   run.directory=small
 expect 2 "one of \"none\", \"selective\", \"full\"" "$espalier" train run.toml parallel.recompute=all

@@ -51,6 +51,7 @@ expect 0 "wrote filled.toml" "${config[@]}" --set 'data.train=["a.bin","b.bin"]'
 ! grep -q "fill in" out.txt || fail "nothing is left to fill in"
 expect 0 'train = ["a.bin", "b.bin"]' cat filled.toml
 says "steps = 7 " 'cluster = "h100"'
+expect 0 "wrote filled.toml" "${config[@]}" --set run.matmul=cublaslt run.attention=cudnn run.steps=7  # in whatever build
 expect 2 "a setting of what the plan decides" "${config[@]}" --set parallel.tensor=2
 expect 2 "a setting is given twice" "${config[@]}" --set run.steps=7 --set run.steps=8
 expect 2 "a setting cannot be read" "${config[@]}" --set steps

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "tests/io/support.hpp"
+#include "training/predict_memory.hpp"
 #include "training/run_config.hpp"
 #include "training/validate_config.hpp"
 
@@ -258,6 +260,23 @@ TEST(RunConfig, PlantedFaultsNameRanksOfTheWorld) {
   EXPECT_CONTAINS(error_of(good, {"emulate.delayed_link=[1,1]"}, 2), "not two ranks");
   EXPECT_CONTAINS(error_of(good, {"emulate.delayed_link=[1]"}, 2), "not two ranks");
   EXPECT_EQ(error_of(good, {"emulate.delayed_link=[1,0]", "emulate.slow_rank=1"}, 2), "");
+}
+
+// cuDNN's attention needs a GPU, OpenBLAS the memory of the host: every build lacks one of the two.
+TEST(RunConfig, OnlyWhoComputesNeedsTheLibraries) {
+  const std::string absent = exec_is_host ? "run.attention=cudnn" : "run.matmul=openblas";
+  const std::string key = exec_is_host ? "run.attention" : "run.matmul";
+  EXPECT_CONTAINS(error_of(good, {absent}), key + ": \"");
+  EXPECT_CONTAINS(error_of(good, {absent}), "is not in this build, which has \"auto\"");
+  const RunConfig config = parse_run_config(good, "run.toml", {absent}, 1, Libraries::known);
+  ASSERT_EQ(absent_libraries(config).size(), 1U);
+  EXPECT_EQ("run." + absent_libraries(config).front().first, key);
+  EXPECT_CONTAINS(config_warnings(config, 1).back(), "its memory is not counted");
+  EXPECT_GT(predict_memory(config, make_run_layout(config, 1)).front().total(), 0U);
+  const TemporaryDirectory directory;
+  write_file_atomically(directory.path() / "config.toml", to_toml(config));
+  EXPECT_NO_THROW(require_known_keys(directory.path(), ""));  // of `diagnose` and `report`
+  EXPECT_CONTAINS(error_of(good, {"run.matmul=cublass"}), "one of \"auto\"");
 }
 
 TEST(RunConfig, NothingToDo) { EXPECT_CONTAINS(error_of(good, {"run.steps=0"}), "neither steps nor tokens"); }
