@@ -75,7 +75,9 @@ class NcclLink : public DeviceLink {
     const ncclUniqueId id = agree_on_id(communicator, members_, name);
     comm_ =
         start_communicator(communicator, id, static_cast<int>(members_.size()), place_of(communicator.rank()), name);
-    watchdog_->add(comm_, name, peers_text(communicator, members_));
+    for (const int member : members_)
+      world_ranks_.push_back(communicator.world_rank(member));
+    watchdog_->add(comm_, name, peers_text(communicator, members_), context_->position);
     check(communicator, name);
   }
 
@@ -91,7 +93,7 @@ class NcclLink : public DeviceLink {
 
   void exchange(const ExecSpace& queue, std::span<const DeviceMessage> messages, const std::string& what) override {
     watchdog_->require_alive();
-    watchdog_->announce(comm_, what, context_->wait.deadline_seconds);
+    watchdog_->announce(comm_, what, peers_of(messages), context_->wait.deadline_seconds, queue);
     const ncclResult_t result = queue_group(queue.cuda_stream(), messages);
     watchdog_->returned();
     watchdog_->require_alive();  // knows better why a group was called off
@@ -104,6 +106,17 @@ class NcclLink : public DeviceLink {
     const auto found = std::find(members_.begin(), members_.end(), rank);
     ESPALIER_ASSERT(found != members_.end(), fmt::format("rank {} is no member of this link", rank));
     return static_cast<int>(found - members_.begin());
+  }
+
+  /// Ranks of the world, each once.
+  std::vector<int> peers_of(std::span<const DeviceMessage> messages) const {
+    std::vector<int> peers;
+    for (const DeviceMessage& message : messages) {
+      const int peer = world_ranks_[static_cast<std::size_t>(place_of(message.peer))];
+      if (std::find(peers.begin(), peers.end(), peer) == peers.end())
+        peers.push_back(peer);
+    }
+    return peers;
   }
 
   ncclResult_t queue_group(cudaStream_t stream, std::span<const DeviceMessage> messages) const {
@@ -149,8 +162,9 @@ class NcclLink : public DeviceLink {
                      "IOMMU); ESPALIER_TRANSPORT=mpi-staged does without NCCL"});
   }
 
-  const CommunicationContext* context_;  // outlives every communicator, and so this
+  CommunicationContext* context_;  // outlives every communicator, and so this
   std::vector<int> members_;
+  std::vector<int> world_ranks_;  // of the members
   std::shared_ptr<NcclWatchdog> watchdog_;
   ncclComm_t comm_ = nullptr;
 };

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::chrono::milliseconds watch_interval{100};
 constexpr std::chrono::seconds patience{10};
+constexpr std::chrono::seconds long_wait{1};  // of which the position tells; and how often it shows that the rank lives
+// More are watched as one. Seldom reached, as the host reads a value in each step.
+constexpr std::size_t most_groups = 16;
 constexpr const char* look_elsewhere = "look for the first rank that failed: the others only see that it is gone";
 
 }  // namespace
@@ -44,20 +47,37 @@ NcclWatchdog::~NcclWatchdog() {
   thread_.join();
 }
 
-void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers) {
+void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers, PositionWriter& position) {
   const std::lock_guard lock(mutex_);
-  watched_[comm] = {.name = std::move(name), .peers = std::move(peers), .groups = {}};
+  watched_[comm] = {.name = std::move(name), .peers = std::move(peers), .position = &position, .groups = {}};
 }
 
 bool NcclWatchdog::remove(ncclComm_t comm) {
   const std::lock_guard lock(mutex_);
-  watched_.erase(comm);
+  const auto found = watched_.find(comm);
+  if (!failed_ && told_.first == &found->second) {
+    found->second.position->leave_queue_wait();
+    told_ = {};
+  }
+  watched_.erase(found);
   return !failed_;
 }
 
-void NcclWatchdog::announce(ncclComm_t comm, std::string what, double deadline_seconds) {
+void NcclWatchdog::announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
+                            const ExecSpace& queue) {
   const std::lock_guard lock(mutex_);
-  watched_.at(comm).groups.push_back({std::move(what), deadline_seconds, Clock::now()});
+  Watched& watched = watched_.at(comm);
+  const Clock::time_point now = Clock::now();
+  drop_done(watched, now);
+  std::deque<Group>& groups = watched.groups;
+  if (groups.size() == most_groups) {
+    groups.back().what = std::move(what);
+    groups.back().world_ranks = std::move(world_ranks);
+    groups.back().is_queued = false;
+  } else {
+    groups.push_back({std::move(what), std::move(world_ranks), deadline_seconds, now});
+    groups.back().begin.set(queue);
+  }
   is_queueing_ = true;
 }
 
@@ -84,6 +104,8 @@ void NcclWatchdog::run() {
       for (auto& [comm, watched] : watched_)
         if (!failed_)
           look_after(comm, watched);
+      if (!failed_)
+        tell_position(Clock::now());
     } catch (const Error& error) {  // the device itself has failed
       call_off(error.report());
     }
@@ -105,14 +127,50 @@ void NcclWatchdog::end_job_if_stuck() {
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::communication));
 }
 
-void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
-  const Clock::time_point now = Clock::now();
+void NcclWatchdog::drop_done(Watched& watched, Clock::time_point now) {
   std::deque<Group>& groups = watched.groups;
   while (!groups.empty() && groups.front().is_queued && groups.front().end.reached()) {
     groups.pop_front();
+    ++watched.num_done;
     if (!groups.empty())
       groups.front().since = now;
   }
+}
+
+// The longest wait of any queue; while kernels before a group are at work its queue waits for nobody.
+void NcclWatchdog::tell_position(Clock::time_point now) {
+  if (watched_.empty())
+    return;
+  const Watched* longest = nullptr;
+  for (auto& [comm, watched] : watched_) {
+    if (watched.groups.empty())
+      continue;
+    Group& group = watched.groups.front();
+    if (!group.begun && group.begin.reached())
+      group.begun = now;
+    if (group.begun && now - *group.begun >= long_wait &&
+        (longest == nullptr || *group.begun < *longest->groups.front().begun))
+      longest = &watched;
+  }
+  PositionWriter& position = *watched_.begin()->second.position;  // all communicators are of one rank
+  const std::pair told(longest, longest != nullptr ? longest->num_done : 0);
+  if (told != std::exchange(told_, told)) {
+    if (longest == nullptr)
+      position.leave_queue_wait();
+    else
+      position.enter_queue_wait(longest->groups.front().what, longest->name, longest->num_done,
+                                longest->groups.front().world_ranks);
+  }
+  if (now >= next_sign_of_life_) {
+    position.show_life();
+    next_sign_of_life_ = now + long_wait;
+  }
+}
+
+void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
+  const Clock::time_point now = Clock::now();
+  const std::deque<Group>& groups = watched.groups;
+  drop_done(watched, now);
   const std::string what = groups.empty() ? "nothing in flight" : groups.front().what;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
@@ -129,7 +187,8 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
   if (waited > groups.front().deadline_seconds)
     call_off({.what = fmt::format("waited {:.1f} s for {}, in vain", waited, what),
               .where = fmt::format("communicator {}, NCCL", watched.name),
-              .got = fmt::format("not done between this rank and {}", watched.peers),
+              .got = groups.front().begun ? fmt::format("not done between this rank and {}", watched.peers)
+                                          : "this rank has not come to it: earlier work on its GPU is not done",
               .wanted = fmt::format("an end within {:g} s", groups.front().deadline_seconds),
               .todo = "see what the named ranks do; if they are only slow, raise run.communication_timeout"});
 }

@@ -7,14 +7,19 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "parallel/device_queue.hpp"
+#include "parallel/position.hpp"
 
 namespace espalier {
 
@@ -25,7 +30,8 @@ void require_nccl(ncclResult_t result, const char* call, ncclComm_t comm = nullp
 /// for errors, and every group of messages whether it is done. When one fails or passes its deadline, it calls all
 /// communicators of the rank off, so that no kernel and no host thread waits on, and keeps the reason for the thread
 /// that computes, which finds it at its next message. Where that thread is inside NCCL and does not come back, the
-/// watchdog ends the job itself.
+/// watchdog ends the job itself. What a queue has waited for longer than a moment stands in the rank's position, for
+/// the report on who is where.
 class NcclWatchdog {
  public:
   NcclWatchdog();
@@ -33,13 +39,14 @@ class NcclWatchdog {
   NcclWatchdog(const NcclWatchdog&) = delete;
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;
 
-  /// From now on `comm` is asked for errors; `name` and `peers` stand in messages.
-  void add(ncclComm_t comm, std::string name, std::string peers);
+  /// From now on `comm` is asked for errors; `name` and `peers` stand in messages. `position` is that of the rank.
+  void add(ncclComm_t comm, std::string name, std::string peers, PositionWriter& position);
   /// Before `comm` is destroyed. @returns false when the watchdog has called it off: then it is gone already.
   [[nodiscard]] bool remove(ncclComm_t comm);
 
-  /// A group of messages is about to be queued: queueing may wait for peers, too.
-  void announce(ncclComm_t comm, std::string what, double deadline_seconds);
+  /// A group of messages is about to be put into `queue`, with these ranks of the world: that may wait for them, too.
+  void announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
+                const ExecSpace& queue);
   /// The call that queues the group announced last has come back, whatever it said.
   void returned() { is_queueing_ = false; }
   /// The group announced last is in `queue`.
@@ -53,18 +60,25 @@ class NcclWatchdog {
   using Clock = std::chrono::steady_clock;
   struct Group {
     std::string what;
+    std::vector<int> world_ranks;
     double deadline_seconds;
     Clock::time_point since;  // announced, or the one before it done
+    QueueMark begin = {};
     bool is_queued = false;
     QueueMark end = {};
+    std::optional<Clock::time_point> begun = {};  // seen to be what its queue is at
   };
   struct Watched {
     std::string name;
     std::string peers;
+    PositionWriter* position;
     std::deque<Group> groups;  // not done, as far as was seen
+    std::uint64_t num_done = 0;
   };
 
   void run();
+  static void drop_done(Watched& watched, Clock::time_point now);
+  void tell_position(Clock::time_point now);
   void look_after(ncclComm_t comm, Watched& watched);
   void call_off(ErrorReport reason);
   void end_job_if_stuck();
@@ -75,9 +89,11 @@ class NcclWatchdog {
   bool stop_ = false;
   std::map<ncclComm_t, Watched> watched_;
   std::atomic<bool> failed_ = false;
-  std::atomic<bool> is_queueing_ = false;  // the computing thread is inside NCCL
-  ErrorReport reason_;                     // written before failed_ is set, and never again
-  std::thread thread_;                     // last: it uses the others
+  std::atomic<bool> is_queueing_ = false;               // the computing thread is inside NCCL
+  std::pair<const Watched*, std::uint64_t> told_ = {};  // the wait that the position tells of: number num_done
+  Clock::time_point next_sign_of_life_ = {};
+  ErrorReport reason_;  // written before failed_ is set, and never again
+  std::thread thread_;  // last: it uses the others
 };
 
 }  // namespace espalier

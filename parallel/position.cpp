@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 namespace espalier {
 namespace {
@@ -28,6 +29,27 @@ void copy_peers(Position& position, std::span<const int> world_ranks) {
   std::copy_n(world_ranks.begin(), std::min(world_ranks.size(), position.peers.size()), position.peers.begin());
 }
 
+// A reader that finds `writes` odd, or changed while it copied, copies again.
+template <class F>
+void write_to(Position& place, const F& change) {
+  const std::atomic_ref<std::uint32_t> writes(place.writes);
+  writes.store(writes.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  change(place);
+  place.alive = system_seconds();
+  writes.store(writes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void write_wait(Position& position, std::string_view what, std::string_view communicator, std::uint64_t sequence,
+                std::span<const int> world_ranks) {
+  position.waiting = 1;
+  position.sequence = sequence;
+  position.since = system_seconds();
+  copy_text(position.waits_for, what);
+  copy_text(position.communicator, communicator);
+  copy_peers(position, world_ranks);
+}
+
 }  // namespace
 
 PositionWriter& PositionWriter::operator=(const PositionWriter& other) {
@@ -35,27 +57,25 @@ PositionWriter& PositionWriter::operator=(const PositionWriter& other) {
     return *this;
   own_ = other.own_;
   place_ = other.place_ == &other.own_ ? &own_ : other.place_;
+  host_waits_ = other.host_waits_;
+  queue_waits_ = other.queue_waits_;
+  queue_wait_ = other.queue_wait_;
   return *this;
 }
 
-// A reader that finds `writes` odd, or changed while it copied, copies again.
 template <class F>
 void PositionWriter::write(const F& change) {
-  const std::atomic_ref<std::uint32_t> writes(place_->writes);
-  writes.store(writes.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  change(*place_);
-  place_->alive = system_seconds();
-  writes.store(writes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  write_to(*place_, change);
 }
 
 void PositionWriter::keep_in(Position* place) {
+  const std::lock_guard lock(mutex_);
   Position* const target = place == nullptr ? &own_ : place;
   if (target == place_)
     return;
-  const Position known = *place_;
-  place_ = target;
-  write([&](Position& position) {
+  const Position known = *std::exchange(place_, target);
+  write_to(*target, [&](Position& position) {
     const std::uint32_t writes = position.writes;
     position = known;
     position.writes = writes;
@@ -81,7 +101,8 @@ void PositionWriter::set_operation(int index, std::string_view text, int chunk, 
     position.operation_index = index;
     position.chunk = chunk;
     position.microbatch = microbatch;
-    position.since = system_seconds();
+    if (position.waiting == 0)
+      position.since = system_seconds();
     copy_text(position.operation, text);
   });
 }
@@ -89,12 +110,8 @@ void PositionWriter::set_operation(int index, std::string_view text, int chunk, 
 void PositionWriter::enter_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
                                 std::span<const int> world_ranks) {
   write([&](Position& position) {
-    position.waiting = 1;
-    position.sequence = sequence;
-    position.since = system_seconds();
-    copy_text(position.waits_for, what);
-    copy_text(position.communicator, communicator);
-    copy_peers(position, world_ranks);
+    host_waits_ = true;
+    write_wait(position, what, communicator, sequence, world_ranks);
   });
 }
 
@@ -103,10 +120,45 @@ void PositionWriter::refresh_peers(std::span<const int> world_ranks) {
 }
 
 void PositionWriter::leave_wait() {
-  write([](Position& position) {
-    position.waiting = 0;
-    position.since = system_seconds();
+  write([&](Position& position) {
+    host_waits_ = false;
+    show_wait(position);
   });
+}
+
+void PositionWriter::enter_queue_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
+                                      std::span<const int> world_ranks) {
+  write([&](Position& position) {
+    queue_waits_ = true;
+    write_wait(queue_wait_, what, communicator, sequence, world_ranks);
+    show_wait(position);
+  });
+}
+
+void PositionWriter::leave_queue_wait() {
+  write([&](Position& position) {
+    queue_waits_ = false;
+    show_wait(position);
+  });
+}
+
+void PositionWriter::show_life() {
+  write([](Position&) {});
+}
+
+// The host's wait stands there; without one that of the queue, if there is one.
+void PositionWriter::show_wait(Position& position) const {
+  if (host_waits_ || position.finished != 0)
+    return;
+  position.waiting = queue_waits_ ? 1 : 0;
+  position.since = queue_waits_ ? queue_wait_.since : system_seconds();
+  if (!queue_waits_)
+    return;
+  position.sequence = queue_wait_.sequence;
+  position.waits_for = queue_wait_.waits_for;
+  position.communicator = queue_wait_.communicator;
+  position.num_peers = queue_wait_.num_peers;
+  position.peers = queue_wait_.peers;
 }
 
 void PositionWriter::sign_off() {

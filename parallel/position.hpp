@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,7 +43,7 @@ struct Position {
 };
 static_assert(sizeof(Position) <= 512 && std::is_trivially_copyable_v<Position>);
 
-/// Writes the position of this rank. No allocation, a fraction of a microsecond each.
+/// Writes the position of this rank. No allocation, a fraction of a microsecond each; from any thread.
 class PositionWriter {
  public:
   PositionWriter() = default;
@@ -59,6 +60,13 @@ class PositionWriter {
                   std::span<const int> world_ranks);
   void refresh_peers(std::span<const int> world_ranks);  ///< of the wait that goes on
   void leave_wait();
+
+  /// A queue of the device waits: said while the host does not wait itself.
+  void enter_queue_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
+                        std::span<const int> world_ranks);
+  void leave_queue_wait();
+  void show_life();  ///< this process runs
+
   void sign_off();  ///< this rank has done all it had to do
 
   /// What was written last.
@@ -67,9 +75,14 @@ class PositionWriter {
  private:
   template <class F>
   void write(const F& change);
+  void show_wait(Position& position) const;
 
+  std::mutex mutex_;
   Position own_;
   Position* place_ = &own_;
+  bool host_waits_ = false;
+  bool queue_waits_ = false;
+  Position queue_wait_;  // of it what tells of the wait
 };
 
 /// A copy of a position that another process may be writing. If that process died while it wrote, what there is.

@@ -80,10 +80,13 @@ stage "2 and 4 ranks on GPUs of their own, over NCCL"
   run.communication_timeout=4 "run.directory=$work/late" >late.txt 2>&1 &
 job=$!
 wait_for late/metrics.jsonl
-kill -STOP "$(pgrep -n -f "^$espalier train .* run.directory=$work/late")"
+stopped=$(pgrep -n -f "^$espalier train .* run.directory=$work/late")
+kill -STOP "$stopped"
 code=0; wait $job || code=$?
 [[ $code == 6 ]] && grep -qE "waited .*, in vain" late.txt || fail "exit code $code, wanted 6 and what was waited for" late.txt
-stage "a rank that stands still under NCCL ends the job"
+rank=$(sed -nE "s/.*rank ([0-9]+) \([^ ]*, process $stopped\): .*/\1/p" late.txt)
+grep -q "likely culprit: rank ${rank:-of nobody} (" late.txt || fail "the report does not name rank ${rank:-?}, which stands still" late.txt
+stage "a rank that stands still under NCCL ends the job, and is named"
 unset ESPALIER_FAKE_CUDA_DEVICES
 
 # ---- Other commands ----

@@ -156,6 +156,36 @@ TEST(Position, GoesOnInAnotherPlace) {
   EXPECT_EQ(writer.current().finished, 1);
 }
 
+// What a queue of the device waits for is told while the host does not wait itself, and also after that.
+TEST(Position, QueuesWaitBehindTheHost) {
+  PositionWriter writer;
+  const Position& now = writer.current();
+  const std::vector<int> peers{2};
+  writer.enter_queue_wait("a sum", "tp", 4, peers);
+  writer.set_operation(7, "F1", 0, 1);
+  EXPECT_EQ(now.waiting, 1);
+  EXPECT_EQ(now.operation_index, 7);
+  EXPECT_STREQ(now.waits_for.data(), "a sum");
+  writer.enter_wait("a flag", "world", 9, std::vector<int>{0, 1});
+  EXPECT_STREQ(now.waits_for.data(), "a flag");
+  writer.leave_wait();
+  EXPECT_EQ(now.waiting, 1);
+  EXPECT_STREQ(now.waits_for.data(), "a sum");
+  EXPECT_STREQ(now.communicator.data(), "tp");
+  EXPECT_EQ(now.sequence, 4U);
+  ASSERT_EQ(now.num_peers, 1);
+  EXPECT_EQ(now.peers[0], 2);
+  writer.enter_wait("a flag", "world", 9, peers);
+  writer.leave_queue_wait();
+  EXPECT_STREQ(now.waits_for.data(), "a flag");
+  writer.leave_wait();
+  EXPECT_EQ(now.waiting, 0);
+  const double alive = now.alive;
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  writer.show_life();
+  EXPECT_GT(now.alive, alive);
+}
+
 // A reader never sees one half of an old and one half of a new position.
 TEST(Position, CanBeReadAtAnyTime) {
   Position shared;
