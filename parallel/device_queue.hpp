@@ -17,6 +17,9 @@ ExecSpace make_queue();
 /// What `later` is given from now on begins when all is done that `earlier` has been given so far.
 void order_after(const ExecSpace& later, const ExecSpace& earlier);
 
+/// So many more places in queues will be marked at a time, some of them behind the back of the steps.
+void reserve_marks(int count);
+
 /// A place in a queue.
 class QueueMark {
  public:

@@ -50,6 +50,7 @@ NcclWatchdog::~NcclWatchdog() {
 void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers, PositionWriter& position) {
   const std::lock_guard lock(mutex_);
   watched_[comm] = {.name = std::move(name), .peers = std::move(peers), .position = &position, .groups = {}};
+  reserve_marks(2 * static_cast<int>(most_groups));
 }
 
 bool NcclWatchdog::remove(ncclComm_t comm) {

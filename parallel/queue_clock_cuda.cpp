@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cuda_check.hpp"
 #include "core/kokkos_compat.hpp"
+#include "parallel/event_pool_cuda.hpp"
 #include "parallel/queue_clock.hpp"
 
 namespace espalier {
@@ -9,26 +10,20 @@ namespace {
 
 constexpr double seconds_per_ms = 1e-3;
 
-cudaEvent_t recorded_event(const ExecSpace& queue) {
-  cudaEvent_t event = nullptr;
-  ESPALIER_CUDA(cudaEventCreate(&event));
-  ESPALIER_CUDA(cudaEventRecord(event, queue.cuda_stream()));
-  return event;
-}
-
 }  // namespace
 
 struct QueueClock::Events {
-  std::vector<cudaEvent_t> marks;  // the first is the start
-  ~Events() {
-    for (const cudaEvent_t mark : marks)
-      static_cast<void>(cudaEventDestroy(mark));
+  std::vector<PooledEvent> marks;  // the first is the start
+
+  void record(const ExecSpace& queue) {
+    const PooledEvent& event = marks.emplace_back(timing_events());
+    ESPALIER_CUDA(cudaEventRecord(event.handle(), queue.cuda_stream()));
   }
 };
 
 QueueClock::QueueClock(const ExecSpace& queue, const JobClock& clock)
     : queue_(queue), clock_(clock), events_(std::make_unique<Events>()) {
-  events_->marks.push_back(recorded_event(queue_));
+  events_->record(queue_);
   compat::fence(queue_, "espalier::QueueClock: the host's clock is read at the first event");
   times_.push_back(clock_.now());
 }
@@ -36,15 +31,15 @@ QueueClock::QueueClock(const ExecSpace& queue, const JobClock& clock)
 QueueClock::~QueueClock() = default;
 
 int QueueClock::mark() {
-  events_->marks.push_back(recorded_event(queue_));
+  events_->record(queue_);
   return static_cast<int>(events_->marks.size()) - 1;
 }
 
 double QueueClock::at(int mark) const {
-  const cudaEvent_t event = events_->marks[static_cast<std::size_t>(mark)];
+  const cudaEvent_t event = events_->marks[static_cast<std::size_t>(mark)].handle();
   ESPALIER_CUDA(cudaEventSynchronize(event));
   float ms = 0;
-  ESPALIER_CUDA(cudaEventElapsedTime(&ms, events_->marks.front(), event));
+  ESPALIER_CUDA(cudaEventElapsedTime(&ms, events_->marks.front().handle(), event));
   return times_.front() + seconds_per_ms * static_cast<double>(ms);
 }
 
