@@ -57,7 +57,7 @@ int parts_of(const ChunkLayers& layers, OperationKind kind) {
 template <class T>
 class Executor {
  public:
-  Executor(const StepContext<T>& context, const std::vector<Batch>& microbatches, TokenWeight weight,
+  Executor(const StepContext<T>& context, const std::vector<TokenBatch>& microbatches, TokenWeight weight,
            PhaseSeconds& seconds, const StackMemory& memory)
       : c_(context),
         microbatches_(microbatches),
@@ -280,10 +280,7 @@ class Executor {
   // ---- places ----
 
   static std::size_t index(int chunk) { return static_cast<std::size_t>(chunk); }
-  TokenBatch batch(int microbatch) const {
-    const Batch& batch = microbatches_.at(static_cast<std::size_t>(microbatch));
-    return {batch.inputs.data(), batch.targets.data()};
-  }
+  const TokenBatch& batch(int microbatch) const { return microbatches_.at(static_cast<std::size_t>(microbatch)); }
   std::size_t slot_pool(int chunk) const { return c_.model.shares_slots() ? 0 : index(chunk); }
   int slot_holder(const Operation& op) const {
     return op.chunk * static_cast<int>(microbatches_.size()) + op.microbatch;
@@ -322,7 +319,7 @@ class Executor {
   };
 
   const StepContext<T>& c_;
-  const std::vector<Batch>& microbatches_;
+  const std::vector<TokenBatch>& microbatches_;
   TokenWeight weight_;
   PhaseSeconds& seconds_;
   QueueClock queue_clock_;
@@ -352,7 +349,7 @@ StackMemory stack_memory(const PipelineSchedule& schedule, const std::vector<Chu
 }
 
 template <class T>
-void forward_backward(const StepContext<T>& context, const std::vector<Batch>& microbatches,
+void forward_backward(const StepContext<T>& context, const std::vector<TokenBatch>& microbatches,
                       const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds) {
   std::vector<ChunkLayers> chunks;
   for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
@@ -361,15 +358,15 @@ void forward_backward(const StepContext<T>& context, const std::vector<Batch>& m
 }
 
 template <class T>
-void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double token_weight,
+void forward_only(const StepContext<T>& context, const std::vector<TokenBatch>& batches, double token_weight,
                   PhaseSeconds& seconds) {
   Executor<T>(context, batches, {token_weight, token_weight}, seconds, {}).evaluate();
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                \
-  template void forward_backward<T>(const StepContext<T>&, const std::vector<Batch>&, const PipelineSchedule&, \
+  template void forward_backward<T>(const StepContext<T>&, const std::vector<TokenBatch>&, const PipelineSchedule&, \
                                     TokenWeight, PhaseSeconds&);                                               \
-  template void forward_only<T>(const StepContext<T>&, const std::vector<Batch>&, double, PhaseSeconds&);
+  template void forward_only<T>(const StepContext<T>&, const std::vector<TokenBatch>&, double, PhaseSeconds&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

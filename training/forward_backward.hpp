@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/phases.hpp"
-#include "io/token_loader.hpp"
 #include "models/gpt.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
@@ -33,12 +32,12 @@ StackMemory stack_memory(const PipelineSchedule& schedule, const std::vector<Chu
 /// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.
 /// reducer.wait() is the caller's.
 template <class T>
-void forward_backward(const StepContext<T>& context, const std::vector<Batch>& microbatches,
+void forward_backward(const StepContext<T>& context, const std::vector<TokenBatch>& microbatches,
                       const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds);
 
 /// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
 template <class T>
-void forward_only(const StepContext<T>& context, const std::vector<Batch>& batches, double token_weight,
+void forward_only(const StepContext<T>& context, const std::vector<TokenBatch>& batches, double token_weight,
                   PhaseSeconds& seconds);
 
 }  // namespace espalier

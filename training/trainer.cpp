@@ -67,24 +67,8 @@ std::vector<SquaredNorm::Range> norm_ranges(const std::vector<IndexRange>& range
   return result;
 }
 
-double to_host(const ExecSpace& exec, const Tensor<double, 0>& value) {
-  double result = 0;
-  Kokkos::deep_copy(exec, Kokkos::View<double, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(&result), value);
-  compat::fence(exec, "espalier::Trainer: a scalar is read on the host");
-  return result;
-}
-
-// Added in the order of the ranges, that is of the parameters. No memory of Kokkos: to give it back waits for the
-// device.
-double sum_on_host(const ExecSpace& exec, const Tensor<double, 1>& values) {
-  std::vector<double> host(values.extent(0));
-  Kokkos::deep_copy(
-      exec,
-      Kokkos::View<double*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(host.data(), host.size()),
-      values);
-  compat::fence(exec, "espalier::Trainer: the norm's sums are read on the host");
-  return std::accumulate(host.begin(), host.end(), 0.0);
-}
+// As memory of one element, which is filled and copied without the host: a scalar of Kokkos' is not.
+Tensor<double, 1> element(const Tensor<double, 0>& scalar) { return Tensor<double, 1>(scalar.data(), 1); }
 
 std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
   std::vector<PipelineSchedule> schedules = make_schedules(layout);
@@ -161,7 +145,7 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
     parameters_.zero_gradients(exec_);
-    Kokkos::deep_copy(exec_, model_.loss(), 0.0);
+    Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   }
   reducer_.begin_step();
   report.bytes_sent = bytes_so_far();
@@ -169,7 +153,8 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   const double weight = 1.0 / static_cast<double>(loader_.valid_tokens());
   report.loss_scale = loss_scaler_.scale();
   transit_ = {};
-  forward_backward(context(), microbatches, schedule_, {weight, report.loss_scale * weight}, report.seconds);
+  forward_backward(context(), transfers_.stage(exec_, microbatches), schedule_, {weight, report.loss_scale * weight},
+                   report.seconds);
   report.transit = transit_;
   {
     const PhaseTimer timer(report.seconds, Phase::data_comm);
@@ -181,14 +166,15 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
     squared_norm_.compute<State<T>>(exec_, parameters_.flat_gradients());
-    squares = sum_on_host(exec_, squared_norm_.sums());
+    const std::span<const double> sums = transfers_.read(exec_, squared_norm_.sums());
+    squares = std::accumulate(sums.begin(), sums.end(), 0.0);  // in the order of the ranges, that is of the parameters
   }
   {
     // Who is done waits here for the last stage to be done: in a pipeline that is bubble.
     const PhaseTimer timer(report.seconds, mesh_->pp().size() > 1 ? Phase::bubble : Phase::data_comm);
     const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
-    std::array<double, 3> shared = {has_loss ? to_host(exec_, model_.loss()) : 0.0, stop_requested ? 1.0 : 0.0,
-                                    squares};
+    std::array<double, 3> shared = {has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0,
+                                    stop_requested ? 1.0 : 0.0, squares};
     all_reduce(mesh_->world(), std::span<double>(shared));
     report.loss = unsigned_if_nan(shared[0]);
     report.stop = shared[1] > 0;
@@ -291,11 +277,11 @@ Index Trainer<T>::tokens() const {
 
 template <class T>
 double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
-  Kokkos::deep_copy(exec_, model_.loss(), 0.0);
+  Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   PhaseSeconds seconds;
-  forward_only(context(), batches, 1.0 / static_cast<double>(valid_tokens), seconds);
+  forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);
   const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
-  return all_reduce(mesh_->world(), has_loss ? to_host(exec_, model_.loss()) : 0.0);
+  return all_reduce(mesh_->world(), has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0);
 }
 
 template <class T>

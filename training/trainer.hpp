@@ -15,6 +15,7 @@
 #include "training/run_config.hpp"
 #include "training/run_layout.hpp"
 #include "training/spike_guard.hpp"
+#include "training/step_transfers.hpp"
 
 namespace espalier {
 
@@ -129,6 +130,7 @@ class Trainer {
   Tensor<double, 1> global_sum_;  // (1), of squares of all gradients
   Tensor<double, 0> gradient_norm_;
   Tensor<double, 0> clip_;
+  StepTransfers transfers_;
   Index steps_done_ = 0;
   double last_loss_ = 0;
   LossScaler loss_scaler_;

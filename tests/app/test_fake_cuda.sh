@@ -18,11 +18,13 @@ trains() {
   rm -rf run "$name.json"
   ESPALIER_FAKE_CUDA_REPORT=$PWD/$name.json exits 0 "$mpiexec" -n "$ranks" "$espalier" train tiny.toml "$@"
 }
-# steady NAME RANKS OVERRIDE...: also, no step but the first allocates, makes events, or waits for the whole device.
+# steady NAME RANKS OVERRIDE...: also, no step but the first allocates, makes events, copies by way of pageable
+# memory, or waits for the whole device.
 steady() {
   local name=$1 ranks=$2 count; shift 2
   trains "$name" "$ranks" "$@"
-  for count in allocations frees pinned_allocations pinned_frees device_synchronizations streams events; do
+  for count in allocations frees pinned_allocations pinned_frees device_synchronizations streams events \
+    blocking_copies; do
     [[ $(grep -c "\"marked_$count\": 0," "$name.json") == "$ranks" ]] || fail "$name: steps after the first have $count" "$name.json"
   done
   [[ $(grep -c '"marked_launches": [1-9]' "$name.json") == "$ranks" ]] || fail "$name: no launches between steps" "$name.json"

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/step_transfers.hpp"
+
+#include <algorithm>
+
+#include "core/kokkos_compat.hpp"
+
+namespace espalier {
+
+unsigned char* StepTransfers::room(Block& block, std::size_t bytes) {
+  if (!block || block->size() < bytes) {
+    block.reset();
+    block = pool_.take(bytes);
+  }
+  return block->data();
+}
+
+std::vector<TokenBatch> StepTransfers::stage(const ExecSpace& exec, const std::vector<Batch>& microbatches) {
+  std::vector<TokenBatch> staged;
+  staged.reserve(microbatches.size());
+  if constexpr (exec_is_host) {
+    for (const Batch& batch : microbatches)
+      staged.push_back({batch.inputs.data(), batch.targets.data()});
+    return staged;
+  }
+  if (tokens_are_read_)
+    compat::fence(exec, "espalier::StepTransfers: the tokens of before have been copied");
+  std::size_t count = 0;
+  for (const Batch& batch : microbatches)
+    count += batch.inputs.size() + batch.targets.size();
+  auto* next = reinterpret_cast<TokenId*>(room(tokens_, count * sizeof(TokenId)));
+  for (const Batch& batch : microbatches) {
+    TokenId* const targets = std::copy(batch.inputs.begin(), batch.inputs.end(), next);
+    staged.push_back({next, targets});
+    next = std::copy(batch.targets.begin(), batch.targets.end(), targets);
+  }
+  tokens_are_read_ = true;
+  return staged;
+}
+
+// On hosts no memory of Kokkos: nothing that is counted.
+std::span<const double> StepTransfers::read(const ExecSpace& exec, const Tensor<double, 1>& values) {
+  const std::size_t count = values.extent(0);
+  if constexpr (exec_is_host)
+    host_values_.resize(count);
+  double* const host =
+      exec_is_host ? host_values_.data() : reinterpret_cast<double*>(room(values_, count * sizeof(double)));
+  Kokkos::deep_copy(
+      exec, Kokkos::View<double*, Kokkos::LayoutRight, compat::PinnedHostSpace, Kokkos::MemoryUnmanaged>(host, count),
+      values);
+  compat::fence(exec, "espalier::StepTransfers: values are read on the host");
+  tokens_are_read_ = false;
+  return {host, count};
+}
+
+}  // namespace espalier

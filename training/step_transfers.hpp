@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "io/token_loader.hpp"
+#include "models/microbatch.hpp"
+#include "parallel/pinned_pool.hpp"
+
+namespace espalier {
+
+/// What a step brings to its device and takes from it: tokens and a few numbers. By way of pinned memory, from which a
+/// GPU copies behind the host's back; where kernels run on the host there is nothing to bring.
+class StepTransfers {
+ public:
+  /// The tokens of these micro-batches, for copies that `exec` is given before the next call. On hosts those of
+  /// `microbatches` themselves.
+  std::vector<TokenBatch> stage(const ExecSpace& exec, const std::vector<Batch>& microbatches);
+
+  /// The values once all is done that `exec` has been given; until the next call.
+  std::span<const double> read(const ExecSpace& exec, const Tensor<double, 1>& values);
+
+ private:
+  using Block = std::shared_ptr<const PinnedPool::Block>;
+  unsigned char* room(Block& block, std::size_t bytes);
+
+  PinnedPool pool_;  // of its own: what messages have used in a step is there for them in the next
+  Block tokens_;
+  bool tokens_are_read_ = false;  // copies of them may be on their way
+  Block values_;
+  std::vector<double> host_values_;  // in place of that block, where the device is the host
+};
+
+}  // namespace espalier
