@@ -19,14 +19,25 @@ void TensorParallel<T>::communicate(const char* what, const F& collective) const
   if (size_ == 1)
     return;
   ESPALIER_ASSERT(axis_ != nullptr, std::string(what) + ": this object only plans");
-  if (axis_->device_link() != nullptr)
-    return collective();  // only queued here: its time is part of the kernels' around it
+  if (axis_->device_link() != nullptr) {  // only queued here
+    const int queued = queue_clock_ != nullptr ? queue_clock_->mark() : 0;
+    collective();
+    if (queue_clock_ != nullptr)
+      queued_.push_back({what, queued, queue_clock_->mark()});
+    return;
+  }
   const double begin = axis_->clock().now();
   collective();
   const double end = axis_->clock().now();
   seconds_ += end - begin;
   if (axis_->timeline().is_on())
     axis_->timeline().record({.name = what, .category = "tensor_comm", .begin = begin, .end = end});
+}
+
+template <class T>
+void TensorParallel<T>::mark_on(QueueClock* clock) const {
+  queue_clock_ = clock;
+  queued_.clear();
 }
 
 template <class T>

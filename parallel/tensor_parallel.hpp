@@ -4,6 +4,7 @@
 
 #include "core/parameter.hpp"
 #include "parallel/communicator.hpp"
+#include "parallel/queue_clock.hpp"
 #include "parallel/rank_order.hpp"
 
 namespace espalier {
@@ -75,8 +76,19 @@ class TensorParallel {
   /// Sum or maximum of row statistics over tp ranks, for softmax over a split vocabulary.
   void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
 
-  /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them. 0 over a device link.
+  /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them. Over a device link, where
+  /// the host only queues them, 0: see mark_on().
   double seconds() const { return seconds_; }
+
+  /// From now on collectives over a device link are marked on the clock of the queue that the layers are given;
+  /// nullptr: not any more. Forgets those of before.
+  void mark_on(QueueClock* clock) const;
+  struct Queued {
+    const char* what;
+    int begin;  ///< marks of the clock
+    int end;
+  };
+  const std::vector<Queued>& queued() const { return queued_; }
 
  private:
   template <class F>
@@ -91,6 +103,8 @@ class TensorParallel {
   bool sequence_parallel_ = false;
   Tensor<T, 2> full_;
   mutable double seconds_ = 0;
+  mutable QueueClock* queue_clock_ = nullptr;
+  mutable std::vector<Queued> queued_;
   mutable long reductions_ = 0;
 };
 

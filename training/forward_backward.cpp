@@ -66,12 +66,17 @@ class Executor {
         queue_clock_(context.exec, context.mesh.world().clock()) {
     if (c_.model.shares_slots())
       slots_.emplace_back(memory.slots_together);
+    tensor().mark_on(&queue_clock_);
     for (const ChunkMemory& chunk : memory.chunks) {
       if (!c_.model.shares_slots())
         slots_.emplace_back(chunk.slots);
       gradients_.emplace_back(chunk.gradients);
     }
   }
+
+  ~Executor() { tensor().mark_on(nullptr); }
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
   void run(const PipelineSchedule& schedule) {
     several_chunks_ = c_.model.num_chunks() > 1;
@@ -93,6 +98,7 @@ class Executor {
 
  private:
   const Communicator& world() const { return c_.mesh.world(); }
+  const TensorParallel<T>& tensor() const { return c_.model.tensor(); }
 
   void run(const Operation& op, const std::string& name) {
     switch (op.kind) {
@@ -155,16 +161,18 @@ class Executor {
   void timed(const Operation& op, const std::string& name, Phase phase, const F& compute) {
     const Region region(std::string("espalier::training::") + to_string(phase));
     const int begin = queue_clock_.mark();
-    const double tensor_before = c_.model.tensor().seconds();
+    const double tensor_before = tensor().seconds();
+    const std::size_t first_queued = tensor().queued().size();
     const ChunkLayers& layers = c_.model.layers(op.chunk);
     const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
     OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count, part), parts_of(layers, op.kind),
                        slow_factor(c_.emulate, world().rank()));
     compute([&](int) {
-      pace.part_done(c_.model.tensor().seconds() - tensor_before, [&] { progress(); });
+      pace.part_done(tensor().seconds() - tensor_before, [&] { progress(); });
       progress();
     });
-    computed_.push_back({op, name, phase, begin, queue_clock_.mark(), c_.model.tensor().seconds() - tensor_before});
+    computed_.push_back({op, name, phase, begin, queue_clock_.mark(), tensor().seconds() - tensor_before, first_queued,
+                         tensor().queued().size()});
   }
 
   // When all is queued: asking earlier would make the host wait for a device, and the device for the host.
@@ -172,11 +180,27 @@ class Executor {
     for (const Computed& done : computed_) {
       const double begin = queue_clock_.at(done.begin);
       const double end = queue_clock_.at(done.end);
-      seconds_[done.phase] += end - begin - done.tensor_seconds;
-      seconds_[Phase::tensor_comm] += done.tensor_seconds;
+      const double tensor_seconds = done.tensor_seconds + queued_tensor_seconds(done.first_queued, done.end_queued);
+      seconds_[done.phase] += end - begin - tensor_seconds;
+      seconds_[Phase::tensor_comm] += tensor_seconds;
       record(done.op, done.name, done.phase, begin, end);
     }
     computed_.clear();
+  }
+
+  // Of collectives that the host did not wait for.
+  double queued_tensor_seconds(std::size_t first, std::size_t end_of_range) const {
+    double seconds = 0;
+    for (std::size_t i = first; i < end_of_range; ++i) {
+      const auto& [what, begin_mark, end_mark] = tensor().queued()[i];
+      const double begin = queue_clock_.at(begin_mark);
+      const double end = queue_clock_.at(end_mark);
+      seconds += end - begin;
+      if (world().timeline().is_on())
+        world().timeline().record(
+            {.name = what, .category = to_string(Phase::tensor_comm), .begin = begin, .end = end});
+    }
+    return seconds;
   }
 
   void evaluate(int microbatch, int chunk) {
@@ -310,6 +334,8 @@ class Executor {
     int begin;  // marks of the clock
     int end;
     double tensor_seconds;
+    std::size_t first_queued = 0;  // of tensor().queued(); and behind its last
+    std::size_t end_queued = 0;
   };
   struct Sent {
     Request request;
@@ -363,9 +389,9 @@ void forward_only(const StepContext<T>& context, const std::vector<TokenBatch>& 
   Executor<T>(context, batches, {token_weight, token_weight}, seconds, {}).evaluate();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                \
+#define ESPALIER_INSTANTIATE(T)                                                                                     \
   template void forward_backward<T>(const StepContext<T>&, const std::vector<TokenBatch>&, const PipelineSchedule&, \
-                                    TokenWeight, PhaseSeconds&);                                               \
+                                    TokenWeight, PhaseSeconds&);                                                    \
   template void forward_only<T>(const StepContext<T>&, const std::vector<TokenBatch>&, double, PhaseSeconds&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -68,6 +68,7 @@ unset ESPALIER_RANKS_PER_GPU
 export ESPALIER_FAKE_CUDA_DEVICES=4
 steady nccl-data 2 parallel.data=2
 steady nccl-tensor 2 parallel.tensor=2
+grep -q '"tensor_comm":[^,}]*[1-9]' run/metrics.jsonl || fail "tensor collectives take no time" run/metrics.jsonl
 steady nccl-pipeline 2 parallel.pipeline=2
 steady nccl-hybrid 4 parallel.tensor=2 parallel.pipeline=2
 trains nccl-zero1 4 parallel.data=4 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
