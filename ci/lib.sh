@@ -165,5 +165,34 @@ build() {
   cmake --build "$folder" -j "$NUM_JOBS" ${1:+--target "$@"} >&2 || fail "the build in $folder/ failed (above)" ""
 }
 
+# save_references FOLDER: config.toml, and beside it what a step of it gives on this CPU, for `espalier verify --against`.
+# A model with all that the kernels for GPUs tell apart, heads of 64 channels among it, and small enough to be carried.
+save_references() {
+  local precision root=$PWD
+  seq 20000 >"$1/text.txt"
+  "$root/build/espalier" data pack --output "$1/train.bin" "$1/text.txt" >/dev/null
+  rm "$1/text.txt"
+  cat >"$1/config.toml" <<'TOML'
+[model]
+preset = "byte-1m"
+num_layers = 2
+hidden_size = 128
+num_heads = 2
+ffn_hidden_size = 256
+max_sequence_length = 160
+[data]
+train = ["train.bin"]
+[batch]
+global_batch_size = 8
+micro_batch_size = 2
+[run]
+steps = 10
+TOML
+  for precision in fp64 fp32 bf16 fp16; do
+    (cd "$1" && logged "$1.log" "$root/build/espalier" verify config.toml --steps 1 --precision "$precision" \
+      --save "$precision") || fail "espalier verify --save failed (above)" ""
+  done
+}
+
 # The C++ files of this repository.
 source_files() { find core parallel models io planning training app tests bench examples -name '*.[ch]pp' 2>/dev/null | sort; }

@@ -1,10 +1,21 @@
 # How tests are declared: one program a room, registered suite by suite and rank count by rank count.
 find_package(GTest REQUIRED)
 
+# Threads of the tests of one process, and of each rank. Hosts take at most 64 for a team of Kokkos.
+if(ESPALIER_ENABLE_GPU_KERNELS_ON_HOST)
+  set(ESPALIER_TEST_THREADS 64)
+  set(ESPALIER_TEST_RANK_THREADS 64)
+  set(timeout 600)
+else()
+  set(ESPALIER_TEST_THREADS 2)
+  set(ESPALIER_TEST_RANK_THREADS 1)
+  set(timeout 120)
+endif()
+
 # The environment of every test. A user's own (ci/test --all on a cluster) goes first: MPIEXEC_PREFLAGS, and so on.
-set(ESPALIER_TEST_ENVIRONMENT OMP_NUM_THREADS=1 OMP_PROC_BIND=false OMP_WAIT_POLICY=passive
+set(ESPALIER_TEST_ENVIRONMENT OMP_NUM_THREADS=${ESPALIER_TEST_RANK_THREADS} OMP_PROC_BIND=false OMP_WAIT_POLICY=passive
     CACHE STRING "Environment of every test")
-set(ESPALIER_TEST_TIMEOUT 120 CACHE STRING "Seconds that a test may take")
+set(ESPALIER_TEST_TIMEOUT ${timeout} CACHE STRING "Seconds that a test may take")
 
 # The main that all test programs share.
 function(espalier_test_main)

@@ -5,6 +5,9 @@
 #include <Kokkos_Core.hpp>
 #include <cstdint>
 #include <cstring>
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
 #if defined(__F16C__) && !defined(__CUDA_ARCH__)
 #include <immintrin.h>
 #endif
@@ -18,14 +21,18 @@ struct float16 {
 
   float16() = default;
   KOKKOS_INLINE_FUNCTION explicit float16(float value) {
-#if defined(__F16C__) && !defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__)
+    bits = __half_as_ushort(__float2half_rn(value));
+#elif defined(__F16C__)
     bits = static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
 #else
     bits = rounded(value);
 #endif
   }
   KOKKOS_INLINE_FUNCTION operator float() const {
-#if defined(__F16C__) && !defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__)
+    return __half2float(__ushort_as_half(bits));
+#elif defined(__F16C__)
     return _cvtsh_ss(bits);
 #else
     return widened(bits);

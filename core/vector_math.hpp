@@ -129,6 +129,11 @@ template <class T>
 KOKKOS_INLINE_FUNCTION Pack<T> pack_at(const T* first, Index pack) {
   return reinterpret_cast<const Pack<T>*>(first)[pack];
 }
+
+template <class T>
+KOKKOS_INLINE_FUNCTION void put_pack(T* first, Index pack, const Pack<T>& values) {
+  reinterpret_cast<Pack<T>*>(first)[pack] = values;
+}
 }  // namespace impl
 
 /// out[i] = f(in[i]...) for i in [0, n), in any order; out may be one of in.
@@ -142,7 +147,7 @@ KOKKOS_INLINE_FUNCTION void map_row(const TeamMember& team, Index n, Out* out, c
       Pack<Out> result;
       for (int i = 0; i < Pack<Out>::size; ++i)
         result.values[i] = f(operands.values[i]...);
-      reinterpret_cast<Pack<Out>*>(out)[p] = result;
+      impl::put_pack(out, p, result);
     };
     row_for(team, packs, [&](const Index p) { of_pack(p, impl::pack_at(in, p)...); });
     const Index done = packs * Pack<Out>::size;

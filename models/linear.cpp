@@ -104,6 +104,10 @@ void RowParallelLinear<T, Residual>::backward_input_gelu(const ExecSpace& exec, 
 template <class T, class Residual>
 void RowParallelLinear<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x,
                                                      Tensor<Residual, 2> dy) const {
+  if constexpr (std::is_same_v<T, Residual>)
+    if (tensor_->size() == 1)
+      return linear_backward_weight<T>(exec, parameters_->gradient(weight_, out_, in_),
+                                       parameters_->gradient(bias_, out_), dy, x);
   matmul<T, State<T>>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, tensor_->gather(exec, dy),
                       Transpose::no, x, State<T>(1), State<T>(1));
   bias_backward<Residual>(exec, parameters_->gradient(bias_, out_), dy);

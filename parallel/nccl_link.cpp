@@ -92,7 +92,6 @@ class NcclLink : public DeviceLink {
   }
 
   void exchange(const ExecSpace& queue, std::span<const DeviceMessage> messages, const std::string& what) override {
-    watchdog_->require_alive();
     watchdog_->announce(comm_, what, peers_of(messages), context_->wait.deadline_seconds, queue);
     const ncclResult_t result = queue_group(queue.cuda_stream(), messages);
     watchdog_->returned();

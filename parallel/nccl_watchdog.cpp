@@ -67,6 +67,7 @@ bool NcclWatchdog::remove(ncclComm_t comm) {
 void NcclWatchdog::announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
                             const ExecSpace& queue) {
   const std::lock_guard lock(mutex_);
+  require_alive();  // under the lock: what is called off from here on is not destroyed below the call that queues
   Watched& watched = watched_.at(comm);
   const Clock::time_point now = Clock::now();
   drop_done(watched, now);

@@ -45,6 +45,7 @@ class NcclWatchdog {
   [[nodiscard]] bool remove(ncclComm_t comm);
 
   /// A group of messages is about to be put into `queue`, with these ranks of the world: that may wait for them, too.
+  /// @throws Error as require_alive().
   void announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
                 const ExecSpace& queue);
   /// The call that queues the group announced last has come back, whatever it said.

@@ -49,11 +49,17 @@ void combine(const ExecSpace& exec, const FlatTensor<T>& own, const FlatTensor<T
       "espalier::parallel::combine_in_rank_order", RangePolicy(exec, 0, blocks), KOKKOS_LAMBDA(const Index block) {
         const Index begin = block * combine_block;
         const Index length = begin + combine_block < count ? combine_block : count - begin;
+        const auto values_of = [&](const int peer) {
+          return begin + (peer == rank ? ours : theirs + (peer < rank ? peer : peer - 1) * stride);
+        };
         A result[combine_block];
-        for (int peer = 0; peer < size; ++peer) {
-          const T* const from = peer == rank ? ours + begin : theirs + (peer < rank ? peer : peer - 1) * stride + begin;
+        const T* from = values_of(0);
+        for (Index i = 0; i < length; ++i)
+          result[i] = static_cast<A>(from[i]);
+        for (int peer = 1; peer < size; ++peer) {
+          from = values_of(peer);
           for (Index i = 0; i < length; ++i)
-            result[i] = peer == 0 ? static_cast<A>(from[i]) : op(result[i], static_cast<A>(from[i]));
+            result[i] = op(result[i], static_cast<A>(from[i]));
         }
         for (Index i = 0; i < length; ++i)
           ours[begin + i] = static_cast<T>(result[i]);

@@ -41,14 +41,18 @@ void column_sums_by_strips(const ExecSpace& exec, const char* label, Index rows,
       });
 }
 
-/// On GPUs: neighbouring columns belong to a team, whose threads walk every 16th row; their sums are added in order.
+/// On GPUs: neighbouring columns belong to a team, whose threads walk every 64th row; their sums are added in order.
+/// The widest teams there are, and some rows at a time: a matrix has few such teams, and memory wants many loads under
+/// way.
 template <int Count, class S, class Term, class Store>
 void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
                           const Store& store) {
-  constexpr int lanes = 32;
-  constexpr int threads = 16;
+  constexpr int lanes = 16;  // 32 bytes of 16-bit numbers, the least that memory is read in
+  constexpr int threads = 64;
+  constexpr Index rows_at_once = 4;
   using Partial = Kokkos::View<S[Count][threads][lanes], ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
-  TeamPolicy policy(exec, static_cast<int>((cols + lanes - 1) / lanes), threads, lanes);
+  using Policy = Kokkos::TeamPolicy<ExecSpace, Kokkos::LaunchBounds<threads * lanes, 1>>;
+  Policy policy(exec, static_cast<int>((cols + lanes - 1) / lanes), threads, lanes);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Partial::shmem_size())));
   Kokkos::parallel_for(
       label, policy, KOKKOS_LAMBDA(const TeamMember& team) {
@@ -58,12 +62,19 @@ void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, 
         const int thread = team.team_rank();
         Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width), [&](const Index c) {
           S sum[Count] = {};
-          for (Index r = thread; r < rows; r += threads) {
-            S terms[Count];
-            term(r, first + c, terms);
-            for (int k = 0; k < Count; ++k)
-              sum[k] += terms[k];
-          }
+          const auto add_rows = [&](const Index r, const Index count) {
+            S terms[rows_at_once][Count];
+            for (Index i = 0; i < count; ++i)
+              term(r + i * threads, first + c, terms[i]);
+            for (Index i = 0; i < count; ++i)
+              for (int k = 0; k < Count; ++k)
+                sum[k] += terms[i][k];
+          };
+          Index r = thread;
+          for (; r + (rows_at_once - 1) * threads < rows; r += rows_at_once * threads)
+            add_rows(r, rows_at_once);  // a trip count known to the compiler
+          for (; r < rows; r += threads)
+            add_rows(r, 1);
           for (int k = 0; k < Count; ++k)
             partial(k, thread, c) = sum[k];
         });

@@ -36,9 +36,11 @@ void scatter_rows_by_teams(const ExecSpace& exec, const char* label, const Tenso
                            const RowOf& row_of) {
   using List = Kokkos::View<Index*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
   constexpr Index window = 1024;
-  constexpr int threads = 256;
+  constexpr int threads = 64;  // eight columns each
   const Index rows = dx.extent(0);
   const Index channels = dx.extent(1);
+  // Packs in each row, or in none, where rows begin at any multiple of T.
+  const Index packs = channels % Pack<T>::size == 0 ? impl::packs_of(channels, table.data(), dx.data()) : 0;
   TeamPolicy policy(exec, static_cast<int>(rows), threads, 1);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(List::shmem_size(window))));
   Kokkos::parallel_for(
@@ -71,7 +73,17 @@ void scatter_rows_by_teams(const ExecSpace& exec, const char* label, const Tenso
             ++at;
           });
           team.team_barrier();  // the list is complete
-          Kokkos::parallel_for(Kokkos::TeamThreadRange(team, channels), [&](const Index c) {
+          Kokkos::parallel_for(Kokkos::TeamThreadRange(team, packs), [&](const Index p) {
+            Pack<S> sum = impl::pack_at(&table(place, 0), p);
+            for (Index i = 0; i < same; ++i) {
+              const Pack<T> terms = impl::pack_at(&dx(list(i), 0), p);
+              for (int k = 0; k < Pack<S>::size; ++k)
+                sum.values[k] += static_cast<S>(terms.values[k]);
+            }
+            impl::put_pack(&table(place, 0), p, sum);
+          });
+          const Index done = packs * Pack<S>::size;
+          Kokkos::parallel_for(Kokkos::TeamThreadRange(team, done, channels), [&](const Index c) {
             S sum = table(place, c);
             for (Index i = 0; i < same; ++i)
               sum += static_cast<S>(dx(list(i), c));
@@ -138,11 +150,26 @@ void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> em
 template <class T>
 void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition_table, Tensor<T, 2> dx,
                             Index sequence_length, Index first_row) {
+  using S = State<T>;
+  const char* const label = "espalier::core::add_positions_backward";
   const auto row_of = KOKKOS_LAMBDA(const Index r) { return (first_row + r) % sequence_length; };
-  if constexpr (exec_is_host)
-    scatter_rows<State<T>, T>(exec, "espalier::core::add_positions_backward", dposition_table, dx, row_of);
-  else
-    scatter_rows_by_teams<State<T>, T>(exec, "espalier::core::add_positions_backward", dposition_table, dx, row_of);
+  if constexpr (exec_is_host) {
+    scatter_rows<S, T>(exec, label, dposition_table, dx, row_of);
+  } else {
+    const Index rows = dx.extent(0);
+    const Index channels = dx.extent(1);
+    Kokkos::parallel_for(
+        label, row_policy(exec, smaller(rows, sequence_length)), KOKKOS_LAMBDA(const TeamMember& team) {
+          const Index first = team.league_rank();
+          S* const sums = &dposition_table(row_of(first), 0);
+          row_for(team, channels, [&](const Index c) {
+            S sum = sums[c];
+            for (Index r = first; r < rows; r += sequence_length)
+              sum += static_cast<S>(dx(r, c));
+            sums[c] = sum;
+          });
+        });
+  }
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                        \

@@ -46,6 +46,10 @@ steady bf16 1 precision.compute=bf16
 steady fp16 1 precision.compute=fp16 parallel.recompute=selective
 steady full 1 parallel.recompute=full run.matmul=tiled
 trains fp64 1 precision.compute=fp64
+# A tool of Kokkos that is told of each kernel, around which Kokkos waits for the device.
+echo 'extern "C" void kokkosp_begin_parallel_for(const char*, unsigned, unsigned long*) {}' >tool.cpp
+"${CXX:-g++}" -shared -fPIC -o tool.so tool.cpp
+KOKKOS_TOOLS_LIBS=$work/tool.so trains tool 1
 stage "fp32, bf16, fp16 and fp64 on one rank: no step but the first allocates or waits for the whole device"
 
 # ---- Ranks that share a GPU: all data by way of the host ----

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ Seen* seen = nullptr;  // the callbacks are plain functions
 void note_kernel(const char* label, std::uint32_t, std::uint64_t*) { seen->kernels.emplace_back(label); }
 void note_region(const char* label) { seen->regions.emplace_back(label); }
 void note_allocation(Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
+  static std::mutex mutex;  // threads of Kokkos allocate what is theirs
+  const std::lock_guard lock(mutex);
   seen->allocations.emplace_back(label);
 }
 
