@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 // Asks cuDNN, on a machine that needs no GPU, whether it has kernels for what Espalier describes to it: the layout of
-// our arrays, causal, in a fixed order. The GPU is described in cuDNN's own words.
+// our arrays, causal, in a fixed order. GPUs are described in cuDNN's own words; and as it asks the CUDA runtime all
+// the same, this program answers in its place.
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <string>
@@ -34,18 +36,11 @@ std::string description(const Gpu& gpu) {
       gpu.architecture, gpu.multiprocessors, gpu.l2_cache, gpu.shared_memory, gpu.memory, gpu.name);
 }
 
-}  // namespace
+// The one that is asked about.
+Gpu gpu;
 
-int main() {
-  const Gpu gpu = {"NVIDIA H200", 900, 132, 232448, 60 << 20, std::size_t{140} << 30};
-  const std::vector<std::pair<CudnnShape, bool>> shapes = {
-      {{32, 1024, 12, 64, true}, true},    // gpt2-124m
-      {{8, 1024, 25, 64, true}, true},     // gpt2-1558m
-      {{4, 2048, 32, 128, true}, true},    // a model of some 7 billion parameters
-      {{2, 129, 3, 80, true}, true},       // lengths and heads that divide nothing
-      {{1, 77, 1, 8, false}, true},        // fp16
-      {{2, 64, 2, 12, true}, false},       // rows that are no multiple of 16 bytes
-      {{1, 1024, 1, 1024, true}, false}};  // heads that no kernel has
+// Answers of cuDNN that are not those wanted.
+int count_wrong(const std::vector<std::pair<CudnnShape, bool>>& shapes) {
   int wrong = 0;
   for (const auto& [shape, wanted] : shapes) {
     const std::string refusal = CudnnAttention(shape, nullptr, description(gpu)).refusal();
@@ -55,7 +50,54 @@ int main() {
     fmt::print(stderr, "cudnn_plans: {}: batch {}, length {}, {} heads of {}: {}\n", gpu.name, shape.batch,
                shape.sequence_length, shape.num_heads, shape.head_size, wanted ? refusal : "not refused");
   }
-  fmt::print("cuDNN {} has kernels for {}: {} answers, {} wrong\n", espalier::impl::cudnn_version(), gpu.name,
+  return wrong;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  fmt::format_to_n(properties->name, sizeof properties->name - 1, "{}", gpu.name);
+  properties->major = gpu.architecture / 100;
+  properties->minor = gpu.architecture / 10 % 10;
+  properties->multiProcessorCount = gpu.multiprocessors;
+  properties->sharedMemPerBlockOptin = static_cast<std::size_t>(gpu.shared_memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor   ? gpu.architecture / 100
+           : attribute == cudaDevAttrComputeCapabilityMinor ? gpu.architecture / 10 % 10
+           : attribute == cudaDevAttrMultiProcessorCount    ? gpu.multiprocessors
+                                                            : 0;
+  return cudaSuccess;
+}
+}
+
+int main() {
+  const std::vector<std::pair<CudnnShape, bool>> shapes = {
+      {{32, 1024, 12, 64, true}, true},    // gpt2-124m
+      {{8, 1024, 25, 64, true}, true},     // gpt2-1558m
+      {{4, 2048, 32, 128, true}, true},    // a model of some 7 billion parameters
+      {{2, 129, 3, 80, true}, true},       // lengths and heads that divide nothing
+      {{1, 77, 1, 8, false}, true},        // fp16
+      {{2, 64, 2, 12, true}, false},       // rows that are no multiple of 16 bytes
+      {{1, 1024, 1, 1024, true}, false}};  // heads that no kernel has
+  int wrong = 0;
+  for (const Gpu& asked : {Gpu{"NVIDIA A100-SXM4-80GB", 800, 108, 166912, 40 << 20, std::size_t{80} << 30},
+                           Gpu{"NVIDIA H200", 900, 132, 232448, 60 << 20, std::size_t{140} << 30},
+                           Gpu{"NVIDIA B200", 1000, 148, 232448, 126 << 20, std::size_t{180} << 30}}) {
+    gpu = asked;
+    wrong += count_wrong(shapes);
+  }
+  fmt::print("cuDNN {}: {} shapes on each of three GPUs, {} wrong answers\n", espalier::impl::cudnn_version(),
              shapes.size(), wrong);
   return wrong == 0 ? 0 : 1;
 }
