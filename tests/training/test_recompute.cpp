@@ -3,6 +3,7 @@
 // Recomputation in every layout: the same bits, the memory and the bytes that were predicted.
 #include <gtest/gtest.h>
 
+#include "models/head.hpp"
 #include "tests/support/tensors.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/layouts_to_verify.hpp"
@@ -100,9 +101,10 @@ TEST(RecomputeLayouts, SameBitsAndPredictedMemoryAndBytesInEveryLayout) {
 TEST(RecomputeLayouts, ChunksOfTheLossSendWhatTheFormulasSay) {
   const SharedFolder folder("logit_chunks");
   const int half = std::max(1, world().size() / 2);
-  const RunConfig base = four_layers(
-      folder, {fmt::format("model.vocab_size={}", world().size() * 90001), "model.hidden_size=8", "model.num_layers=2",
-               "model.max_sequence_length=48", "batch.micro_batch_size=4", "batch.global_batch_size=4"});
+  const Index vocabulary = 90001 * world().size() * (most_logits / most_logits_on_host);
+  const RunConfig base =
+      four_layers(folder, {fmt::format("model.vocab_size={}", vocabulary), "model.hidden_size=8", "model.num_layers=2",
+                           "model.max_sequence_length=48", "batch.micro_batch_size=4", "batch.global_batch_size=4"});
   Outcome kept;
   for (const char* const sequence_parallel : {"false", "true"})
     for (const int tensor : {half, world().size()}) {
