@@ -149,8 +149,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   const double tolerance = verify_options.tolerance;
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
-  with_compute_type(config.precision.compute, [&]<class T>() { set_libraries<T>(config); });
-  set_matmul_library(library_of_root(world, matmul_library()));  // CPUs may differ
+  with_compute_type(config.precision.compute, [&]<class T>() { agree_on_libraries<T>(config, world); });
   if (!options.save.empty()) {
     with_compute_type(config.precision.compute, [&]<class T>() {
       save_reference<T>(config, verify_options, world, options.save,

@@ -5,6 +5,14 @@
 if(NOT TARGET Kokkos::kokkos)
   find_package(Kokkos 3.4 REQUIRED CONFIG)
 endif()
+if(ESPALIER_ENABLE_CUDA AND Kokkos_VERSION VERSION_LESS 4.6)
+  message(FATAL_ERROR "ESPALIER_ENABLE_CUDA=ON needs Kokkos 4.6 or newer; ${Kokkos_DIR} has ${Kokkos_VERSION}. "
+                      "ci/cuda builds one.")
+endif()
+if(ESPALIER_ENABLE_CUDA AND ESPALIER_ENABLE_GPU_KERNELS_ON_HOST)
+  message(FATAL_ERROR "ESPALIER_ENABLE_GPU_KERNELS_ON_HOST=ON is for hosts; this build is for GPUs "
+                      "(ESPALIER_ENABLE_CUDA=ON). Leave one of them out.")
+endif()
 if(ESPALIER_ENABLE_CUDA AND NOT Kokkos_DEVICES MATCHES "CUDA")
   message(FATAL_ERROR "ESPALIER_ENABLE_CUDA=ON needs a Kokkos built with CUDA; ${Kokkos_DIR} has ${Kokkos_DEVICES}. "
                       "ci/cuda builds one.")

@@ -41,7 +41,8 @@ class EventPool {
   static constexpr int at_a_time = 64;
 
   void make(int count) {
-    free_.reserve(free_.size() + static_cast<std::size_t>(count));
+    made_ += static_cast<std::size_t>(count);
+    free_.reserve(made_);  // also of those that are out: give_back() allocates nothing
     for (int i = 0; i < count; ++i) {
       cudaEvent_t event = nullptr;
       ESPALIER_CUDA(cudaEventCreateWithFlags(&event, flags_));
@@ -51,6 +52,7 @@ class EventPool {
 
   unsigned flags_;
   std::mutex mutex_;
+  std::size_t made_ = 0;
   std::vector<cudaEvent_t> free_;
 };
 

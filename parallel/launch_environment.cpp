@@ -209,9 +209,6 @@ LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment)
 }
 
 std::string prepare_launch(char** argv) {
-  // CUDA reads it when it first wakes, which may be in MPI_Init. With fewer, streams share hardware queues, and a
-  // kernel of NCCL that waits for its peers keeps others from starting.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const Environment environment = process_environment;
   const char* const earlier = std::getenv(reexec_variable);
   if (earlier != nullptr && !is_zero(earlier)) {  // we are the program started again

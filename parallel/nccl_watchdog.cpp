@@ -16,8 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds watch_interval{100};
 constexpr std::chrono::seconds patience{10};
 constexpr std::chrono::seconds long_wait{1};  // of which the position tells; and how often it shows that the rank lives
-// More are watched as one. Seldom reached, as the host reads a value in each step.
-constexpr std::size_t most_groups = 16;
+constexpr int marks_at_start = 64;            // of two a group: as many as are in flight in most runs
 constexpr const char* look_elsewhere = "look for the first rank that failed: the others only see that it is gone";
 
 }  // namespace
@@ -48,9 +47,9 @@ NcclWatchdog::~NcclWatchdog() {
 }
 
 void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers, PositionWriter& position) {
+  reserve_marks(marks_at_start);
   const std::lock_guard lock(mutex_);
   watched_[comm] = {.name = std::move(name), .peers = std::move(peers), .position = &position, .groups = {}};
-  reserve_marks(2 * static_cast<int>(most_groups));
 }
 
 bool NcclWatchdog::remove(ncclComm_t comm) {
@@ -66,27 +65,23 @@ bool NcclWatchdog::remove(ncclComm_t comm) {
 
 void NcclWatchdog::announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
                             const ExecSpace& queue) {
+  QueueMark begin;
+  begin.set(queue);  // before the lock: behind a full queue it waits, and the watchdog must not
   const std::lock_guard lock(mutex_);
   require_alive();  // under the lock: what is called off from here on is not destroyed below the call that queues
   Watched& watched = watched_.at(comm);
   const Clock::time_point now = Clock::now();
   drop_done(watched, now);
-  std::deque<Group>& groups = watched.groups;
-  if (groups.size() == most_groups) {
-    groups.back().what = std::move(what);
-    groups.back().world_ranks = std::move(world_ranks);
-    groups.back().is_queued = false;
-  } else {
-    groups.push_back({std::move(what), std::move(world_ranks), deadline_seconds, now});
-    groups.back().begin.set(queue);
-  }
+  watched.groups.push_back({std::move(what), std::move(world_ranks), deadline_seconds, now, std::move(begin)});
   is_queueing_ = true;
 }
 
 void NcclWatchdog::queued(ncclComm_t comm, const ExecSpace& queue) {
+  QueueMark end;
+  end.set(queue);
   const std::lock_guard lock(mutex_);
   Group& group = watched_.at(comm).groups.back();
-  group.end.set(queue);
+  group.end = std::move(end);
   group.is_queued = true;
 }
 
@@ -161,7 +156,8 @@ void NcclWatchdog::tell_position(Clock::time_point now) {
       position.leave_queue_wait();
     else
       position.enter_queue_wait(longest->groups.front().what, longest->name, longest->num_done,
-                                longest->groups.front().world_ranks);
+                                longest->groups.front().world_ranks,
+                                std::chrono::duration<double>(now - *longest->groups.front().begun).count());
   }
   if (now >= next_sign_of_life_) {
     position.show_life();

@@ -41,10 +41,10 @@ void write_to(Position& place, const F& change) {
 }
 
 void write_wait(Position& position, std::string_view what, std::string_view communicator, std::uint64_t sequence,
-                std::span<const int> world_ranks) {
+                std::span<const int> world_ranks, double seconds) {
   position.waiting = 1;
   position.sequence = sequence;
-  position.since = system_seconds();
+  position.since = system_seconds() - seconds;
   copy_text(position.waits_for, what);
   copy_text(position.communicator, communicator);
   copy_peers(position, world_ranks);
@@ -111,7 +111,7 @@ void PositionWriter::enter_wait(std::string_view what, std::string_view communic
                                 std::span<const int> world_ranks) {
   write([&](Position& position) {
     host_waits_ = true;
-    write_wait(position, what, communicator, sequence, world_ranks);
+    write_wait(position, what, communicator, sequence, world_ranks, 0);
   });
 }
 
@@ -127,10 +127,10 @@ void PositionWriter::leave_wait() {
 }
 
 void PositionWriter::enter_queue_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
-                                      std::span<const int> world_ranks) {
+                                      std::span<const int> world_ranks, double seconds) {
   write([&](Position& position) {
     queue_waits_ = true;
-    write_wait(queue_wait_, what, communicator, sequence, world_ranks);
+    write_wait(queue_wait_, what, communicator, sequence, world_ranks, seconds);
     show_wait(position);
   });
 }

@@ -61,9 +61,9 @@ class PositionWriter {
   void refresh_peers(std::span<const int> world_ranks);  ///< of the wait that goes on
   void leave_wait();
 
-  /// A queue of the device waits: said while the host does not wait itself.
+  /// A queue of the device has waited for so many seconds: said while the host does not wait itself.
   void enter_queue_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
-                        std::span<const int> world_ranks);
+                        std::span<const int> world_ranks, double seconds);
   void leave_queue_wait();
   void show_life();  ///< this process runs
 

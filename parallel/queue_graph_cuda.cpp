@@ -29,7 +29,11 @@ Graph capture(cudaStream_t stream, const std::function<void()>& work) {
 
 // Kokkos waits for the device around each kernel that a tool is told of, which no capture allows; and the tool would
 // not hear of what a graph starts.
-bool tool_sees_kernels() { return Kokkos::Tools::Experimental::get_callbacks().begin_parallel_for != nullptr; }
+bool tool_sees_kernels() {
+  const Kokkos::Tools::Experimental::EventSet tool = Kokkos::Tools::Experimental::get_callbacks();
+  return tool.begin_parallel_for != nullptr || tool.begin_parallel_reduce != nullptr ||
+         tool.begin_parallel_scan != nullptr;
+}
 
 }  // namespace
 

@@ -118,6 +118,9 @@ void require_known_arguments(int argc, char** argv) {
 Runtime::Runtime(int& argc, char**& argv) : Runtime(argc, argv, WithoutKokkos{}) { start_kokkos(argc, argv); }
 
 Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(std::uncaught_exceptions()) {
+  // CUDA reads it when it first wakes, which may be in MPI_Init. With fewer, streams share hardware queues, and a
+  // kernel of NCCL that waits for its peers keeps others from starting.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int mpi_runs = 0;
   ESPALIER_MPI(MPI_Initialized(&mpi_runs));
   if (mpi_runs == 0) {

@@ -35,12 +35,6 @@ void TensorParallel<T>::communicate(const char* what, const F& collective) const
 }
 
 template <class T>
-void TensorParallel<T>::mark_on(QueueClock* clock) const {
-  queue_clock_ = clock;
-  queued_.clear();
-}
-
-template <class T>
 Tensor<T, 2> TensorParallel<T>::our_rows() const {
   const auto channels = static_cast<Index>(full_.extent(1));
   const auto rows = static_cast<Index>(full_.extent(0));

@@ -9,6 +9,9 @@
 
 namespace espalier {
 
+template <class T>
+class MarkedCollectives;
+
 /// The tensor axis as the layers see it: which part of a matrix is ours, and the conjugate pairs of Megatron
 /// (Shoeybi et al., 2019; Korthikanti et al., 2022) between the two forms of the residual stream:
 ///
@@ -77,20 +80,20 @@ class TensorParallel {
   void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
 
   /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them. Over a device link, where
-  /// the host only queues them, 0: see mark_on().
+  /// the host only queues them, 0: see MarkedCollectives.
   double seconds() const { return seconds_; }
 
-  /// From now on collectives over a device link are marked on the clock of the queue that the layers are given;
-  /// nullptr: not any more. Forgets those of before.
-  void mark_on(QueueClock* clock) const;
-  struct Queued {
+  /// A collective over a device link, between two marks of the queue's clock.
+  struct QueuedCollective {
     const char* what;
-    int begin;  ///< marks of the clock
+    int begin;
     int end;
   };
-  const std::vector<Queued>& queued() const { return queued_; }
+  /// Since MarkedCollectives began.
+  const std::vector<QueuedCollective>& queued() const { return queued_; }
 
  private:
+  friend class MarkedCollectives<T>;
   template <class F>
   void communicate(const char* what, const F& collective) const;
   void sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const;
@@ -104,8 +107,24 @@ class TensorParallel {
   Tensor<T, 2> full_;
   mutable double seconds_ = 0;
   mutable QueueClock* queue_clock_ = nullptr;
-  mutable std::vector<Queued> queued_;
+  mutable std::vector<QueuedCollective> queued_;
   mutable long reductions_ = 0;
+};
+
+/// While it lives, collectives over a device link are marked on the clock of the queue that the layers are given.
+template <class T>
+class MarkedCollectives {
+ public:
+  MarkedCollectives(const TensorParallel<T>& tensor, QueueClock& clock) : tensor_(tensor) {
+    tensor_.queue_clock_ = &clock;
+    tensor_.queued_.clear();
+  }
+  ~MarkedCollectives() { tensor_.queue_clock_ = nullptr; }
+  MarkedCollectives(const MarkedCollectives&) = delete;
+  MarkedCollectives& operator=(const MarkedCollectives&) = delete;
+
+ private:
+  const TensorParallel<T>& tensor_;
 };
 
 }  // namespace espalier

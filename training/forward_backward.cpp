@@ -66,7 +66,6 @@ class Executor {
         queue_clock_(context.exec, context.mesh.world().clock()) {
     if (c_.model.shares_slots())
       slots_.emplace_back(memory.slots_together);
-    tensor().mark_on(&queue_clock_);
     for (const ChunkMemory& chunk : memory.chunks) {
       if (!c_.model.shares_slots())
         slots_.emplace_back(chunk.slots);
@@ -74,11 +73,11 @@ class Executor {
     }
   }
 
-  ~Executor() { tensor().mark_on(nullptr); }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   void run(const PipelineSchedule& schedule) {
+    const MarkedCollectives<T> marked(tensor(), queue_clock_);
     several_chunks_ = c_.model.num_chunks() > 1;
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
       const std::string name = text(schedule[i], several_chunks_);
@@ -97,6 +96,17 @@ class Executor {
   }
 
  private:
+  struct Computed {
+    Operation op;
+    std::string name;
+    Phase phase;
+    int begin;  // marks of the clock
+    int end;
+    double tensor_seconds;
+    std::size_t first_queued = 0;  // of tensor().queued(); and behind its last
+    std::size_t end_queued = 0;
+  };
+
   const Communicator& world() const { return c_.mesh.world(); }
   const TensorParallel<T>& tensor() const { return c_.model.tensor(); }
 
@@ -180,7 +190,7 @@ class Executor {
     for (const Computed& done : computed_) {
       const double begin = queue_clock_.at(done.begin);
       const double end = queue_clock_.at(done.end);
-      const double tensor_seconds = done.tensor_seconds + queued_tensor_seconds(done.first_queued, done.end_queued);
+      const double tensor_seconds = done.tensor_seconds + account_for_collectives(done);
       seconds_[done.phase] += end - begin - tensor_seconds;
       seconds_[Phase::tensor_comm] += tensor_seconds;
       record(done.op, done.name, done.phase, begin, end);
@@ -188,17 +198,17 @@ class Executor {
     computed_.clear();
   }
 
-  // Of collectives that the host did not wait for.
-  double queued_tensor_seconds(std::size_t first, std::size_t end_of_range) const {
+  // Those that the host only queued. @returns their seconds.
+  double account_for_collectives(const Computed& done) const {
     double seconds = 0;
-    for (std::size_t i = first; i < end_of_range; ++i) {
-      const auto& [what, begin_mark, end_mark] = tensor().queued()[i];
-      const double begin = queue_clock_.at(begin_mark);
-      const double end = queue_clock_.at(end_mark);
+    for (std::size_t i = done.first_queued; i < done.end_queued; ++i) {
+      const auto& collective = tensor().queued()[i];
+      const double begin = queue_clock_.at(collective.begin);
+      const double end = queue_clock_.at(collective.end);
       seconds += end - begin;
       if (world().timeline().is_on())
         world().timeline().record(
-            {.name = what, .category = to_string(Phase::tensor_comm), .begin = begin, .end = end});
+            {.name = collective.what, .category = to_string(Phase::tensor_comm), .begin = begin, .end = end});
     }
     return seconds;
   }
@@ -327,16 +337,6 @@ class Executor {
       timeline.record({name, to_string(phase), op.chunk, op.microbatch, begin, end, operations_track});
   }
 
-  struct Computed {
-    Operation op;
-    std::string name;
-    Phase phase;
-    int begin;  // marks of the clock
-    int end;
-    double tensor_seconds;
-    std::size_t first_queued = 0;  // of tensor().queued(); and behind its last
-    std::size_t end_queued = 0;
-  };
   struct Sent {
     Request request;
     OperationKind kind;

@@ -22,8 +22,15 @@ void set_libraries(const RunConfig& config) {
   set_attention_library(parse_attention_library(config.run.attention));
 }
 
-/// What rank 0 names, on all ranks, so that they multiply alike. Collective.
+/// What rank 0 names, on all ranks. Collective.
 MatmulLibrary library_of_root(const Communicator& world, MatmulLibrary library);
+
+/// set_libraries(), with rank 0's choice for products where CPUs differ, so that all multiply alike. Collective.
+template <class T>
+void agree_on_libraries(const RunConfig& config, const Communicator& world) {
+  set_libraries<T>(config);
+  set_matmul_library(library_of_root(world, matmul_library()));
+}
 
 /// Whether its rate may stand for what products reach here: that of cublaslt_tf32, which takes fp32 operands at fewer
 /// bits, only where it is the library that is multiplied with.

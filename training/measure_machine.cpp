@@ -149,8 +149,7 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
   const Precision precision = precision_named(compute);
   RunConfig config;
   config.precision.compute = compute;
-  set_libraries<T>(config);
-  set_matmul_library(library_of_root(world, matmul_library()));  // CPUs may differ
+  agree_on_libraries<T>(config, world);
   Accelerator device = start;
   device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, exec_is_host ? 2048 : 8192) / world.size(),
                             .product_share = 0.9,
@@ -160,6 +159,8 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
   std::vector<LayerSample> samples;
   for (const Shape& shape : shapes)
     samples.push_back(measure_sample<T>(world, shape, compute));
+  release_matmul_workspace();
+  release_attention_workspace();
   return calibrate(device, precision, samples, device_known);
 }
 

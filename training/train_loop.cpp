@@ -72,8 +72,7 @@ class Loop {
     check_token_files(config_, mesh_.world());
     // What refuses a start comes before it signs on.
     open_directory();
-    set_libraries<T>(config_);
-    set_matmul_library(library_of_root(mesh_.world(), matmul_library()));  // CPUs may differ
+    agree_on_libraries<T>(config_, mesh_.world());
     const auto measure = [&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); };
     if (exec_is_host)
       MemoryLedger::instance().record_library_scratch_of(measure);

@@ -389,7 +389,8 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
         fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",
                     c.optimizer.warmup_steps, counted(c.total_steps(), "step")));
   for (const auto& [key, sentence] : absent_libraries(c))
-    warnings.push_back(fmt::format("run.{}: {}: no run here, and its memory is not counted", key, sentence));
+    warnings.push_back(fmt::format(
+        "run.{}: {}: a run needs one that has it; memory is predicted without what it works in", key, sentence));
   if (c.data.validation.empty() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
     warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
   return warnings;

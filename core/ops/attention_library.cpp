@@ -59,6 +59,8 @@ std::size_t attention_workspace_bytes(AttentionLibrary library, const AttentionS
   return 0;
 }
 
+void release_attention_workspace() { impl::release_cudnn_workspaces(); }
+
 std::string describe_attention_libraries() {
   const std::string version = impl::cudnn_library_version();
   return "own kernels" + (version.empty() ? std::string() : ", cuDNN " + version);

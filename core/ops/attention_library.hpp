@@ -35,6 +35,9 @@ AttentionLibrary parse_attention_library(const std::string& word);
 template <class T>
 std::size_t attention_workspace_bytes(AttentionLibrary library, const AttentionShape& shape);
 
+/// Gives back what it holds on to, until the next call.
+void release_attention_workspace();
+
 /// One line about them: "own kernels, cuDNN 9.19.0".
 std::string describe_attention_libraries();
 

@@ -150,7 +150,8 @@ CudnnAttention::CudnnAttention(const CudnnShape& shape, cudnnContext* handle, co
     if (step.is_bad() && refusal_.empty())
       refusal_ = first_line(step.get_message());
     if (workspace_bytes_ > most_workspace_bytes && refusal_.empty())
-      refusal_ = "its workspace is larger than 1 GiB";
+      refusal_ = fmt::format("its workspace of {} MiB is larger than {} MiB", workspace_bytes_ >> 20,
+                             most_workspace_bytes >> 20);
   };
   plan(graphs_->forward, describe_forward);
   plan(graphs_->backward, describe_backward);

@@ -23,7 +23,8 @@ class StreamWorkspaces {
   void* get(cudaStream_t stream, std::size_t bytes) {
     Tensor<std::byte, 1>& memory = by_stream_[stream];
     if (memory.extent(0) < with_gap(bytes)) {
-      outgrown_.push_back(memory);
+      if (memory.extent(0) > 0)
+        outgrown_.push_back(memory);
       memory = allocate<std::byte>(Category::workspace, name_, static_cast<Index>(with_gap(bytes)));
     }
     const auto address = reinterpret_cast<std::uintptr_t>(memory.data());

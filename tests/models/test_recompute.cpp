@@ -90,7 +90,7 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
 constexpr Index large_length = 50;
 GptConfig large_vocabulary() { return {most_logits / 64, large_length, 1, 8, 2, 20}; }
 
-TEST(Recompute, rows_of_logits_are_equal_shares_of_the_micro_batch) {
+TEST(LogitChunks, rows_are_equal_shares_of_the_micro_batch) {
   const Index vocabulary = large_vocabulary().vocab_size;
   EXPECT_EQ(logit_chunks(64, vocabulary, 1, most_logits), 1);
   EXPECT_EQ(logit_chunks(65, vocabulary, 1, most_logits), 2);
@@ -100,7 +100,7 @@ TEST(Recompute, rows_of_logits_are_equal_shares_of_the_micro_batch) {
   EXPECT_EQ(logit_rows(7, 11, 1, most_logits), 7);
 }
 
-TEST(Recompute, chunks_of_logits_give_the_loss_and_gradients_of_the_whole) {
+TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
   const GptConfig shape = large_vocabulary();
   Tokens tokens = tiny_tokens(2 * large_length, shape);
   tokens.targets[3] = tokens.targets[70] = -1;

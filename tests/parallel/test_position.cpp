@@ -161,7 +161,8 @@ TEST(Position, QueuesWaitBehindTheHost) {
   PositionWriter writer;
   const Position& now = writer.current();
   const std::vector<int> peers{2};
-  writer.enter_queue_wait("a sum", "tp", 4, peers);
+  writer.enter_queue_wait("a sum", "tp", 4, peers, 1.5);
+  EXPECT_NEAR(now.since, now.alive - 1.5, 0.5);
   writer.set_operation(7, "F1", 0, 1);
   EXPECT_EQ(now.waiting, 1);
   EXPECT_EQ(now.operation_index, 7);
