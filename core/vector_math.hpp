@@ -16,13 +16,18 @@ namespace espalier {
 using TeamPolicy = Kokkos::TeamPolicy<ExecSpace>;
 using TeamMember = TeamPolicy::member_type;
 
+/// Kokkos counts teams in an int.
+inline int team_count(Index teams) {
+  ESPALIER_ASSERT(teams >= 0 && teams <= std::numeric_limits<int>::max(),
+                  "Kokkos counts teams in an int, " + std::to_string(teams) + " are wanted");
+  return static_cast<int>(teams);
+}
+
 /// One team a row: on hosts a team is one thread, whose vector lanes run along the row. On GPUs 128 of them, as the
 /// shortest rows of real models are 96 packs of 8 numbers; for rows of `length` numbers that are read several times and
 /// are too long for the first-level cache 512, so that the rows in flight stay in the second-level one.
 inline TeamPolicy row_policy(const ExecSpace& exec, Index rows, [[maybe_unused]] Index length = 0) {
-  ESPALIER_ASSERT(rows >= 0 && rows <= std::numeric_limits<int>::max(),
-                  "Kokkos counts teams in an int, " + std::to_string(rows) + " are wanted");
-  const int teams = static_cast<int>(rows);
+  const int teams = team_count(rows);
   if constexpr (exec_is_host)
     return TeamPolicy(exec, teams, 1);
   else

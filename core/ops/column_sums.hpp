@@ -52,7 +52,7 @@ void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, 
   constexpr Index rows_at_once = 4;
   using Partial = Kokkos::View<S[Count][threads][lanes], ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
   using Policy = Kokkos::TeamPolicy<ExecSpace, Kokkos::LaunchBounds<threads * lanes, 1>>;
-  Policy policy(exec, static_cast<int>((cols + lanes - 1) / lanes), threads, lanes);
+  Policy policy(exec, team_count((cols + lanes - 1) / lanes), threads, lanes);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Partial::shmem_size())));
   Kokkos::parallel_for(
       label, policy, KOKKOS_LAMBDA(const TeamMember& team) {

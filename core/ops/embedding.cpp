@@ -41,7 +41,7 @@ void scatter_rows_by_teams(const ExecSpace& exec, const char* label, const Tenso
   const Index channels = dx.extent(1);
   // Packs in each row, or in none, where rows begin at any multiple of T.
   const Index packs = channels % Pack<T>::size == 0 ? impl::packs_of(channels, table.data(), dx.data()) : 0;
-  TeamPolicy policy(exec, static_cast<int>(rows), threads, 1);
+  TeamPolicy policy(exec, team_count(rows), threads, 1);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(List::shmem_size(window))));
   Kokkos::parallel_for(
       label, policy, KOKKOS_LAMBDA(const TeamMember& team) {
