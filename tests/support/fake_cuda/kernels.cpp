@@ -1,16 +1,21 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernels do not run: they are looked up, their launch is checked against what CUDA allows, and they are counted.
+// Kernels are looked up, their launch is checked against what CUDA allows, and they are counted. Those of which the program
+// has the text run, on the host: see ptx_warp.hpp. Others leave what they would write as it is.
 #include <cuda_runtime_api.h>
+#include <cxxabi.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "tests/support/fake_cuda/device.hpp"
+#include "tests/support/fake_cuda/fat_binary.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
+#include "tests/support/fake_cuda/ptx_warp.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
 
 namespace fake_cuda {
@@ -19,6 +24,8 @@ namespace {
 struct Kernel {
   std::string name;  // mangled
   bool has_code = false;
+  ptx::Module* module = nullptr;
+  const ptx::Function* function = nullptr;  // null before the first launch, and where there is no text
   int shared_bytes = shared_without_asking;  // that a launch may ask for
 };
 
@@ -36,52 +43,23 @@ std::map<const void*, std::unique_ptr<Kernel>>& kernels() {
 
 thread_local std::vector<Configuration> configurations;
 
-// What __cudaRegisterFatBinary is handed, and what that points to: a header, and entries one behind another.
-struct Wrapper {
-  int magic, version;
-  const char* data;
-  void* unused;
-};
-struct FatHeader {
-  std::uint32_t magic;
-  std::uint16_t version, header_bytes;
-  std::uint64_t bytes;
-};
-struct FatEntry {
-  std::uint16_t kind, version;  // 1: PTX, 2: machine code
-  std::uint32_t header_bytes;
-  std::uint64_t bytes;
-  std::uint32_t unused[3];
-  std::uint32_t architecture;  // 90
-};
-constexpr std::uint32_t fat_magic = 0xBA55ED50;
-
-// Machine code runs on GPUs of its major version, PTX on all that are not older.
-bool has_code_for(const Wrapper& wrapper, int capability) {
-  FatHeader header;
-  std::memcpy(&header, wrapper.data, sizeof header);
-  if (header.magic != fat_magic) {
-    misuse("a fat binary has the magic number " + std::to_string(header.magic));
-    return false;
-  }
-  const char* const end = wrapper.data + header.header_bytes + header.bytes;
-  for (const char* at = wrapper.data + header.header_bytes; at < end;) {
-    FatEntry entry;
-    std::memcpy(&entry, at, sizeof entry);
-    const int built_for = static_cast<int>(entry.architecture);
-    if (built_for <= capability && (entry.kind == 1 || built_for / 10 == capability / 10))
-      return true;
-    at += entry.header_bytes + entry.bytes;
-  }
-  return false;
-}
-
 Kernel* kernel_of(const void* function, const std::string& what) {
   const auto found = kernels().find(function);
   if (found != kernels().end())
     return found->second.get();
   misuse(what + " of a function that is no kernel");
   return nullptr;
+}
+
+// Of a mangled name what stands before the arguments, and not all of what Kokkos wraps around it.
+std::string readable(const std::string& mangled) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status),
+                                                    std::free);
+  std::string text = status == 0 ? name.get() : mangled;
+  if (const std::size_t ours = text.find("espalier::"); ours != std::string::npos)
+    text.erase(0, ours);
+  return text.substr(0, 100);
 }
 
 std::string text_of(const dim3& d) {
@@ -100,10 +78,24 @@ std::string problem_of(const Configuration& c, const Kernel& kernel) {
   return {};
 }
 
-// Kokkos asks a kernel which code runs. All others leave what they would write as it is.
-Work work_of(const Kernel& kernel, void** arguments) {
-  if (kernel.name.find("query_cuda_kernel_arch") == std::string::npos)
-    return [] { return true; };
+// Of each fat binary.
+ptx::Module* module_of(const void* binary) {
+  static auto& all = *new std::map<const void*, std::unique_ptr<ptx::Module>>;
+  const auto [found, is_new] = all.try_emplace(binary);
+  if (is_new)
+    if (std::string text = ptx_of(binary); !text.empty())
+      found->second = std::make_unique<ptx::Module>(binary, std::move(text), variable_address);
+  return found->second.get();
+}
+
+const ptx::Function* function_of(Kernel& kernel) {
+  if (kernel.function == nullptr && kernel.module != nullptr)
+    kernel.function = kernel.module->function(kernel.name);
+  return kernel.function;
+}
+
+// Kokkos asks a kernel which code runs: that for this GPU.
+Work tell_architecture(void** arguments) {
   int* address = nullptr;
   std::memcpy(&address, arguments[0], sizeof address);
   return [address] {
@@ -111,6 +103,24 @@ Work work_of(const Kernel& kernel, void** arguments) {
     const Place place = place_of(address, sizeof architecture, "query_cuda_kernel_arch");
     if (place.valid)
       std::memcpy(place.data, &architecture, sizeof architecture);
+    return true;
+  };
+}
+
+Work work_of(Kernel& kernel, const Configuration& configuration, void** arguments) {
+  if (kernel.name.find("query_cuda_kernel_arch") != std::string::npos)
+    return tell_architecture(arguments);
+  const ptx::Function* const function = function_of(kernel);
+  if (function == nullptr)
+    return [] { return true; };
+  auto launch = std::make_shared<ptx::Launch>(ptx::Launch{kernel.module, function, readable(kernel.name),
+                                                          configuration.grid, configuration.block,
+                                                          configuration.shared_bytes, {}});
+  launch->parameters.resize(function->parameter_bytes);
+  for (std::size_t i = 0; i < function->parameters.size(); ++i)
+    std::memcpy(launch->parameters.data() + function->parameters[i].offset, arguments[i], function->parameters[i].bytes);
+  return [launch] {
+    run(*launch);
     return true;
   };
 }
@@ -127,7 +137,7 @@ cudaError_t launch(Kernel* kernel, const Configuration& configuration, void** ar
   if (const std::string problem = problem_of(configuration, *kernel); !problem.empty())
     return refuse(cudaErrorInvalidConfiguration, what + " is launched with " + problem);
   note_launch(kernel->name);
-  return enqueue(configuration.stream, what, work_of(*kernel, arguments));
+  return enqueue(configuration.stream, what, work_of(*kernel, configuration, arguments));
 }
 
 }  // namespace
@@ -147,7 +157,9 @@ void __cudaRegisterFunction(void** binary, const char* function, char*, const ch
   const Lock lock = lock_all();
   auto kernel = std::make_unique<Kernel>();
   kernel->name = name;
-  kernel->has_code = has_code_for(*reinterpret_cast<const Wrapper*>(binary), compute_capability());
+  kernel->has_code = has_code_for(binary, compute_capability());
+  if (setting("KERNELS", 1) != 0)
+    kernel->module = module_of(binary);
   kernels()[function] = std::move(kernel);
 }
 
@@ -186,7 +198,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   const Lock lock = lock_all();
   if (const cudaError_t started = start_call(); started != cudaSuccess)
     return started;
-  const Kernel* const kernel = kernel_of(function, "cudaFuncGetAttributes");
+  Kernel* const kernel = kernel_of(function, "cudaFuncGetAttributes");
   if (kernel == nullptr)
     return answer(cudaErrorInvalidDeviceFunction);
   if (!kernel->has_code)
@@ -195,6 +207,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   attributes->maxThreadsPerBlock = most_threads;
   attributes->numRegs = 64;
   attributes->maxDynamicSharedSizeBytes = kernel->shared_bytes;
+  if (const ptx::Function* const code = function_of(*kernel)) {
+    attributes->sharedSizeBytes = code->shared_bytes;
+    attributes->localSizeBytes = code->local_bytes;
+  }
   attributes->binaryVersion = attributes->ptxVersion = compute_capability();
   return cudaSuccess;
 }

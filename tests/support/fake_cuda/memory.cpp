@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 
 #include "tests/support/fake_cuda/device.hpp"
@@ -25,6 +26,9 @@ namespace {
 
 constexpr std::size_t alignment = 256;
 constexpr std::size_t page = 4096;
+// What nobody has written is no number in any type; not in all of it where there is much.
+constexpr int rubbish = 0xff;
+constexpr std::size_t rubbish_at_most = std::size_t{16} << 20;
 constexpr std::size_t address_space = std::size_t{1} << 43;  // of addresses alone
 
 struct Allocation {
@@ -32,13 +36,20 @@ struct Allocation {
   Where where;
   char* data;
   bool freed;
+  bool is_variable = false;  // of device code
+};
+
+struct Symbol {
+  const void* binary;
+  std::string name;
+  std::size_t bytes;
 };
 
 struct Memory {
   std::uintptr_t first = 0, next = 0;  // device addresses
   std::map<std::uintptr_t, Allocation> allocations;
-  std::map<const void*, std::pair<std::string, std::size_t>> symbols;
-  std::map<const void*, void*> symbol_addresses;
+  std::map<const void*, Symbol> symbols;
+  std::map<std::pair<const void*, std::string>, std::uint64_t> variables;  // by binary and name: their addresses
   std::size_t used = 0;
 };
 
@@ -114,7 +125,9 @@ cudaError_t allocate(void** address, std::size_t bytes, Where where, const char*
   *address = where == Where::device ? new_device_address(bytes) : data;
   if (data == nullptr || *address == nullptr)
     return answer(cudaErrorMemoryAllocation);
-  memory().allocations[reinterpret_cast<std::uintptr_t>(*address)] = {bytes, where, data, false};
+  if (bytes <= rubbish_at_most)
+    std::memset(data, rubbish, bytes);
+  memory().allocations[reinterpret_cast<std::uintptr_t>(*address)] = {bytes, where, data, false, false};
   if (where == Where::pinned) {
     ++counts().pinned_allocations;
   } else {
@@ -197,21 +210,40 @@ char* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, c
     misuse(what + " of a symbol that is not registered");
     return nullptr;
   }
-  const auto& [name, size] = found->second;
+  const auto& [binary, name, size] = found->second;
   if (offset + bytes > size) {
     misuse(what + " of " + std::to_string(bytes) + " bytes at " + std::to_string(offset) + " of " + name +
            ", which has " + std::to_string(size));
     return nullptr;
   }
-  void*& data = memory().symbol_addresses[symbol];
-  if (data == nullptr)
-    data = std::calloc(1, size);
-  return static_cast<char*>(data) + offset;
+  return allocation_at(variable_address(binary, name, size, {})).data + offset;
+}
+
+std::uint64_t variable_address(const void* binary, const std::string& name, std::size_t bytes,
+                               const std::string& initial) {
+  std::uint64_t& address = memory().variables[{binary, name}];
+  if (address == 0) {
+    char* const data = static_cast<char*>(map_pages(up(bytes, page), PROT_READ | PROT_WRITE));
+    address = reinterpret_cast<std::uint64_t>(new_device_address(bytes));
+    std::memcpy(data, initial.data(), initial.size());
+    memory().allocations[address] = {bytes, Where::device, data, false, true};
+  }
+  return address;
+}
+
+DeviceRange allocation_at(std::uint64_t address) {
+  auto found = memory().allocations.upper_bound(address);
+  if (found == memory().allocations.begin())
+    return {};
+  --found;
+  const auto& [first, allocation] = *found;
+  return allocation.freed || address - first >= allocation.bytes ? DeviceRange{}
+                                                                 : DeviceRange{first, allocation.bytes, allocation.data};
 }
 
 void tell_leaked_memory() {
   for (const auto& [address, allocation] : memory().allocations)
-    if (!allocation.freed)
+    if (!allocation.freed && !allocation.is_variable)
       misuse(std::to_string(allocation.bytes) + " bytes of " +
              (allocation.where == Where::pinned ? "pinned host" : "device") + " memory at " +
              hex(reinterpret_cast<void*>(address)) + " were never freed");
@@ -281,9 +313,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-void __cudaRegisterVar(void**, char* host, char*, const char* name, int, size_t bytes, int, int) {
+void __cudaRegisterVar(void** binary, char* host, char*, const char* name, int, size_t bytes, int, int) {
   const Lock lock = lock_all();
-  memory().symbols[host] = {name, bytes};
+  memory().symbols[host] = {binary, name, bytes};
 }
 
 }  // extern "C"

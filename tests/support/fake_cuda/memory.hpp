@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace fake_cuda {
@@ -21,7 +22,19 @@ Place place_of(const void* address, std::size_t bytes, const std::string& what);
 /// Device memory (or pinned or managed memory, which devices reach, too), as an operand must be.
 bool is_on_device(const void* address, std::size_t bytes, const std::string& what);
 
-/// A variable of device code: device memory, too, at an address of its own.
+/// The allocation that holds an address of device memory, or of memory that devices reach; no bytes where none does, or
+/// where it was freed.
+struct DeviceRange {
+  std::uint64_t first = 0;
+  std::size_t bytes = 0;
+  char* data = nullptr;
+};
+DeviceRange allocation_at(std::uint64_t address);
+
+/// A variable of device code, by the address that the host has for it: device memory, too, at an address of its own.
 char* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, const std::string& what);
+/// And by its name in a fat binary, for device code.
+std::uint64_t variable_address(const void* binary, const std::string& name, std::size_t bytes,
+                               const std::string& initial);
 
 }  // namespace fake_cuda
