@@ -5,7 +5,7 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "tests/support/gradient_check.hpp"
-#include "tests/support/matmul_tolerance.hpp"
+#include "tests/support/product_operands.hpp"
 #include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
@@ -22,20 +22,23 @@ struct LinearShape {
 TEST(Linear, forward_is_that_of_plain_loops) {
   for_each_shape_and_type([]<class T>(const OpShape& shape) {
     const LinearShape s(shape);
-    const Values x = random_values("x", s.rows * s.inner), weight = random_values("weight", s.width * s.inner);
     const Values bias = random_values("bias", s.width), residual = random_values("residual", s.rows * s.width);
-    const Values wanted = reference::linear(rounded<T>(x), rounded<T>(weight), rounded<T>(bias));
-    const auto x_device = on_device<T>(x, s.rows, s.inner);
-    const auto weight_device = on_device<T>(weight, s.width, s.inner);
     const auto bias_device = on_device<T>(bias, s.width);
+    Values x, weight, wanted;
+    Tensor<T, 2> x_device, weight_device;
 
     const MatmulLibrary before = matmul_library();
     for (const MatmulLibrary library : matmul_libraries()) {
       SCOPED_TRACE(to_string(library));
       set_matmul_library(library);
+      x = product_operands<T>(random_values("x", s.rows * s.inner));
+      weight = product_operands<T>(random_values("weight", s.width * s.inner));
+      wanted = reference::linear(x, weight, rounded<T>(bias));
+      x_device = on_device<T>(x, s.rows, s.inner);
+      weight_device = on_device<T>(weight, s.width, s.inner);
       const auto y = undefined<T>(s.rows, s.width);
       linear_forward<T>(ExecSpace(), y, x_device, weight_device, bias_device);
-      EXPECT_TRUE(allclose(on_host(y), wanted, matmul_tolerance<T>(), {s.rows, s.width}));
+      EXPECT_TRUE(allclose(on_host(y), wanted, tolerance<T>, {s.rows, s.width}));
     }
     set_matmul_library(before);
 

@@ -4,8 +4,8 @@
 #include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
-#include "tests/support/matmul_tolerance.hpp"
 #include "tests/support/op_shapes.hpp"
+#include "tests/support/product_operands.hpp"
 #include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
@@ -24,11 +24,11 @@ struct Layer {
       : rows(s.rows()),
         in(s.channels()),
         out(s.vocabulary),
-        x(rounded<T>(random_values("x", rows * in, 2))),
-        weight(rounded<T>(random_values("weight", out * in))),
+        x(product_operands<T>(random_values("x", rows * in, 2))),
+        weight(product_operands<T>(random_values("weight", out * in))),
         bias(rounded<T>(random_values("bias", out))),
         residual(rounded<T>(random_values("residual", rows * out))),
-        dy(rounded<T>(random_values("dy", rows * out))) {}
+        dy(product_operands<T>(random_values("dy", rows * out))) {}
 
   auto on_device_x() const { return on_device<T>(x, rows, in); }
   auto on_device_weight() const { return on_device<T>(weight, out, in); }
@@ -59,8 +59,8 @@ TEST(FusedLinear, forward_through_gelu_is_that_of_plain_loops) {
   for_each_library([]<class T>(const Layer<T>& s) {
     const auto up = undefined<T>(s.rows, s.out), y = undefined<T>(s.rows, s.out);
     linear_gelu_forward<T>(ExecSpace(), y, up, s.on_device_x(), s.on_device_weight(), s.on_device_bias());
-    EXPECT_TRUE(allclose(on_host(up), s.linear(), 4 * matmul_tolerance<T>(), {s.rows, s.out}));
-    EXPECT_TRUE(allclose(on_host(y), reference::gelu(s.linear()), 4 * matmul_tolerance<T>(), {s.rows, s.out}));
+    EXPECT_TRUE(allclose(on_host(up), s.linear(), 4 * tolerance<T>, {s.rows, s.out}));
+    EXPECT_TRUE(allclose(on_host(y), reference::gelu(s.linear()), 4 * tolerance<T>, {s.rows, s.out}));
   });
 }
 
@@ -69,8 +69,7 @@ TEST(FusedLinear, forward_with_residual_is_that_of_plain_loops) {
     const auto y = undefined<T>(s.rows, s.out);
     linear_add_forward<T>(ExecSpace(), y, s.on_device_x(), s.on_device_weight(), s.on_device_bias(),
                           on_device<T>(s.residual, s.rows, s.out));
-    EXPECT_TRUE(
-        allclose(on_host(y), reference::add(s.linear(), s.residual), 4 * matmul_tolerance<T>(), {s.rows, s.out}));
+    EXPECT_TRUE(allclose(on_host(y), reference::add(s.linear(), s.residual), 4 * tolerance<T>, {s.rows, s.out}));
   });
 }
 
@@ -84,7 +83,7 @@ TEST(FusedLinear, gradient_through_gelu_is_that_of_fp64) {
     matmul<double>(ExecSpace(), wanted, Transpose::no, on_device<double>(s.dy, s.rows, s.out), Transpose::no,
                    on_device<double>(s.weight, s.out, s.in));
     gelu_backward<double>(ExecSpace(), wanted, wanted, on_device<double>(before_gelu, s.rows, s.in));
-    EXPECT_TRUE(allclose(on_host(dup), on_host(wanted), 4 * matmul_tolerance<T>(), {s.rows, s.in}));
+    EXPECT_TRUE(allclose(on_host(dup), on_host(wanted), 4 * tolerance<T>, {s.rows, s.in}));
   });
 }
 
@@ -102,7 +101,7 @@ TEST(FusedLinear, weight_gradients_are_added) {
     Values dbias_wanted(s.bias.size(), 3.0);
     for (std::size_t i = 0; i < s.dy.size(); ++i)
       dbias_wanted[i % s.bias.size()] += 2 * s.dy[i];
-    const double relative = matmul_tolerance<S>();
+    const double relative = tolerance<S>;
     EXPECT_TRUE(allclose(on_host(dweight), on_host(wanted), relative, {s.out, s.in}));
     EXPECT_TRUE(allclose(on_host(dbias), dbias_wanted, relative));
   });

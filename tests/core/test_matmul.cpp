@@ -6,7 +6,7 @@
 #include "core/memory_ledger.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
-#include "tests/support/matmul_tolerance.hpp"
+#include "tests/support/product_operands.hpp"
 #include "tests/support/reference_ops.hpp"
 
 using namespace espalier;
@@ -48,8 +48,8 @@ struct Operands {
         ta(transpose_a),
         tb(transpose_b),
         c_values(rounded<T>(c.random("c"))),
-        a_values(rounded<T>(a.random("a"))),
-        b_values(rounded<T>(b.random("b"))) {}
+        a_values(product_operands<T>(a.random("a"))),
+        b_values(product_operands<T>(b.random("b"))) {}
 
   Values expected(double alpha, double beta) const {
     Values result = c_values;
@@ -97,7 +97,7 @@ void compare(const Product& p, Transpose ta, Transpose tb, Index gap) {
       operands.c_values = rounded<T>(operands.c.random("c"));
     const std::vector<Index> shape = {operands.c.rows, operands.c.stride};
     const Values wanted = operands.expected(alpha, beta);
-    EXPECT_TRUE(allclose(operands.actual(alpha, beta), wanted, matmul_tolerance<T>(), shape))
+    EXPECT_TRUE(allclose(operands.actual(alpha, beta), wanted, tolerance<T>, shape))
         << "(" << p.rows << ", " << p.inner << ") x (" << p.inner << ", " << p.cols << "), transposed "
         << (ta == Transpose::yes) << (tb == Transpose::yes) << ", gap " << gap << ", alpha " << alpha << ", beta "
         << beta << ", " << to_string(scalar_type_of<T>());

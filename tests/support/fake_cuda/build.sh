@@ -27,7 +27,7 @@ for source in "$here"/*.cpp; do
   [[ $source != */misuse.cpp ]] || continue
   object=$folder/$(basename "$source" .cpp).o
   objects+=("$object")
-  (cd "$here/../../.." && $launcher "${CXX:-g++}" -std=c++20 -O2 -g1 -fwrapv -ffp-contract=off -Wall -Wextra -Wshadow -Werror -fPIC -I. -isystem "$include" \
+  (cd "$here/../../.." && $launcher "${CXX:-g++}" -std=c++20 -O3 -g1 -fwrapv -ffp-contract=off -Wall -Wextra -Wshadow -Werror -fPIC -I. -isystem "$include" \
     -c "tests/support/fake_cuda/$(basename "$source")" -o "$object") &
   ((${#objects[@]} % 2)) || wait -n || failed=yes
 done

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt: products are described, proposed and checked, not computed. No fp64 with an epilogue, as in cuBLASLt.
+// cuBLASLt: products are described, proposed and checked; products.cpp computes them. No fp64 with an epilogue, as in
+// cuBLASLt.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <tuple>
 
 #include "tests/support/fake_cuda/memory.hpp"
+#include "tests/support/fake_cuda/products.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
 
 namespace fake_cuda {
@@ -321,8 +323,39 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const std::string what = "cublasLtMatmul";
   if (!are_on_device(ranges, what))
     return CUBLAS_STATUS_INVALID_VALUE;
-  const cudaError_t queued = enqueue(stream, what, [ranges, what] {
-    are_on_device(ranges, what + ", when it is done");
+  const auto number = [a](const void* scalar) {
+    return a->type == CUDA_R_64F ? *static_cast<const double*>(scalar)
+                                 : static_cast<double>(*static_cast<const float*>(scalar));
+  };
+  const auto matrix = [](const Layout& l, const void* data) {
+    return Matrix{l.type, l.rows, l.cols, l.stride, static_cast<char*>(const_cast<void*>(data))};
+  };
+  Product product{matrix(*a, a_data),
+                  matrix(*b, b_data),
+                  matrix(*c, reads_c ? c_data : nullptr),
+                  matrix(*result, result_data),
+                  matrix(*result, nullptr),
+                  d->get(CUBLASLT_MATMUL_DESC_TRANSA) != CUBLAS_OP_N,
+                  d->get(CUBLASLT_MATMUL_DESC_TRANSB) != CUBLAS_OP_N,
+                  d->compute == CUBLAS_COMPUTE_32F_FAST_TF32,
+                  number(alpha),
+                  number(beta),
+                  epilogue,
+                  nullptr};
+  if (has_bias(epilogue) || has_bias_gradient(epilogue))
+    product.bias = static_cast<char*>(const_cast<void*>(pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER)));
+  if (has_second_matrix(epilogue)) {
+    product.second.stride = static_cast<std::int64_t>(d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
+    product.second.data = static_cast<char*>(const_cast<void*>(pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)));
+  }
+  const cudaError_t queued = enqueue(stream, what, [ranges, what, product] {
+    if (!are_on_device(ranges, what + ", when it is done"))
+      return true;
+    Product now = product;  // a graph does it again
+    for (char** data : {&now.a.data, &now.b.data, &now.c.data, &now.d.data, &now.second.data, &now.bias})
+      if (*data != nullptr)
+        *data = place_of(*data, 1, what).data;
+    multiply(now);
     return true;
   });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernels are looked up, their launch is checked against what CUDA allows, and they are counted. Those of which the program
-// has the text run, on the host: see ptx_warp.hpp. Others leave what they would write as it is.
+// Kernels are looked up, their launch is checked against what CUDA allows, and they are counted. Those of which the
+// program has the text run, on the host: see ptx_warp.hpp. Others leave what they would write as it is.
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
 
@@ -25,7 +25,7 @@ struct Kernel {
   std::string name;  // mangled
   bool has_code = false;
   ptx::Module* module = nullptr;
-  const ptx::Function* function = nullptr;  // null before the first launch, and where there is no text
+  const ptx::Function* function = nullptr;   // null before the first launch, and where there is no text
   int shared_bytes = shared_without_asking;  // that a launch may ask for
 };
 
@@ -113,12 +113,17 @@ Work work_of(Kernel& kernel, const Configuration& configuration, void** argument
   const ptx::Function* const function = function_of(kernel);
   if (function == nullptr)
     return [] { return true; };
-  auto launch = std::make_shared<ptx::Launch>(ptx::Launch{kernel.module, function, readable(kernel.name),
-                                                          configuration.grid, configuration.block,
-                                                          configuration.shared_bytes, {}});
+  auto launch = std::make_shared<ptx::Launch>(ptx::Launch{kernel.module,
+                                                          function,
+                                                          readable(kernel.name),
+                                                          configuration.grid,
+                                                          configuration.block,
+                                                          configuration.shared_bytes,
+                                                          {}});
   launch->parameters.resize(function->parameter_bytes);
   for (std::size_t i = 0; i < function->parameters.size(); ++i)
-    std::memcpy(launch->parameters.data() + function->parameters[i].offset, arguments[i], function->parameters[i].bytes);
+    std::memcpy(launch->parameters.data() + function->parameters[i].offset, arguments[i],
+                function->parameters[i].bytes);
   return [launch] {
     run(*launch);
     return true;

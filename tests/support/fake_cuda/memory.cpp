@@ -237,8 +237,9 @@ DeviceRange allocation_at(std::uint64_t address) {
     return {};
   --found;
   const auto& [first, allocation] = *found;
-  return allocation.freed || address - first >= allocation.bytes ? DeviceRange{}
-                                                                 : DeviceRange{first, allocation.bytes, allocation.data};
+  return allocation.freed || address - first >= allocation.bytes
+             ? DeviceRange{}
+             : DeviceRange{first, allocation.bytes, allocation.data};
 }
 
 void tell_leaked_memory() {

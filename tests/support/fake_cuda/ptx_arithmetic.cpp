@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// What each lane computes for itself. An instruction is known by all that stands before its type, so that a rounding or a
-// modifier that is not written here is not passed over. Compiled with -fwrapv, and without contraction to fma.
+// What each lane computes for itself. An instruction is known by all that stands before its type, so that a rounding or
+// a modifier that is not written here is not passed over. Compiled with -fwrapv, and without contraction to fma.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -95,7 +95,8 @@ Execute integer(std::string_view name) {
   if (name == "mul.hi")
     return map2<T>([](T a, T b) { return high_part(a, b); });
   if (name == "mad.lo")
-    return map3<T>([](T a, T b, T c) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b) + static_cast<W>(c)); });
+    return map3<T>(
+        [](T a, T b, T c) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b) + static_cast<W>(c)); });
   if (name == "mad.hi")
     return map3<T>([](T a, T b, T c) { return static_cast<T>(high_part(a, b) + c); });
   if (name == "mul.wide")
@@ -413,7 +414,9 @@ Execute of_predicates(std::string_view name) {
 void select(Warp& w, const Instruction& i, Lanes lanes) {
   const Register &a = w[i.operands[1]], &b = w[i.operands[2]];
   const Lanes chosen = w.predicate(i.operands[3]);
-  for_lanes(lanes, [&](int lane) { put(w[i.operands[0]], lane, get<std::uint64_t>((chosen >> lane & 1) != 0 ? a : b, lane)); });
+  for_lanes(lanes, [&](int lane) {
+    put(w[i.operands[0]], lane, get<std::uint64_t>((chosen >> lane & 1) != 0 ? a : b, lane));
+  });
 }
 
 // Also {%lo, %hi} from one register, or into one.

@@ -61,13 +61,14 @@ void active_lanes(Warp& w, const Instruction& i, Lanes lanes) {
 
 void warp_barrier(Warp& w, const Instruction&, Lanes) { w.order(); }
 
-// ldmatrix.x4: lanes 8m to 8m + 7 name the rows of matrix m, of eight numbers of 16 bits. Lane l gets columns 2(l%4) and
-// +1 of row l/4, or of the transpose.
+// ldmatrix.x4: lanes 8m to 8m + 7 name the rows of matrix m, of eight numbers of 16 bits. Lane l gets columns 2(l%4)
+// and +1 of row l/4, or of the transpose.
 template <bool transposed>
 void load_matrices(Warp& w, const Instruction& i, Lanes lanes) {
   std::uint16_t rows[warp_size][8] = {};
   for_lanes(lanes, [&](int lane) {
-    const std::uint64_t address = w[i.operands[4]].of[static_cast<std::size_t>(lane)] + static_cast<std::uint64_t>(i.offset);
+    const std::uint64_t address =
+        w[i.operands[4]].of[static_cast<std::size_t>(lane)] + static_cast<std::uint64_t>(i.offset);
     if (const char* const row = w.reach(i, lane, Space::shared, address, sizeof rows[lane], Warp::Use::read))
       std::memcpy(rows[lane], row, sizeof rows[lane]);
   });
@@ -82,8 +83,8 @@ void load_matrices(Warp& w, const Instruction& i, Lanes lanes) {
 }
 
 // mma.m16n8k16 d, a, b, c. In a word lie two neighbours of a row of A, or of a column of B; lane l has those of row, or
-// column, l/4 that begin at 2(l%4). Words 0 to 3 of A: rows, rows + 8, and both at columns + 8. Words 0 and 1 of B: rows,
-// rows + 8. D as A, in whole numbers.
+// column, l/4 that begin at 2(l%4). Words 0 to 3 of A: rows, rows + 8, and both at columns + 8. Words 0 and 1 of B:
+// rows, rows + 8. D as A, in whole numbers.
 template <class T>
 void multiply_add(Warp& w, const Instruction& i, Lanes lanes) {
   float a[16][16], b[16][8];
@@ -106,7 +107,8 @@ void multiply_add(Warp& w, const Instruction& i, Lanes lanes) {
       float sum = 0;
       for (int inner = 0; inner < 16; ++inner)
         sum += a[row][inner] * b[inner][column];
-      put(w[i.operands[static_cast<std::size_t>(k)]], lane, sum + get<float>(w[i.operands[static_cast<std::size_t>(10 + k)]], lane));
+      put(w[i.operands[static_cast<std::size_t>(k)]], lane,
+          sum + get<float>(w[i.operands[static_cast<std::size_t>(10 + k)]], lane));
     }
   });
 }

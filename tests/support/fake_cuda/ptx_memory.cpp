@@ -26,7 +26,8 @@ std::uint64_t address_of(Warp& w, const Instruction& i, int r, int lane) {
 void load(Warp& w, const Instruction& i, Lanes lanes) {
   for_lanes(lanes, [&](int lane) {
     const std::size_t bytes = static_cast<std::size_t>(i.bytes * i.count);
-    const char* const from = w.reach(i, lane, i.space, address_of(w, i, i.operands.back(), lane), bytes, Warp::Use::read);
+    const char* const from =
+        w.reach(i, lane, i.space, address_of(w, i, i.operands.back(), lane), bytes, Warp::Use::read);
     for (int part = 0; from != nullptr && part < i.count; ++part)
       put(w[i.operands[static_cast<std::size_t>(part)]], lane, read_bits(from + part * i.bytes, i));
   });
@@ -37,10 +38,10 @@ void store(Warp& w, const Instruction& i, Lanes lanes) {
     char value[32];
     const std::size_t bytes = static_cast<std::size_t>(i.bytes * i.count);
     for (int part = 0; part < i.count; ++part)
-      std::memcpy(value + part * i.bytes, &w[i.operands[static_cast<std::size_t>(part) + 1]].of[static_cast<std::size_t>(lane)],
+      std::memcpy(value + part * i.bytes,
+                  &w[i.operands[static_cast<std::size_t>(part) + 1]].of[static_cast<std::size_t>(lane)],
                   static_cast<std::size_t>(i.bytes));
-    char* const to =
-        w.reach(i, lane, i.space, address_of(w, i, i.operands[0], lane), bytes, Warp::Use::write, value);
+    char* const to = w.reach(i, lane, i.space, address_of(w, i, i.operands[0], lane), bytes, Warp::Use::write, value);
     if (to != nullptr)
       std::memcpy(to, value, bytes);
   });
@@ -51,7 +52,8 @@ template <class T, class F>
 void update(Warp& w, const Instruction& i, Lanes lanes) {
   const std::size_t address = i.text.find("red.") == std::string_view::npos ? 1 : 0;
   for_lanes(lanes, [&](int lane) {
-    char* const at = w.reach(i, lane, i.space, address_of(w, i, i.operands[address], lane), sizeof(T), Warp::Use::update);
+    char* const at =
+        w.reach(i, lane, i.space, address_of(w, i, i.operands[address], lane), sizeof(T), Warp::Use::update);
     if (at == nullptr)
       return;
     T before;
@@ -137,7 +139,8 @@ void wait_for_copies(Warp& w, const Instruction&, Lanes lanes) {
       continue;
     char value[16] = {};
     if (copy.copied > 0)
-      if (const char* const from = w.reach(*copy.instruction, copy.lane, Space::global, copy.from, copy.bytes, Warp::Use::read))
+      if (const char* const from =
+              w.reach(*copy.instruction, copy.lane, Space::global, copy.from, copy.bytes, Warp::Use::read))
         std::memcpy(value, from, copy.copied);
     if (char* const to = w.reach(*copy.instruction, copy.lane, Space::shared, copy.to, copy.bytes, Warp::Use::write))
       std::memcpy(to, value, copy.bytes);
@@ -145,7 +148,9 @@ void wait_for_copies(Warp& w, const Instruction&, Lanes lanes) {
   w.copies.erase(std::remove_if(w.copies.begin(), w.copies.end(), is_waiting), w.copies.end());
 }
 
-bool has(const Parts& parts, std::string_view part) { return std::find(parts.begin(), parts.end(), part) != parts.end(); }
+bool has(const Parts& parts, std::string_view part) {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
 
 void set_space(const Parts& parts, Instruction& instruction) {
   if (has(parts, "shared"))

@@ -14,7 +14,9 @@ std::size_t size_of_type(std::string_view type) {
   return digits == std::string_view::npos ? 1 : std::strtoul(std::string(type.substr(digits)).c_str(), nullptr, 10) / 8;
 }
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.'; }
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.';
+}
 
 // The end of what begins at `from`: behind its semicolon, or behind the brace that closes its body. A body may follow a
 // list in parentheses; a declaration ahead has none.

@@ -12,12 +12,12 @@ namespace fake_cuda::ptx {
 namespace {
 
 constexpr std::pair<std::string_view, Special> special_names[] = {
-    {"%tid.x", Special::tid_x},         {"%tid.y", Special::tid_y},         {"%tid.z", Special::tid_z},
-    {"%ntid.x", Special::ntid_x},       {"%ntid.y", Special::ntid_y},       {"%ntid.z", Special::ntid_z},
-    {"%ctaid.x", Special::ctaid_x},     {"%ctaid.y", Special::ctaid_y},     {"%ctaid.z", Special::ctaid_z},
-    {"%nctaid.x", Special::nctaid_x},   {"%nctaid.y", Special::nctaid_y},   {"%nctaid.z", Special::nctaid_z},
-    {"%laneid", Special::laneid},       {"%warpid", Special::warpid},       {"%lanemask_lt", Special::lanemask_lt},
-    {"%clock64", Special::clock},       {"%globaltimer", Special::clock},
+    {"%tid.x", Special::tid_x},       {"%tid.y", Special::tid_y},       {"%tid.z", Special::tid_z},
+    {"%ntid.x", Special::ntid_x},     {"%ntid.y", Special::ntid_y},     {"%ntid.z", Special::ntid_z},
+    {"%ctaid.x", Special::ctaid_x},   {"%ctaid.y", Special::ctaid_y},   {"%ctaid.z", Special::ctaid_z},
+    {"%nctaid.x", Special::nctaid_x}, {"%nctaid.y", Special::nctaid_y}, {"%nctaid.z", Special::nctaid_z},
+    {"%laneid", Special::laneid},     {"%warpid", Special::warpid},     {"%lanemask_lt", Special::lanemask_lt},
+    {"%clock64", Special::clock},     {"%globaltimer", Special::clock},
 };
 
 std::size_t up(std::size_t number, std::size_t step) { return (number + step - 1) / step * step; }
@@ -275,8 +275,9 @@ class Parser {
       if (parse_operands(rest, instruction) && !decode(parts, instruction))
         instruction.execute = nullptr;
       if (std::find(parts.begin(), parts.end(), "sync") != parts.end())
-        instruction.members = std::find(parts.begin(), parts.end(), "aligned") != parts.end() ? constant(all_lanes)
-                                                                                              : instruction.operands.back();
+        instruction.members = std::find(parts.begin(), parts.end(), "aligned") != parts.end()
+                                  ? constant(all_lanes)
+                                  : instruction.operands.back();
     }
     function_->code.push_back(std::move(instruction));
   }

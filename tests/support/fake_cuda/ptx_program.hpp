@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-/// The device code that nvcc leaves in a program as text (PTX ISA 9.0), in a form that can be executed. Names are those of
-/// the PTX manual.
+/// The device code that nvcc leaves in a program as text (PTX ISA 9.0), in a form that can be executed. Names are those
+/// of the PTX manual.
 namespace fake_cuda::ptx {
 
 constexpr int warp_size = 32;

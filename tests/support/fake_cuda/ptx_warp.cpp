@@ -96,7 +96,8 @@ Warp::State Warp::run() {
   is_at_barrier_ = false;
   while (!groups_.empty()) {
     merge_groups();
-    const auto next = std::find_if(groups_.begin(), groups_.end(), [this](const Group& group) { return is_ready(group); });
+    const auto next =
+        std::find_if(groups_.begin(), groups_.end(), [this](const Group& group) { return is_ready(group); });
     if (next == groups_.end()) {
       const Group& group = groups_.front();
       complain(instruction_at(group.at), __builtin_ctz(group.lanes),
@@ -202,8 +203,8 @@ void Warp::complain(const Instruction& instruction, int lane, const std::string&
          "\" " + problem);
 }
 
-char* Warp::reach(const Instruction& instruction, int lane, Space space, std::uint64_t address, std::size_t bytes, Use use,
-                  const void* value) {
+char* Warp::reach(const Instruction& instruction, int lane, Space space, std::uint64_t address, std::size_t bytes,
+                  Use use, const void* value) {
   if (space == Space::generic) {
     if (address >= local_window) {
       space = Space::local;
@@ -226,7 +227,8 @@ char* Warp::reach(const Instruction& instruction, int lane, Space space, std::ui
     return fits ? const_cast<char*>(memory.data()) + address : nullptr;
   };
   switch (space) {
-    case Space::shared: return reach_shared(instruction, lane, address, bytes, use, value);
+    case Space::shared:  // its addresses have 32 bits, also in sums
+      return reach_shared(instruction, lane, address & 0xffffffffU, bytes, use, value);
     case Space::local: return within((*local_)[static_cast<std::size_t>(lane)], "local memory");
     case Space::parameter: return within(block_.launch.parameters, "parameters");
     default: return reach_global(instruction, lane, address, bytes);
@@ -257,10 +259,10 @@ char* Warp::reach_global(const Instruction& instruction, int lane, std::uint64_t
   if (address - known.first >= known.bytes)
     known = allocation_at(address);
   if (address - known.first + bytes > known.bytes) {
-    complain(instruction, lane, known.bytes == 0 ? "uses an address that is not of device memory, or was freed"
-                                                 : "leaves its allocation, " +
-                                                       std::to_string(address - known.first) + " bytes into " +
-                                                       std::to_string(known.bytes));
+    complain(instruction, lane,
+             known.bytes == 0 ? "uses an address that is not of device memory, or was freed"
+                              : "leaves its allocation, " + std::to_string(address - known.first) + " bytes into " +
+                                    std::to_string(known.bytes));
     return nullptr;
   }
   return known.data + (address - known.first);

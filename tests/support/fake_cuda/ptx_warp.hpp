@@ -36,8 +36,8 @@ struct Block {
   DeviceRange allocation{};    ///< the one that was used last
 };
 
-/// 32 threads, of which those that stand at the same instruction do it together. Those that are behind go first, so that
-/// they meet again where their ways do.
+/// 32 threads, of which those that stand at the same instruction do it together. Those that are behind go first, so
+/// that they meet again where their ways do.
 class Warp {
  public:
   Warp(Block& block, const Function& function, int index, Lanes lanes);
