@@ -31,14 +31,18 @@ steady() {
 }
 
 # ---- The stand-in itself ----
-exits 0 "$folder/misuse" none
-while read -r name text; do
-  code=97
-  [[ $name != touch ]] || code=139
-  expect $code "fake CUDA: " bash -c '"$0" "$1"; exit $?' "$folder/misuse" "$name"
-  says "$text"
-done < <("$folder/misuse" list)
-stage "it finds $("$folder/misuse" list | wc -l) planted mistakes"
+found=0
+for program in misuse kernel_mistakes; do
+  ESPALIER_FAKE_CUDA_KERNELS=1 exits 0 "$folder/$program" none
+  while read -r name text; do
+    code=97
+    [[ $name != touch ]] || code=139
+    ESPALIER_FAKE_CUDA_KERNELS=1 expect $code "fake CUDA: " bash -c '"$0" "$1"; exit $?' "$folder/$program" "$name"
+    says "$text"
+    found=$((found + 1))
+  done < <("$folder/$program" list)
+done
+stage "it finds $found planted mistakes"
 
 # ---- One rank ----
 steady fp32 1

@@ -17,7 +17,7 @@ namespace {
 const PipelineShape two_by_two{.stages = 2, .microbatches = 2};
 
 /// A list for every rank, each its own copy, with `tensor` in every forward and backward.
-Lists world(const MeshLayout& layout, const PipelineShape& shape, const TensorCollectives& tensor = {}) {
+Lists world_lists(const MeshLayout& layout, const PipelineShape& shape, const TensorCollectives& tensor = {}) {
   Lists stages = make_schedules(shape);
   for (PipelineSchedule& list : stages)
     for (Operation& operation : list)
@@ -53,7 +53,7 @@ TEST(WorldCheck, EveryScheduleOn4096Ranks) {
     for (const ScheduleKind kind : all_schedule_kinds()) {
       const PipelineShape shape{
           .kind = kind, .stages = layout.degree(Axis::pp), .chunks = allows_chunks(kind) ? 2 : 1, .microbatches = 8};
-      EXPECT_EQ(joined(check_world(world(layout, shape, {.all_reduce = 24}), layout, shape)), "")
+      EXPECT_EQ(joined(check_world(world_lists(layout, shape, {.all_reduce = 24}), layout, shape)), "")
           << layout.text() << ", " << shape;
     }
 }
@@ -63,7 +63,7 @@ TEST(WorldCheck, OneCollectiveOfOneRankOf4096) {
     if (layout.degree(Axis::tp) == 1)
       continue;
     const PipelineShape shape{.stages = layout.degree(Axis::pp), .microbatches = 8};
-    Lists ranks = world(layout, shape, {.all_reduce = 24});
+    Lists ranks = world_lists(layout, shape, {.all_reduce = 24});
     tensor_of(ranks[2047], "F3").all_reduce = 23;
     const PerAxis place = layout.coordinates(2047);
     const std::string who = "rank 2047 (stage " + std::to_string(place[Axis::pp]) + ", dp " +
@@ -79,9 +79,9 @@ TEST(WorldCheck, OneCollectiveOfOneRankOf4096) {
 TEST(WorldCheck, ReplicasOf4096RanksMayDifferWhereNoCollectiveDoes) {
   for (const MeshLayout& layout : worlds_of_4096) {
     PipelineShape shape{.kind = ScheduleKind::gpipe, .stages = layout.degree(Axis::pp), .microbatches = 8};
-    Lists ranks = world(layout, shape, {.all_reduce = 24});
+    Lists ranks = world_lists(layout, shape, {.all_reduce = 24});
     shape.kind = ScheduleKind::one_f_one_b;
-    const Lists others = world(layout, shape, {.all_reduce = 24});
+    const Lists others = world_lists(layout, shape, {.all_reduce = 24});
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
       if (layout.coordinates(static_cast<int>(rank))[Axis::dp] % 2 == 1)
         ranks[rank] = others[rank];
@@ -91,7 +91,7 @@ TEST(WorldCheck, ReplicasOf4096RanksMayDifferWhereNoCollectiveDoes) {
 
 TEST(WorldCheck, TensorCollectivesOfTwoRanksDiffer) {
   const MeshLayout layout{.degrees = {{2, 1, 2}}};
-  Lists ranks = world(layout, two_by_two, {.all_reduce = 2});
+  Lists ranks = world_lists(layout, two_by_two, {.all_reduce = 2});
   tensor_of(ranks[3], "F1") = {.all_gather = 2};
   expect_problem(check_world(ranks, layout, two_by_two),
                  "rank 3 (stage 1, dp 0, tp 1): for collective 2 of its tp group it is at F1 (all_reduce 0, all_gather "
@@ -102,7 +102,7 @@ TEST(WorldCheck, TensorCollectivesOfTwoRanksDiffer) {
 TEST(WorldCheck, ExchangedCollectivesOfTwoRanks) {
   const MeshLayout layout{.degrees = {{2, 1, 1}}};
   const PipelineShape shape{.kind = ScheduleKind::gpipe, .microbatches = 2};
-  Lists ranks = world(layout, shape, {.all_reduce = 2});
+  Lists ranks = world_lists(layout, shape, {.all_reduce = 2});
   exchange(ranks[1], "F1", "B0");
   expect_problem(check_world(ranks, layout, shape),
                  "rank 1 (stage 0, dp 0, tp 1): for collective 1 of its tp group it is at B0 (all_reduce 2, all_gather "
@@ -116,7 +116,7 @@ TEST(WorldCheck, ExchangedCollectivesOfTwoRanks) {
 TEST(WorldCheck, ExchangedReductionsOfTwoReplicas) {
   const MeshLayout layout{.degrees = {{1, 2, 1}}};
   const PipelineShape shape{.kind = ScheduleKind::gpipe, .chunks = 2, .microbatches = 2};
-  Lists ranks = world(layout, shape);
+  Lists ranks = world_lists(layout, shape);
   std::iter_swap(find(ranks[1], "reduce chunk 0", true), find(ranks[1], "reduce chunk 1", true));
   expect_problem(
       check_world(ranks, layout, shape),

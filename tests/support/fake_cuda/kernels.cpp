@@ -113,14 +113,9 @@ Work work_of(Kernel& kernel, const Configuration& configuration, void** argument
   const ptx::Function* const function = function_of(kernel);
   if (function == nullptr)
     return [] { return true; };
-  auto launch = std::make_shared<ptx::Launch>(ptx::Launch{kernel.module,
-                                                          function,
-                                                          readable(kernel.name),
-                                                          configuration.grid,
-                                                          configuration.block,
-                                                          configuration.shared_bytes,
-                                                          {}});
-  launch->parameters.resize(function->parameter_bytes);
+  const auto launch = std::make_shared<ptx::Launch>(ptx::Launch{
+      kernel.module, function, readable(kernel.name), configuration.grid, configuration.block,
+      configuration.shared_bytes, std::vector<char>(function->parameter_bytes), counts().kernels[kernel.name]});
   for (std::size_t i = 0; i < function->parameters.size(); ++i)
     std::memcpy(launch->parameters.data() + function->parameters[i].offset, arguments[i],
                 function->parameters[i].bytes);

@@ -24,19 +24,20 @@ std::uint64_t address_of(Warp& w, const Instruction& i, int r, int lane) {
 }
 
 void load(Warp& w, const Instruction& i, Lanes lanes) {
+  const auto bytes = static_cast<std::size_t>(i.bytes * i.count);
   for_lanes(lanes, [&](int lane) {
-    const std::size_t bytes = static_cast<std::size_t>(i.bytes * i.count);
     const char* const from =
         w.reach(i, lane, i.space, address_of(w, i, i.operands.back(), lane), bytes, Warp::Use::read);
     for (int part = 0; from != nullptr && part < i.count; ++part)
       put(w[i.operands[static_cast<std::size_t>(part)]], lane, read_bits(from + part * i.bytes, i));
   });
+  w.end_request(bytes);
 }
 
 void store(Warp& w, const Instruction& i, Lanes lanes) {
+  const auto bytes = static_cast<std::size_t>(i.bytes * i.count);
   for_lanes(lanes, [&](int lane) {
-    char value[32];
-    const std::size_t bytes = static_cast<std::size_t>(i.bytes * i.count);
+    char value[16];
     for (int part = 0; part < i.count; ++part)
       std::memcpy(value + part * i.bytes,
                   &w[i.operands[static_cast<std::size_t>(part) + 1]].of[static_cast<std::size_t>(lane)],
@@ -45,6 +46,7 @@ void store(Warp& w, const Instruction& i, Lanes lanes) {
     if (to != nullptr)
       std::memcpy(to, value, bytes);
   });
+  w.end_request(bytes);
 }
 
 // [result,] [address], b [, c]: what is there becomes F(what is there, b, c).
@@ -63,6 +65,7 @@ void update(Warp& w, const Instruction& i, Lanes lanes) {
     if (address == 1)
       put(w[i.operands[0]], lane, before);
   });
+  w.end_request(sizeof(T));
 }
 
 template <class T>
@@ -145,6 +148,7 @@ void wait_for_copies(Warp& w, const Instruction&, Lanes lanes) {
     if (char* const to = w.reach(*copy.instruction, copy.lane, Space::shared, copy.to, copy.bytes, Warp::Use::write))
       std::memcpy(to, value, copy.bytes);
   }
+  w.end_request(w.copies.empty() ? 0 : w.copies.front().bytes);
   w.copies.erase(std::remove_if(w.copies.begin(), w.copies.end(), is_waiting), w.copies.end());
 }
 

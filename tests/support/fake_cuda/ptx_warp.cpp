@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-
-#include "tests/support/fake_cuda/report.hpp"
+#include <set>
 
 namespace fake_cuda::ptx {
 
@@ -123,6 +122,7 @@ Warp::State Warp::run() {
 void Warp::advance(Group group, int stop) {
   do {
     const Instruction& instruction = instruction_at(group.at);
+    ++block_.launch.counts.instructions;
     const Lanes lanes = guarded(instruction, group.lanes);
     switch (instruction.flow) {
       case Flow::next:
@@ -197,6 +197,9 @@ void Warp::complain(const Instruction& instruction, int lane, const std::string&
   const auto text = [](std::uint64_t x, std::uint64_t y, std::uint64_t z) {
     return "(" + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
   };
+  static auto& told = *new std::set<const Instruction*>;
+  if (!told.insert(&instruction).second)
+    return;
   misuse(block_.launch.name + ", thread " +
          text(special(Special::tid_x, lane), special(Special::tid_y, lane), special(Special::tid_z, lane)) +
          " of block " + text(block_.index.x, block_.index.y, block_.index.z) + ": \"" + std::string(instruction.text) +
@@ -265,7 +268,20 @@ char* Warp::reach_global(const Instruction& instruction, int lane, std::uint64_t
                                     std::to_string(known.bytes));
     return nullptr;
   }
+  constexpr std::uint64_t sector_bytes = 32;
+  sectors_.push_back(address / sector_bytes);
   return known.data + (address - known.first);
+}
+
+void Warp::end_request(std::size_t bytes_a_lane) {
+  if (sectors_.empty())
+    return;
+  KernelCounts& counts = block_.launch.counts;
+  ++counts.requests;
+  counts.bytes += bytes_a_lane * sectors_.size();
+  std::sort(sectors_.begin(), sectors_.end());
+  counts.sectors += static_cast<std::uint64_t>(std::unique(sectors_.begin(), sectors_.end()) - sectors_.begin());
+  sectors_.clear();
 }
 
 }  // namespace fake_cuda::ptx

@@ -11,6 +11,7 @@
 #include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/ptx_program.hpp"
 #include "tests/support/fake_cuda/ptx_shared.hpp"
+#include "tests/support/fake_cuda/report.hpp"
 
 namespace fake_cuda::ptx {
 
@@ -22,6 +23,7 @@ struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes;  ///< beside those of the function
   std::vector<char> parameters;
+  KernelCounts& counts;
 };
 
 /// Does what the launch asks, block after block; others than the last time begin.
@@ -57,6 +59,10 @@ class Warp {
   char* reach(const Instruction& instruction, int lane, Space space, std::uint64_t address, std::size_t bytes, Use use,
               const void* value = nullptr);
 
+  /// Counts what an instruction has reached of device memory.
+  void end_request(std::size_t bytes_a_lane);
+
+  /// Told once of an instruction.
   void complain(const Instruction& instruction, int lane, const std::string& problem);
 
   /// Accesses to shared memory before and after are ordered within the warp.
@@ -97,6 +103,7 @@ class Warp {
   std::vector<Group> groups_;
   bool is_at_barrier_ = false;
   std::uint32_t step_ = 0;
+  std::vector<std::uint64_t> sectors_;  // of this request, one a lane
   std::vector<std::vector<char>> own_local_;
   std::vector<std::vector<char>>* local_;  // a stack for each lane
   std::size_t frame_ = 0;                  // of this call, in it

@@ -70,8 +70,11 @@ void write_report(const char* path) {
     text += std::string(", \"marked_") + name + "\": " + std::to_string(marks().last.*count - marks().first.*count);
   text += ", \"kernels\": {";
   const char* separator = "";
-  for (const auto& [name, number] : c.kernels) {
-    text += separator + ('"' + name) + "\": " + std::to_string(number);
+  for (const auto& [name, kernel] : c.kernels) {
+    text += separator + ('"' + name) + "\": {\"launches\": " + std::to_string(kernel.launches) +
+            ", \"instructions\": " + std::to_string(kernel.instructions) +
+            ", \"requests\": " + std::to_string(kernel.requests) + ", \"bytes\": " + std::to_string(kernel.bytes) +
+            ", \"sectors\": " + std::to_string(kernel.sectors) + "}";
     separator = ", ";
   }
   text += "}}\n";
@@ -126,7 +129,7 @@ long long setting(const char* name, long long otherwise) {
 
 void note_launch(const std::string& kernel) {
   ++counts().launches;
-  ++counts().kernels[kernel];
+  ++counts().kernels[kernel].launches;
   const char* const mark = std::getenv("ESPALIER_FAKE_CUDA_MARK");
   if (mark == nullptr || kernel.find(mark) == std::string::npos)
     return;

@@ -28,6 +28,14 @@ cudaError_t refuse(cudaError_t status, const std::string& text);
 /// An environment variable ESPALIER_FAKE_CUDA_<name>.
 long long setting(const char* name, long long otherwise);
 
+/// Of one kernel, in all its launches. What it asks of device memory goes by warps: a request of 32 lanes, of so many
+/// bytes, which lie in so many sectors of 32 bytes.
+struct KernelCounts {
+  std::uint64_t launches = 0;
+  std::uint64_t instructions = 0;  ///< of warps
+  std::uint64_t requests = 0, bytes = 0, sectors = 0;
+};
+
 /// What is written at the end, as one line of JSON a process, into the file ESPALIER_FAKE_CUDA_REPORT.
 struct Counts {
   std::uint64_t allocations = 0;         ///< of device memory
@@ -49,7 +57,7 @@ struct Counts {
   std::uint64_t graph_instantiations = 0;
   std::uint64_t graph_launches = 0;
   std::uint64_t peak_bytes = 0;  ///< of device memory
-  std::map<std::string, std::uint64_t> kernels = {};
+  std::map<std::string, KernelCounts> kernels = {};
 };
 Counts& counts();
 
