@@ -194,5 +194,24 @@ TOML
   done
 }
 
+# trains_as_this_cpu ESPALIER MPIEXEC "PRECISION RANKS"...: another build trains what build/espalier does, in all layouts of so
+# many ranks. Prints how many layouts those are.
+trains_as_this_cpu() {
+  local espalier=$1 mpiexec=$2 references layouts=0 check; shift 2
+  references=$(mktemp -d)
+  save_references "$references"
+  for check; do
+    (cd "$references" && logged log "$mpiexec" -n "${check#* }" "$espalier" verify config.toml --precision "${check% *}" \
+      --against "${check% *}") ||
+      fail "another model than that of the kernels for CPUs, in ${check% *} on ${check#* } ranks (above)" ""
+    layouts=$((layouts + $(sed -n 's/^\([0-9]*\) of .* layouts train the model.*/\1/p' "$references/log")))
+  done
+  rm -rf "$references" "$references.log"
+  echo "$layouts"
+}
+
+# mpiexec_of FOLDER: that of a configured build.
+mpiexec_of() { sed -n 's/^MPIEXEC_EXECUTABLE:[^=]*=//p' "$1/CMakeCache.txt"; }
+
 # The C++ files of this repository.
 source_files() { find core parallel models io planning training app tests bench examples -name '*.[ch]pp' 2>/dev/null | sort; }

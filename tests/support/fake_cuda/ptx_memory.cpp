@@ -9,9 +9,19 @@
 namespace fake_cuda::ptx {
 namespace {
 
+// Sizes that are known to the compiler: most of the time goes here.
+void copy_element(void* to, const void* from, int bytes) {
+  switch (bytes) {
+    case 1: std::memcpy(to, from, 1); break;
+    case 2: std::memcpy(to, from, 2); break;
+    case 4: std::memcpy(to, from, 4); break;
+    default: std::memcpy(to, from, 8);
+  }
+}
+
 std::uint64_t read_bits(const char* from, const Instruction& i) {
   std::uint64_t bits = 0;
-  std::memcpy(&bits, from, static_cast<std::size_t>(i.bytes));
+  copy_element(&bits, from, i.bytes);
   if (i.is_signed) {
     const int shift = 64 - 8 * i.bytes;
     bits = static_cast<std::uint64_t>(static_cast<std::int64_t>(bits << shift) >> shift);

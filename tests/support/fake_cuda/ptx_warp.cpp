@@ -126,7 +126,7 @@ void Warp::advance(Group group, int stop) {
     const Lanes lanes = guarded(instruction, group.lanes);
     switch (instruction.flow) {
       case Flow::next:
-        if (!is_ready(group)) {
+        if (instruction.members >= 0 && !is_ready(group)) {
           groups_.push_back(group);
           return;
         }
@@ -219,7 +219,7 @@ char* Warp::reach(const Instruction& instruction, int lane, Space space, std::ui
       space = Space::global;
     }
   }
-  if (address % bytes != 0) {
+  if ((address & (bytes - 1)) != 0) {
     complain(instruction, lane, "uses an address that is no multiple of its " + std::to_string(bytes) + " bytes");
     return nullptr;
   }
