@@ -158,6 +158,8 @@ TEST_F(Budget, does_not_count_library_scratch) {
 }
 
 TEST(MemoryLedger, resident_memory_follows_what_is_touched) {
+  if (!exec_is_host)
+    GTEST_SKIP() << "the memory of a GPU is not the process's";
   const std::size_t before = resident_bytes();
   EXPECT_GT(before, 0u);
   const auto data = allocate<char>(Category::other, "big", 64 << 20);
