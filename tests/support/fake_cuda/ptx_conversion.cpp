@@ -5,8 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "tests/support/fake_cuda/ptx_numbers.hpp"
-#include "tests/support/fake_cuda/ptx_warp.hpp"
+#include "tests/support/fake_cuda/ptx_map.hpp"
 
 namespace fake_cuda::ptx {
 namespace {
@@ -82,35 +81,6 @@ Execute conversion(std::string_view rounding) {
     if (rounding == "rpi")
       return convert<To, From, Up>;
   }
-  return nullptr;
-}
-
-template <class F>
-Execute with_type(std::string_view type, const F& f) {
-  if (type == "u8" || type == "b8")
-    return f(std::uint8_t());
-  if (type == "s8")
-    return f(std::int8_t());
-  if (type == "u16" || type == "b16")
-    return f(std::uint16_t());
-  if (type == "s16")
-    return f(std::int16_t());
-  if (type == "u32" || type == "b32")
-    return f(std::uint32_t());
-  if (type == "s32")
-    return f(std::int32_t());
-  if (type == "u64" || type == "b64")
-    return f(std::uint64_t());
-  if (type == "s64")
-    return f(std::int64_t());
-  if (type == "f32")
-    return f(float());
-  if (type == "f64")
-    return f(double());
-  if (type == "f16")
-    return f(Half());
-  if (type == "bf16")
-    return f(BFloat());
   return nullptr;
 }
 
