@@ -34,7 +34,7 @@ inline TeamPolicy row_policy(const ExecSpace& exec, Index rows, [[maybe_unused]]
     return TeamPolicy(exec, teams, length > 8192 ? 16 : 4, 32);
 }
 
-KOKKOS_INLINE_FUNCTION Index smaller(Index a, Index b) { return a < b ? a : b; }
+KOKKOS_INLINE_FUNCTION constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
 
 /// f(i) for i in [0, n), in any order.
 template <class F>
@@ -115,29 +115,29 @@ KOKKOS_INLINE_FUNCTION S row_max(const TeamMember& team, Index n, const F& f) {
   return largest;
 }
 
-/// Numbers that a GPU thread reads and writes at once.
-template <class T>
-struct alignas(16) Pack {
-  static constexpr Index size = 8;
+/// Numbers that a GPU thread reads and writes at once, 16 bytes at a time where they have as many.
+template <class T, Index count = 8>
+struct alignas(smaller(16, count* static_cast<Index>(sizeof(T)))) Pack {
+  static constexpr Index size = count;
   T values[size];
 };
 
 namespace impl {
 /// Packs that n numbers at these addresses can be taken as; what is left over is taken singly.
-template <class... T>
+template <Index count = 8, class... T>
 KOKKOS_INLINE_FUNCTION Index packs_of(Index n, const T*... addresses) {
-  const bool are_aligned = ((reinterpret_cast<std::uintptr_t>(addresses) % alignof(Pack<T>) == 0) && ...);
-  return are_aligned ? n / Pack<char>::size : 0;
+  const bool are_aligned = ((reinterpret_cast<std::uintptr_t>(addresses) % alignof(Pack<T, count>) == 0) && ...);
+  return are_aligned ? n / count : 0;
 }
 
-template <class T>
-KOKKOS_INLINE_FUNCTION Pack<T> pack_at(const T* first, Index pack) {
-  return reinterpret_cast<const Pack<T>*>(first)[pack];
+template <Index count = 8, class T>
+KOKKOS_INLINE_FUNCTION Pack<T, count> pack_at(const T* first, Index pack) {
+  return reinterpret_cast<const Pack<T, count>*>(first)[pack];
 }
 
-template <class T>
-KOKKOS_INLINE_FUNCTION void put_pack(T* first, Index pack, const Pack<T>& values) {
-  reinterpret_cast<Pack<T>*>(first)[pack] = values;
+template <class T, Index count>
+KOKKOS_INLINE_FUNCTION void put_pack(T* first, Index pack, const Pack<T, count>& values) {
+  reinterpret_cast<Pack<T, count>*>(first)[pack] = values;
 }
 }  // namespace impl
 

@@ -8,44 +8,107 @@
 
 namespace espalier {
 
+namespace {
+
+// Decoupled weight decay, algorithm 2 of Loshchilov and Hutter, 2019, with the corrections of bias in the constants.
+template <class T>
+struct Update {
+  using S = State<T>;
+  S beta1, beta2, eps, rate, correction, keep;
+  T* weights;
+  S *masters, *exp_avg, *exp_avg_sq;  // masters: the weights where they have the type of the state
+  const S* gradients;
+
+  KOKKOS_INLINE_FUNCTION void apply(S& master, S& m, S& v, S g) const {
+    m = beta1 * m + (S(1) - beta1) * g;
+    v = beta2 * v + (S(1) - beta2) * g * g;
+    master = keep * master - rate * m / (compat::sqrt(v) * correction + eps);
+  }
+  KOKKOS_INLINE_FUNCTION void element(Index i, S factor) const {
+    S master = masters[i], m = exp_avg[i], v = exp_avg_sq[i];
+    apply(master, m, v, factor * gradients[i]);
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    masters[i] = master;
+    weights[i] = static_cast<T>(master);
+  }
+  static constexpr Index width = 4;  // 16 bytes of fp32
+  KOKKOS_INLINE_FUNCTION void pack(Index p, S factor) const {
+    using States = Pack<S, width>;
+    States master = impl::pack_at<width>(masters, p), m = impl::pack_at<width>(exp_avg, p),
+           v = impl::pack_at<width>(exp_avg_sq, p);
+    const States g = impl::pack_at<width>(gradients, p);
+    Pack<T, width> rounded;
+    for (int k = 0; k < width; ++k) {
+      apply(master.values[k], m.values[k], v.values[k], factor * g.values[k]);
+      rounded.values[k] = static_cast<T>(master.values[k]);
+    }
+    impl::put_pack(exp_avg, p, m);
+    impl::put_pack(exp_avg_sq, p, v);
+    impl::put_pack(masters, p, master);
+    impl::put_pack(weights, p, rounded);
+  }
+};
+
+// On hosts: strips that are long enough to vectorise, and short enough to balance.
+template <class T>
+void update_strips(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
+  constexpr Index strip = 1024;
+  Kokkos::parallel_for(
+      "espalier::core::adamw_update", RangePolicy(exec, 0, (size + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
+        const Update<T> own = update;  // so that no store can change its constants
+        const auto factor = static_cast<State<T>>(clip());
+        const Index last = smaller((s + 1) * strip, size);
+#pragma GCC ivdep
+        for (Index i = s * strip; i < last; ++i)
+          own.element(i, factor);
+      });
+}
+
+// On GPUs: packs where all arrays are aligned to them, and single elements.
+template <class T>
+void update_packs(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
+  constexpr Index width = Update<T>::width;
+  const Index packs =
+      impl::packs_of<width>(size, update.weights, update.masters, update.exp_avg, update.exp_avg_sq, update.gradients);
+  const Index done = packs * width;
+  Kokkos::parallel_for(
+      "espalier::core::adamw_update", RangePolicy(exec, 0, packs + size - done), KOKKOS_LAMBDA(const Index i) {
+        const auto factor = static_cast<State<T>>(clip());
+        if (i < packs)
+          update.pack(i, factor);
+        else
+          update.element(done + i - packs, factor);
+      });
+}
+
+}  // namespace
+
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
                   Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index moment_offset,
                   Index size, const AdamWConfig& config, double learning_rate, double weight_decay,
                   Tensor<double, 0> clip, Index step) {
   using S = State<T>;
-  const S beta1 = static_cast<S>(config.beta1);
-  const S beta2 = static_cast<S>(config.beta2);
-  const S eps = static_cast<S>(config.eps);
-  const S rate = static_cast<S>(learning_rate / (1 - std::pow(config.beta1, static_cast<double>(step))));
-  const S correction = static_cast<S>(1 / std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step))));
-  const S keep = static_cast<S>(1 - learning_rate * weight_decay);
-  T* const w = weights.data() + offset;
-  S* master = nullptr;
+  Update<T> update{.beta1 = static_cast<S>(config.beta1),
+                   .beta2 = static_cast<S>(config.beta2),
+                   .eps = static_cast<S>(config.eps),
+                   .rate = static_cast<S>(learning_rate / (1 - std::pow(config.beta1, static_cast<double>(step)))),
+                   .correction = static_cast<S>(1 / std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step)))),
+                   .keep = static_cast<S>(1 - learning_rate * weight_decay),
+                   .weights = weights.data() + offset,
+                   .masters = nullptr,
+                   .exp_avg = exp_avg.data() + moment_offset,
+                   .exp_avg_sq = exp_avg_sq.data() + moment_offset,
+                   .gradients = gradients.data() + offset};
   if constexpr (has_masters<T>)
-    master = masters.data() + moment_offset;
+    update.masters = masters.data() + moment_offset;
   else
-    master = w;
-  S* const m = exp_avg.data() + moment_offset;
-  S* const v = exp_avg_sq.data() + moment_offset;
-  const S* const gradient = gradients.data() + offset;
-  constexpr Index strip = exec_is_host ? 1024 : 1;  // long enough to vectorise, short enough to balance
-  Kokkos::parallel_for(
-      "espalier::core::adamw_update", RangePolicy(exec, 0, (size + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
-        const S factor = static_cast<S>(clip());
-        const Index last = (s + 1) * strip < size ? (s + 1) * strip : size;
-#pragma GCC ivdep
-        for (Index i = s * strip; i < last; ++i) {
-          const S g = factor * gradient[i];
-          const S first = beta1 * m[i] + (S(1) - beta1) * g;
-          const S second = beta2 * v[i] + (S(1) - beta2) * g * g;
-          m[i] = first;
-          v[i] = second;
-          const S updated = keep * master[i] - rate * first / (compat::sqrt(second) * correction + eps);
-          master[i] = updated;
-          w[i] = static_cast<T>(updated);
-        }
-      });
+    update.masters = update.weights;
+  if constexpr (exec_is_host)
+    update_strips(exec, update, clip, size);
+  else
+    update_packs(exec, update, clip, size);
 }
 
 template <class T>

@@ -79,7 +79,7 @@ std::string problem_of(const Configuration& c, const Kernel& kernel) {
 }
 
 // Larger launches are left out: only who measures how fast a GPU is fills such matrices here.
-constexpr std::uint64_t most_threads_run = std::uint64_t{1} << 23;
+constexpr std::uint64_t most_threads_run = (std::uint64_t{1} << 24) - 1;
 
 std::uint64_t threads_of(const Configuration& c) {
   return std::uint64_t{c.grid.x} * c.grid.y * c.grid.z * c.block.x * c.block.y * c.block.z;
