@@ -194,19 +194,16 @@ TOML
   done
 }
 
-# trains_as_this_cpu ESPALIER MPIEXEC "PRECISION RANKS"...: another build trains what build/espalier does, in all layouts of so
-# many ranks. Prints how many layouts those are.
-trains_as_this_cpu() {
-  local espalier=$1 mpiexec=$2 references layouts=0 check; shift 2
-  references=$(mktemp -d)
-  save_references "$references"
+# trains_as ESPALIER MPIEXEC REFERENCES "PRECISION RANKS"...: another build trains what that of the references does, in all
+# layouts of so many ranks. Prints how many layouts those are.
+trains_as() {
+  local espalier=$1 mpiexec=$2 references=$3 layouts=0 check; shift 3
   for check; do
     (cd "$references" && logged log "$mpiexec" -n "${check#* }" "$espalier" verify config.toml --precision "${check% *}" \
       --against "${check% *}") ||
       fail "another model than that of the kernels for CPUs, in ${check% *} on ${check#* } ranks (above)" ""
     layouts=$((layouts + $(sed -n 's/^\([0-9]*\) of .* layouts train the model.*/\1/p' "$references/log")))
   done
-  rm -rf "$references" "$references.log"
   echo "$layouts"
 }
 

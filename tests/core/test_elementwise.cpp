@@ -25,7 +25,7 @@ TEST(Linear, forward_is_that_of_plain_loops) {
     const Values bias = random_values("bias", s.width), residual = random_values("residual", s.rows * s.width);
     const auto bias_device = on_device<T>(bias, s.width);
     Values x, weight, wanted;
-    Tensor<T, 2> x_device, weight_device;
+    Tensor<T, 2> x_device, weight_device;  // (rows, inner), (width, inner)
 
     const MatmulLibrary before = matmul_library();
     for (const MatmulLibrary library : matmul_libraries()) {

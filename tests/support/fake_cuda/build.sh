@@ -37,10 +37,12 @@ while (($(jobs -rp | wc -l))); do wait -n || failed=yes; done
 for name in "$cudart" "$cublaslt" libnccl.so.2 libcudnn.so.9 libcuda.so.1; do
   ln -sf libfake_cuda.so "$folder/$name"
 done
-# Programs of mistakes, to see that they are found: of the host, and of kernels.
+# Programs that look at the stand-in: mistakes of the host, and of kernels, are found; instructions do what they should.
 "${CXX:-g++}" -std=c++20 -isystem "$include" "$here/misuse.cpp" -o "$folder/misuse" "$(realpath "$folder")/libfake_cuda.so" -pthread
-
-nvcc -std=c++17 -arch=sm_80 --no-compress -cudart shared -ccbin "${CXX:-g++}" "$here/kernel_mistakes.cu" -o "$folder/kernel_mistakes"
+for program in kernel_mistakes instructions; do
+  nvcc -std=c++20 -arch=sm_80 --no-compress -cudart shared -ccbin "${CXX:-g++}" -diag-suppress 550 "$here/$program.cu" \
+    -o "$folder/$program"
+done
 
 symbols() { nm -D "$@" | awk '{print $NF}' | sed 's/@.*//' | grep -E '^(__cuda|cuda[A-Z]|cu[A-Z]|cublas|nccl|cudnn)' | sort -u; }
 for program; do

@@ -132,6 +132,16 @@ std::string problem_of(const Description& d, const Layout& a, const Layout& b, c
   if (is_double != (d.scale == CUDA_R_64F) || is_double != (d.compute == CUBLAS_COMPUTE_64F) ||
       is_double != (result.type == CUDA_R_64F))
     return "types that do not fit the arithmetic";
+  constexpr std::uint64_t known[] = {0,
+                                     CUBLASLT_EPILOGUE_DEFAULT,
+                                     CUBLASLT_EPILOGUE_BIAS,
+                                     CUBLASLT_EPILOGUE_GELU_AUX,
+                                     CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+                                     CUBLASLT_EPILOGUE_DGELU,
+                                     CUBLASLT_EPILOGUE_BGRADA,
+                                     CUBLASLT_EPILOGUE_BGRADB};
+  if (std::find(std::begin(known), std::end(known), epilogue) == std::end(known))
+    return "epilogue " + std::to_string(epilogue) + ", which the stand-in does not know";
   if (has_second_matrix(epilogue)) {
     const auto stride = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
     if (stride < rows || stride % 8 != 0)

@@ -66,25 +66,6 @@ std::string text_of(const dim3& d) {
   return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
 }
 
-std::string problem_of(const Configuration& c, const Kernel& kernel) {
-  const auto& [grid, block, shared, stream] = c;
-  if (std::min({grid.x, grid.y, grid.z}) == 0 || grid.x > 2147483647 || grid.y > 65535 || grid.z > 65535)
-    return "a grid of " + text_of(grid);
-  if (std::min({block.x, block.y, block.z}) == 0 || block.x > 1024 || block.y > 1024 || block.z > 64 ||
-      static_cast<std::uint64_t>(block.x) * block.y * block.z > most_threads)
-    return "a block of " + text_of(block);
-  if (shared > static_cast<std::size_t>(kernel.shared_bytes))
-    return std::to_string(shared) + " bytes of shared memory, of " + std::to_string(kernel.shared_bytes) + " allowed";
-  return {};
-}
-
-// Larger launches are left out: only who measures how fast a GPU is fills such matrices here.
-constexpr std::uint64_t most_threads_run = (std::uint64_t{1} << 24) - 1;
-
-std::uint64_t threads_of(const Configuration& c) {
-  return std::uint64_t{c.grid.x} * c.grid.y * c.grid.z * c.block.x * c.block.y * c.block.z;
-}
-
 // Of each fat binary.
 ptx::Module* module_of(const void* binary) {
   static auto& all = *new std::map<const void*, std::unique_ptr<ptx::Module>>;
@@ -99,6 +80,30 @@ const ptx::Function* function_of(Kernel& kernel) {
   if (kernel.function == nullptr && kernel.module != nullptr)
     kernel.function = kernel.module->function(kernel.name);
   return kernel.function;
+}
+
+std::string problem_of(const Configuration& c, Kernel& kernel) {
+  const auto& [grid, block, shared, stream] = c;
+  if (std::min({grid.x, grid.y, grid.z}) == 0 || grid.x > 2147483647 || grid.y > 65535 || grid.z > 65535)
+    return "a grid of " + text_of(grid);
+  if (std::min({block.x, block.y, block.z}) == 0 || block.x > 1024 || block.y > 1024 || block.z > 64 ||
+      static_cast<std::uint64_t>(block.x) * block.y * block.z > most_threads)
+    return "a block of " + text_of(block);
+  const ptx::Function* const function = function_of(kernel);
+  const std::size_t own = function == nullptr ? 0 : function->shared_bytes;
+  if (shared + own > static_cast<std::size_t>(kernel.shared_bytes))
+    return std::to_string(shared) + " + " + std::to_string(own) + " bytes of shared memory, of " +
+           std::to_string(kernel.shared_bytes) + " allowed";
+  if (function != nullptr && std::size_t{block.x} * block.y * block.z > function->most_threads)
+    return "a block of " + text_of(block) + ", compiled for " + std::to_string(function->most_threads) + " threads";
+  return {};
+}
+
+// Larger launches are left out: only who measures how fast a GPU is fills such matrices here.
+constexpr std::uint64_t most_threads_run = (std::uint64_t{1} << 24) - 1;
+
+std::uint64_t threads_of(const Configuration& c) {
+  return std::uint64_t{c.grid.x} * c.grid.y * c.grid.z * c.block.x * c.block.y * c.block.z;
 }
 
 // Kokkos asks a kernel which code runs: that for this GPU.
@@ -118,8 +123,10 @@ Work work_of(Kernel& kernel, const Configuration& configuration, void** argument
   if (kernel.name.find("query_cuda_kernel_arch") != std::string::npos)
     return tell_architecture(arguments);
   const ptx::Function* const function = function_of(kernel);
-  if (function == nullptr || threads_of(configuration) > most_threads_run)
+  if (function == nullptr || threads_of(configuration) > most_threads_run) {
+    ++counts().left_out;
     return [] { return true; };
+  }
   const auto launch = std::make_shared<ptx::Launch>(ptx::Launch{
       kernel.module, function, readable(kernel.name), configuration.grid, configuration.block,
       configuration.shared_bytes, std::vector<char>(function->parameter_bytes), counts().kernels[kernel.name]});
@@ -216,6 +223,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   attributes->maxDynamicSharedSizeBytes = kernel->shared_bytes;
   if (const ptx::Function* const code = function_of(*kernel)) {
     attributes->sharedSizeBytes = code->shared_bytes;
+    attributes->maxDynamicSharedSizeBytes -= static_cast<int>(code->shared_bytes);
+    attributes->maxThreadsPerBlock = static_cast<int>(code->most_threads);
     attributes->localSizeBytes = code->local_bytes;
   }
   attributes->binaryVersion = attributes->ptxVersion = compute_capability();

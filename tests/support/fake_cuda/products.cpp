@@ -42,7 +42,9 @@ std::size_t place(const Matrix& m, std::size_t row, std::size_t col) {
 }
 
 // 10 bits behind the point are left of 23.
-float tf32(float value) { return float_of((bits_of(value) + 0x0fffU + (bits_of(value) >> 13 & 1)) & ~0x1fffU); }
+float tf32(float value) {
+  return std::isfinite(value) ? float_of((bits_of(value) + 0x0fffU + (bits_of(value) >> 13 & 1)) & ~0x1fffU) : value;
+}
 
 // The numbers of op(m), or of its transpose, row after row.
 template <class S>
@@ -57,16 +59,16 @@ std::vector<S> packed(const Matrix& m, bool transposes, bool rounds, std::size_t
   return numbers;
 }
 
-constexpr std::size_t parts = 16;
+constexpr std::size_t num_parts = 16;
 
 // Beyond, the result stays as it is: only who measures how fast a GPU is multiplies such matrices here.
 constexpr std::uint64_t most_terms = std::uint64_t{1} << 30;
 
 template <class S>
 S dot(const S* a, const S* b, std::size_t count) {
-  std::array<S, parts> sums{};
-  for (std::size_t i = 0; i < count; i += parts)
-    for (std::size_t p = 0; p < parts; ++p)
+  std::array<S, num_parts> sums{};
+  for (std::size_t i = 0; i < count; i += num_parts)
+    for (std::size_t p = 0; p < num_parts; ++p)
       sums[p] += a[i + p] * b[i + p];
   S sum = 0;
   for (const S part : sums)
@@ -107,7 +109,7 @@ S after_epilogue(const Product& p, S value, std::size_t row, std::size_t col) {
 template <class S>
 void multiply_in(const Product& p) {
   const std::size_t inner = p.transposes_a ? p.a.rows : p.a.cols;
-  const std::size_t padded = (inner + parts - 1) / parts * parts;
+  const std::size_t padded = (inner + num_parts - 1) / num_parts * num_parts;
   const std::vector<S> a = packed<S>(p.a, p.transposes_a, p.rounds_to_tf32, padded);   // (m, k)
   const std::vector<S> b = packed<S>(p.b, !p.transposes_b, p.rounds_to_tf32, padded);  // (n, k)
   const auto alpha = static_cast<S>(p.alpha), beta = static_cast<S>(p.beta);

@@ -101,13 +101,6 @@ void move(Warp& w, const Instruction& i, Lanes lanes) {
   });
 }
 
-std::string joined(const Parts& parts, std::size_t first, std::size_t last) {
-  std::string text;
-  for (std::size_t i = first; i < last; ++i)
-    text += (i == first ? "" : ".") + std::string(parts[i]);
-  return text;
-}
-
 Execute executor(std::string_view name, std::string_view type, bool is_comparison) {
   if (type == "pred")
     return of_predicates(name);
@@ -125,8 +118,9 @@ Execute executor(std::string_view name, std::string_view type, bool is_compariso
 bool decode_arithmetic(const Parts& parts, Instruction& instruction) {
   if (parts.size() < 2 || instruction.operands.empty())
     return false;
-  const bool is_comparison = parts[0] == "setp" && parts.size() == 3;
-  instruction.execute = executor(joined(parts, is_comparison ? 1 : 0, parts.size() - 1), parts.back(), is_comparison);
+  const bool is_comparison = parts[0] == "setp" && parts.size() == 3 && instruction.operands.size() == 3;
+  instruction.execute =
+      executor(joined(parts.begin() + (is_comparison ? 1 : 0), parts.end() - 1), parts.back(), is_comparison);
   return instruction.execute != nullptr;
 }
 

@@ -40,26 +40,29 @@ void shuffle(Warp& w, const Instruction& i, Lanes lanes) {
   }
 }
 
+// Of those of its members that are still there.
+Lanes votes(Warp& w, const Instruction& i, int lane, Lanes lanes) {
+  return w.predicate(i.operands[1]) & lanes & get<Lanes>(w[i.members], lane);
+}
 void ballot(Warp& w, const Instruction& i, Lanes lanes) {
-  const Lanes result = w.predicate(i.operands[1]) & lanes;
-  for_lanes(lanes, [&](int lane) { put(w[i.operands[0]], lane, result); });
+  for_lanes(lanes, [&](int lane) { put(w[i.operands[0]], lane, votes(w, i, lane, lanes)); });
 }
-void vote_any(Warp& w, const Instruction& i, Lanes lanes) {
-  const bool result = (w.predicate(i.operands[1]) & lanes) != 0;
+template <bool all>
+void vote(Warp& w, const Instruction& i, Lanes lanes) {
+  Lanes result = 0;
+  for_lanes(lanes, [&](int lane) {
+    const Lanes yes = votes(w, i, lane, lanes), members = get<Lanes>(w[i.members], lane) & lanes;
+    result |= static_cast<Lanes>(all ? yes == members : yes != 0) << lane;
+  });
   Lanes& predicate = w.predicate(i.operands[0]);
-  predicate = (predicate & ~lanes) | (result ? lanes : 0);
-}
-void vote_all(Warp& w, const Instruction& i, Lanes lanes) {
-  const bool result = (~w.predicate(i.operands[1]) & lanes) == 0;
-  Lanes& predicate = w.predicate(i.operands[0]);
-  predicate = (predicate & ~lanes) | (result ? lanes : 0);
+  predicate = (predicate & ~lanes) | result;
 }
 
 void active_lanes(Warp& w, const Instruction& i, Lanes lanes) {
   for_lanes(lanes, [&](int lane) { put(w[i.operands[0]], lane, lanes); });
 }
 
-void warp_barrier(Warp& w, const Instruction&, Lanes) { w.order(); }
+void warp_barrier(Warp& w, const Instruction&, Lanes lanes) { w.order(lanes); }
 
 // ldmatrix.x4: lanes 8m to 8m + 7 name the rows of matrix m, of eight numbers of 16 bits. Lane l gets columns 2(l%4)
 // and +1 of row l/4, or of the transpose.
@@ -84,7 +87,7 @@ void load_matrices(Warp& w, const Instruction& i, Lanes lanes) {
 
 // mma.m16n8k16 d, a, b, c. In a word lie two neighbours of a row of A, or of a column of B; lane l has those of row, or
 // column, l/4 that begin at 2(l%4). Words 0 to 3 of A: rows, rows + 8, and both at columns + 8. Words 0 and 1 of B:
-// rows, rows + 8. D as A, in whole numbers.
+// rows, rows + 8. D as A, but one number of fp32 in a register.
 template <class T>
 void multiply_add(Warp& w, const Instruction& i, Lanes lanes) {
   float a[16][16], b[16][8];
@@ -113,13 +116,6 @@ void multiply_add(Warp& w, const Instruction& i, Lanes lanes) {
   });
 }
 
-std::string name_of(const Parts& parts) {
-  std::string name;
-  for (const std::string_view part : parts)
-    name += (name.empty() ? "" : ".") + std::string(part);
-  return name;
-}
-
 }  // namespace
 
 bool decode_collective(const Parts& parts, Instruction& instruction) {
@@ -129,8 +125,8 @@ bool decode_collective(const Parts& parts, Instruction& instruction) {
       {"shfl.sync.bfly.b32", shuffle<Shuffle::bfly>},
       {"shfl.sync.idx.b32", shuffle<Shuffle::idx>},
       {"vote.sync.ballot.b32", ballot},
-      {"vote.sync.any.pred", vote_any},
-      {"vote.sync.all.pred", vote_all},
+      {"vote.sync.any.pred", vote<false>},
+      {"vote.sync.all.pred", vote<true>},
       {"activemask.b32", active_lanes},
       {"bar.warp.sync", warp_barrier},
       {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", load_matrices<false>},
@@ -138,7 +134,7 @@ bool decode_collective(const Parts& parts, Instruction& instruction) {
       {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", multiply_add<BFloat>},
       {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", multiply_add<Half>},
   };
-  const std::string name = name_of(parts);
+  const std::string name = joined(parts.begin(), parts.end());
   for (const auto& [known, execute] : all)
     if (name == known)
       instruction.execute = execute;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// cvt, and numbers of 16 bits.
+// cvt.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -23,13 +23,13 @@ struct Up {
   static double round(double x) { return std::ceil(x); }
 };
 
-// To integers numbers are cut to the range, and NaN becomes 0. An integer of 64 bits to fp32 is rounded once.
+// To integers numbers are cut to the range. NaN becomes 0, but in 64 bits the highest bit alone.
 template <class To, class From, class Rounding>
 To converted(From value) {
   if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
     const double rounded = Rounding::round(static_cast<double>(value));
     if (std::isnan(rounded))
-      return 0;
+      return sizeof(From) == 8 || sizeof(To) == 8 ? static_cast<To>(std::uint64_t{1} << (8 * sizeof(To) - 1)) : To(0);
     if (rounded <= static_cast<double>(std::numeric_limits<To>::lowest()))
       return std::numeric_limits<To>::lowest();
     if (rounded >= static_cast<double>(std::numeric_limits<To>::max()))

@@ -10,6 +10,7 @@ namespace {
 
 void run_block(Block& block, std::vector<Warp>& warps, bool is_backwards) {
   block.shared.begin(++block.interval);
+  block.instructions = 0;
   for (Warp& warp : warps)
     warp.begin();
   for (bool waits = true; waits; ++block.interval) {
@@ -22,8 +23,7 @@ void run_block(Block& block, std::vector<Warp>& warps, bool is_backwards) {
 }  // namespace
 
 void run(const Launch& launch) {
-  static bool is_backwards = false;
-  is_backwards = !is_backwards;
+  const bool is_backwards = ++launch.counts.runs % 2 == 0;
   Block block{launch, SharedMemory(launch.function->shared_bytes + launch.shared_bytes), {}};
   const unsigned threads = launch.block.x * launch.block.y * launch.block.z;
   std::vector<Warp> warps;

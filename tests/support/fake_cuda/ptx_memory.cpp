@@ -62,7 +62,7 @@ void store(Warp& w, const Instruction& i, Lanes lanes) {
 // [result,] [address], b [, c]: what is there becomes F(what is there, b, c).
 template <class T, class F>
 void update(Warp& w, const Instruction& i, Lanes lanes) {
-  const std::size_t address = i.text.find("red.") == std::string_view::npos ? 1 : 0;
+  const auto address = static_cast<std::size_t>(i.num_results);
   for_lanes(lanes, [&](int lane) {
     char* const at =
         w.reach(i, lane, i.space, address_of(w, i, i.operands[address], lane), sizeof(T), Warp::Use::update);
@@ -138,6 +138,8 @@ void copy_later(Warp& w, const Instruction& i, Lanes lanes) {
   for_lanes(lanes, [&](int lane) {
     const auto bytes = get<std::uint32_t>(w[i.operands[2]], lane);
     const auto copied = get<std::uint32_t>(w[i.operands.back()], lane);
+    if (copied != bytes && copied != 0)
+      w.complain(i, lane, "copies a part, which the stand-in does not know");
     const std::uint64_t to = w[i.operands[0]].of[static_cast<std::size_t>(lane)];
     // From now on nobody else may use what is copied to.
     if (w.reach(i, lane, Space::shared, to, bytes, Warp::Use::write) != nullptr)
@@ -150,11 +152,11 @@ void wait_for_copies(Warp& w, const Instruction&, Lanes lanes) {
   for (const Warp::Copy& copy : w.copies) {
     if (!is_waiting(copy))
       continue;
-    char value[16] = {};
+    char value[16] = {};  // the most that cp.async copies
     if (copy.copied > 0)
       if (const char* const from =
               w.reach(*copy.instruction, copy.lane, Space::global, copy.from, copy.bytes, Warp::Use::read))
-        std::memcpy(value, from, copy.copied);
+        std::memcpy(value, from, copy.bytes);
     if (char* const to = w.reach(*copy.instruction, copy.lane, Space::shared, copy.to, copy.bytes, Warp::Use::write))
       std::memcpy(to, value, copy.bytes);
   }
@@ -179,6 +181,15 @@ void set_space(const Parts& parts, Instruction& instruction) {
     instruction.space = Space::generic;
 }
 
+// What changes nothing here: caches, and the order of accesses, which is that of the text.
+bool is_known(std::string_view part) {
+  for (const char* const known : {"ld", "st", "global", "shared", "local", "const", "param", "nc", "v2", "v4",
+                                  "volatile", "relaxed", "acquire", "release", "weak", "cta", "gpu", "sys"})
+    if (part == known)
+      return true;
+  return false;
+}
+
 bool set_type(const Parts& parts, Instruction& instruction) {
   const std::string_view type = parts.back();
   const int bits = type.size() > 1 ? std::atoi(std::string(type.substr(1)).c_str()) : 0;
@@ -187,7 +198,8 @@ bool set_type(const Parts& parts, Instruction& instruction) {
   instruction.bytes = bits / 8;
   instruction.is_signed = type[0] == 's';
   instruction.count = has(parts, "v2") ? 2 : has(parts, "v4") ? 4 : 1;
-  return instruction.bytes * instruction.count <= 16;
+  return std::all_of(parts.begin(), parts.end() - 1, is_known) && instruction.bytes <= 8 &&
+         instruction.bytes * instruction.count <= 16;
 }
 
 Execute address_conversion(const Parts& parts) {
@@ -211,6 +223,7 @@ bool decode_memory(const Parts& parts, Instruction& instruction) {
       instruction.execute = name == "ld" ? load : store;
   } else if (name == "atom" || name == "red") {
     set_space(parts, instruction);
+    instruction.num_results = name == "atom" ? 1 : 0;
     instruction.execute = update_of(parts[parts.size() - 2], parts.back());
   } else if (name == "cvta") {
     instruction.execute = address_conversion(parts);
@@ -221,7 +234,7 @@ bool decode_memory(const Parts& parts, Instruction& instruction) {
       instruction.execute = nothing;
     else if (parts[2] == "wait_all")
       instruction.execute = wait_for_copies;
-    else if ((parts[2] == "cg" || parts[2] == "ca") && operands >= 3)
+    else if ((parts[2] == "cg" || parts[2] == "ca") && (operands == 3 || operands == 4) && instruction.offset == 0)
       instruction.execute = copy_later;
   }
   return instruction.execute != nullptr;

@@ -43,6 +43,13 @@ std::string_view name_of_function(std::string_view item) {
 
 }  // namespace
 
+std::string joined(Parts::const_iterator first, Parts::const_iterator last) {
+  std::string text;
+  for (; first != last; ++first)
+    text += (text.empty() ? "" : ".") + std::string(*first);
+  return text;
+}
+
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
     text.remove_prefix(1);
@@ -56,6 +63,27 @@ std::string_view word_at(std::string_view text) {
   while (length < text.size() && is_word(text[length]))
     ++length;
   return text.substr(0, length);
+}
+
+std::uint64_t number_of(std::string_view text) {
+  const std::string copy(text);
+  const bool is_float = text.substr(0, 2) == "0f" || text.substr(0, 2) == "0F" || text.substr(0, 2) == "0d" ||
+                        text.substr(0, 2) == "0D";  // the bits
+  if (is_float)
+    return std::strtoull(copy.c_str() + 2, nullptr, 16);
+  return copy[0] == '-' ? static_cast<std::uint64_t>(std::strtoll(copy.c_str(), nullptr, 0))
+                        : std::strtoull(copy.c_str(), nullptr, 0);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(trimmed(text.substr(0, at)));
+    if (at == std::string_view::npos)
+      return parts;
+    text.remove_prefix(at + 1);
+  }
 }
 
 std::pair<std::string, Module::Variable> parse_variable(std::string_view text) {
@@ -85,14 +113,12 @@ std::pair<std::string, Module::Variable> parse_variable(std::string_view text) {
     text = trimmed(text.substr(close + 1));
   }
   if (text.substr(0, 1) == "=") {
-    const char* at = text.data() + text.find('{') + 1;
-    for (std::size_t i = 0; i * element < variable.bytes; ++i) {
-      char* end = nullptr;
-      const std::uint64_t value = std::strtoull(at, &end, 0);
+    std::string_view list = trimmed(text.substr(1));
+    if (list.substr(0, 1) == "{")
+      list = list.substr(1, list.find('}') - 1);
+    for (const std::string_view number : split(list, ','))
       for (std::size_t byte = 0; byte < element; ++byte)
-        variable.initial.push_back(static_cast<char>(value >> (8 * byte)));
-      at = end + 1;
-    }
+        variable.initial.push_back(static_cast<char>(number_of(number) >> (8 * byte)));
   }
   return {name, variable};
 }

@@ -12,36 +12,18 @@ namespace fake_cuda::ptx {
 namespace {
 
 constexpr std::pair<std::string_view, Special> special_names[] = {
-    {"%tid.x", Special::tid_x},       {"%tid.y", Special::tid_y},       {"%tid.z", Special::tid_z},
-    {"%ntid.x", Special::ntid_x},     {"%ntid.y", Special::ntid_y},     {"%ntid.z", Special::ntid_z},
-    {"%ctaid.x", Special::ctaid_x},   {"%ctaid.y", Special::ctaid_y},   {"%ctaid.z", Special::ctaid_z},
-    {"%nctaid.x", Special::nctaid_x}, {"%nctaid.y", Special::nctaid_y}, {"%nctaid.z", Special::nctaid_z},
-    {"%laneid", Special::laneid},     {"%warpid", Special::warpid},     {"%lanemask_lt", Special::lanemask_lt},
+    {"%tid.x", Special::tid_x},       {"%tid.y", Special::tid_y},
+    {"%tid.z", Special::tid_z},       {"%ntid.x", Special::ntid_x},
+    {"%ntid.y", Special::ntid_y},     {"%ntid.z", Special::ntid_z},
+    {"%ctaid.x", Special::ctaid_x},   {"%ctaid.y", Special::ctaid_y},
+    {"%ctaid.z", Special::ctaid_z},   {"%nctaid.x", Special::nctaid_x},
+    {"%nctaid.y", Special::nctaid_y}, {"%nctaid.z", Special::nctaid_z},
+    {"%clock", Special::clock},       {"%laneid", Special::laneid},
+    {"%warpid", Special::warpid},     {"%lanemask_lt", Special::lanemask_lt},
     {"%clock64", Special::clock},     {"%globaltimer", Special::clock},
 };
 
 std::size_t up(std::size_t number, std::size_t step) { return (number + step - 1) / step * step; }
-
-std::uint64_t number_of(std::string_view text) {
-  const std::string copy(text);
-  const bool is_float = text.substr(0, 2) == "0f" || text.substr(0, 2) == "0F" || text.substr(0, 2) == "0d" ||
-                        text.substr(0, 2) == "0D";  // the bits
-  if (is_float)
-    return std::strtoull(copy.c_str() + 2, nullptr, 16);
-  return copy[0] == '-' ? static_cast<std::uint64_t>(std::strtoll(copy.c_str(), nullptr, 0))
-                        : std::strtoull(copy.c_str(), nullptr, 0);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t at = text.find(separator);
-    parts.push_back(trimmed(text.substr(0, at)));
-    if (at == std::string_view::npos)
-      return parts;
-    text.remove_prefix(at + 1);
-  }
-}
 
 class Parser {
  public:
@@ -93,6 +75,12 @@ class Parser {
     function_->is_kernel = word_at(text_) == ".entry";
     const std::size_t body = text_.find('{');
     std::string_view head = text_.substr(0, body);
+    constexpr std::string_view threads_name = ".maxntid";
+    if (const std::size_t at = head.find(threads_name); at != std::string_view::npos) {
+      function_->most_threads = 1;
+      for (const std::string_view number : split(head.substr(at + threads_name.size()), ','))
+        function_->most_threads *= number_of(number);
+    }
     std::vector<std::string_view> lists;  // in parentheses
     while (head.find('(') != std::string_view::npos) {
       const std::size_t open = head.find('('), close = head.find(')');
@@ -194,8 +182,6 @@ class Parser {
     for (const auto& [name, which] : special_names)
       if (text == name)
         return special(which);
-    if (text == "%clock")
-      return special(Special::clock);
     if (text == "_")
       return new_registers(1);
     if (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '-')

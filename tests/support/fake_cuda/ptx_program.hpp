@@ -86,8 +86,8 @@ enum class Special {
 };
 
 struct Function {
-  std::string name;
   bool is_kernel = true;
+  std::size_t most_threads = 1024;    ///< of a block
   std::vector<Parameter> parameters;  ///< of a kernel in its parameters, of others in their local memory
   std::vector<Parameter> results;     ///< in local memory
   std::size_t parameter_bytes = 0;
@@ -142,10 +142,14 @@ std::pair<std::string, Module::Variable> parse_variable(std::string_view text);
 /// A word of letters, digits, _, $, % or a dot within at the beginning of a text.
 std::string_view word_at(std::string_view text);
 std::string_view trimmed(std::string_view text);
+std::vector<std::string_view> split(std::string_view text, char separator);
+/// Of "12", "-1", "0x1f", and "0f3F800000", which are bits.
+std::uint64_t number_of(std::string_view text);
 
 /// Sets what executes an instruction whose parts between the dots are these ("ld", "global", "f32"), and what of the
 /// parts it has to remember. False: the opcode is of another kind.
 using Parts = std::vector<std::string_view>;
+std::string joined(Parts::const_iterator first, Parts::const_iterator last);  ///< with dots
 bool decode_arithmetic(const Parts& parts, Instruction& instruction);
 bool decode_conversion(const Parts& parts, Instruction& instruction);
 bool decode_memory(const Parts& parts, Instruction& instruction);

@@ -12,7 +12,7 @@ const char* SharedMemory::read(std::size_t offset, std::size_t bytes, const Mome
       problem = "reads shared memory that nobody has written";
     else if (is_race(written, now))
       problem = "reads shared memory that another thread writes before the next barrier";
-    if (read.interval != now.interval || (read.warp == now.warp && read.step != now.step))
+    if (read.interval != now.interval || (read.warp == now.warp && read.step < now.step))
       read = {now.warp, now.lane, now.interval, now.step};
     else if (read.warp != now.warp)
       read.warp = several;

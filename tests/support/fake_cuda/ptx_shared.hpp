@@ -26,12 +26,13 @@ class SharedMemory {
   /// A new block begins: nothing has been written.
   void begin(std::uint32_t interval) { first_interval_ = interval; }
 
-  /// Notes an access; what is wrong with it, or null. Writing what is there already is no race with other writes.
+  /// Notes an access; what is wrong with it, or null. Writing what is there already is no race, nor is an atomic
+  /// update.
   const char* read(std::size_t offset, std::size_t bytes, const Moment& now);
   const char* write(std::size_t offset, std::size_t bytes, const Moment& now, bool changes);
 
  private:
-  static constexpr std::size_t grain = 2;  // bytes, the least that different threads write
+  static constexpr std::size_t grain = 2;  // bytes: neighbours of one byte would be taken for one
   static constexpr int several = -1;
   struct Access {
     int warp = 0, lane = 0;  // or several
@@ -44,7 +45,7 @@ class SharedMemory {
   // Not ordered with `now`, and of another thread.
   static bool is_race(const Access& before, const Moment& now) {
     return before.interval == now.interval &&
-           (before.warp != now.warp || (before.step == now.step && before.lane != now.lane));
+           (before.warp != now.warp || (before.step >= now.step && before.lane != now.lane));
   }
 
   std::vector<char> data_;

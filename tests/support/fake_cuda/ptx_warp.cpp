@@ -9,6 +9,11 @@
 #include <set>
 
 namespace fake_cuda::ptx {
+namespace {
+
+constexpr std::uint64_t most_instructions = std::uint64_t{1} << 32;  // of warps, in a block
+
+}  // namespace
 
 Warp::Warp(Block& block, const Function& function, int index, Lanes lanes)
     : block_(block),
@@ -19,8 +24,10 @@ Warp::Warp(Block& block, const Function& function, int index, Lanes lanes)
       predicates_(static_cast<std::size_t>(function.num_registers)),
       own_local_(warp_size, std::vector<char>(function.local_bytes)),
       local_(&own_local_) {
-  for (const auto& [r, value] : function.constants)
+  for (const auto& [r, value] : function.constants) {
     (*this)[r].of.fill(value);
+    predicate(r) = value != 0 ? all_lanes : 0;
+  }
 }
 
 void Warp::begin() {
@@ -74,8 +81,9 @@ bool Warp::is_ready(const Group& group) {
   const Lanes lanes = guarded(instruction, group.lanes);
   if (instruction.members < 0 || lanes == 0)
     return true;
-  const auto members = get<Lanes>((*this)[instruction.members], __builtin_ctz(lanes)) & alive_;
-  return (members & ~lanes) == 0;
+  Lanes members = 0;
+  for_lanes(lanes, [&](int lane) { members |= get<Lanes>((*this)[instruction.members], lane); });
+  return (members & alive_ & ~lanes) == 0;
 }
 
 void Warp::merge_groups() {
@@ -123,6 +131,12 @@ void Warp::advance(Group group, int stop) {
   do {
     const Instruction& instruction = instruction_at(group.at);
     ++block_.launch.counts.instructions;
+    if (++block_.instructions > most_instructions) {
+      complain(instruction, __builtin_ctz(group.lanes), "is where its block, after so many instructions, does not end");
+      groups_.clear();
+      alive_ = 0;
+      return;
+    }
     const Lanes lanes = guarded(instruction, group.lanes);
     switch (instruction.flow) {
       case Flow::next:
@@ -155,7 +169,11 @@ void Warp::advance(Group group, int stop) {
           return;
         ++group.at;
         break;
-      case Flow::block_barrier: groups_.push_back(group); return;
+      case Flow::block_barrier:
+        if (instruction.guard >= 0)
+          complain(instruction, __builtin_ctz(group.lanes), "has a guard, which the stand-in does not know here");
+        groups_.push_back(group);
+        return;
     }
   } while (group.at < stop);
   groups_.push_back(group);
@@ -172,6 +190,9 @@ void Warp::call(const Instruction& instruction, Lanes lanes) {
   Warp inner(block_, *callee, index_, lanes);
   inner.local_ = local_;
   inner.frame_ = frame_ + (function_.local_bytes + 15) / 16 * 16;
+  inner.steps_ = steps_;
+  if (callee->shared_bytes > 0)
+    complain(instruction, __builtin_ctz(lanes), "calls a function with shared memory: not known to the stand-in");
   const auto move = [&](int lane, std::size_t to, std::size_t from, std::size_t bytes) {
     char* const stack = (*local_)[static_cast<std::size_t>(lane)].data();
     std::memcpy(stack + to, stack + from, bytes);
@@ -185,6 +206,7 @@ void Warp::call(const Instruction& instruction, Lanes lanes) {
   inner.begin();
   if (inner.run() == State::at_barrier)
     complain(instruction, __builtin_ctz(lanes), "calls a function that waits for the block: not known to the stand-in");
+  steps_ = inner.steps_;
   for_lanes(lanes, [&](int lane) {
     for (std::size_t i = 0; i < callee->results.size() && i < instruction.results.size(); ++i)
       move(lane, frame_ + instruction.results[i], inner.frame_ + callee->results[i].offset, callee->results[i].bytes);
@@ -224,7 +246,7 @@ char* Warp::reach(const Instruction& instruction, int lane, Space space, std::ui
     return nullptr;
   }
   const auto within = [&](const std::vector<char>& memory, const char* name) {
-    const bool fits = address + bytes <= memory.size();
+    const bool fits = bytes <= memory.size() && address <= memory.size() - bytes;
     if (!fits)
       complain(instruction, lane, "leaves its " + std::string(name) + " at " + std::to_string(address));
     return fits ? const_cast<char*>(memory.data()) + address : nullptr;
@@ -246,12 +268,13 @@ char* Warp::reach_shared(const Instruction& instruction, int lane, std::uint64_t
     return nullptr;
   }
   char* const data = shared.data() + offset;
-  const Moment now{index_, lane, block_.interval, step_};
+  const Moment now{index_, lane, block_.interval, steps_[static_cast<std::size_t>(lane)]};
   const char* problem = nullptr;
   if (use == Use::read)
     problem = shared.read(offset, bytes, now);
-  else if (use == Use::write)
-    problem = shared.write(offset, bytes, now, value == nullptr || std::memcmp(data, value, bytes) != 0);
+  else
+    problem = shared.write(offset, bytes, now,
+                           use == Use::write && (value == nullptr || std::memcmp(data, value, bytes) != 0));
   if (problem != nullptr)
     complain(instruction, lane, problem + (" at " + std::to_string(offset)));
   return data;
@@ -271,6 +294,12 @@ char* Warp::reach_global(const Instruction& instruction, int lane, std::uint64_t
   constexpr std::uint64_t sector_bytes = 32;
   sectors_.push_back(address / sector_bytes);
   return known.data + (address - known.first);
+}
+
+// Who comes to a barrier later than an access was made has it behind.
+void Warp::order(Lanes lanes) {
+  const std::uint32_t next = *std::max_element(steps_.begin(), steps_.end()) + 1;
+  for_lanes(lanes, [&](int lane) { steps_[static_cast<std::size_t>(lane)] = next; });
 }
 
 void Warp::end_request(std::size_t bytes_a_lane) {

@@ -26,7 +26,7 @@ struct Launch {
   KernelCounts& counts;
 };
 
-/// Does what the launch asks, block after block; others than the last time begin.
+/// Does what the launch asks, block after block; in the other order than the last launch of this kernel.
 void run(const Launch& launch);
 
 /// What the warps of a block share.
@@ -35,7 +35,8 @@ struct Block {
   SharedMemory shared;
   dim3 index;
   std::uint32_t interval = 0;  ///< between two barriers; counts on from block to block
-  DeviceRange allocation{};    ///< the one that was used last
+  std::uint64_t instructions = 0;
+  DeviceRange allocation{};  ///< the one that was used last
 };
 
 /// 32 threads, of which those that stand at the same instruction do it together. Those that are behind go first, so
@@ -65,8 +66,8 @@ class Warp {
   /// Told once of an instruction.
   void complain(const Instruction& instruction, int lane, const std::string& problem);
 
-  /// Accesses to shared memory before and after are ordered within the warp.
-  void order() { ++step_; }
+  /// Accesses of these lanes to shared memory before and after are ordered.
+  void order(Lanes lanes);
 
   struct Copy {  ///< of cp.async, not done before it is waited for
     const Instruction* instruction;
@@ -102,8 +103,8 @@ class Warp {
   std::vector<Lanes> predicates_;
   std::vector<Group> groups_;
   bool is_at_barrier_ = false;
-  std::uint32_t step_ = 0;
-  std::vector<std::uint64_t> sectors_;  // of this request, one a lane
+  std::array<std::uint32_t, warp_size> steps_{};  // count the barriers of the warp
+  std::vector<std::uint64_t> sectors_;            // of this request, one a lane
   std::vector<std::vector<char>> own_local_;
   std::vector<std::vector<char>>* local_;  // a stack for each lane
   std::size_t frame_ = 0;                  // of this call, in it

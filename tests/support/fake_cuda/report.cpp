@@ -51,6 +51,7 @@ constexpr Named named_counts[] = {{"allocations", &Counts::allocations},
                                   {"copies", &Counts::copies},
                                   {"memsets", &Counts::memsets},
                                   {"launches", &Counts::launches},
+                                  {"left_out", &Counts::left_out},
                                   {"products", &Counts::products},
                                   {"messages", &Counts::messages},
                                   {"streams", &Counts::streams},
@@ -72,6 +73,7 @@ void write_report(const char* path) {
   const char* separator = "";
   for (const auto& [name, kernel] : c.kernels) {
     text += separator + ('"' + name) + "\": {\"launches\": " + std::to_string(kernel.launches) +
+            ", \"runs\": " + std::to_string(kernel.runs) +
             ", \"instructions\": " + std::to_string(kernel.instructions) +
             ", \"requests\": " + std::to_string(kernel.requests) + ", \"bytes\": " + std::to_string(kernel.bytes) +
             ", \"sectors\": " + std::to_string(kernel.sectors) + "}";

@@ -32,6 +32,7 @@ long long setting(const char* name, long long otherwise);
 /// bytes, which lie in so many sectors of 32 bytes.
 struct KernelCounts {
   std::uint64_t launches = 0;
+  std::uint64_t runs = 0;          ///< also those of graphs
   std::uint64_t instructions = 0;  ///< of warps
   std::uint64_t requests = 0, bytes = 0, sectors = 0;
 };
@@ -49,6 +50,7 @@ struct Counts {
   std::uint64_t copies = 0;           ///< of any kind
   std::uint64_t memsets = 0;
   std::uint64_t launches = 0;
+  std::uint64_t left_out = 0;  ///< of them, without text or too large: they did nothing
   std::uint64_t products = 0;  ///< cublasLtMatmul
   std::uint64_t messages = 0;  ///< ncclSend and ncclRecv
   std::uint64_t streams = 0;
