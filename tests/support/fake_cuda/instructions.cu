@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Single instructions, as a kernel computes them, beside what the PTX manual says of them in plain C++. Where they differ it
-// is told, and the program ends with 1.
+// Single instructions, as a kernel computes them, beside what the PTX manual says of them in plain C++. Where they
+// differ it is told, and the program ends with 1.
 #include <cuda_runtime_api.h>
 
 #include <bit>
@@ -84,8 +84,10 @@ __global__ void compute(Word* results /* (num_results, lanes) */) {
   *next(out) = r;
   asm("shl.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(2 * lane));
   *next(out) = r;
-  asm("{ .reg .pred p, q, s, t; setp.ltu.f32 p, %1, %2; setp.lt.f32 q, %1, %2; setp.ne.f32 s, %1, %2; setp.neu.f32 t, %1, %2;"
-      " .reg .b32 w; selp.u32 %0, 1, 0, p; selp.u32 w, 2, 0, q; add.u32 %0, %0, w; selp.u32 w, 4, 0, s; add.u32 %0, %0, w;"
+  asm("{ .reg .pred p, q, s, t; setp.ltu.f32 p, %1, %2; setp.lt.f32 q, %1, %2; setp.ne.f32 s, %1, %2; setp.neu.f32 t, "
+      "%1, %2;"
+      " .reg .b32 w; selp.u32 %0, 1, 0, p; selp.u32 w, 2, 0, q; add.u32 %0, %0, w; selp.u32 w, 4, 0, s; add.u32 %0, "
+      "%0, w;"
       " selp.u32 w, 8, 0, t; add.u32 %0, %0, w; }"
       : "=&r"(r)
       : "f"(x), "f"(y));
@@ -102,8 +104,9 @@ __global__ void compute(Word* results /* (num_results, lanes) */) {
 }
 
 Word saturated(double x) {
-  return std::isnan(x) ? 0
-                       : static_cast<Word>(static_cast<std::int32_t>(std::fmax(-2147483648.0, std::fmin(2147483647.0, x))));
+  return std::isnan(x)
+             ? 0
+             : static_cast<Word>(static_cast<std::int32_t>(std::fmax(-2147483648.0, std::fmin(2147483647.0, x))));
 }
 Word high_of_64(float x) {
   if (std::isnan(x))
@@ -193,7 +196,8 @@ int main() {
   for (int lane = 0; lane < lanes; ++lane) {
     const std::vector<Word> wanted = expected(lane);
     for (int i = 0; i < num_results; ++i)
-      if (results[static_cast<std::size_t>(i * lanes + lane)] != wanted.at(static_cast<std::size_t>(i)) && ++wrong <= 40)
+      if (results[static_cast<std::size_t>(i * lanes + lane)] != wanted.at(static_cast<std::size_t>(i)) &&
+          ++wrong <= 40)
         std::printf("result %d of lane %d: got %08x, wanted %08x\n", i, lane,
                     results[static_cast<std::size_t>(i * lanes + lane)], wanted[static_cast<std::size_t>(i)]);
   }
