@@ -45,6 +45,25 @@ T quotient(T a, T b) {
   return std::is_signed_v<T> && b == static_cast<T>(-1) ? static_cast<T>(0 - a) : static_cast<T>(a / b);
 }
 
+// By as much as there are bits, or more: the sign, or 0.
+template <class T>
+void shift_right(Warp& w, const Instruction& i, Lanes lanes) {
+  for_lanes(lanes, [&](int lane) {
+    const auto by = std::min<std::uint32_t>(get<std::uint32_t>(w[i.operands[2]], lane), 8 * sizeof(T) - 1);
+    const T a = get<T>(w[i.operands[1]], lane);
+    const bool is_nothing_left = !std::is_signed_v<T> && get<std::uint32_t>(w[i.operands[2]], lane) > by;
+    put(w[i.operands[0]], lane, is_nothing_left ? T(0) : static_cast<T>(a >> by));
+  });
+}
+template <class T>
+void shift_left(Warp& w, const Instruction& i, Lanes lanes) {
+  for_lanes(lanes, [&](int lane) {
+    const auto by = get<std::uint32_t>(w[i.operands[2]], lane);
+    const T a = get<T>(w[i.operands[1]], lane);
+    put(w[i.operands[0]], lane, by >= 8 * sizeof(T) ? T(0) : static_cast<T>(a << by));
+  });
+}
+
 template <class T>
 Execute integer(std::string_view name) {
   using W = std::conditional_t<sizeof(T) == 8, T, typename Wider<T>::type>;  // .wide has no 64 bits
@@ -75,12 +94,8 @@ Execute integer(std::string_view name) {
     return map1<T>([](T a) { return static_cast<T>(a < 0 ? 0 - a : a); });
   if (name == "neg")
     return map1<T>([](T a) { return static_cast<T>(0 - a); });
-  if (name == "shr")  // by as much as there are bits, or more: the sign, or 0
-    return two<T, T, decltype([](T a, T b) {
-                 const auto by = static_cast<std::uint32_t>(b);
-                 constexpr auto bits = static_cast<std::uint32_t>(8 * sizeof(T));
-                 return by >= bits ? static_cast<T>(a < 0 ? -1 : 0) : static_cast<T>(a >> by);
-               })>;
+  if (name == "shr")
+    return shift_right<T>;
   return nullptr;
 }
 
@@ -143,15 +158,6 @@ Execute carrying(std::string_view name) {
 }
 
 // ---- Bits ----
-
-template <class T>
-void shift_left(Warp& w, const Instruction& i, Lanes lanes) {
-  for_lanes(lanes, [&](int lane) {
-    const auto by = get<std::uint32_t>(w[i.operands[2]], lane);
-    const T a = get<T>(w[i.operands[1]], lane);
-    put(w[i.operands[0]], lane, by >= 8 * sizeof(T) ? T(0) : static_cast<T>(a << by));
-  });
-}
 
 // bfi f, a, b, position, length: b with the first bits of a at a position.
 template <class T>

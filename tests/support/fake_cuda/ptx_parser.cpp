@@ -211,7 +211,7 @@ class Parser {
         ++at_;
       } else if (const std::string_view word = word_at(text_.substr(at_));
                  !word.empty() && text_.substr(at_ + word.size(), 1) == ":") {
-        labels_[std::string(word)] = static_cast<int>(function_->code.size());
+        labels_[std::string(word)] = static_cast<int>(function_->code.size());  // nvcc gives no name twice
         at_ += word.size() + 1;
       } else {
         const std::size_t end = std::min(text_.find(';', at_), text_.size());

@@ -15,15 +15,15 @@ constexpr std::uint64_t most_instructions = std::uint64_t{1} << 32;  // of warps
 
 }  // namespace
 
-Warp::Warp(Block& block, const Function& function, int index, Lanes lanes)
+Warp::Warp(Block& block, const Function& function, int index, Lanes lanes, std::vector<std::vector<char>>* local)
     : block_(block),
       function_(function),
       index_(index),
       lanes_(lanes),
       registers_(static_cast<std::size_t>(function.num_registers)),
       predicates_(static_cast<std::size_t>(function.num_registers)),
-      own_local_(warp_size, std::vector<char>(function.local_bytes)),
-      local_(&own_local_) {
+      own_local_(local == nullptr ? warp_size : 0, std::vector<char>(function.local_bytes)),
+      local_(local == nullptr ? &own_local_ : local) {
   for (const auto& [r, value] : function.constants) {
     (*this)[r].of.fill(value);
     predicate(r) = value != 0 ? all_lanes : 0;
@@ -187,8 +187,7 @@ void Warp::call(const Instruction& instruction, Lanes lanes) {
       complain(instruction, __builtin_ctz(lanes), "calls a function that the stand-in does not know");
     return;
   }
-  Warp inner(block_, *callee, index_, lanes);
-  inner.local_ = local_;
+  Warp inner(block_, *callee, index_, lanes, local_);
   inner.frame_ = frame_ + (function_.local_bytes + 15) / 16 * 16;
   inner.steps_ = steps_;
   if (callee->shared_bytes > 0)

@@ -43,7 +43,8 @@ struct Block {
 /// that they meet again where their ways do.
 class Warp {
  public:
-  Warp(Block& block, const Function& function, int index, Lanes lanes);
+  /// `local`: of a call, the stacks of its caller.
+  Warp(Block& block, const Function& function, int index, Lanes lanes, std::vector<std::vector<char>>* local = nullptr);
 
   /// Begins the function again.
   void begin();
