@@ -52,7 +52,7 @@ struct Update {
 
 // On hosts: strips that are long enough to vectorise, and short enough to balance.
 template <class T>
-void update_strips(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
+void adamw_strips(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
   constexpr Index strip = 1024;
   Kokkos::parallel_for(
       "espalier::core::adamw_update", RangePolicy(exec, 0, (size + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
@@ -67,7 +67,7 @@ void update_strips(const ExecSpace& exec, const Update<T>& update, const Tensor<
 
 // On GPUs: packs where all arrays are aligned to them, and single elements.
 template <class T>
-void update_packs(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
+void adamw_packs(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
   constexpr Index width = Update<T>::width;
   const Index packs =
       impl::packs_of<width>(size, update.weights, update.masters, update.exp_avg, update.exp_avg_sq, update.gradients);
@@ -106,9 +106,9 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 
   else
     update.masters = update.weights;
   if constexpr (exec_is_host)
-    update_strips(exec, update, clip, size);
+    adamw_strips(exec, update, clip, size);
   else
-    update_packs(exec, update, clip, size);
+    adamw_packs(exec, update, clip, size);
 }
 
 template <class T>
