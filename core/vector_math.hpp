@@ -23,36 +23,68 @@ inline int team_count(Index teams) {
   return static_cast<int>(teams);
 }
 
-/// One team a row: on hosts a team is one thread, whose vector lanes run along the row. On GPUs 128 of them, as the
-/// shortest rows of real models are 96 packs of 8 numbers; for rows of `length` numbers that are read several times and
-/// are too long for the first-level cache 512, so that the rows in flight stay in the second-level one.
-inline TeamPolicy row_policy(const ExecSpace& exec, Index rows, [[maybe_unused]] Index length = 0) {
-  const int teams = team_count(rows);
-  if constexpr (exec_is_host)
-    return TeamPolicy(exec, teams, 1);
-  else
-    return TeamPolicy(exec, teams, length > 8192 ? 16 : 4, 32);
-}
-
 KOKKOS_INLINE_FUNCTION constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
 
-/// f(i) for i in [0, n), in any order.
+/// One team a row: on hosts a team is one thread, whose vector lanes run along the row, on GPUs 128 of them.
+inline TeamPolicy row_policy(const ExecSpace& exec, Index rows) {
+  if constexpr (exec_is_host)
+    return TeamPolicy(exec, team_count(rows), 1);
+  else
+    return TeamPolicy(exec, team_count(rows), 4, 32);
+}
+
+/// A part of a team, which takes a row by itself: on hosts a thread, on GPUs a warp, whose sums need no barrier.
+struct Warp {
+  const TeamMember& team;
+};
+
+/// f(n, warp) for each row n in [0, rows).
 template <class F>
-KOKKOS_INLINE_FUNCTION void row_for(const TeamMember& team, Index n, const F& f) {
+void for_rows(const ExecSpace& exec, const char* label, Index rows, const F& f) {
+  constexpr int warps = exec_is_host ? 1 : 4;
+  Kokkos::parallel_for(
+      label, TeamPolicy(exec, team_count((rows + warps - 1) / warps), warps, exec_is_host ? 1 : 32),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index n = team.league_rank() * Index{warps} + team.team_rank();
+        if (n < rows)
+          f(n, Warp{team});
+      });
+}
+
+namespace impl {
+KOKKOS_INLINE_FUNCTION auto range_of(const TeamMember& team, Index n) { return Kokkos::TeamVectorRange(team, n); }
+KOKKOS_INLINE_FUNCTION auto range_of(const Warp& warp, Index n) { return Kokkos::ThreadVectorRange(warp.team, n); }
+}  // namespace impl
+
+// What follows is done by a team or by a warp: Workers is TeamMember or Warp.
+
+/// f() once.
+template <class F>
+KOKKOS_INLINE_FUNCTION void once(const TeamMember& team, const F& f) {
+  Kokkos::single(Kokkos::PerTeam(team), f);
+}
+template <class F>
+KOKKOS_INLINE_FUNCTION void once(const Warp& warp, const F& f) {
+  Kokkos::single(Kokkos::PerThread(warp.team), f);
+}
+
+/// f(i) for i in [0, n), in any order.
+template <class Workers, class F>
+KOKKOS_INLINE_FUNCTION void row_for(const Workers& workers, Index n, const F& f) {
   if constexpr (exec_is_host) {
 #pragma GCC ivdep
     for (Index i = 0; i < n; ++i)
       f(i);
   } else {
-    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, n), f);
+    Kokkos::parallel_for(impl::range_of(workers, n), f);
   }
 }
 
-/// Sum of f(i) over [0, n), on every member of the team. On hosts in independent lanes, which the compiler can
+/// Sum of f(i) over [0, n), on every worker. On hosts in independent lanes, which the compiler can
 /// vectorise although it may not reorder a sum by itself; the order depends on nothing but n.
-template <class S, class F>
-KOKKOS_INLINE_FUNCTION S row_sum(const TeamMember& team, Index n, const F& f) {
-  S sum = 0;
+template <class S, class Workers, class F>
+KOKKOS_INLINE_FUNCTION S row_sum(const Workers& workers, Index n, const F& f) {
+  S sum{};
   if constexpr (exec_is_host) {
     constexpr int lanes = 32;
     S lane[lanes] = {};
@@ -66,7 +98,7 @@ KOKKOS_INLINE_FUNCTION S row_sum(const TeamMember& team, Index n, const F& f) {
       sum += lane[l];
   } else {
     Kokkos::parallel_reduce(
-        Kokkos::TeamVectorRange(team, n), [&](const Index i, S& partial) { partial += f(i); }, sum);
+        impl::range_of(workers, n), [&](const Index i, S& partial) { partial += f(i); }, sum);
   }
   return sum;
 }
@@ -84,10 +116,14 @@ KOKKOS_INLINE_FUNCTION S sum_in_order(const TeamMember& team, Index n, const F& 
   }
 }
 
-/// Largest f(i) over [0, n), on every member of the team; NaN is passed over.
-template <class S, class F>
-KOKKOS_INLINE_FUNCTION S row_max(const TeamMember& team, Index n, const F& f) {
-  S largest = -Kokkos::reduction_identity<S>::min();
+/// The least finite number: less than all others, and can be subtracted from itself.
+template <class S>
+inline constexpr S lowest = std::numeric_limits<S>::lowest();
+
+/// Largest f(i) over [0, n), on every worker; NaN is passed over.
+template <class S, class Workers, class F>
+KOKKOS_INLINE_FUNCTION S row_max(const Workers& workers, Index n, const F& f) {
+  S largest = lowest<S>;
   if constexpr (exec_is_host) {
     constexpr int lanes = 32;
     S lane[lanes];
@@ -105,12 +141,13 @@ KOKKOS_INLINE_FUNCTION S row_max(const TeamMember& team, Index n, const F& f) {
       largest = lane[l] > largest ? lane[l] : largest;
   } else {
     Kokkos::parallel_reduce(
-        Kokkos::TeamVectorRange(team, n),
+        impl::range_of(workers, n),
         [&](const Index i, S& partial) {
           const S value = f(i);
           partial = value > partial ? value : partial;
         },
         Kokkos::Max<S>(largest));
+    largest = largest > lowest<S> ? largest : lowest<S>;  // Kokkos begins with -infinity
   }
   return largest;
 }
@@ -139,13 +176,29 @@ template <class T, Index count>
 KOKKOS_INLINE_FUNCTION void put_pack(T* first, Index pack, const Pack<T, count>& values) {
   reinterpret_cast<Pack<T, count>*>(first)[pack] = values;
 }
+/// Largest number of a pack; NaN is passed over.
+template <class S, class T>
+KOKKOS_INLINE_FUNCTION S largest_of(const Pack<T>& pack) {
+  S largest = lowest<S>;
+  for (int i = 0; i < Pack<T>::size; ++i) {
+    const S value = static_cast<S>(pack.values[i]);
+    largest = value > largest ? value : largest;
+  }
+  return largest;
+}
 }  // namespace impl
 
+/// Whether rows of n numbers that follow each other at these addresses consist of packs.
+template <class... T>
+bool rows_are_packs(Index n, const T*... addresses) {
+  return n % Pack<int>::size == 0 && impl::packs_of(n, addresses...) * Pack<int>::size == n;
+}
+
 /// out[i] = f(in[i]...) for i in [0, n), in any order; out may be one of in.
-template <class Out, class F, class... In>
-KOKKOS_INLINE_FUNCTION void map_row(const TeamMember& team, Index n, Out* out, const F& f, const In*... in) {
+template <class Workers, class Out, class F, class... In>
+KOKKOS_INLINE_FUNCTION void map_row(const Workers& workers, Index n, Out* out, const F& f, const In*... in) {
   if constexpr (exec_is_host) {
-    row_for(team, n, [&](const Index i) { out[i] = f(in[i]...); });
+    row_for(workers, n, [&](const Index i) { out[i] = f(in[i]...); });
   } else {
     const Index packs = impl::packs_of(n, out, in...);
     const auto of_pack = [&](const Index p, const Pack<In>... operands) {
@@ -154,27 +207,27 @@ KOKKOS_INLINE_FUNCTION void map_row(const TeamMember& team, Index n, Out* out, c
         result.values[i] = f(operands.values[i]...);
       impl::put_pack(out, p, result);
     };
-    row_for(team, packs, [&](const Index p) { of_pack(p, impl::pack_at(in, p)...); });
+    row_for(workers, packs, [&](const Index p) { of_pack(p, impl::pack_at(in, p)...); });
     const Index done = packs * Pack<Out>::size;
-    row_for(team, n - done, [&](const Index i) { out[done + i] = f(in[done + i]...); });
+    row_for(workers, n - done, [&](const Index i) { out[done + i] = f(in[done + i]...); });
   }
 }
 
 /// to[i] = from[i] for i in [0, n), without an overlap.
-template <class T>
-KOKKOS_INLINE_FUNCTION void copy_row(const TeamMember& team, T* to, const T* from, Index n) {
+template <class T, class Workers>
+KOKKOS_INLINE_FUNCTION void copy_row(const Workers& workers, T* to, const T* from, Index n) {
   if constexpr (exec_is_host)  // compilers copy 16-bit structs one at a time
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
   else
     map_row(
-        team, n, to, [](const T value) { return value; }, from);
+        workers, n, to, [](const T value) { return value; }, from);
 }
 
 /// Sum of f(in[i]...) over [0, n), as row_sum().
-template <class S, class F, class... In>
-KOKKOS_INLINE_FUNCTION S sum_of_row(const TeamMember& team, Index n, const F& f, const In*... in) {
+template <class S, class Workers, class F, class... In>
+KOKKOS_INLINE_FUNCTION S sum_of_row(const Workers& workers, Index n, const F& f, const In*... in) {
   if constexpr (exec_is_host) {
-    return row_sum<S>(team, n, [&](const Index i) { return f(in[i]...); });
+    return row_sum<S>(workers, n, [&](const Index i) { return f(in[i]...); });
   } else {
     const Index packs = impl::packs_of(n, in...);
     const auto of_pack = [&](const Pack<In>... operands) {
@@ -185,15 +238,34 @@ KOKKOS_INLINE_FUNCTION S sum_of_row(const TeamMember& team, Index n, const F& f,
     };
     const Index done = packs * Pack<S>::size;
     const Index left = n - done;  // one more term each
-    return row_sum<S>(team, packs + left, [&](const Index p) {
+    return row_sum<S>(workers, packs + left, [&](const Index p) {
       return p < packs ? of_pack(impl::pack_at(in, p)...) : f(in[done + p - packs]...);
     });
   }
 }
 
-/// e^x, within 2 ulp in fp32, without branches so that loops over it vectorise; saturates instead of overflowing
-/// below x = -87 and above 88; NaN stays NaN. Range reduction by multiples of ln 2 and a polynomial (Cephes expf).
+/// Largest of in[i], as row_max().
+template <class S, class Workers, class T>
+KOKKOS_INLINE_FUNCTION S max_of_row(const Workers& workers, Index n, const T* in) {
+  if constexpr (exec_is_host) {
+    return row_max<S>(workers, n, [=](const Index i) { return static_cast<S>(in[i]); });
+  } else {
+    const Index packs = impl::packs_of(n, in);
+    const Index done = packs * Pack<T>::size;
+    return row_max<S>(workers, packs + n - done, [=](const Index p) {
+      if (p >= packs)
+        return static_cast<S>(in[done + p - packs]);
+      return impl::largest_of<S>(impl::pack_at(in, p));
+    });
+  }
+}
+
+/// e^x, within 2 ulp in fp32; NaN stays NaN. On hosts without branches so that loops over it vectorise, by range
+/// reduction by multiples of ln 2 and a polynomial (Cephes expf); saturates below x = -87 and above 88. On GPUs, which
+/// have an instruction for powers of 2, Kokkos' function, which falls to 0 and overflows to infinity.
 KOKKOS_INLINE_FUNCTION float vector_exp(float x) {
+  if constexpr (!exec_is_host)
+    return compat::exp(x);
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
   const float shifted = x * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23: the integer lands in the low bits

@@ -8,8 +8,8 @@ namespace espalier {
 namespace impl {
 
 /// On hosts: a strip of columns belongs to one thread, which walks the rows in order.
-template <int Count, class S, class Term, class Store>
-void column_sums_by_strips(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
+template <int Count, class S, class Terms, class Store>
+void column_sums_by_strips(const ExecSpace& exec, const char* label, Index rows, Index cols, const Terms& terms,
                            const Store& store) {
   constexpr Index strip = 32;
   const Index strips = (cols + strip - 1) / strip;
@@ -20,10 +20,10 @@ void column_sums_by_strips(const ExecSpace& exec, const char* label, Index rows,
         S sum[Count][strip] = {};
         const auto add_row = [&](const Index r, const Index columns) {
           for (Index c = 0; c < columns; ++c) {
-            S terms[Count];
-            term(r, first + c, terms);
+            S of_column[Count][1];
+            terms(of_column, r, first + c);
             for (int k = 0; k < Count; ++k)
-              sum[k][c] += terms[k];
+              sum[k][c] += of_column[k][0];
           }
         };
         for (Index r = 0; r < rows; ++r) {
@@ -41,49 +41,57 @@ void column_sums_by_strips(const ExecSpace& exec, const char* label, Index rows,
       });
 }
 
-/// On GPUs: neighbouring columns belong to a team, whose threads walk every 64th row; their sums are added in order.
-/// The widest teams there are, and some rows at a time: a matrix has few such teams, and memory wants many loads under
-/// way.
-template <int Count, class S, class Term, class Store>
-void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
+/// On GPUs: 16 neighbouring columns, 32 bytes of 16-bit numbers, belong to a team. Each of its lanes takes `size` of
+/// them, a pack, of every so many rows, some rows at a time: a matrix has few such teams, and memory wants many loads
+/// under way. Then the sums of the lanes are added in pairs.
+template <int size, int Count, class S, class Terms, class Store>
+void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, Index cols, const Terms& terms,
                           const Store& store) {
-  constexpr int lanes = 16;  // 32 bytes of 16-bit numbers, the least that memory is read in
-  constexpr int threads = 64;
-  constexpr Index rows_at_once = 4;
-  using Partial = Kokkos::View<S[Count][threads][lanes], ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
+  constexpr int threads = 128 / sizeof(S), lanes = 16, columns = 16;
+  constexpr int lanes_a_row = columns / size, rows_a_thread = lanes / lanes_a_row;
+  constexpr int rows_a_team = threads * rows_a_thread;
+  constexpr int rows_at_once = 4;
+  using Partial = Kokkos::View<S[rows_a_team][Count][columns], Kokkos::LayoutRight, ExecSpace::scratch_memory_space,
+                               Kokkos::MemoryUnmanaged>;
   using Policy = Kokkos::TeamPolicy<ExecSpace, Kokkos::LaunchBounds<threads * lanes, 1>>;
-  Policy policy(exec, team_count((cols + lanes - 1) / lanes), threads, lanes);
+  Policy policy(exec, team_count((cols + columns - 1) / columns), threads, lanes);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Partial::shmem_size())));
   Kokkos::parallel_for(
       label, policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Partial partial(team.team_scratch(0));
-        const Index first = team.league_rank() * Index{lanes};
-        const Index width = smaller(lanes, cols - first);
-        const int thread = team.team_rank();
-        Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, width), [&](const Index c) {
-          S sum[Count] = {};
-          const auto add_rows = [&](const Index r, const Index count) {
-            S terms[rows_at_once][Count];
-            for (Index i = 0; i < count; ++i)
-              term(r + i * threads, first + c, terms[i]);
-            for (Index i = 0; i < count; ++i)
+        const Index first = team.league_rank() * Index{columns};
+        Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, lanes), [&](const int lane) {
+          const int row = team.team_rank() * rows_a_thread + lane / lanes_a_row;
+          const int column = lane % lanes_a_row * size;
+          S sum[Count][size] = {};
+          const auto add_rows = [&](const Index r, const int count) {
+            S of_row[rows_at_once][Count][size];
+            for (int i = 0; i < count; ++i)
+              terms(of_row[i], r + Index{i} * rows_a_team, first + column);
+            for (int i = 0; i < count; ++i)
               for (int k = 0; k < Count; ++k)
-                sum[k] += terms[i][k];
+                for (int c = 0; c < size; ++c)
+                  sum[k][c] += of_row[i][k][c];
           };
-          Index r = thread;
-          for (; r + (rows_at_once - 1) * threads < rows; r += rows_at_once * threads)
+          Index r = first + column < cols ? row : rows;
+          for (; r + Index{rows_at_once - 1} * rows_a_team < rows; r += Index{rows_at_once} * rows_a_team)
             add_rows(r, rows_at_once);  // a trip count known to the compiler
-          for (; r < rows; r += threads)
+          for (; r < rows; r += rows_a_team)
             add_rows(r, 1);
           for (int k = 0; k < Count; ++k)
-            partial(k, thread, c) = sum[k];
+            for (int c = 0; c < size; ++c)
+              partial(row, k, column + c) = sum[k][c];
         });
         team.team_barrier();
-        Kokkos::parallel_for(Kokkos::TeamVectorRange(team, width), [&](const Index c) {
-          S total[Count] = {};
+        for (int half = rows_a_team / 2; half > 0; half /= 2) {
+          Kokkos::parallel_for(Kokkos::TeamVectorRange(team, half * Count * columns),
+                               [&](const int i) { partial.data()[i] += partial.data()[half * Count * columns + i]; });
+          team.team_barrier();
+        }
+        Kokkos::parallel_for(Kokkos::TeamVectorRange(team, smaller(columns, cols - first)), [&](const Index c) {
+          S total[Count];
           for (int k = 0; k < Count; ++k)
-            for (int t = 0; t < threads; ++t)
-              total[k] += partial(k, t, c);
+            total[k] = partial(0, k, c);
           store(first + c, total);
         });
       });
@@ -91,16 +99,19 @@ void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, 
 
 }  // namespace impl
 
-/// sum_k(c) += sum over r < rows of term(r, c)[k], for k < Count: the gradients of biases and norms. The order of a sum
-/// depends on nothing but the number of rows.
-/// term(row, col, S out[Count]) fills the Count terms; store(col, S sum[Count]) adds them to the result.
-template <int Count, class S, class Term, class Store>
-void column_sums(const ExecSpace& exec, const char* label, Index rows, Index cols, const Term& term,
-                 const Store& store) {
+/// sum_k(c) += sum over r < rows of the k-th term of (r, c), for k < Count: the gradients of biases and norms. The
+/// order of a sum depends on nothing but the number of rows and whether columns can be taken in packs. terms(S
+/// (&out)[Count][size], row, col), for any size, tells the terms of `size` columns, which are read as a pack; `packed`:
+/// those of any column that is a multiple of 8 can be. store(col, S sum[Count]) adds the sums to the result.
+template <int Count, class S, class Terms, class Store>
+void column_sums(const ExecSpace& exec, const char* label, Index rows, Index cols, [[maybe_unused]] bool packed,
+                 const Terms& terms, const Store& store) {
   if constexpr (exec_is_host)
-    impl::column_sums_by_strips<Count, S>(exec, label, rows, cols, term, store);
+    impl::column_sums_by_strips<Count, S>(exec, label, rows, cols, terms, store);
+  else if (packed)
+    impl::column_sums_by_teams<8, Count, S>(exec, label, rows, cols, terms, store);
   else
-    impl::column_sums_by_teams<Count, S>(exec, label, rows, cols, term, store);
+    impl::column_sums_by_teams<1, Count, S>(exec, label, rows, cols, terms, store);
 }
 
 }  // namespace espalier

@@ -4,19 +4,43 @@
 
 #include "core/vector_math.hpp"
 
+namespace espalier::impl {
+
+// Largest logit, and the sum of exp(logit - largest). Two of them can be added (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018).
+template <class S>
+struct Softmax {
+  S largest = lowest<S>;
+  S sum = 0;
+
+  KOKKOS_INLINE_FUNCTION Softmax& operator+=(const Softmax& other) {
+    const S old = largest;
+    largest = other.largest > old ? other.largest : old;
+    sum = sum * vector_exp(old - largest) + other.sum * vector_exp(other.largest - largest);
+    return *this;
+  }
+};
+
+}  // namespace espalier::impl
+
+template <class S>
+struct Kokkos::reduction_identity<espalier::impl::Softmax<S>> {
+  KOKKOS_INLINE_FUNCTION static espalier::impl::Softmax<S> sum() { return {}; }
+};
+
 namespace espalier {
 namespace {
 
-// Largest logit of a row, and the sum of exp(logit - largest).
-template <class S>
-struct Softmax {
-  S largest;
-  S sum;
-};
+using impl::Softmax;
 
-template <class S, class T>
-KOKKOS_INLINE_FUNCTION S row_largest(const TeamMember& team, const T* row, Index columns) {
-  return row_max<S>(team, columns, [=](const Index v) { return static_cast<S>(row[v]); });
+// One team a row. GPUs read a row of logits twice: where it is too long for the first-level cache, teams of 512 keep
+// the rows under way few enough for the second-level one, three on each multiprocessor.
+using LogitsPolicy = Kokkos::TeamPolicy<ExecSpace, Kokkos::LaunchBounds<512, 3>>;
+LogitsPolicy logits_policy(const ExecSpace& exec, Index rows, [[maybe_unused]] Index columns) {
+  if constexpr (exec_is_host)
+    return LogitsPolicy(exec, team_count(rows), 1);
+  else
+    return LogitsPolicy(exec, team_count(rows), columns > 8192 ? 16 : 4, 32);
 }
 
 template <class S, class T>
@@ -25,10 +49,25 @@ KOKKOS_INLINE_FUNCTION S row_exp_sum(const TeamMember& team, const T* row, Index
       team, columns, [=](const T logit) { return vector_exp(static_cast<S>(logit) - largest); }, row);
 }
 
+// Hosts read a row twice, from their caches; GPUs, where it comes from memory, once.
 template <class S, class T>
 KOKKOS_INLINE_FUNCTION Softmax<S> row_softmax(const TeamMember& team, const T* row, Index columns) {
-  const S largest = row_largest<S>(team, row, columns);
-  return {largest, row_exp_sum<S>(team, row, columns, largest)};
+  if constexpr (exec_is_host) {
+    const S largest = max_of_row<S>(team, columns, row);
+    return {largest, row_exp_sum<S>(team, row, columns, largest)};
+  } else {
+    const Index packs = impl::packs_of(columns, row);
+    const Index done = packs * Pack<T>::size;
+    const auto of_pack = [](const Pack<T> logits) {
+      Softmax<S> softmax{impl::largest_of<S>(logits), 0};
+      for (int i = 0; i < Pack<T>::size; ++i)
+        softmax.sum += vector_exp(static_cast<S>(logits.values[i]) - softmax.largest);
+      return softmax;
+    };
+    return row_sum<Softmax<S>>(team, packs + columns - done, [=](const Index p) {
+      return p < packs ? of_pack(impl::pack_at(row, p)) : Softmax<S>{static_cast<S>(row[done + p - packs]), 1};
+    });
+  }
 }
 
 template <class S, class T>
@@ -63,7 +102,7 @@ void cross_entropy_forward(const ExecSpace& exec, Tensor<State<T>, 1> losses, Te
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_forward", row_policy(exec, logits.extent(0), columns),
+      "espalier::core::cross_entropy_forward", logits_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const T* const row = &logits(n, 0);
@@ -78,7 +117,7 @@ void cross_entropy_forward_backward(const ExecSpace& exec, Tensor<State<T>, 1> l
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_forward_backward", row_policy(exec, logits.extent(0), columns),
+      "espalier::core::cross_entropy_forward_backward", logits_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const TokenId target = targets(n);
@@ -95,10 +134,10 @@ void cross_entropy_largest(const ExecSpace& exec, Tensor<State<T>, 1> largest, T
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_largest", row_policy(exec, logits.extent(0), columns),
+      "espalier::core::cross_entropy_largest", logits_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
-        const S value = row_largest<S>(team, &logits(n, 0), columns);
+        const S value = max_of_row<S>(team, columns, &logits(n, 0));
         Kokkos::single(Kokkos::PerTeam(team), [&]() { largest(n) = value; });
       });
 }
@@ -110,7 +149,7 @@ void cross_entropy_sums(const ExecSpace& exec, Tensor<State<T>, 1> sums, Tensor<
   const Index rows = logits.extent(0);
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_sums", row_policy(exec, rows, columns), KOKKOS_LAMBDA(const TeamMember& team) {
+      "espalier::core::cross_entropy_sums", logits_policy(exec, rows, columns), KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const T* const row = &logits(n, 0);
         const S sum = row_exp_sum<S>(team, row, columns, largest(n));
@@ -139,7 +178,7 @@ void cross_entropy_split_backward(const ExecSpace& exec, Tensor<T, 2> logits, Te
   using S = State<T>;
   const Index columns = logits.extent(1);
   Kokkos::parallel_for(
-      "espalier::core::cross_entropy_split_backward", row_policy(exec, logits.extent(0), columns),
+      "espalier::core::cross_entropy_split_backward", logits_policy(exec, logits.extent(0), columns),
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index n = team.league_rank();
         const S weight = targets(n) < 0 ? S(0) : scale;  // an ignored row has no gradient on any rank

@@ -6,13 +6,28 @@
 #include "core/vector_math.hpp"
 
 namespace espalier {
+namespace {
+
+template <class T>
+struct BiasTerms {
+  Tensor<T, 2> dy;  // (N, F)
+
+  template <int size>
+  KOKKOS_INLINE_FUNCTION void operator()(State<T> (&terms)[1][size], Index n, Index c) const {
+    const auto gradients = impl::pack_at<size>(&dy(n, c), 0);
+    for (int i = 0; i < size; ++i)
+      terms[0][i] = static_cast<State<T>>(gradients.values[i]);
+  }
+};
+
+}  // namespace
 
 template <class T>
 void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {
   const Index width = y.extent(1);
-  Kokkos::parallel_for(
-      "espalier::core::fill_with_bias", row_policy(exec, y.extent(0)),
-      KOKKOS_LAMBDA(const TeamMember& team) { copy_row<T>(team, &y(team.league_rank(), 0), bias.data(), width); });
+  for_rows(
+      exec, "espalier::core::fill_with_bias", y.extent(0),
+      KOKKOS_LAMBDA(const Index n, const Warp& warp) { copy_row<T>(warp, &y(n, 0), bias.data(), width); });
 }
 
 template <class T, class Residual>
@@ -20,16 +35,16 @@ void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<
                            Tensor<Residual, 2> residual) {
   using S = State<T>;
   const Index width = y.extent(1);
-  Kokkos::parallel_for(
-      "espalier::core::add_bias_and_residual", row_policy(exec, y.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        Residual* const out = &y(team.league_rank(), 0);
-        const T* const p = &product(team.league_rank(), 0);
-        const Residual* const r = &residual(team.league_rank(), 0);
+  for_rows(
+      exec, "espalier::core::add_bias_and_residual", y.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+        Residual* const out = &y(n, 0);
+        const T* const p = &product(n, 0);
+        const Residual* const r = &residual(n, 0);
         const T* const b = bias.data();
         const auto sum = [](const T value, const Residual old, const T add) {
           return static_cast<Residual>(static_cast<S>(value) + (static_cast<S>(old) + static_cast<S>(add)));
         };
-        map_row(team, width, out, sum, p, r, b);
+        map_row(warp, width, out, sum, p, r, b);
       });
 }
 
@@ -37,22 +52,21 @@ template <class T>
 void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2> dy) {
   using S = State<T>;
   column_sums<1, S>(
-      exec, "espalier::core::bias_backward", dy.extent(0), dy.extent(1),
-      KOKKOS_LAMBDA(const Index n, const Index c, S* terms) { terms[0] = static_cast<S>(dy(n, c)); },
-      KOKKOS_LAMBDA(const Index c, const S* sums) { dbias(c) += sums[0]; });
+      exec, "espalier::core::bias_backward", dy.extent(0), dy.extent(1), rows_are_packs(dy.extent(1), dy.data()),
+      BiasTerms<T>{dy}, KOKKOS_LAMBDA(const Index c, const S* sums) { dbias(c) += sums[0]; });
 }
 
 template <class To, class From>
 void convert(const ExecSpace& exec, Tensor<To, 1> to, Tensor<From, 1> from) {
-  constexpr Index block = 4096;  // of a team: its loop vectorises
+  constexpr Index block = 4096;  // its loop vectorises
   const auto count = static_cast<Index>(to.extent(0));
   To* const out = to.data();
   const From* const in = from.data();
-  Kokkos::parallel_for(
-      "espalier::core::convert", row_policy(exec, (count + block - 1) / block), KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index first = team.league_rank() * block;
+  for_rows(
+      exec, "espalier::core::convert", (count + block - 1) / block, KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+        const Index first = n * block;
         map_row(
-            team, smaller(block, count - first), out + first, [](const From value) { return static_cast<To>(value); },
+            warp, smaller(block, count - first), out + first, [](const From value) { return static_cast<To>(value); },
             in + first);
       });
 }

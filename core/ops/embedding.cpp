@@ -36,7 +36,8 @@ void scatter_rows_by_teams(const ExecSpace& exec, const char* label, const Tenso
                            const RowOf& row_of) {
   using List = Kokkos::View<Index*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
   constexpr Index window = 1024;
-  constexpr int threads = 64;  // eight columns each
+  constexpr int threads = 64;        // eight columns each
+  constexpr Index rows_at_once = 8;  // of a frequent token, so that many loads are under way
   const Index rows = dx.extent(0);
   const Index channels = dx.extent(1);
   // Packs in each row, or in none, where rows begin at any multiple of T.
@@ -75,11 +76,19 @@ void scatter_rows_by_teams(const ExecSpace& exec, const char* label, const Tenso
           team.team_barrier();  // the list is complete
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, packs), [&](const Index p) {
             Pack<S> sum = impl::pack_at(&table(place, 0), p);
-            for (Index i = 0; i < same; ++i) {
-              const Pack<T> terms = impl::pack_at(&dx(list(i), 0), p);
-              for (int k = 0; k < Pack<S>::size; ++k)
-                sum.values[k] += static_cast<S>(terms.values[k]);
-            }
+            const auto add = [&](const Index i, const Index some) {
+              Pack<T> terms[rows_at_once];
+              for (Index j = 0; j < some; ++j)
+                terms[j] = impl::pack_at(&dx(list(i + j), 0), p);
+              for (Index j = 0; j < some; ++j)
+                for (int k = 0; k < Pack<S>::size; ++k)
+                  sum.values[k] += static_cast<S>(terms[j].values[k]);
+            };
+            Index i = 0;
+            for (; i + rows_at_once <= same; i += rows_at_once)
+              add(i, rows_at_once);  // a trip count known to the compiler
+            for (; i < same; ++i)
+              add(i, 1);
             impl::put_pack(&table(place, 0), p, sum);
           });
           const Index done = packs * Pack<S>::size;
@@ -101,16 +110,15 @@ void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1>
                        Index first_token) {
   const Index channels = x.extent(1);
   const Index vocabulary = token_table.extent(0);
-  Kokkos::parallel_for(
-      "espalier::core::embedding_forward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index n = team.league_rank();
+  for_rows(
+      exec, "espalier::core::embedding_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
         T* const out = &x(n, 0);
         const Index token = tokens(n) - first_token;
         if (token < 0 || token >= vocabulary) {
-          row_for(team, channels, [&](const Index c) { out[c] = T(0); });
+          row_for(warp, channels, [&](const Index c) { out[c] = T(0); });
         } else {
           const T* const row = &token_table(token, 0);
-          copy_row(team, out, row, channels);
+          copy_row(warp, out, row, channels);
         }
       });
 }
@@ -134,16 +142,15 @@ void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> em
                    Index sequence_length, Index first_row) {
   using S = State<T>;
   const Index channels = x.extent(1);
-  Kokkos::parallel_for(
-      "espalier::core::add_positions", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index r = team.league_rank();
+  for_rows(
+      exec, "espalier::core::add_positions", x.extent(0), KOKKOS_LAMBDA(const Index r, const Warp& warp) {
         Residual* const out = &x(r, 0);
         const T* const in = &embedded(r, 0);
         const T* const position = &position_table((first_row + r) % sequence_length, 0);
         const auto sum = [](const T value, const T add) {
           return static_cast<Residual>(static_cast<S>(value) + static_cast<S>(add));
         };
-        map_row(team, channels, out, sum, in, position);
+        map_row(warp, channels, out, sum, in, position);
       });
 }
 

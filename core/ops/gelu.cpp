@@ -28,15 +28,15 @@ template <class T>
 void gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x) {
   using S = State<T>;
   const Index width = x.extent(1);
-  Kokkos::parallel_for(
-      "espalier::core::gelu_forward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        const T* const in = &x(team.league_rank(), 0);
-        T* const out = &y(team.league_rank(), 0);
+  for_rows(
+      exec, "espalier::core::gelu_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+        const T* const in = &x(n, 0);
+        T* const out = &y(n, 0);
         const auto gelu = [](const T number) {
           const S value = static_cast<S>(number);
           return static_cast<T>(value * gate(value).sigmoid);
         };
-        map_row(team, width, out, gelu, in);
+        map_row(warp, width, out, gelu, in);
       });
 }
 
@@ -44,18 +44,18 @@ template <class T>
 void gelu_backward(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tensor<T, 2> x) {
   using S = State<T>;
   const Index width = x.extent(1);
-  Kokkos::parallel_for(
-      "espalier::core::gelu_backward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        const T* const in = &x(team.league_rank(), 0);
-        const T* const g = &dy(team.league_rank(), 0);
-        T* const out = &dx(team.league_rank(), 0);
+  for_rows(
+      exec, "espalier::core::gelu_backward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+        const T* const in = &x(n, 0);
+        const T* const g = &dy(n, 0);
+        T* const out = &dx(n, 0);
         const auto gradient = [](const T number, const T d) {
           const S value = static_cast<S>(number);
           const Gate<S> at = gate(value);
           const S derivative = at.sigmoid * (S(1) + value * (S(1) - at.sigmoid) * at.slope);
           return static_cast<T>(static_cast<S>(d) * derivative);
         };
-        map_row(team, width, out, gradient, in, g);
+        map_row(warp, width, out, gradient, in, g);
       });
 }
 

@@ -6,6 +6,30 @@
 #include "core/vector_math.hpp"
 
 namespace espalier {
+namespace {
+
+// Of which the gradients of weight and bias are the sums over all rows: dy * xhat and dy.
+template <class T, class Residual>
+struct WeightTerms {
+  using S = State<T>;
+  Tensor<T, 2> dy;        // (N, C)
+  Tensor<Residual, 2> x;  // (N, C)
+  Tensor<S, 1> mean;      // (N)
+  Tensor<S, 1> rstd;      // (N)
+
+  template <int size>
+  KOKKOS_INLINE_FUNCTION void operator()(S (&terms)[2][size], Index n, Index c) const {
+    const auto gradients = impl::pack_at<size>(&dy(n, c), 0);
+    const auto values = impl::pack_at<size>(&x(n, c), 0);
+    for (int i = 0; i < size; ++i) {
+      const S g = static_cast<S>(gradients.values[i]);
+      terms[0][i] = g * (static_cast<S>(values.values[i]) - mean(n)) * rstd(n);
+      terms[1][i] = g;
+    }
+  }
+};
+
+}  // namespace
 
 template <class T, class Residual>
 void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1> mean, Tensor<State<T>, 1> rstd,
@@ -13,27 +37,26 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1
   using S = State<T>;
   const Index channels = x.extent(1);
   const S epsilon = static_cast<S>(eps);
-  Kokkos::parallel_for(
-      "espalier::core::layernorm_forward", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index n = team.league_rank();
+  for_rows(
+      exec, "espalier::core::layernorm_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
         const Residual* const row = &x(n, 0);
         T* const out = &y(n, 0);
         const T* const w = weight.data();
         const T* const b = bias.data();
         const S scale = S(1) / static_cast<S>(channels);
         const S m = scale * sum_of_row<S>(
-                                team, channels, [](const Residual value) { return static_cast<S>(value); }, row);
+                                warp, channels, [](const Residual value) { return static_cast<S>(value); }, row);
         const auto square = [=](const Residual value) {
           const S centred = static_cast<S>(value) - m;
           return centred * centred;
         };
-        const S variance = scale * sum_of_row<S>(team, channels, square, row);
+        const S variance = scale * sum_of_row<S>(warp, channels, square, row);
         const S r = S(1) / compat::sqrt(variance + epsilon);
         const auto normalised = [=](const Residual value, const T factor, const T add) {
           return static_cast<T>((static_cast<S>(value) - m) * r * static_cast<S>(factor) + static_cast<S>(add));
         };
-        map_row(team, channels, out, normalised, row, w, b);
-        Kokkos::single(Kokkos::PerTeam(team), [&]() {
+        map_row(warp, channels, out, normalised, row, w, b);
+        once(warp, [&]() {
           mean(n) = m;
           rstd(n) = r;
         });
@@ -47,9 +70,8 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Ten
   using S = State<T>;
   const Index channels = x.extent(1);
   // dx = rstd * (g - average(g) - xhat * average(g * xhat)) with g = dy * weight
-  Kokkos::parallel_for(
-      "espalier::core::layernorm_backward_input", row_policy(exec, x.extent(0)), KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index n = team.league_rank();
+  for_rows(
+      exec, "espalier::core::layernorm_backward_input", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
         const Residual* const in = &x(n, 0);
         const T* const g = &dy(n, 0);
         const T* const w = weight.data();
@@ -60,16 +82,16 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Ten
         const S scale = S(1) / static_cast<S>(channels);
         const auto gradient = [](const T d, const T factor) { return static_cast<S>(d) * static_cast<S>(factor); };
         const auto xhat = [=](const Residual value) { return (static_cast<S>(value) - m) * r; };
-        const S average = scale * sum_of_row<S>(team, channels, gradient, g, w);
+        const S average = scale * sum_of_row<S>(warp, channels, gradient, g, w);
         const auto projected = [=](const T d, const T factor, const Residual value) {
           return gradient(d, factor) * xhat(value);
         };
-        const S projection = scale * sum_of_row<S>(team, channels, projected, g, w, in);
+        const S projection = scale * sum_of_row<S>(warp, channels, projected, g, w, in);
         const auto sum = [=](const Residual passed, const T d, const T factor, const Residual value) {
           return static_cast<Residual>(static_cast<S>(passed) +
                                        r * (gradient(d, factor) - average - xhat(value) * projection));
         };
-        map_row(team, channels, out, sum, passing, g, w, in);
+        map_row(warp, channels, out, sum, passing, g, w, in);
       });
 }
 
@@ -80,11 +102,7 @@ void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweigh
   using S = State<T>;
   column_sums<2, S>(
       exec, "espalier::core::layernorm_backward_weight", x.extent(0), x.extent(1),
-      KOKKOS_LAMBDA(const Index n, const Index c, S* terms) {
-        const S g = static_cast<S>(dy(n, c));
-        terms[0] = g * (static_cast<S>(x(n, c)) - mean(n)) * rstd(n);
-        terms[1] = g;
-      },
+      rows_are_packs(x.extent(1), dy.data(), x.data()), WeightTerms<T, Residual>{dy, x, mean, rstd},
       KOKKOS_LAMBDA(const Index c, const S* sums) {
         dweight(c) += sums[0];
         dbias(c) += sums[1];

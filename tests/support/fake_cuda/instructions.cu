@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -13,7 +14,7 @@
 namespace {
 
 using Word = std::uint32_t;
-constexpr int num_results = 33, lanes = 32;
+constexpr int num_results = 36, lanes = 32;
 
 // Two numbers that differ from lane to lane, and one of the awkward ones.
 __host__ __device__ Word first(int lane) { return 0xdeadbeefU * static_cast<Word>(lane + 1); }
@@ -70,6 +71,12 @@ __global__ void compute(Word* results /* (num_results, lanes) */) {
   asm("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; cvt.u32.u16 %0, h; }" : "=r"(r) : "f"(x));
   *next(out) = x == x ? r : 0;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(x), "f"(y));
+  *next(out) = x == x && y == y ? r : 0;
+  asm("{ .reg .b16 h; cvt.rn.bf16.f32 h, %1; cvt.u32.u16 %0, h; }" : "=r"(r) : "f"(x));
+  *next(out) = x == x ? r : 0;
+  asm("{ .reg .f32 s; cvt.sat.f32.f32 s, %1; mov.b32 %0, s; }" : "=r"(r) : "f"(x));
+  *next(out) = r;
+  asm("{ .reg .f32 s; fma.rm.f32 s, %1, %2, %1; mov.b32 %0, s; }" : "=r"(r) : "f"(x), "f"(y));
   *next(out) = x == x && y == y ? r : 0;
   *next(out) = __shfl_up_sync(0xffffffffU, a, 3, 8);
   *next(out) = __shfl_down_sync(0xffffffffU, a, 3, 8);
@@ -134,6 +141,14 @@ Word fp16(float x) {
   return std::signbit(x) ? best | 0x8000U : best;
 }
 
+float fma_downwards(float a, float b, float c) {
+  std::fesetround(FE_DOWNWARD);
+  volatile float factor = a;  // not to be computed before the mode is set
+  const volatile float sum = std::fma(factor, b, c);
+  std::fesetround(FE_TONEAREST);
+  return sum;
+}
+
 std::vector<Word> expected(int lane) {
   const Word a = first(lane), b = second(lane), ones = 0xffffffffU;
   const float x = number(lane), y = number(lane ^ 1);
@@ -164,6 +179,9 @@ std::vector<Word> expected(int lane) {
       high_of_64(x),
       std::isnan(x) ? 0 : fp16(x),
       ordered ? bf16(x) << 16 | bf16(y) : 0,
+      std::isnan(x) ? 0 : bf16(x),
+      std::bit_cast<Word>(x > 0 ? std::fmin(x, 1.0F) : 0.0F),
+      ordered ? std::bit_cast<Word>(fma_downwards(x, y, x)) : 0,
       first(lane % 8 < 3 ? lane : lane - 3),
       first(lane % 8 > 4 ? lane : lane + 3),
       first(lane / 16 * 16 + 5),

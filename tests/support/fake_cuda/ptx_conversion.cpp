@@ -51,6 +51,13 @@ void convert(Warp& w, const Instruction& i, Lanes lanes) {
   for_lanes(lanes, [&](int lane) { put(to, lane, converted<To, From, Rounding>(get<From>(from, lane))); });
 }
 
+// cvt.sat.f32.f32: into [0, 1]; NaN becomes 0.
+void saturate(Warp& w, const Instruction& i, Lanes lanes) {
+  for_lanes(lanes, [&](int lane) {
+    put(w[i.operands[0]], lane, std::fmin(std::fmax(get<float>(w[i.operands[1]], lane), 0.0F), 1.0F));
+  });
+}
+
 // cvt.rn.bf16x2.f32 d, high, low
 template <class To>
 void convert_two(Warp& w, const Instruction& i, Lanes lanes) {
@@ -94,6 +101,8 @@ bool decode_conversion(const Parts& parts, Instruction& instruction) {
   if (to == "f16x2" || to == "bf16x2") {
     if (rounding == "rn" && from == "f32")
       instruction.execute = to == "f16x2" ? convert_two<Half> : convert_two<BFloat>;
+  } else if (rounding == "sat") {
+    instruction.execute = to == "f32" && from == "f32" ? saturate : nullptr;
   } else {
     instruction.execute = with_type(to, [&]<class To>(To) {
       return with_type(from, [&]<class From>(From) { return conversion<To, From>(rounding); });

@@ -43,14 +43,26 @@ T flushed(T a) {
   return std::fabs(a) < std::numeric_limits<T>::min() ? std::copysign(T(0), a) : a;
 }
 
+// a b + c towards minus infinity: its nearest double, what that lacks (Knuth's two-sum), and the float below both.
+float fma_downwards(float a, float b, float c) {
+  const double product = static_cast<double>(a) * static_cast<double>(b), addend = static_cast<double>(c);
+  const double sum = product + addend, part = sum - product;
+  const double lacking = (product - (sum - part)) + (addend - part);
+  const float nearest = static_cast<float>(sum);
+  const bool is_above = static_cast<double>(nearest) > sum || (static_cast<double>(nearest) == sum && lacking < 0);
+  return is_above ? std::nextafter(nearest, -std::numeric_limits<float>::infinity()) : nearest;
+}
+
 // What is only roughly right on a GPU is here as good as the host makes it.
-Execute approximate(std::string_view name, std::string_view type) {
+Execute of_one_type(std::string_view name, std::string_view type) {
   if (type == "f64")
     return name == "rcp.approx.ftz" ? map1<double>([](double a) { return flushed(1 / flushed(a)); })
            : name == "rsqrt.approx" ? map1<double>([](double a) { return 1 / std::sqrt(a); })
                                     : nullptr;
   if (type != "f32")
     return nullptr;
+  if (name == "fma.rm")
+    return map3<float>([](float a, float b, float c) { return fma_downwards(a, b, c); });
   if (name == "ex2.approx.ftz")
     return map1<float>([](float a) { return flushed(std::exp2(flushed(a))); });
   if (name == "ex2.approx")
@@ -76,7 +88,7 @@ Execute approximate(std::string_view name, std::string_view type) {
 
 Execute floating_arithmetic(std::string_view name, std::string_view type) {
   const Execute found = type == "f32" ? floating<float>(name) : type == "f64" ? floating<double>(name) : nullptr;
-  return found != nullptr ? found : approximate(name, type);
+  return found != nullptr ? found : of_one_type(name, type);
 }
 
 }  // namespace fake_cuda::ptx
