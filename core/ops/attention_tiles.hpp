@@ -33,31 +33,43 @@ template <int columns>
 inline constexpr int key_gradient_bytes =
     query_gradient_bytes<columns> + 2 * block_rows* padded<columns> * 2 + 2 * 2 * backward_step<columns> * 4;
 
+/// Two numbers that are loaded at once.
+struct alignas(8) Two {
+  float first, second;
+};
+
 /// Softmax of 16 rows on the way: what a lane knows of rows lane/4 and lane/4 + 8.
 struct RunningSoftmax {
   float largest[2];  ///< of scores, not yet scaled
   float total[2];    ///< of this lane's columns alone
 };
 
-/// Scores (16, steps) of queries from q0 and keys from k0 become probabilities, times exp(scale * largest); sum, of
-/// earlier keys, is brought to the new maximum.
+/// Scores (16, steps) of later keys than their query become -infinity. Rows are from `row` and columns from `column`:
+/// queries and keys, or, where keys_are_rows, keys and queries. What lies beyond the end is later than all that counts.
+template <int steps, bool keys_are_rows, class Warp>
+ESPALIER_DEVICE_FUNCTION void hide_later_keys(const Warp& warp, float (&scores)[steps / 8][4], int row, int column) {
+  const int ahead = row + warp.lane() / 4 - (column + warp.lane() % 4 * 2);  // of this lane's first score
+  ESPALIER_UNROLL
+  for (int n = 0; n < steps / 8; ++n)
+    for (int i = 0; i < 4; ++i) {
+      const int column_ahead = n * 8 + i % 2 - i / 2 * 8;
+      if (keys_are_rows ? column_ahead < ahead : column_ahead > ahead)
+        scores[n][i] = -INFINITY;
+    }
+}
+
+/// Scores (16, steps) become probabilities, times exp(scale * largest); sum, of earlier keys, is brought to the new
+/// maximum.
 template <int steps, int columns, class Warp>
 ESPALIER_DEVICE_FUNCTION void soften(const Warp& warp, RunningSoftmax& softmax, float (&scores)[steps / 8][4],
-                                     float (&sum)[columns / 8][4], int q0, int k0, int length, float scale_log2) {
-  const bool all_visible = k0 + steps <= q0 + 1 && k0 + steps <= length;
+                                     float (&sum)[columns / 8][4], float scale_log2) {
   ESPALIER_UNROLL
   for (int half = 0; half < 2; ++half) {
-    const int query = q0 + warp.lane() / 4 + half * 8;
     float largest = softmax.largest[half];
     ESPALIER_UNROLL
     for (int n = 0; n < steps / 8; ++n)
-      for (int i = 0; i < 2; ++i) {
-        float& score = scores[n][2 * half + i];
-        const int key = k0 + n * 8 + warp.lane() % 4 * 2 + i;
-        if (!all_visible && (key > query || key >= length))
-          score = -INFINITY;
-        largest = score > largest ? score : largest;
-      }
+      for (int i = 0; i < 2; ++i)
+        largest = fmaxf(largest, scores[n][2 * half + i]);
     largest = warp.largest_of_row(largest);
     const float shrink = warp.exp2(scale_log2 * (softmax.largest[half] - largest));
     const float shift = scale_log2 * largest;
@@ -119,7 +131,9 @@ ESPALIER_DEVICE_FUNCTION void forward_block(const Warp& warp, T* shared, const H
       for (int i = 0; i < 4; ++i)
         a[i] = q[k][i];
     });
-    soften<steps, columns>(warp, softmax, scores, sum, first, k0, head.length, scale_log2);
+    if (k0 + steps - 1 > first)
+      hide_later_keys<steps, false>(warp, scores, first, k0);
+    soften<steps, columns>(warp, softmax, scores, sum, scale_log2);
     add_weighted_rows<steps, columns>(warp, sum, scores, shared + (2 * stage + 1) * tile);
   }
   float inverse[2];
@@ -206,12 +220,12 @@ ESPALIER_DEVICE_FUNCTION void query_gradient_block(const Warp& warp, T* shared, 
       for (int i = 0; i < 4; ++i)
         a[i] = d_o[k][i];
     });
+    if (k0 + steps - 1 > first)
+      hide_later_keys<steps, false>(warp, scores, first, k0);
     ESPALIER_UNROLL
     for (int n = 0; n < steps / 8; ++n)
       for (int i = 0; i < 4; ++i) {
-        const int query = first + warp.lane() / 4 + i / 2 * 8;
-        const int key = k0 + n * 8 + warp.lane() % 4 * 2 + i % 2;
-        const float p = key <= query && query < head.length ? warp.exp2(scale_log2 * scores[n][i] - log_sum[i / 2]) : 0;
+        const float p = warp.exp2(scale_log2 * scores[n][i] - log_sum[i / 2]);
         scores[n][i] = p * (dp[n][i] - project[i / 2]);
       }
     add_weighted_rows<steps, columns>(warp, sum, scores, keys);
@@ -270,16 +284,20 @@ ESPALIER_DEVICE_FUNCTION void key_gradient_block(const Warp& warp, T* shared, co
     float scores[steps / 8][4], dp[steps / 8][4];  // (16 keys, steps)
     multiply_by_rows<steps, columns>(warp, scores, queries, own_rows(keys));
     multiply_by_rows<steps, columns>(warp, dp, d_o, own_rows(values));
+    if (first + 15 > q0)
+      hide_later_keys<steps, true>(warp, scores, first, q0);
     ESPALIER_UNROLL
-    for (int n = 0; n < steps / 8; ++n)
+    for (int n = 0; n < steps / 8; ++n) {
+      const int query = n * 8 + warp.lane() % 4 * 2;  // the first of two
+      const Two log_sums = warp.template load<Two>(log_sum + query),
+                projects = warp.template load<Two>(project + query);
       for (int i = 0; i < 4; ++i) {
-        const int key = first + warp.lane() / 4 + i / 2 * 8;
-        const int at = n * 8 + warp.lane() % 4 * 2 + i % 2;
-        const bool visible = key <= q0 + at && q0 + at < head.length;
-        const float p = visible ? warp.exp2(scale_log2 * scores[n][i] - log_sum[at]) : 0;
+        const bool second = i % 2 != 0;
+        const float p = warp.exp2(scale_log2 * scores[n][i] - (second ? log_sums.second : log_sums.first));
         scores[n][i] = p;
-        dp[n][i] = p * (dp[n][i] - project[at]);
+        dp[n][i] = p * (dp[n][i] - (second ? projects.second : projects.first));
       }
+    }
     add_weighted_rows<steps, columns>(warp, dv_sum, scores, d_o);
     add_weighted_rows<steps, columns>(warp, dk_sum, dp, queries);
   }

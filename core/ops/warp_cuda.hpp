@@ -21,7 +21,7 @@ class CudaWarp {
   __device__ int lane() const { return static_cast<int>(threadIdx.x % 32); }
   __device__ void block_barrier() const { __syncthreads(); }
 
-  /// Numbers of 32 bits where numbers of 16 bits lie.
+  /// Words and larger things where numbers of 16 bits lie.
   template <class Value, class T>
   __device__ Value load(const T* from) const {
     return *reinterpret_cast<const Value*>(from);
@@ -32,6 +32,10 @@ class CudaWarp {
   }
 
   /// 16 bytes from device to shared memory, or 16 bytes of zeros.
+  template <class T>
+  __device__ void copy_chunk(T* to, const T* from) const {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+  }
   template <class T>
   __device__ void copy_chunk(T* to, const T* from, bool copies) const {
     const int bytes = copies ? 16 : 0;

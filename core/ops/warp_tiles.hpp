@@ -47,17 +47,34 @@ struct Rows {
 template <int columns>
 inline constexpr int padded = columns + chunk;
 
-/// Rows [first, first + rows) into shared memory, asynchronously; zeros beyond length and width.
+/// Rows [first, first + rows) into shared memory, asynchronously; zeros beyond length and width. Eight neighbouring
+/// threads take the chunks of a row.
 template <int rows, int columns, class Warp, class T>
 ESPALIER_DEVICE_FUNCTION void copy_tile(const Warp& warp, T* tile, const Rows<const T>& from, int first, int length,
                                         int width) {
-  constexpr int chunks = columns / chunk;
-  for (int i = warp.thread(); i < rows * chunks; i += threads) {
-    const int row = i / chunks;
-    const int column = i % chunks * chunk;
-    const bool inside = first + row < length && column < width;
-    warp.copy_chunk(tile + row * padded<columns> + column, inside ? from(first + row) + column : from.first, inside);
-  }
+  constexpr int columns_at_once = 8 * chunk, rows_at_once = threads / 8;
+  static_assert(rows % rows_at_once == 0);
+  const int row = warp.thread() / 8;
+  const int column = warp.thread() % 8 * chunk;
+  T* const to = tile + row * padded<columns> + column;
+  const T* const source = from(first + row) + column;
+  // copy(to, from, row, column) of each chunk.
+  const auto for_chunks = [&](const auto& copy) {
+    ESPALIER_UNROLL
+    for (int r = 0; r < rows; r += rows_at_once) {
+      ESPALIER_UNROLL
+      for (int c = 0; c < columns; c += columns_at_once)
+        if (c + columns_at_once <= columns || column + c < columns)
+          copy(to + r * padded<columns> + c, source + r * from.stride + c, first + row + r, column + c);
+    }
+  };
+  if (first + rows <= length && width == columns)
+    for_chunks([&](T* chunk_to, const T* chunk_from, int, int) { warp.copy_chunk(chunk_to, chunk_from); });
+  else
+    for_chunks([&](T* chunk_to, const T* chunk_from, int at_row, int at_column) {
+      const bool inside = at_row < length && at_column < width;
+      warp.copy_chunk(chunk_to, inside ? chunk_from : from.first, inside);
+    });
 }
 
 /// Operand A of all columns: rows [first, first + 16) from device memory.

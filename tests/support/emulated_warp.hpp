@@ -101,7 +101,7 @@ class EmulatedWarp {
   }
 
   template <class T>
-  void copy_chunk(T* to, const T* from, bool copies) const {
+  void copy_chunk(T* to, const T* from, bool copies = true) const {
     std::array<char, 16> bytes{};
     if (copies)
       std::memcpy(bytes.data(), from, bytes.size());

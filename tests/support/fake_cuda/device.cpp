@@ -175,7 +175,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int index) {
   p->sharedMemPerBlockOptin = shared_at_most;
   p->reservedSharedMemPerBlock = 1024;
   p->sharedMemPerMultiprocessor = 228 * 1024;
-  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+  p->regsPerBlock = p->regsPerMultiprocessor = registers;
   p->warpSize = 32;
   p->memPitch = 2147483647;
   p->maxThreadsPerBlock = most_threads;

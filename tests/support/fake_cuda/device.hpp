@@ -11,6 +11,7 @@ namespace fake_cuda {
 /// Documented limits of the GPU that is played, an H200.
 constexpr std::size_t total_memory = 150'100'000'000;
 constexpr unsigned most_threads = 1024;
+constexpr int registers = 65536;  ///< of a multiprocessor
 constexpr std::size_t shared_without_asking = 48 * 1024;
 constexpr std::size_t shared_at_most = 227 * 1024;
 

@@ -226,6 +226,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     attributes->maxDynamicSharedSizeBytes -= static_cast<int>(code->shared_bytes);
     attributes->maxThreadsPerBlock = static_cast<int>(code->most_threads);
     attributes->localSizeBytes = code->local_bytes;
+    const int threads = static_cast<int>(code->most_threads * code->least_blocks);  // that registers must be there for
+    attributes->numRegs = std::min(attributes->numRegs, registers / threads / 8 * 8);
   }
   attributes->binaryVersion = attributes->ptxVersion = compute_capability();
   return cudaSuccess;

@@ -81,6 +81,9 @@ class Parser {
       for (const std::string_view number : split(head.substr(at + threads_name.size()), ','))
         function_->most_threads *= number_of(number);
     }
+    constexpr std::string_view blocks_name = ".minnctapersm";
+    if (const std::size_t at = head.find(blocks_name); at != std::string_view::npos)
+      function_->least_blocks = number_of(trimmed(head.substr(at + blocks_name.size())));
     std::vector<std::string_view> lists;  // in parentheses
     while (head.find('(') != std::string_view::npos) {
       const std::size_t open = head.find('('), close = head.find(')');

@@ -88,6 +88,7 @@ enum class Special {
 struct Function {
   bool is_kernel = true;
   std::size_t most_threads = 1024;    ///< of a block
+  std::size_t least_blocks = 1;       ///< that a multiprocessor is to hold at once
   std::vector<Parameter> parameters;  ///< of a kernel in its parameters, of others in their local memory
   std::vector<Parameter> results;     ///< in local memory
   std::size_t parameter_bytes = 0;
