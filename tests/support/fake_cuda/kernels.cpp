@@ -219,7 +219,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     return answer(cudaErrorNoKernelImageForDevice);
   *attributes = {};
   attributes->maxThreadsPerBlock = most_threads;
-  attributes->numRegs = 64;
+  attributes->numRegs = 32;
   attributes->maxDynamicSharedSizeBytes = kernel->shared_bytes;
   if (const ptx::Function* const code = function_of(*kernel)) {
     attributes->sharedSizeBytes = code->shared_bytes;
@@ -227,7 +227,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     attributes->maxThreadsPerBlock = static_cast<int>(code->most_threads);
     attributes->localSizeBytes = code->local_bytes;
     const int threads = static_cast<int>(code->most_threads * code->least_blocks);  // that registers must be there for
-    attributes->numRegs = std::min(attributes->numRegs, registers / threads / 8 * 8);
+    attributes->numRegs = std::min(64, registers / threads / 8 * 8);
   }
   attributes->binaryVersion = attributes->ptxVersion = compute_capability();
   return cudaSuccess;
