@@ -16,17 +16,17 @@ namespace {
 using impl::Epilogue;
 using impl::EpilogueKind;
 
-// The product with the epilogue, if the library chosen is cuBLASLt and it can; false where nothing was done. GELU is
-// left to our own pass where the result has more than 16 bits: cuBLASLt's is good to about 11.
+// The product with the epilogue, if the library chosen is cuBLASLt, it can, and it pays; false where nothing was done.
+// GELU is left to our own pass where the result has more than 16 bits: cuBLASLt's is good to about 11.
 template <class T>
 bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, Transpose tb, const Matrix<const T>& b,
-           State<T> beta, const Epilogue<T>& epilogue) {
+           State<T> beta, const Epilogue<T>& epilogue, const std::function<void(T*)>& pass = {}) {
   const MatmulLibrary library = matmul_library();
   const bool has_gelu = epilogue.before_gelu != nullptr;
   if (!is_cublaslt(library) || (has_gelu && !has_masters<T>) || c.rows == 0 || c.cols == 0 || a.cols == 0)
     return false;
   return impl::matmul_cublaslt<T, T>(exec, library == MatmulLibrary::cublaslt_tf32, c, Transpose::no, a, tb, b,
-                                     State<T>(1), beta, epilogue);
+                                     State<T>(1), beta, epilogue, pass);
 }
 
 }  // namespace
@@ -46,7 +46,8 @@ template <class T>
 void linear_gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> up, Tensor<T, 2> x, Tensor<T, 2> weight,
                          Tensor<T, 1> bias) {
   if (fused<T>(exec, y, x, Transpose::yes, weight, 0,
-               {.kind = EpilogueKind::bias_gelu, .bias = bias.data(), .before_gelu = up.data()}))
+               {.kind = EpilogueKind::bias_gelu, .bias = bias.data(), .before_gelu = up.data()},
+               [&](T*) { gelu_forward<T>(exec, y, up); }))
     return;
   linear_forward<T>(exec, up, x, weight, bias);
   gelu_forward<T>(exec, y, up);
@@ -65,8 +66,8 @@ void linear_add_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, T
 template <class T>
 void linear_gelu_backward_input(const ExecSpace& exec, Tensor<T, 2> dup, Tensor<T, 2> dy, Tensor<T, 2> weight,
                                 Tensor<T, 2> up) {
-  if (fused<T>(exec, dup, dy, Transpose::no, weight, 0,
-               {.kind = EpilogueKind::gelu_gradient, .before_gelu = up.data()}))
+  if (fused<T>(exec, dup, dy, Transpose::no, weight, 0, {.kind = EpilogueKind::gelu_gradient, .before_gelu = up.data()},
+               [&](T*) { gelu_backward<T>(exec, dup, dup, up); }))
     return;
   matmul<T>(exec, dup, Transpose::no, dy, Transpose::no, weight);
   gelu_backward<T>(exec, dup, dup, up);
@@ -77,9 +78,10 @@ void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, 
                             Tensor<T, 2> dy, Tensor<T, 2> x) {
   const MatmulLibrary library = matmul_library();
   if (is_cublaslt(library) && dweight.size() > 0 && dy.extent(0) > 0 &&
-      impl::matmul_cublaslt<T, State<T>>(exec, library == MatmulLibrary::cublaslt_tf32, dweight, Transpose::yes, dy,
-                                         Transpose::no, x, State<T>(1), State<T>(1),
-                                         {.kind = EpilogueKind::bias_gradient, .bias_gradient = dbias.data()}))
+      impl::matmul_cublaslt<T, State<T>>(
+          exec, library == MatmulLibrary::cublaslt_tf32, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1),
+          State<T>(1), {.kind = EpilogueKind::bias_gradient, .bias_gradient = dbias.data()},
+          [&](State<T>* sums) { bias_backward<T>(exec, Tensor<State<T>, 1>(sums, dbias.extent(0)), dy); }))
     return;
   matmul<T, State<T>>(exec, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1), State<T>(1));
   bias_backward<T>(exec, dbias, dy);

@@ -5,6 +5,7 @@
 #ifdef ESPALIER_HAVE_CUBLASLT
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -61,11 +62,27 @@ void add_vector(const ExecSpace& exec, S* sum, const S* summand, Index count) {
       KOKKOS_LAMBDA(const Index i) { sum[i] += summand[i]; });
 }
 
+// The time of the product whose epilogue leaves the pass out.
+float ms_without_pass(Library& state, ProductShape shape, Operands operands, void* workspace, cudaStream_t stream) {
+  if (shape.epilogue == EpilogueKind::bias_gradient) {
+    operands.bias = nullptr;
+    shape.bias_alignment = alignment_of(nullptr);
+  }
+  operands.before_gelu = nullptr;
+  shape.before_gelu_alignment = alignment_of(nullptr);
+  shape.epilogue = shape.epilogue == EpilogueKind::bias_gelu ? EpilogueKind::bias : EpilogueKind::none;
+  const auto [entry, is_new] = state.products.try_emplace(shape, shape);
+  if (is_new)
+    entry->second.choose(state.handle, operands, workspace, stream);
+  return entry->second.ms();
+}
+
 }  // namespace
 
 template <class T, class Out>
 bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
-                     Matrix<const T> b, State<T> alpha, State<T> beta, const Epilogue<Out>& epilogue) {
+                     Matrix<const T> b, State<T> alpha, State<T> beta, const Epilogue<Out>& epilogue,
+                     const std::function<void(Out*)>& pass) {
   constexpr Index gelu_step = 8;  // what cuBLASLt wants the stride of the second matrix to be a multiple of
   if (epilogue.before_gelu != nullptr && c.stride % gelu_step != 0)
     return false;
@@ -106,8 +123,18 @@ bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose 
                           .beta = &beta};
   const auto [entry, is_new] = state.products.try_emplace(shape, shape);
   CublasltProduct& product = entry->second;
-  if (is_new)
+  if (is_new) {
     product.choose(state.handle, operands, workspace, stream);
+    if (pass && std::isfinite(product.ms())) {
+      const auto run_pass = [&] {
+        pass(bias_sums);
+        return true;
+      };
+      const float without = ms_without_pass(state, shape, operands, workspace, stream) + time_ms(stream, run_pass);
+      if (is_faster(without, product.ms()))
+        product.give_up();
+    }
+  }
   if (product.has_algorithm()) {
     product.run(state.handle, operands, workspace, stream);
     if constexpr (std::is_same_v<Out, State<T>>)
@@ -131,7 +158,7 @@ std::string cublaslt_version() {
 
 template <class T, class Out>
 bool matmul_cublaslt(const ExecSpace&, bool, Matrix<Out>, Transpose, Matrix<const T>, Transpose, Matrix<const T>,
-                     State<T>, State<T>, const Epilogue<Out>&) {
+                     State<T>, State<T>, const Epilogue<Out>&, const std::function<void(Out*)>&) {
   return false;
 }
 
@@ -143,7 +170,8 @@ std::string cublaslt_version() { return {}; }
 
 #define ESPALIER_INSTANTIATE(T, Out)                                                                                \
   template bool matmul_cublaslt<T, Out>(const ExecSpace&, bool, Matrix<Out>, Transpose, Matrix<const T>, Transpose, \
-                                        Matrix<const T>, State<T>, State<T>, const Epilogue<Out>&);
+                                        Matrix<const T>, State<T>, State<T>, const Epilogue<Out>&,                  \
+                                        const std::function<void(Out*)>&);
 ESPALIER_FOR_PRODUCT_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

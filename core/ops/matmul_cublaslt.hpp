@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+
 #include "core/ops/matmul.hpp"
 
 namespace espalier::impl {
@@ -31,10 +33,14 @@ inline constexpr std::size_t cublaslt_workspace_bytes = (std::size_t{33} << 20) 
 /// cuBLASLt proposes are timed and the fastest is kept for the process; while a graph is captured its first proposal is
 /// taken untimed. So call every product once before capturing.
 /// @param tf32 rounds fp32 operands to 10 bits of fraction, for the tensor cores.
-/// @returns false, and does nothing, where this build or cuBLASLt has no kernel for the types, strides or epilogue.
+/// @param pass what the epilogue saves: queues it on `exec`, any number of times before the product; the bias gradient
+/// goes to its argument. Where it and the product without it are faster, as timed like algorithms, false is returned.
+/// @returns false, and does nothing, where this build or cuBLASLt has no kernel for the types, strides or epilogue, or
+/// the epilogue does not pay.
 template <class T, class Out>
 bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
-                     Matrix<const T> b, State<T> alpha, State<T> beta, const Epilogue<Out>& epilogue = {});
+                     Matrix<const T> b, State<T> alpha, State<T> beta, const Epilogue<Out>& epilogue = {},
+                     const std::function<void(Out*)>& pass = {});
 
 /// Gives the workspaces back, until the next product needs one.
 void release_cublaslt_workspaces();

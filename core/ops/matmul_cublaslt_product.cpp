@@ -54,6 +54,41 @@ bool is_captured(cudaStream_t stream) {
 
 }  // namespace
 
+// Short work is run many times in between two events: alone, the time of the host's call would be most of what is seen.
+float time_ms(cudaStream_t stream, const std::function<bool()>& run) {
+  constexpr int timings = 4;  // the first also loads the kernel
+  constexpr float short_ms = 0.5F;
+  std::array<std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>, 2> events;
+  for (auto& event : events) {
+    cudaEvent_t created = nullptr;
+    ESPALIER_CUDA(cudaEventCreate(&created));
+    event.reset(created);
+  }
+  float best = std::numeric_limits<float>::infinity();
+  int runs = 1;
+  for (int timing = 0; timing < timings; ++timing) {
+    ESPALIER_CUDA(cudaEventRecord(events[0].get(), stream));
+    for (int i = 0; i < runs; ++i)
+      if (!run())
+        return std::numeric_limits<float>::infinity();
+    ESPALIER_CUDA(cudaEventRecord(events[1].get(), stream));
+    ESPALIER_CUDA(cudaEventSynchronize(events[1].get()));
+    float ms = 0;
+    ESPALIER_CUDA(cudaEventElapsedTime(&ms, events[0].get(), events[1].get()));
+    if (timing > 0) {
+      best = std::min(best, ms / static_cast<float>(runs));
+      runs = best < short_ms ? 16 : 1;
+    }
+  }
+  return best;
+}
+
+bool is_faster(float ms, float other_ms) {
+  constexpr float margin = 0.97F;
+  constexpr float least_gain_ms = 0.002F;  // what short work varies by
+  return ms < std::min(margin * other_ms, other_ms - least_gain_ms);
+}
+
 void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape& shape) {
   if (status == CUBLAS_STATUS_SUCCESS)
     return;
@@ -107,8 +142,8 @@ void CublasltProduct::choose(cublasLtHandle_t handle, const Operands& operands, 
     return;
   has_algorithm_ = true;
   algorithm_ = found.results[0].algo;
-  if (found.count > 1 && !is_captured(stream))
-    algorithm_ = fastest(handle, found, operands, workspace, stream);
+  if (!is_captured(stream))
+    choose_fastest(handle, found, operands, workspace, stream);
 }
 
 void CublasltProduct::run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {
@@ -158,64 +193,29 @@ CublasltProduct::Proposals CublasltProduct::proposals(cublasLtHandle_t handle, c
   return found;
 }
 
-// Its first proposal, unless another is faster by more than timings vary: so the choice, on which bits depend, is the
-// same in nearly all runs. What would be added to more than once goes to spare memory meanwhile.
-cublasLtMatmulAlgo_t CublasltProduct::fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands,
-                                              void* workspace, cudaStream_t stream) {
-  constexpr float margin = 0.97F;
-  constexpr float least_gain_ms = 0.002F;  // what small products vary by
+// Its first proposal, unless another is faster: so the choice, on which bits depend, is the same in nearly all runs.
+// What would be added to more than once goes to spare memory meanwhile.
+void CublasltProduct::choose_fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands,
+                                     void* workspace, cudaStream_t stream) {
   void* spare = nullptr;
   if (shape_.has_addend) {
     const auto bytes = static_cast<std::size_t>(shape_.rows * shape_.c_stride) * size_of(shape_.result);
     if (cudaMalloc(&spare, bytes) != cudaSuccess) {
       static_cast<void>(cudaGetLastError());
-      return found.results[0].algo;
+      return;
     }
     operands.c = spare;
   }
   const std::unique_ptr<void, Destroy<cudaFree>> owner(spare);
-  cublasLtMatmulAlgo_t best = found.results[0].algo;
-  float best_ms = std::numeric_limits<float>::infinity();
   for (int i = 0; i < found.count; ++i) {
     const cublasLtMatmulAlgo_t& candidate = found.results[static_cast<std::size_t>(i)].algo;
-    const float ms = time_ms(candidate, handle, operands, workspace, stream);
-    if (ms < std::min(margin * best_ms, best_ms - least_gain_ms)) {
-      best = candidate;
-      best_ms = ms;
+    const float ms = time_ms(
+        stream, [&] { return run_with(candidate, handle, operands, workspace, stream) == CUBLAS_STATUS_SUCCESS; });
+    if (is_faster(ms, ms_)) {
+      algorithm_ = candidate;
+      ms_ = ms;
     }
   }
-  return best;
-}
-
-// The best of some timings, a run each; infinite where the algorithm does not run. Short products are run many times in
-// between two events: alone, the time of the host's call would be most of what is seen.
-float CublasltProduct::time_ms(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle, const Operands& operands,
-                               void* workspace, cudaStream_t stream) {
-  constexpr int timings = 4;  // the first also loads the kernel
-  constexpr float short_ms = 0.5F;
-  std::array<Event, 2> events;
-  for (Event& event : events) {
-    cudaEvent_t created = nullptr;
-    ESPALIER_CUDA(cudaEventCreate(&created));
-    event.reset(created);
-  }
-  float best = std::numeric_limits<float>::infinity();
-  int runs = 1;
-  for (int timing = 0; timing < timings; ++timing) {
-    ESPALIER_CUDA(cudaEventRecord(events[0].get(), stream));
-    for (int run = 0; run < runs; ++run)
-      if (run_with(algorithm, handle, operands, workspace, stream) != CUBLAS_STATUS_SUCCESS)
-        return std::numeric_limits<float>::infinity();
-    ESPALIER_CUDA(cudaEventRecord(events[1].get(), stream));
-    check_cuda(cudaEventSynchronize(events[1].get()), "cudaEventSynchronize after a product of " + to_text(shape_));
-    float ms = 0;
-    ESPALIER_CUDA(cudaEventElapsedTime(&ms, events[0].get(), events[1].get()));
-    if (timing > 0) {
-      best = std::min(best, ms / static_cast<float>(runs));
-      runs = best < short_ms ? 16 : 1;
-    }
-  }
-  return best;
 }
 
 cublasStatus_t CublasltProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle,

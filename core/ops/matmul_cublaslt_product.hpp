@@ -4,6 +4,8 @@
 
 #include <cublasLt.h>
 
+#include <functional>
+#include <limits>
 #include <memory>
 
 #include "core/ops/matmul_cublaslt.hpp"
@@ -39,6 +41,20 @@ struct Operands {
 /// @throws Error (memory, else defect) naming the call and the product.
 void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape& shape);
 
+template <auto destroy>
+struct Destroy {
+  template <class Opaque>
+  void operator()(Opaque* object) const {
+    static_cast<void>(destroy(object));
+  }
+};
+
+/// Milliseconds of what run() queues on `stream`, the best of some timings; infinite where it returns false.
+float time_ms(cudaStream_t stream, const std::function<bool()>& run);
+
+/// Whether one time is shorter than another by more than timings vary.
+bool is_faster(float ms, float other_ms);
+
 /// A product of one shape. cuBLASLt counts columns first: our row-major c = op(a) op(b) is its c' = op(b)' op(a)', and
 /// each matrix as it lies is already the transposed one.
 class CublasltProduct {
@@ -48,21 +64,16 @@ class CublasltProduct {
   /// Chooses an algorithm; none where there is none.
   void choose(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream);
   bool has_algorithm() const { return has_algorithm_; }
+  /// Milliseconds that it took; infinite where it was not timed.
+  float ms() const { return ms_; }
+  void give_up() { has_algorithm_ = false; }
   /// @throws Error (memory, else defect).
   void run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream);
 
  private:
-  template <auto destroy>
-  struct Destroy {
-    template <class Opaque>
-    void operator()(Opaque* object) const {
-      static_cast<void>(destroy(object));
-    }
-  };
   using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy<cublasLtMatmulDescDestroy>>;
   using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy<cublasLtMatrixLayoutDestroy>>;
   using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy<cublasLtMatmulPreferenceDestroy>>;
-  using Event = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
   struct Proposals;
 
   Layout layout_of(ScalarType type, Index rows, Index cols, Index stride) const;
@@ -70,10 +81,8 @@ class CublasltProduct {
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value);
   void point_to(const Operands& operands);
   Proposals proposals(cublasLtHandle_t handle, const Operands& operands);
-  cublasLtMatmulAlgo_t fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands, void* workspace,
-                               cudaStream_t stream);
-  float time_ms(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle, const Operands& operands,
-                void* workspace, cudaStream_t stream);
+  void choose_fastest(cublasLtHandle_t handle, const Proposals& found, Operands operands, void* workspace,
+                      cudaStream_t stream);
   cublasStatus_t run_with(const cublasLtMatmulAlgo_t& algorithm, cublasLtHandle_t handle, const Operands& operands,
                           void* workspace, cudaStream_t stream);
 
@@ -82,6 +91,7 @@ class CublasltProduct {
   Description description_;
   bool has_algorithm_ = false;
   cublasLtMatmulAlgo_t algorithm_{};
+  float ms_ = std::numeric_limits<float>::infinity();
 };
 
 }  // namespace espalier::impl

@@ -5,9 +5,11 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "tests/support/fake_cuda/memory.hpp"
@@ -358,8 +360,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     product.second.stride = static_cast<std::int64_t>(d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
     product.second.data = static_cast<char*>(const_cast<void*>(pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)));
   }
-  const cudaError_t queued = enqueue(stream, what, [ranges, what, product] {
-    if (!are_on_device(ranges, what + ", when it is done"))
+  const bool has_pass = has_second_matrix(epilogue) || has_bias_gradient(epilogue);
+  const std::chrono::milliseconds delay(has_pass ? setting("EPILOGUE_MS", 0) : 0);
+  const cudaError_t queued = enqueue(stream, what, [ranges, what, product, delay] {
+    std::this_thread::sleep_for(delay);
+    if (!are_on_device(ranges, what + ", when it is done") || setting("KERNELS", 1) == 0)
       return true;
     Product now = product;  // a graph does it again
     for (char** data : {&now.a.data, &now.b.data, &now.c.data, &now.d.data, &now.second.data, &now.bias})
