@@ -132,7 +132,7 @@ class OpsBench {
     add("layernorm, input gradient", 0, bytes(4 * rows_ * c),
         [&] { layernorm_backward_input<float>(exec_, dx, dx, dy, x, mean, rstd, weight); });
     add("layernorm, weight gradient", 0, bytes(2 * rows_ * c),
-        [&] { layernorm_backward_weight<float>(exec_, dweight, dbias, dy, x, mean, rstd); });
+        [&] { layernorm_backward_weight<float>(exec_, dweight, dbias, dy, x, mean, rstd, 1); });
   }
 
   void gelu() {

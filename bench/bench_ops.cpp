@@ -89,7 +89,7 @@ void layernorm(benchmark::State& state, int part) {
             [&](const ExecSpace& exec) { layernorm_backward_input<S>(exec, dx, dx, y, x, mean, rstd, weight); });
   else
     measure(state, Unit::bytes, bytes<S>(2 * N * C),
-            [&](const ExecSpace& exec) { layernorm_backward_weight<S>(exec, dweight, dbias, y, x, mean, rstd); });
+            [&](const ExecSpace& exec) { layernorm_backward_weight<S>(exec, dweight, dbias, y, x, mean, rstd, 1); });
 }
 
 template <class S>
@@ -163,7 +163,7 @@ void bias(benchmark::State& state, int part) {
     measure(state, Unit::bytes, bytes<S>(3 * N * F),
             [&](const ExecSpace& exec) { add_bias_and_residual<S>(exec, y, y, b, residual); });
   else
-    measure(state, Unit::bytes, bytes<S>(N * F), [&](const ExecSpace& exec) { bias_backward<S>(exec, db, y); });
+    measure(state, Unit::bytes, bytes<S>(N * F), [&](const ExecSpace& exec) { bias_backward<S>(exec, db, y, 1); });
 }
 
 template <class S>

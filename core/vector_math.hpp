@@ -33,40 +33,32 @@ inline TeamPolicy row_policy(const ExecSpace& exec, Index rows) {
     return TeamPolicy(exec, team_count(rows), 4, 32);
 }
 
-/// A part of a team, which takes a row by itself: on hosts a thread, on GPUs a warp, whose sums need no barrier.
-struct Warp {
+/// A thread of a team, in Kokkos' words, which takes a row by itself: on GPUs it is a warp, whose sums need no barrier.
+struct TeamThread {
   const TeamMember& team;
 };
 
-/// f(n, warp) for each row n in [0, rows).
+/// f(n, thread) for each row n in [0, rows).
 template <class F>
 void for_rows(const ExecSpace& exec, const char* label, Index rows, const F& f) {
-  constexpr int warps = exec_is_host ? 1 : 4;
+  constexpr int threads = exec_is_host ? 1 : 4;
   Kokkos::parallel_for(
-      label, TeamPolicy(exec, team_count((rows + warps - 1) / warps), warps, exec_is_host ? 1 : 32),
+      label, TeamPolicy(exec, team_count((rows + threads - 1) / threads), threads, exec_is_host ? 1 : 32),
       KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index n = team.league_rank() * Index{warps} + team.team_rank();
+        const Index n = team.league_rank() * Index{threads} + team.team_rank();
         if (n < rows)
-          f(n, Warp{team});
+          f(n, TeamThread{team});
       });
 }
 
 namespace impl {
 KOKKOS_INLINE_FUNCTION auto range_of(const TeamMember& team, Index n) { return Kokkos::TeamVectorRange(team, n); }
-KOKKOS_INLINE_FUNCTION auto range_of(const Warp& warp, Index n) { return Kokkos::ThreadVectorRange(warp.team, n); }
+KOKKOS_INLINE_FUNCTION auto range_of(const TeamThread& thread, Index n) {
+  return Kokkos::ThreadVectorRange(thread.team, n);
+}
 }  // namespace impl
 
-// What follows is done by a team or by a warp: Workers is TeamMember or Warp.
-
-/// f() once.
-template <class F>
-KOKKOS_INLINE_FUNCTION void once(const TeamMember& team, const F& f) {
-  Kokkos::single(Kokkos::PerTeam(team), f);
-}
-template <class F>
-KOKKOS_INLINE_FUNCTION void once(const Warp& warp, const F& f) {
-  Kokkos::single(Kokkos::PerThread(warp.team), f);
-}
+// What follows is done by a team or by one of its threads: Workers is TeamMember or TeamThread.
 
 /// f(i) for i in [0, n), in any order.
 template <class Workers, class F>
@@ -116,7 +108,7 @@ KOKKOS_INLINE_FUNCTION S sum_in_order(const TeamMember& team, Index n, const F& 
   }
 }
 
-/// The least finite number: less than all others, and can be subtracted from itself.
+/// The least finite number: unlike -infinity it can be subtracted from itself.
 template <class S>
 inline constexpr S lowest = std::numeric_limits<S>::lowest();
 
@@ -147,7 +139,7 @@ KOKKOS_INLINE_FUNCTION S row_max(const Workers& workers, Index n, const F& f) {
           partial = value > partial ? value : partial;
         },
         Kokkos::Max<S>(largest));
-    largest = largest > lowest<S> ? largest : lowest<S>;  // Kokkos begins with -infinity
+    largest = largest > lowest<S> ? largest : lowest<S>;  // Kokkos 5 begins with -infinity
   }
   return largest;
 }

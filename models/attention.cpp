@@ -60,9 +60,9 @@ void Attention<T, Residual>::backward_input(const ExecSpace& exec, Tensor<T, 2> 
 
 template <class T, class Residual>
 void Attention<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<Residual, 2> dy,
-                                             const Saved& saved, const Gradients& gradients) const {
-  projection_.backward_weight(exec, saved.heads, dy);
-  qkv_.backward_weight(exec, x, gradients.dqkv);
+                                             const Saved& saved, const Gradients& gradients, State<T> beta) const {
+  projection_.backward_weight(exec, saved.heads, dy, beta);
+  qkv_.backward_weight(exec, x, gradients.dqkv, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class Attention<T, R>;

@@ -40,7 +40,7 @@ class Attention {
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<Residual, 2> dy /* (R, C) */,
                       const AttentionShape& shape, const Saved& saved, Gradients& gradients) const;
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<Residual, 2> dy /* (R, C) */,
-                       const Saved& saved, const Gradients& gradients) const;
+                       const Saved& saved, const Gradients& gradients, State<T> beta) const;
 
  private:
   ColumnParallelLinear<T> qkv_;

@@ -56,6 +56,14 @@ void VocabParallelEmbedding<T, Residual>::backward_weight(const ExecSpace& exec,
       sequence_length, tensor_->first_row(tokens.extent(0)));
 }
 
+template <class T, class Residual>
+void VocabParallelEmbedding<T, Residual>::zero_gradients(const ExecSpace& exec) const {
+  const IndexRange ours = tensor_->shard(0).range(config_.vocab_size);
+  Kokkos::deep_copy(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size), State<T>(0));
+  Kokkos::deep_copy(exec, parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size),
+                    State<T>(0));
+}
+
 #define ESPALIER_INSTANTIATE(T) \
   template int declare_token_table<T>(ParameterStore<T>&, const TensorParallel<T>&, const GptConfig&, Placement);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)

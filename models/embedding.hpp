@@ -22,6 +22,9 @@ class VocabParallelEmbedding {
   void backward_weight(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                        Index sequence_length) const;
 
+  /// Of both tables, which backward_weight adds to.
+  void zero_gradients(const ExecSpace& exec) const;
+
   int token_table() const { return token_table_; }  ///< handle in the store, for the tied head
 
  private:

@@ -66,6 +66,12 @@ void Gpt<T>::evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenB
 }
 
 template <class T>
+void Gpt<T>::begin_gradients(const ExecSpace& exec) {
+  const Region region("espalier::models::begin_gradients");
+  std::visit([&](auto& stack) { stack.begin_gradients(exec); }, stack_);
+}
+
+template <class T>
 void Gpt<T>::backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
   const Region region("espalier::models::backward");
   std::visit([&](auto& stack) { stack.backward(exec, place, done); }, stack_);

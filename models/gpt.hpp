@@ -63,6 +63,10 @@ class Gpt {
   /// The same without leaving what backward needs.
   void evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double token_weight);
 
+  /// Before the first micro-batch of a step: its gradients overwrite what is there, so that nobody needs to set all to
+  /// zero; those of the tables are set to zero here. Without it every micro-batch adds.
+  void begin_gradients(const ExecSpace& exec);
+
   /// Adds the gradients of the micro-batch. After each block `done` tells that the gradients of this position of the
   /// chunk are final as far as this micro-batch goes; positions come last to first, in flat order reversed.
   void backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done = {});

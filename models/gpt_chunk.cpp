@@ -21,6 +21,12 @@ void run(const ExecSpace& exec, std::vector<QueueGraph>& graphs, std::size_t blo
     graphs[block].run(exec, work);
 }
 
+// What is there already counts this often in a gradient.
+template <class T>
+State<T> beta_of(bool is_first) {
+  return is_first ? State<T>(0) : State<T>(1);
+}
+
 }  // namespace
 
 template <class T, class Residual>
@@ -125,29 +131,37 @@ void GptChunk<T, Residual>::block_backward_input(std::size_t block, const ExecSp
 template <class T, class Residual>
 void GptChunk<T, Residual>::block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot,
                                                   const Gradients& gradients, const Scratch& scratch,
-                                                  BlockGraphs& graphs) const {
+                                                  BlockGraphs& graphs, bool is_first) const {
   typename TransformerBlock<T, Residual>::Saved saved = saved_of(block, slot, &gradients, scratch);
-  run(exec, graphs.backward_weight, block, [&] {
+  run(exec, is_first ? graphs.first_backward_weight : graphs.backward_weight, block, [&] {
     if (layers_.recompute == Recompute::selective)
       blocks_[block].recompute_for_weight(exec, saved);
-    blocks_[block].backward_weight(exec, saved, gradients.blocks[block]);
+    blocks_[block].backward_weight(exec, saved, gradients.blocks[block], beta_of<T>(is_first));
   });
 }
 
 template <class T, class Residual>
+void GptChunk<T, Residual>::zero_table_gradients(const ExecSpace& exec) const {
+  if (embedding_)
+    embedding_->zero_gradients(exec);  // its token table is the head's, too
+  else if (head_)
+    head_->zero_table_gradient(exec);
+}
+
+template <class T, class Residual>
 void GptChunk<T, Residual>::backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
-                                     Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs,
+                                     Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs, bool is_first,
                                      const BlockDone& done) const {
   if (head_) {
     head_->backward_input(exec, gradients.dx.back(), slot.head);
     tell(done, half_done);
-    head_->backward_weight(exec, slot.head);
+    head_->backward_weight(exec, slot.head, beta_of<T>(is_first));
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     block_backward_input(i, exec, shape, slot, gradients, scratch, graphs);
     tell(done, half_done);
-    block_backward_weight(i, exec, slot, gradients, scratch, graphs);
+    block_backward_weight(i, exec, slot, gradients, scratch, graphs, is_first);
     tell(done, static_cast<int>(i) + 1);
   }
   if (embedding_) {
@@ -173,13 +187,13 @@ void GptChunk<T, Residual>::backward_input(const ExecSpace& exec, const BlockSha
 template <class T, class Residual>
 void GptChunk<T, Residual>::backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
                                             const Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs,
-                                            const BlockDone& done) const {
+                                            bool is_first, const BlockDone& done) const {
   if (head_) {
-    head_->backward_weight(exec, slot.head);
+    head_->backward_weight(exec, slot.head, beta_of<T>(is_first));
     tell(done, layers_.num_blocks() - 1);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    block_backward_weight(i, exec, slot, gradients, scratch, graphs);
+    block_backward_weight(i, exec, slot, gradients, scratch, graphs, is_first);
     tell(done, static_cast<int>(i) + 1);
   }
   if (embedding_) {

@@ -16,9 +16,9 @@
 namespace espalier {
 
 /// The kernels of a chunk's blocks on the arrays of one place of a micro-batch, recorded where the device can (one
-/// graph a block). Empty: they are started one by one.
+/// graph a block). Empty: they are started one by one. The first backward_weight of a step overwrites gradients.
 struct BlockGraphs {
-  std::vector<QueueGraph> forward, backward_input, backward_weight;
+  std::vector<QueueGraph> forward, backward_input, backward_weight, first_backward_weight;
 };
 
 /// The layers of one chunk: forward and backward of a micro-batch through them. Keeps nothing between calls; what
@@ -62,13 +62,16 @@ class GptChunk {
                const BlockDone& done) const;
   Tensor<Residual, 2> output(const Slot& slot) const { return slot.blocks.empty() ? slot.x : slot.blocks.back().y; }
 
+  /// Before the first micro-batch of a step, whose weight gradients overwrite what is there, but for those of tables.
+  void zero_table_gradients(const ExecSpace& exec) const;
+
   /// Both parts of backward, block by block. Without a head gradients.dx.back() is given; gradients.dx.front() results.
   void backward(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
-                const Scratch& scratch, BlockGraphs& graphs, const BlockDone& done) const;
+                const Scratch& scratch, BlockGraphs& graphs, bool is_first, const BlockDone& done) const;
   void backward_input(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, Gradients& gradients,
                       const Scratch& scratch, BlockGraphs& graphs, const BlockDone& done) const;
   void backward_weight(const ExecSpace& exec, const BlockShape& shape, const Slot& slot, const Gradients& gradients,
-                       const Scratch& scratch, BlockGraphs& graphs, const BlockDone& done) const;
+                       const Scratch& scratch, BlockGraphs& graphs, bool is_first, const BlockDone& done) const;
 
   const ChunkLayers& layers() const { return layers_; }
   const Head<T, Residual>& head() const { return *head_; }
@@ -79,7 +82,7 @@ class GptChunk {
   void block_backward_input(std::size_t block, const ExecSpace& exec, const BlockShape& shape, const Slot& slot,
                             Gradients& gradients, const Scratch& scratch, BlockGraphs& graphs) const;
   void block_backward_weight(std::size_t block, const ExecSpace& exec, const Slot& slot, const Gradients& gradients,
-                             const Scratch& scratch, BlockGraphs& graphs) const;
+                             const Scratch& scratch, BlockGraphs& graphs, bool is_first) const;
 
   ChunkLayers layers_;
   std::optional<VocabParallelEmbedding<T, Residual>> embedding_;

@@ -22,7 +22,7 @@ void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, I
 template <class T, class Residual>
 GptStack<T, Residual>::GptStack(ParameterStore<T>& parameters, const GptConfig& config,
                                 const std::vector<ChunkLayers>& chunks, const TensorParallel<T>& tensor)
-    : config_(config), tensor_(std::make_unique<TensorParallel<T>>(tensor)) {
+    : config_(config), tensor_(std::make_unique<TensorParallel<T>>(tensor)), begins_gradients_(chunks.size(), false) {
   for (std::size_t i = 0; i < chunks.size(); ++i)
     chunks_.emplace_back(parameters, *tensor_, config, chunks[i], static_cast<int>(i));
 }
@@ -147,8 +147,8 @@ template <class T, class Residual>
 BlockGraphs& GptStack<T, Residual>::graphs(MicrobatchPlace place) {
   const auto [entry, is_new] = graphs_.try_emplace({place.chunk, place.slot, place.gradients});
   if (is_new && uses_graphs_ && tensor_->size() == 1)
-    for (std::vector<QueueGraph>* const part :
-         {&entry->second.forward, &entry->second.backward_input, &entry->second.backward_weight})
+    for (std::vector<QueueGraph>* const part : {&entry->second.forward, &entry->second.backward_input,
+                                                &entry->second.backward_weight, &entry->second.first_backward_weight})
       part->resize(static_cast<std::size_t>(chunk(place).layers().count));
   return entry->second;
 }
@@ -189,8 +189,24 @@ void GptStack<T, Residual>::evaluate(const ExecSpace& exec, MicrobatchPlace plac
 }
 
 template <class T, class Residual>
+void GptStack<T, Residual>::begin_gradients(const ExecSpace& exec) {
+  for (const GptChunk<T, Residual>& chunk : chunks_)
+    chunk.zero_table_gradients(exec);
+  begins_gradients_.assign(chunks_.size(), true);
+}
+
+template <class T, class Residual>
+bool GptStack<T, Residual>::takes_first(MicrobatchPlace place) {
+  const auto chunk = static_cast<std::size_t>(place.chunk);
+  const bool is_first = begins_gradients_[chunk];
+  begins_gradients_[chunk] = false;
+  return is_first;
+}
+
+template <class T, class Residual>
 void GptStack<T, Residual>::backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
-  chunk(place).backward(exec, shape_, slot(place), gradients(place), workspace_.scratch, graphs(place), done);
+  chunk(place).backward(exec, shape_, slot(place), gradients(place), workspace_.scratch, graphs(place),
+                        takes_first(place), done);
 }
 
 template <class T, class Residual>
@@ -200,7 +216,8 @@ void GptStack<T, Residual>::backward_input(const ExecSpace& exec, MicrobatchPlac
 
 template <class T, class Residual>
 void GptStack<T, Residual>::backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done) {
-  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), workspace_.scratch, graphs(place), done);
+  chunk(place).backward_weight(exec, shape_, slot(place), gradients(place), workspace_.scratch, graphs(place),
+                               takes_first(place), done);
 }
 
 template <class T, class Residual>

@@ -33,6 +33,7 @@ class GptStack {
   void forward(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, TokenWeight weight,
                const BlockDone& done);
   void evaluate(const ExecSpace& exec, MicrobatchPlace place, const TokenBatch& batch, double token_weight);
+  void begin_gradients(const ExecSpace& exec);
   void backward(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done);
   void backward_input(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done);
   void backward_weight(const ExecSpace& exec, MicrobatchPlace place, const BlockDone& done);
@@ -75,11 +76,13 @@ class GptStack {
   const Gradients& gradients(MicrobatchPlace place) const;
   Gradients& gradients(MicrobatchPlace place);
   BlockGraphs& graphs(MicrobatchPlace place);
+  bool takes_first(MicrobatchPlace place);
   void load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const;
 
   GptConfig config_;
   std::unique_ptr<TensorParallel<T>> tensor_;  // the layers keep its address
   std::vector<GptChunk<T, Residual>> chunks_;
+  std::vector<bool> begins_gradients_;  // by chunk: its next micro-batch overwrites what is there
 
   BlockShape shape_{};
   Tensor<std::byte, 1> slot_memory_;

@@ -154,8 +154,13 @@ void Head<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2
 }
 
 template <class T, class Residual>
-void Head<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& saved) const {
-  norm_.backward_weight(exec, saved.norm.y, saved.norm);
+void Head<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& saved, State<T> beta) const {
+  norm_.backward_weight(exec, saved.norm.y, saved.norm, beta);
+}
+
+template <class T, class Residual>
+void Head<T, Residual>::zero_table_gradient(const ExecSpace& exec) const {
+  Kokkos::deep_copy(exec, parameters_->gradient(token_table_, vocabulary().size(), config_.hidden_size), State<T>(0));
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class Head<T, R>;

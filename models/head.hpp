@@ -52,7 +52,9 @@ class Head {
   Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const;
 
   void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C), = */, const Saved& saved) const;
-  void backward_weight(const ExecSpace& exec, const Saved& saved) const;
+  /// Of the norm, as TransformerBlock's; the table's is added to by loss_and_gradient.
+  void backward_weight(const ExecSpace& exec, const Saved& saved, State<T> beta) const;
+  void zero_table_gradient(const ExecSpace& exec) const;
 
  private:
   Matrix<T> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const;

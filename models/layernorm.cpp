@@ -60,9 +60,11 @@ void LayerNorm<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residu
 }
 
 template <class T, class Residual>
-void LayerNorm<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const {
+void LayerNorm<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved,
+                                             State<T> beta) const {
   layernorm_backward_weight<T, Residual>(exec, parameters_->gradient(weight_, channels_),
-                                         parameters_->gradient(bias_, channels_), dy, saved.x, saved.mean, saved.rstd);
+                                         parameters_->gradient(bias_, channels_), dy, saved.x, saved.mean, saved.rstd,
+                                         beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class LayerNorm<T, R>;

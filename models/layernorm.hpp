@@ -32,7 +32,7 @@ class LayerNorm {
   /// dx = dstream + the gradient of the input; dstream may be dx
   void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<Residual, 2> dstream, Tensor<T, 2> dy,
                       const Saved& saved) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved, State<T> beta) const;
 
  private:
   const ParameterStore<T>* parameters_;

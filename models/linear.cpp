@@ -62,9 +62,10 @@ void ColumnParallelLinear<T>::backward_input(const ExecSpace& exec, Tensor<T, 2>
 }
 
 template <class T>
-void ColumnParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy) const {
+void ColumnParallelLinear<T>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<T, 2> dy,
+                                              State<T> beta) const {
   linear_backward_weight<T>(exec, parameters_->gradient(weight_, out_, in_), parameters_->gradient(bias_, out_), dy,
-                            tensor_->gather(exec, x));
+                            tensor_->gather(exec, x), beta);
 }
 
 template <class T, class Residual>
@@ -102,15 +103,15 @@ void RowParallelLinear<T, Residual>::backward_input_gelu(const ExecSpace& exec, 
 }
 
 template <class T, class Residual>
-void RowParallelLinear<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x,
-                                                     Tensor<Residual, 2> dy) const {
+void RowParallelLinear<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<Residual, 2> dy,
+                                                     State<T> beta) const {
   if constexpr (std::is_same_v<T, Residual>)
     if (tensor_->size() == 1)
       return linear_backward_weight<T>(exec, parameters_->gradient(weight_, out_, in_),
-                                       parameters_->gradient(bias_, out_), dy, x);
+                                       parameters_->gradient(bias_, out_), dy, x, beta);
   matmul<T, State<T>>(exec, parameters_->gradient(weight_, out_, in_), Transpose::yes, tensor_->gather(exec, dy),
-                      Transpose::no, x, State<T>(1), State<T>(1));
-  bias_backward<Residual>(exec, parameters_->gradient(bias_, out_), dy);
+                      Transpose::no, x, State<T>(1), beta);
+  bias_backward<Residual>(exec, parameters_->gradient(bias_, out_), dy, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T) template class ColumnParallelLinear<T>;

@@ -30,8 +30,9 @@ class ColumnParallelLinear {
   void forward_gelu(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> up /* (N, out/tp) */,
                     Tensor<T, 2> x /* (R, in) */) const;
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, in), = */, Tensor<T, 2> dy /* (N, out/tp) */) const;
-  /// dW += dy^T x, dbias += column sums of dy.
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */) const;
+  /// dW = dy^T x + beta dW, dbias = column sums of dy + beta dbias; beta 0 or 1.
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
+                       State<T> beta) const;
 
  private:
   const ParameterStore<T>* parameters_;
@@ -58,8 +59,8 @@ class RowParallelLinear {
   /// The same where x was gelu(up): dup is the gradient of that.
   void backward_input_gelu(const ExecSpace& exec, Tensor<T, 2> dup /* (N, in/tp), = */,
                            Tensor<Residual, 2> dy /* (R, out) */, Tensor<T, 2> up /* (N, in/tp) */) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */,
-                       Tensor<Residual, 2> dy /* (R, out) */) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */, Tensor<Residual, 2> dy /* (R, out) */,
+                       State<T> beta) const;
 
  private:
   const ParameterStore<T>* parameters_;

@@ -61,9 +61,9 @@ void Mlp<T, Residual>::backward_input(const ExecSpace& exec, Tensor<T, 2> dx, Te
 
 template <class T, class Residual>
 void Mlp<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> x, Tensor<Residual, 2> dy,
-                                       const Saved& saved, const Gradients& gradients) const {
-  down_.backward_weight(exec, saved.activated, dy);
-  up_.backward_weight(exec, x, gradients.dup);
+                                       const Saved& saved, const Gradients& gradients, State<T> beta) const {
+  down_.backward_weight(exec, saved.activated, dy, beta);
+  up_.backward_weight(exec, x, gradients.dup, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class Mlp<T, R>;

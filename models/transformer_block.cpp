@@ -105,11 +105,11 @@ void TransformerBlock<T, Residual>::backward_input(const ExecSpace& exec, Tensor
 
 template <class T, class Residual>
 void TransformerBlock<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& saved,
-                                                    const Gradients& gradients) const {
-  mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp);
-  norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2);
-  attention_.backward_weight(exec, saved.norm1.y, gradients.dh, saved.attention, gradients.attention);
-  norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1);
+                                                    const Gradients& gradients, State<T> beta) const {
+  mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp, beta);
+  norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2, beta);
+  attention_.backward_weight(exec, saved.norm1.y, gradients.dh, saved.attention, gradients.attention, beta);
+  norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class TransformerBlock<T, R>;

@@ -71,7 +71,8 @@ class TransformerBlock {
   void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C), = */,
                       Tensor<Residual, 2> dy /* (R, C) */, const BlockShape& shape, const Saved& saved,
                       Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients) const;
+  /// Overwrites the gradients of the weights (beta 0) or adds to them (1).
+  void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients, State<T> beta) const;
 
  private:
   /// Up to the input of the mlp.

@@ -144,7 +144,7 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
   }
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
-    parameters_.zero_gradients(exec_);
+    model_.begin_gradients(exec_);
     Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   }
   reducer_.begin_step();

@@ -289,8 +289,8 @@ ESPALIER_DEVICE_FUNCTION void key_gradient_block(const Warp& warp, T* shared, co
     ESPALIER_UNROLL
     for (int n = 0; n < steps / 8; ++n) {
       const int query = n * 8 + warp.lane() % 4 * 2;  // the first of two
-      const Two log_sums = warp.template load<Two>(log_sum + query),
-                projects = warp.template load<Two>(project + query);
+      const Two log_sums = warp.template load<Two>(log_sum + query);
+      const Two projects = warp.template load<Two>(project + query);
       for (int i = 0; i < 4; ++i) {
         const bool second = i % 2 != 0;
         const float p = warp.exp2(scale_log2 * scores[n][i] - (second ? log_sums.second : log_sums.first));

@@ -51,8 +51,10 @@ void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, 
   constexpr int lanes_a_row = columns / size, rows_a_thread = lanes / lanes_a_row;
   constexpr int rows_a_team = threads * rows_a_thread;
   constexpr int rows_at_once = 4;
-  using Partial = Kokkos::View<S[rows_a_team][Count][columns], Kokkos::LayoutRight, ExecSpace::scratch_memory_space,
+  constexpr int sums = Count * columns;  // of a row; one number more keeps rows in different banks
+  using Partial = Kokkos::View<S[rows_a_team][sums + 1], Kokkos::LayoutRight, ExecSpace::scratch_memory_space,
                                Kokkos::MemoryUnmanaged>;
+  static_assert(sizeof(S) * rows_a_team * (sums + 1) <= std::size_t{40} << 10);
   using Policy = Kokkos::TeamPolicy<ExecSpace, Kokkos::LaunchBounds<threads * lanes, 1>>;
   Policy policy(exec, team_count((cols + columns - 1) / columns), threads, lanes);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Partial::shmem_size())));
@@ -80,18 +82,18 @@ void column_sums_by_teams(const ExecSpace& exec, const char* label, Index rows, 
             add_rows(r, 1);
           for (int k = 0; k < Count; ++k)
             for (int c = 0; c < size; ++c)
-              partial(row, k, column + c) = sum[k][c];
+              partial(row, k * columns + column + c) = sum[k][c];
         });
         team.team_barrier();
         for (int half = rows_a_team / 2; half > 0; half /= 2) {
-          Kokkos::parallel_for(Kokkos::TeamVectorRange(team, half * Count * columns),
-                               [&](const int i) { partial.data()[i] += partial.data()[half * Count * columns + i]; });
+          Kokkos::parallel_for(Kokkos::TeamVectorRange(team, half * sums),
+                               [&](const int i) { partial(i / sums, i % sums) += partial(i / sums + half, i % sums); });
           team.team_barrier();
         }
         Kokkos::parallel_for(Kokkos::TeamVectorRange(team, smaller(columns, cols - first)), [&](const Index c) {
           S total[Count];
           for (int k = 0; k < Count; ++k)
-            total[k] = partial(0, k, c);
+            total[k] = partial(0, k * columns + c);
           store(first + c, total);
         });
       });

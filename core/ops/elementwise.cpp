@@ -27,7 +27,7 @@ void fill_with_bias(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 1> bias) {
   const Index width = y.extent(1);
   for_rows(
       exec, "espalier::core::fill_with_bias", y.extent(0),
-      KOKKOS_LAMBDA(const Index n, const Warp& warp) { copy_row<T>(warp, &y(n, 0), bias.data(), width); });
+      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) { copy_row<T>(thread, &y(n, 0), bias.data(), width); });
 }
 
 template <class T, class Residual>
@@ -36,7 +36,8 @@ void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<
   using S = State<T>;
   const Index width = y.extent(1);
   for_rows(
-      exec, "espalier::core::add_bias_and_residual", y.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+      exec, "espalier::core::add_bias_and_residual", y.extent(0),
+      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         Residual* const out = &y(n, 0);
         const T* const p = &product(n, 0);
         const Residual* const r = &residual(n, 0);
@@ -44,16 +45,17 @@ void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<
         const auto sum = [](const T value, const Residual old, const T add) {
           return static_cast<Residual>(static_cast<S>(value) + (static_cast<S>(old) + static_cast<S>(add)));
         };
-        map_row(warp, width, out, sum, p, r, b);
+        map_row(thread, width, out, sum, p, r, b);
       });
 }
 
 template <class T>
-void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2> dy) {
+void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2> dy, State<T> beta) {
   using S = State<T>;
   column_sums<1, S>(
       exec, "espalier::core::bias_backward", dy.extent(0), dy.extent(1), rows_are_packs(dy.extent(1), dy.data()),
-      BiasTerms<T>{dy}, KOKKOS_LAMBDA(const Index c, const S* sums) { dbias(c) += sums[0]; });
+      BiasTerms<T>{dy},
+      KOKKOS_LAMBDA(const Index c, const S* sums) { dbias(c) = sums[0] + (beta == 0 ? 0 : dbias(c)); });
 }
 
 template <class To, class From>
@@ -63,10 +65,11 @@ void convert(const ExecSpace& exec, Tensor<To, 1> to, Tensor<From, 1> from) {
   To* const out = to.data();
   const From* const in = from.data();
   for_rows(
-      exec, "espalier::core::convert", (count + block - 1) / block, KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+      exec, "espalier::core::convert", (count + block - 1) / block,
+      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         const Index first = n * block;
         map_row(
-            warp, smaller(block, count - first), out + first, [](const From value) { return static_cast<To>(value); },
+            thread, smaller(block, count - first), out + first, [](const From value) { return static_cast<To>(value); },
             in + first);
       });
 }
@@ -80,7 +83,7 @@ ESPALIER_INSTANTIATE(float16)
 
 #define ESPALIER_INSTANTIATE(T)                                                  \
   template void fill_with_bias<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 1>); \
-  template void bias_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>);
+  template void bias_backward<T>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<T, 2>, State<T>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -18,9 +18,10 @@ template <class T, class Residual = T>
 void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y /* (N, F) */, Tensor<T, 2> product /* (N, F) */,
                            Tensor<T, 1> bias /* (F) */, Tensor<Residual, 2> residual /* (N, F) */);
 
-/// dbias += the column sums of dy.
+/// dbias = the column sums of dy + beta dbias, beta 0 or 1.
 template <class T>
-void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias /* (F), += */, Tensor<T, 2> dy /* (N, F) */);
+void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias /* (F) */, Tensor<T, 2> dy /* (N, F) */,
+                   State<T> beta);
 
 /// to(i) = from(i), rounded or widened to another type.
 template <class To, class From>

@@ -111,14 +111,14 @@ void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1>
   const Index channels = x.extent(1);
   const Index vocabulary = token_table.extent(0);
   for_rows(
-      exec, "espalier::core::embedding_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+      exec, "espalier::core::embedding_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         T* const out = &x(n, 0);
         const Index token = tokens(n) - first_token;
         if (token < 0 || token >= vocabulary) {
-          row_for(warp, channels, [&](const Index c) { out[c] = T(0); });
+          row_for(thread, channels, [&](const Index c) { out[c] = T(0); });
         } else {
           const T* const row = &token_table(token, 0);
-          copy_row(warp, out, row, channels);
+          copy_row(thread, out, row, channels);
         }
       });
 }
@@ -143,14 +143,14 @@ void add_positions(const ExecSpace& exec, Tensor<Residual, 2> x, Tensor<T, 2> em
   using S = State<T>;
   const Index channels = x.extent(1);
   for_rows(
-      exec, "espalier::core::add_positions", x.extent(0), KOKKOS_LAMBDA(const Index r, const Warp& warp) {
+      exec, "espalier::core::add_positions", x.extent(0), KOKKOS_LAMBDA(const Index r, const TeamThread& thread) {
         Residual* const out = &x(r, 0);
         const T* const in = &embedded(r, 0);
         const T* const position = &position_table((first_row + r) % sequence_length, 0);
         const auto sum = [](const T value, const T add) {
           return static_cast<Residual>(static_cast<S>(value) + static_cast<S>(add));
         };
-        map_row(warp, channels, out, sum, in, position);
+        map_row(thread, channels, out, sum, in, position);
       });
 }
 

@@ -29,14 +29,14 @@ void gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x) {
   using S = State<T>;
   const Index width = x.extent(1);
   for_rows(
-      exec, "espalier::core::gelu_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+      exec, "espalier::core::gelu_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         const T* const in = &x(n, 0);
         T* const out = &y(n, 0);
         const auto gelu = [](const T number) {
           const S value = static_cast<S>(number);
           return static_cast<T>(value * gate(value).sigmoid);
         };
-        map_row(warp, width, out, gelu, in);
+        map_row(thread, width, out, gelu, in);
       });
 }
 
@@ -45,7 +45,7 @@ void gelu_backward(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tens
   using S = State<T>;
   const Index width = x.extent(1);
   for_rows(
-      exec, "espalier::core::gelu_backward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+      exec, "espalier::core::gelu_backward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         const T* const in = &x(n, 0);
         const T* const g = &dy(n, 0);
         T* const out = &dx(n, 0);
@@ -55,7 +55,7 @@ void gelu_backward(const ExecSpace& exec, Tensor<T, 2> dx, Tensor<T, 2> dy, Tens
           const S derivative = at.sigmoid * (S(1) + value * (S(1) - at.sigmoid) * at.slope);
           return static_cast<T>(static_cast<S>(d) * derivative);
         };
-        map_row(warp, width, out, gradient, in, g);
+        map_row(thread, width, out, gradient, in, g);
       });
 }
 

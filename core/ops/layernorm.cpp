@@ -38,25 +38,25 @@ void layernorm_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<State<T>, 1
   const Index channels = x.extent(1);
   const S epsilon = static_cast<S>(eps);
   for_rows(
-      exec, "espalier::core::layernorm_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+      exec, "espalier::core::layernorm_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         const Residual* const row = &x(n, 0);
         T* const out = &y(n, 0);
         const T* const w = weight.data();
         const T* const b = bias.data();
         const S scale = S(1) / static_cast<S>(channels);
         const S m = scale * sum_of_row<S>(
-                                warp, channels, [](const Residual value) { return static_cast<S>(value); }, row);
+                                thread, channels, [](const Residual value) { return static_cast<S>(value); }, row);
         const auto square = [=](const Residual value) {
           const S centred = static_cast<S>(value) - m;
           return centred * centred;
         };
-        const S variance = scale * sum_of_row<S>(warp, channels, square, row);
+        const S variance = scale * sum_of_row<S>(thread, channels, square, row);
         const S r = S(1) / compat::sqrt(variance + epsilon);
         const auto normalised = [=](const Residual value, const T factor, const T add) {
           return static_cast<T>((static_cast<S>(value) - m) * r * static_cast<S>(factor) + static_cast<S>(add));
         };
-        map_row(warp, channels, out, normalised, row, w, b);
-        once(warp, [&]() {
+        map_row(thread, channels, out, normalised, row, w, b);
+        Kokkos::single(Kokkos::PerThread(thread.team), [&]() {
           mean(n) = m;
           rstd(n) = r;
         });
@@ -71,7 +71,8 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Ten
   const Index channels = x.extent(1);
   // dx = rstd * (g - average(g) - xhat * average(g * xhat)) with g = dy * weight
   for_rows(
-      exec, "espalier::core::layernorm_backward_input", x.extent(0), KOKKOS_LAMBDA(const Index n, const Warp& warp) {
+      exec, "espalier::core::layernorm_backward_input", x.extent(0),
+      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
         const Residual* const in = &x(n, 0);
         const T* const g = &dy(n, 0);
         const T* const w = weight.data();
@@ -82,30 +83,30 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Ten
         const S scale = S(1) / static_cast<S>(channels);
         const auto gradient = [](const T d, const T factor) { return static_cast<S>(d) * static_cast<S>(factor); };
         const auto xhat = [=](const Residual value) { return (static_cast<S>(value) - m) * r; };
-        const S average = scale * sum_of_row<S>(warp, channels, gradient, g, w);
+        const S average = scale * sum_of_row<S>(thread, channels, gradient, g, w);
         const auto projected = [=](const T d, const T factor, const Residual value) {
           return gradient(d, factor) * xhat(value);
         };
-        const S projection = scale * sum_of_row<S>(warp, channels, projected, g, w, in);
+        const S projection = scale * sum_of_row<S>(thread, channels, projected, g, w, in);
         const auto sum = [=](const Residual passed, const T d, const T factor, const Residual value) {
           return static_cast<Residual>(static_cast<S>(passed) +
                                        r * (gradient(d, factor) - average - xhat(value) * projection));
         };
-        map_row(warp, channels, out, sum, passing, g, w, in);
+        map_row(thread, channels, out, sum, passing, g, w, in);
       });
 }
 
 template <class T, class Residual>
 void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight, Tensor<State<T>, 1> dbias,
                                Tensor<T, 2> dy, Tensor<Residual, 2> x, Tensor<State<T>, 1> mean,
-                               Tensor<State<T>, 1> rstd) {
+                               Tensor<State<T>, 1> rstd, State<T> beta) {
   using S = State<T>;
   column_sums<2, S>(
       exec, "espalier::core::layernorm_backward_weight", x.extent(0), x.extent(1),
       rows_are_packs(x.extent(1), dy.data(), x.data()), WeightTerms<T, Residual>{dy, x, mean, rstd},
       KOKKOS_LAMBDA(const Index c, const S* sums) {
-        dweight(c) += sums[0];
-        dbias(c) += sums[1];
+        dweight(c) = sums[0] + (beta == 0 ? 0 : dweight(c));
+        dbias(c) = sums[1] + (beta == 0 ? 0 : dbias(c));
       });
 }
 
@@ -115,7 +116,8 @@ void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweigh
   template void layernorm_backward_input<T, R>(const ExecSpace&, Tensor<R, 2>, Tensor<R, 2>, Tensor<T, 2>,            \
                                                Tensor<R, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<T, 1>); \
   template void layernorm_backward_weight<T, R>(const ExecSpace&, Tensor<State<T>, 1>, Tensor<State<T>, 1>,           \
-                                                Tensor<T, 2>, Tensor<R, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>);
+                                                Tensor<T, 2>, Tensor<R, 2>, Tensor<State<T>, 1>, Tensor<State<T>, 1>, \
+                                                State<T>);
 ESPALIER_FOR_RESIDUAL_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

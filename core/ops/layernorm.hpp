@@ -23,10 +23,11 @@ void layernorm_backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (
                               Tensor<Residual, 2> x /* (N, C) */, Tensor<State<T>, 1> mean /* (N) */,
                               Tensor<State<T>, 1> rstd /* (N) */, Tensor<T, 1> weight /* (C) */);
 
+/// dweight = the gradient + beta dweight, and so dbias; beta 0 or 1.
 template <class T, class Residual = T>
-void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight /* (C), += */,
-                               Tensor<State<T>, 1> dbias /* (C), += */, Tensor<T, 2> dy /* (N, C) */,
+void layernorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight /* (C) */,
+                               Tensor<State<T>, 1> dbias /* (C) */, Tensor<T, 2> dy /* (N, C) */,
                                Tensor<Residual, 2> x /* (N, C) */, Tensor<State<T>, 1> mean /* (N) */,
-                               Tensor<State<T>, 1> rstd /* (N) */);
+                               Tensor<State<T>, 1> rstd /* (N) */, State<T> beta);
 
 }  // namespace espalier

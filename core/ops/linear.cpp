@@ -75,16 +75,16 @@ void linear_gelu_backward_input(const ExecSpace& exec, Tensor<T, 2> dup, Tensor<
 
 template <class T>
 void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, Tensor<State<T>, 1> dbias,
-                            Tensor<T, 2> dy, Tensor<T, 2> x) {
+                            Tensor<T, 2> dy, Tensor<T, 2> x, State<T> beta) {
   const MatmulLibrary library = matmul_library();
   if (is_cublaslt(library) && dweight.size() > 0 && dy.extent(0) > 0 &&
       impl::matmul_cublaslt<T, State<T>>(
           exec, library == MatmulLibrary::cublaslt_tf32, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1),
-          State<T>(1), {.kind = EpilogueKind::bias_gradient, .bias_gradient = dbias.data()},
-          [&](State<T>* sums) { bias_backward<T>(exec, Tensor<State<T>, 1>(sums, dbias.extent(0)), dy); }))
+          beta, {.kind = EpilogueKind::bias_gradient, .bias_gradient = dbias.data()},
+          [&](State<T>* sums) { bias_backward<T>(exec, Tensor<State<T>, 1>(sums, dbias.extent(0)), dy, 0); }))
     return;
-  matmul<T, State<T>>(exec, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1), State<T>(1));
-  bias_backward<T>(exec, dbias, dy);
+  matmul<T, State<T>>(exec, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1), beta);
+  bias_backward<T>(exec, dbias, dy, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                     \
@@ -96,7 +96,7 @@ void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, 
   template void linear_gelu_backward_input<T>(const ExecSpace&, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>,           \
                                               Tensor<T, 2>);                                                        \
   template void linear_backward_weight<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<State<T>, 1>, Tensor<T, 2>, \
-                                          Tensor<T, 2>);
+                                          Tensor<T, 2>, State<T>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -29,9 +29,9 @@ template <class T>
 void linear_gelu_backward_input(const ExecSpace& exec, Tensor<T, 2> dup /* (N, I) */, Tensor<T, 2> dy /* (N, O) */,
                                 Tensor<T, 2> weight, Tensor<T, 2> up /* (N, I) */);
 
-/// dW += dy^T x, dbias += column sums of dy.
+/// dW = dy^T x + beta dW, dbias = column sums of dy + beta dbias; beta 0 or 1.
 template <class T>
 void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, Tensor<State<T>, 1> dbias,
-                            Tensor<T, 2> dy /* (N, O) */, Tensor<T, 2> x);
+                            Tensor<T, 2> dy /* (N, O) */, Tensor<T, 2> x, State<T> beta);
 
 }  // namespace espalier

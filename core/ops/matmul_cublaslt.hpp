@@ -14,7 +14,7 @@ enum class EpilogueKind {
   bias,           ///< c += bias
   bias_gelu,      ///< before_gelu = c + bias, c = gelu(before_gelu)
   gelu_gradient,  ///< c *= gelu'(before_gelu)
-  bias_gradient   ///< bias_gradient += row sums of op(a)
+  bias_gradient   ///< bias_gradient = row sums of op(a) + beta bias_gradient, beta 0 or 1
 };
 
 template <class Out>

@@ -55,7 +55,7 @@ bool is_captured(cudaStream_t stream) {
 }  // namespace
 
 // Short work is run many times in between two events: alone, the time of the host's call would be most of what is seen.
-float time_ms(cudaStream_t stream, const std::function<bool()>& run) {
+float time_ms(cudaStream_t stream, const std::string& what, const std::function<bool()>& run) {
   constexpr int timings = 4;  // the first also loads the kernel
   constexpr float short_ms = 0.5F;
   std::array<std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>, 2> events;
@@ -72,7 +72,7 @@ float time_ms(cudaStream_t stream, const std::function<bool()>& run) {
       if (!run())
         return std::numeric_limits<float>::infinity();
     ESPALIER_CUDA(cudaEventRecord(events[1].get(), stream));
-    ESPALIER_CUDA(cudaEventSynchronize(events[1].get()));
+    check_cuda(cudaEventSynchronize(events[1].get()), "cudaEventSynchronize after " + what);
     float ms = 0;
     ESPALIER_CUDA(cudaEventElapsedTime(&ms, events[0].get(), events[1].get()));
     if (timing > 0) {
@@ -209,8 +209,9 @@ void CublasltProduct::choose_fastest(cublasLtHandle_t handle, const Proposals& f
   const std::unique_ptr<void, Destroy<cudaFree>> owner(spare);
   for (int i = 0; i < found.count; ++i) {
     const cublasLtMatmulAlgo_t& candidate = found.results[static_cast<std::size_t>(i)].algo;
-    const float ms = time_ms(
-        stream, [&] { return run_with(candidate, handle, operands, workspace, stream) == CUBLAS_STATUS_SUCCESS; });
+    const float ms = time_ms(stream, "a product of " + to_text(shape_), [&] {
+      return run_with(candidate, handle, operands, workspace, stream) == CUBLAS_STATUS_SUCCESS;
+    });
     if (is_faster(ms, ms_)) {
       algorithm_ = candidate;
       ms_ = ms;

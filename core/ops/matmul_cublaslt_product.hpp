@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 
 #include "core/ops/matmul_cublaslt.hpp"
 
@@ -49,8 +50,9 @@ struct Destroy {
   }
 };
 
-/// Milliseconds of what run() queues on `stream`, the best of some timings; infinite where it returns false.
-float time_ms(cudaStream_t stream, const std::function<bool()>& run);
+/// Milliseconds of what run() queues on `stream`, the best of some timings; infinite where it returns false. `what` it
+/// is, for an error.
+float time_ms(cudaStream_t stream, const std::string& what, const std::function<bool()>& run);
 
 /// Whether one time is shorter than another by more than timings vary.
 bool is_faster(float ms, float other_ms);

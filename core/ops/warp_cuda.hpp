@@ -31,11 +31,12 @@ class CudaWarp {
     *reinterpret_cast<Value*>(to) = value;
   }
 
-  /// 16 bytes from device to shared memory, or 16 bytes of zeros.
+  /// 16 bytes from device to shared memory.
   template <class T>
   __device__ void copy_chunk(T* to, const T* from) const {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
   }
+  /// The same, or 16 bytes of zeros.
   template <class T>
   __device__ void copy_chunk(T* to, const T* from, bool copies) const {
     const int bytes = copies ? 16 : 0;

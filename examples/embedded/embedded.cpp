@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     const double scale = 1.0 / static_cast<double>(batch * length * world.size());  // 1 / tokens of the whole step
     for (int step = 0; step < 50; ++step) {
       make_batch(step, world.rank(), inputs, targets);
-      parameters.zero_gradients(exec);
+      model.begin_gradients(exec);
       Kokkos::deep_copy(model.loss(), 0.0);
       reducer.begin_step();
       model.forward(exec, 0, {inputs.data(), targets.data()}, scale);

@@ -60,12 +60,12 @@ TEST(Linear, gradients_are_those_of_finite_differences) {
     const auto dy_device = on_device<double>(dy, s.rows, s.width);
     const auto dx = undefined<double>(s.rows, s.inner);
     const auto dweight = on_device<double>(Values(weight.size(), 0.0), s.width, s.inner);
-    const auto dbias = on_device<double>(Values(bias.size(), 0.0), s.width);
+    const auto dbias = on_device<double>(Values(bias.size(), NAN), s.width);
     matmul<double>(ExecSpace(), dx, Transpose::no, dy_device, Transpose::no,
                    on_device<double>(weight, s.width, s.inner));
     matmul<double>(ExecSpace(), dweight, Transpose::yes, dy_device, Transpose::no,
                    on_device<double>(x, s.rows, s.inner), 1, 1);
-    bias_backward<double>(ExecSpace(), dbias, dy_device);
+    bias_backward<double>(ExecSpace(), dbias, dy_device, 0);
     constexpr std::size_t samples = 8;
     EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dy, reference::linear(v, weight, bias)); }, x,
                                on_host(dx), samples));
@@ -76,7 +76,7 @@ TEST(Linear, gradients_are_those_of_finite_differences) {
   }
 }
 
-TEST(Linear, bias_gradient_is_added) {
+TEST(Linear, bias_gradient_is_added_or_overwrites) {
   for_each_shape_and_type([]<class T>(const OpShape& shape) {
     const LinearShape s(shape);
     const Values dy = random_values("dy", s.rows * s.width);
@@ -84,7 +84,12 @@ TEST(Linear, bias_gradient_is_added) {
     for (std::size_t i = 0; i < dy.size(); ++i)
       wanted[i % wanted.size()] += rounded<T>({dy[i]})[0];
     const auto dbias = on_device<State<T>>(Values(wanted.size(), 5.0), s.width);
-    bias_backward<T>(ExecSpace(), dbias, on_device<T>(dy, s.rows, s.width));
+    bias_backward<T>(ExecSpace(), dbias, on_device<T>(dy, s.rows, s.width), 1);
+    EXPECT_TRUE(allclose(on_host(dbias), wanted, tolerance<T>));
+    for (double& value : wanted)
+      value -= 5;
+    Kokkos::deep_copy(dbias, State<T>(NAN));
+    bias_backward<T>(ExecSpace(), dbias, on_device<T>(dy, s.rows, s.width), 0);
     EXPECT_TRUE(allclose(on_host(dbias), wanted, tolerance<T>));
   });
 }

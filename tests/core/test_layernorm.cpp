@@ -23,6 +23,12 @@ struct Gradients {
   Values dx, dweight, dbias;
 };
 
+Values minus(Values a, const Values& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    a[i] -= b[i];
+  return a;
+}
+
 template <class T>
 Gradients backward(const LayernormCase& c, Index rows, Index channels) {
   const ExecSpace exec;
@@ -39,14 +45,13 @@ Gradients backward(const LayernormCase& c, Index rows, Index channels) {
   layernorm_backward_input<T>(exec, dx, dstream, dy, x, mean, rstd, weight);
   layernorm_backward_input<T>(exec, dstream, dstream, dy, x, mean, rstd, weight);
   EXPECT_EQ(fingerprint(dstream), fingerprint(dx)) << "in place";
-  layernorm_backward_weight<T>(exec, dweight, dbias, dy, x, mean, rstd);
+  layernorm_backward_weight<T>(exec, dweight, dbias, dy, x, mean, rstd, 1);
+  const Values nothing(static_cast<std::size_t>(channels), NAN);
+  const auto alone = on_device<State<T>>(nothing, channels), bias_alone = on_device<State<T>>(nothing, channels);
+  layernorm_backward_weight<T>(exec, alone, bias_alone, dy, x, mean, rstd, 0);
+  EXPECT_TRUE(allclose(on_host(alone), minus(on_host(dweight), Values(on_host(dweight).size(), 2.0)), tolerance<T>));
+  EXPECT_TRUE(allclose(on_host(bias_alone), minus(on_host(dbias), Values(on_host(dbias).size(), 3.0)), tolerance<T>));
   return {on_host(dx), on_host(dweight), on_host(dbias)};
-}
-
-Values minus(Values a, const Values& b) {
-  for (std::size_t i = 0; i < a.size(); ++i)
-    a[i] -= b[i];
-  return a;
 }
 
 TEST(Layernorm, forward_is_that_of_plain_loops) {

@@ -87,14 +87,14 @@ TEST(FusedLinear, gradient_through_gelu_is_that_of_fp64) {
   });
 }
 
-TEST(FusedLinear, weight_gradients_are_added) {
+TEST(FusedLinear, weight_gradients_are_added_or_overwrite) {
   for_each_library([]<class T>(const Layer<T>& s) {
     using S = State<T>;
     const auto dweight = on_device<S>(Values(s.weight.size(), 2.0), s.out, s.in);
     const auto dbias = on_device<S>(Values(s.bias.size(), 3.0), s.out);
     const auto wanted = on_device<double>(Values(s.weight.size(), 2.0), s.out, s.in);
     for (int repetition = 0; repetition < 2; ++repetition) {  // the first may also time algorithms
-      linear_backward_weight<T>(ExecSpace(), dweight, dbias, s.on_device_dy(), s.on_device_x());
+      linear_backward_weight<T>(ExecSpace(), dweight, dbias, s.on_device_dy(), s.on_device_x(), 1);
       matmul<double>(ExecSpace(), wanted, Transpose::yes, on_device<double>(s.dy, s.rows, s.out), Transpose::no,
                      on_device<double>(s.x, s.rows, s.in), 1, 1);
     }
@@ -104,6 +104,18 @@ TEST(FusedLinear, weight_gradients_are_added) {
     const double relative = tolerance<S>;
     EXPECT_TRUE(allclose(on_host(dweight), on_host(wanted), relative, {s.out, s.in}));
     EXPECT_TRUE(allclose(on_host(dbias), dbias_wanted, relative));
+
+    const auto alone = on_device<S>(Values(s.weight.size(), NAN), s.out, s.in);
+    const auto bias_alone = on_device<S>(Values(s.bias.size(), NAN), s.out);
+    for (int repetition = 0; repetition < 2; ++repetition)
+      linear_backward_weight<T>(ExecSpace(), alone, bias_alone, s.on_device_dy(), s.on_device_x(), 0);
+    Values alone_wanted = on_host(wanted);
+    for (double& value : alone_wanted)
+      value = (value - 2) / 2;
+    for (double& value : dbias_wanted)
+      value = (value - 3) / 2;
+    EXPECT_TRUE(allclose(on_host(alone), alone_wanted, relative, {s.out, s.in}));
+    EXPECT_TRUE(allclose(on_host(bias_alone), dbias_wanted, relative));
   });
 }
 

@@ -46,14 +46,14 @@ Bits bits_of_ops() {
   const auto dx = on_device<float>(random_values("dx", rows * channels), rows, channels);
   layernorm_backward_input<float>(exec, dx, dx, dy, x, mean, rstd, weight);
   bits["layernorm_backward_input"] = fingerprint(dx);
-  layernorm_backward_weight<float>(exec, dweight, dbias, dy, x, mean, rstd);
+  layernorm_backward_weight<float>(exec, dweight, dbias, dy, x, mean, rstd, 1);
   bits["layernorm_backward_weight"] = fingerprint(dweight) ^ (3 * fingerprint(dbias));
 
   gelu_forward<float>(exec, y, x);
   bits["gelu_forward"] = fingerprint(y);
   gelu_backward<float>(exec, y, dy, x);
   bits["gelu_backward"] = fingerprint(y);
-  bias_backward<float>(exec, dbias, dy);
+  bias_backward<float>(exec, dbias, dy, 1);
   bits["bias_backward"] = fingerprint(dbias);
 
   const AttentionShape shape{2, 150, 4, 11};

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "core/vector_math.hpp"
 #include "tests/support/allclose.hpp"
@@ -54,6 +56,28 @@ std::pair<Values, double> map_and_sum(const Tensor<bfloat16, 1>& a, const Tensor
         Kokkos::single(Kokkos::PerTeam(team), [&]() { total(0) = sum; });
       });
   return {on_host(out), on_host(total)[0]};
+}
+
+struct RowResults {
+  Values sums, largest, visits;
+};
+
+RowResults results_of_rows(const Tensor<bfloat16, 2>& in) {
+  const Index rows = in.extent(0), length = in.extent(1);
+  const auto sums = undefined<double>(rows), largest = undefined<double>(rows);
+  const auto visits = on_device<double>(Values(static_cast<std::size_t>(rows), 0.0), rows);
+  for_rows(
+      ExecSpace(), "espalier::tests::for_rows", rows, KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
+        const auto widen = [](const bfloat16 value) { return static_cast<double>(value); };
+        const double sum = sum_of_row<double>(thread, length, widen, &in(n, 0));
+        const double most = max_of_row<double>(thread, length, &in(n, 0));
+        Kokkos::single(Kokkos::PerThread(thread.team), [&]() {
+          sums(n) = sum;
+          largest(n) = most;
+          visits(n) += 1;
+        });
+      });
+  return {on_host(sums), on_host(largest), on_host(visits)};
 }
 
 double ulps(double actual, double exact) {
@@ -139,6 +163,21 @@ TEST(VectorMath, map_row_and_sum_of_row_see_every_element) {
       for (std::size_t i = 0; i < mapped.size(); ++i)
         EXPECT_EQ(std::isnan(mapped[i]),
                   i < static_cast<std::size_t>(offset) || i >= static_cast<std::size_t>(offset + length));
+    }
+}
+
+// Odd numbers of rows, one a thread of a team.
+TEST(VectorMath, for_rows_gives_each_row_to_one_thread) {
+  for (const Index rows : {0, 1, 3, 4, 5, 129})
+    for (const Index length : {1, 7, 8, 33, 100}) {
+      const Values x = rounded<bfloat16>(random_values("x", rows * length));
+      const RowResults actual = results_of_rows(on_device<bfloat16>(x, rows, length));
+      EXPECT_EQ(actual.visits, Values(static_cast<std::size_t>(rows), 1.0));
+      for (std::size_t n = 0; n < actual.sums.size(); ++n) {
+        const auto begin = x.begin() + static_cast<Index>(n) * length, end = begin + length;
+        EXPECT_NEAR(actual.sums[n], std::accumulate(begin, end, 0.0), 1e-12);
+        EXPECT_EQ(actual.largest[n], *std::max_element(begin, end)) << length;
+      }
     }
 }
 

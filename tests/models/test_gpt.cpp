@@ -38,6 +38,42 @@ TEST(Gpt, loss_is_that_of_plain_loops) {
   compare_loss<double>(1e-13);
 }
 
+template <class T>
+void compare_overwritten_gradients(ResidualType residual) {
+  const Tokens first = tokens_with_ignored(), second = tiny_tokens(rows, tiny_config(), "second");
+  TinyGpt<T> tiny(batch, length, 1, tiny_config(), Recompute::none, residual);
+  tiny.model->use_graphs(true);  // recorded in the second step, played in the third
+  tiny.model->plan_activations(batch, length, 1);
+  const auto add = [&](const Tokens& tokens) {
+    tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
+    tiny.model->backward(tiny.exec, 0);
+  };
+  const auto gradients = [&] {
+    std::map<std::string, Values> all;
+    for (const Parameter& parameter : tiny.parameters.parameters())
+      all[parameter.spec.name] = tiny.gradient(parameter.spec.name);
+    return all;
+  };
+  add(first);
+  add(second);
+  const std::map<std::string, Values> wanted = gradients();
+  for (int step = 0; step < 4; ++step) {
+    Kokkos::deep_copy(tiny.parameters.flat_gradients(), State<T>(NAN));
+    tiny.model->begin_gradients(tiny.exec);
+    add(first);
+    add(second);
+    for (const auto& [name, values] : gradients())
+      EXPECT_TRUE(allclose(values, wanted.at(name), 1e-5)) << name << " in " << to_string(scalar_type_of<T>());
+  }
+}
+
+TEST(Gpt, the_first_micro_batch_of_a_step_overwrites_gradients) {
+  compare_overwritten_gradients<double>(ResidualType::compute);
+  compare_overwritten_gradients<float>(ResidualType::compute);
+  compare_overwritten_gradients<bfloat16>(ResidualType::compute);
+  compare_overwritten_gradients<bfloat16>(ResidualType::state);
+}
+
 TEST(Gpt, gradient_of_every_parameter_is_that_of_finite_differences) {
   const Tokens tokens = tokens_with_ignored();
   TinyGpt<double> tiny(batch, length, 1);

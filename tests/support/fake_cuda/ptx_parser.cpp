@@ -83,7 +83,7 @@ class Parser {
     }
     constexpr std::string_view blocks_name = ".minnctapersm";
     if (const std::size_t at = head.find(blocks_name); at != std::string_view::npos)
-      function_->least_blocks = number_of(trimmed(head.substr(at + blocks_name.size())));
+      function_->least_blocks = std::max<std::size_t>(1, number_of(trimmed(head.substr(at + blocks_name.size()))));
     std::vector<std::string_view> lists;  // in parentheses
     while (head.find('(') != std::string_view::npos) {
       const std::size_t open = head.find('('), close = head.find(')');
