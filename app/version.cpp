@@ -6,6 +6,8 @@
 #include "core/ops/matmul_library.hpp"
 #include "core/types.hpp"
 #include "io/hdf5_file.hpp"
+#include "parallel/device.hpp"
+#include "parallel/device_link.hpp"
 #include "parallel/runtime.hpp"
 
 namespace espalier {
@@ -13,10 +15,14 @@ namespace espalier {
 std::string program_text() { return fmt::format("Espalier {} ({})", ESPALIER_VERSION, ESPALIER_REVISION); }
 
 std::string version_text() {
+  std::string gpus;
+  if (const std::string architectures = device_architectures(); !architectures.empty())
+    gpus = fmt::format("GPUs      {}; {}\n", architectures, has_nccl ? "NCCL " + nccl_version() : "without NCCL");
   return fmt::format(
-      "{}\nKokkos    {}.{}.{}, runs on {}\nMPI       {}\nGEMM      {}\nattention {}\nHDF5      {}\nbuilt for {}",
+      "{}\nKokkos    {}.{}.{}, runs on {}\nMPI       {}\nGEMM      {}\nattention {}\nHDF5      {}\n{}built for {}",
       program_text(), KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100, ExecSpace::name(),
-      mpi_library_version(), describe_matmul_libraries(), describe_attention_libraries(), hdf5_version(), built_for());
+      mpi_library_version(), describe_matmul_libraries(), describe_attention_libraries(), hdf5_version(), gpus,
+      built_for());
 }
 
 }  // namespace espalier

@@ -22,14 +22,18 @@ struct DeviceSurvey {
   bool needed = false;  ///< this program computes on an accelerator
   std::vector<Device> devices = {};
   std::string problem = {};  ///< why there are none that can be used
+  std::string wanted = {};
   std::string advice = {};
 };
 DeviceSurvey survey_devices();
 
 /// Makes devices[index] of the survey the one that Kokkos starts on, and starts it. Before Kokkos::initialize.
 /// @throws Error (ExitCode::usage) when this program holds no code for it: the architectures built and the one found;
-/// or when it does not start.
+/// or when it does not start; (memory) when others have filled it.
 void start_device(const Device& device, int index);
+
+/// Those that this program holds code for: "sm_80, sm_90"; empty on hosts.
+std::string device_architectures();
 
 /// Of the device that was started: "NVIDIA H200"; empty on hosts.
 std::string device_name();

@@ -52,6 +52,7 @@ DeviceSurvey without_devices(cudaError_t error) {
             .devices = {},
             .problem = fmt::format("the NVIDIA driver is too old: it supports CUDA {}, this program was built with {}",
                                    version_text(driver), version_text(runtime)),
+            .wanted = fmt::format("a driver for CUDA {} or newer", version_text(runtime / 1000 * 1000)),
             .advice = "use a newer driver, or build Espalier with an older CUDA toolkit"};
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string setting =
@@ -60,9 +61,10 @@ DeviceSurvey without_devices(cudaError_t error) {
           .devices = {},
           .problem = fmt::format("no GPU is visible ({}; {})",
                                  error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error), setting),
-          .advice =
-              "start on a machine with an NVIDIA GPU and ask the job scheduler for it (srun --gpus-per-node); "
-              "nvidia-smi lists what is there; an Espalier built without ESPALIER_ENABLE_CUDA runs on CPUs"};
+          .wanted = "at least one GPU for each rank",
+          .advice = std::string(visible == nullptr ? "" : "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there; ") +
+                    "start on a machine with an NVIDIA GPU and ask the job scheduler for it (srun --gpus-per-node); "
+                    "nvidia-smi lists what is there; an Espalier built without ESPALIER_ENABLE_CUDA runs on CPUs"};
 }
 
 // Of the one that was started.
@@ -81,7 +83,7 @@ DeviceSurvey survey_devices() {
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted != cudaSuccess || count == 0)
     return without_devices(counted);
-  DeviceSurvey survey{.needed = true, .devices = {}, .problem = {}, .advice = {}};
+  DeviceSurvey survey{.needed = true};
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties;
     ESPALIER_CUDA(cudaGetDeviceProperties(&properties, index));
@@ -110,10 +112,21 @@ void start_device(const Device& device, int index) {
                  .where = fmt::format("GPU {} ({}); {}", index, device.name, cudaGetErrorString(found)),
                  .got = device.architecture,
                  .wanted = fmt::format("one of {}, which it was built for", built_text()),
-                 .todo = "build Kokkos and Espalier for this architecture, see docs/gpus.md"});
+                 .todo = "build Kokkos and Espalier for this architecture, an old one with an older CUDA toolkit; see "
+                         "docs/gpus.md"});
   }
+  constexpr std::size_t least_bytes = std::size_t{16} << 20;  // what Kokkos and the libraries take at their start
+  if (const DeviceMemory memory = device_memory(); memory.total_bytes > 0 && memory.free_bytes < least_bytes)
+    throw Error(ExitCode::memory,
+                {.what = "the memory of a GPU is full before anything of this job is there",
+                 .where = fmt::format("GPU {} ({})", index, device.name),
+                 .got = fmt::format("{} MiB free of {} MiB", memory.free_bytes >> 20, memory.total_bytes >> 20),
+                 .wanted = fmt::format("{} MiB or more", least_bytes >> 20),
+                 .todo = "nvidia-smi lists the programs that hold it: end them, or use another GPU"});
   setenv("KOKKOS_DEVICE_ID", std::to_string(index).c_str(), 1);
 }
+
+std::string device_architectures() { return built_text(); }
 
 std::string device_name() { return properties_of_device().name; }
 

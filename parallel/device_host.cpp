@@ -7,6 +7,8 @@ namespace espalier {
 
 DeviceSurvey survey_devices() { return {}; }
 void start_device(const Device&, int) {}
+
+std::string device_architectures() { return {}; }
 std::string device_name() { return {}; }
 int device_processors() { return 0; }
 DeviceMemory device_memory() { return {}; }

@@ -49,6 +49,9 @@ class DeviceLinkFactory {
 
 /// nccl_link.cpp; device_link_none.cpp where NCCL is not built in: false, nullptr.
 extern const bool has_nccl;
+
+/// Version of the headers it was built with, "2.28.9"; empty without NCCL.
+std::string nccl_version();
 std::shared_ptr<DeviceLinkFactory> make_nccl_factory();
 
 }  // namespace espalier

@@ -5,6 +5,7 @@
 namespace espalier {
 
 const bool has_nccl = false;
+std::string nccl_version() { return {}; }
 std::shared_ptr<DeviceLinkFactory> make_nccl_factory() { return nullptr; }
 
 }  // namespace espalier

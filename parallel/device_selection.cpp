@@ -41,8 +41,9 @@ std::vector<std::vector<std::string>> ids_by_rank(const std::vector<std::string>
 void require_devices(const DeviceSurvey& survey) {
   if (survey.devices.empty())
     throw Error(ExitCode::usage, {.what = "this Espalier computes on NVIDIA GPUs, and finds none that it can use",
+                                  .where = "this host",
                                   .got = survey.problem,
-                                  .wanted = "at least one GPU for each rank",
+                                  .wanted = survey.wanted,
                                   .todo = survey.advice});
 }
 
@@ -70,15 +71,16 @@ void require_allowed_sharing(const std::vector<DevicePlace>& places, int local_r
   const int sharers = places[static_cast<std::size_t>(local_rank)].sharers;
   if (sharers <= ranks_per_gpu)
     return;
-  throw Error(ExitCode::usage,
-              {.what = ranks_per_gpu == 1 ? "there are more ranks than GPUs" : "too many ranks share a GPU",
-               .where = "one host of this job",
-               .got = fmt::format("{} ranks, which see {} GPU{}: {} on one of them", places.size(), num_devices,
-                                  num_devices == 1 ? "" : "s", sharers),
-               .wanted = fmt::format("at most {} rank{} a GPU", ranks_per_gpu, ranks_per_gpu == 1 ? "" : "s"),
-               .todo = fmt::format("start one rank a GPU, or allow it with {}={}: MPI then moves the data through host "
-                                   "memory, as NCCL takes one rank a GPU only",
-                                   sharing_variable, sharers)});
+  throw Error(
+      ExitCode::usage,
+      {.what = ranks_per_gpu == 1 ? "there are more ranks than GPUs" : "too many ranks share a GPU",
+       .where = "one host of this job",
+       .got = fmt::format("{} ranks, which see {} GPU{}: {} on one of them", places.size(), num_devices,
+                          num_devices == 1 ? "" : "s", sharers),
+       .wanted = fmt::format("at most {} rank{} a GPU", ranks_per_gpu, ranks_per_gpu == 1 ? "" : "s"),
+       .todo = fmt::format("start one rank a GPU, or allow it with --ranks-per-gpu {} (or {}={}): MPI then moves the "
+                           "data through host memory, as NCCL takes one rank a GPU only",
+                           sharers, sharing_variable, sharers)});
 }
 
 int allowed_ranks_per_gpu() {
@@ -89,10 +91,11 @@ int allowed_ranks_per_gpu() {
   int number = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failed != std::errc() || end != text.data() + text.size() || number < 1)
-    throw Error(ExitCode::usage, {.what = fmt::format("{} is no number of ranks", sharing_variable),
-                                  .got = fmt::format("\"{}\"", text),
-                                  .wanted = "1 or more",
-                                  .todo = "leave it unset for one rank a GPU"});
+    throw Error(ExitCode::usage,
+                {.what = fmt::format("--ranks-per-gpu, or {}, is no number of ranks", sharing_variable),
+                 .got = fmt::format("\"{}\"", text),
+                 .wanted = "1 or more",
+                 .todo = "leave it unset for one rank a GPU"});
   return number;
 }
 

@@ -183,6 +183,7 @@ class NcclFactory : public DeviceLinkFactory {
 }  // namespace
 
 const bool has_nccl = true;
+std::string nccl_version() { return fmt::format("{}.{}.{}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH); }
 std::shared_ptr<DeviceLinkFactory> make_nccl_factory() { return std::make_shared<NcclFactory>(); }
 
 }  // namespace espalier

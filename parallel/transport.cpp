@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view word, std::string what, std::string wanted, std::string todo) {
   throw Error(ExitCode::usage, {.what = std::move(what),
-                                .where = "ESPALIER_TRANSPORT",
+                                .where = "--transport, or ESPALIER_TRANSPORT",
                                 .got = fmt::format("\"{}\"", word),
                                 .wanted = std::move(wanted),
                                 .todo = std::move(todo)});

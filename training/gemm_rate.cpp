@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/gemm_rate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/kokkos_compat.hpp"
@@ -141,6 +143,12 @@ double measure_gemm_rate(const Communicator& world, Index size) {
   set_matmul_library(chosen);
   release_matmul_workspace();
   return best;
+}
+
+std::string products_text(double gemm_rate, int ranks) {
+  return fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
+                     std::ranges::count_if(matmul_libraries(), sets_a_peak), gemm_rate * 1e-9,
+                     ranks > 1 ? " on all ranks together" : "");
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                       \

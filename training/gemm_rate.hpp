@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "parallel/communicator.hpp"
@@ -47,5 +49,8 @@ std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int 
 /// of a few moments, some 200 ms in all. Products of `size` squared. The same on every rank; collective.
 template <class T>
 double measure_gemm_rate(const Communicator& world, Index size = exec_is_host ? 512 : 4096);
+
+/// "matrix products by onednn (best of 3 measured: 432 GFLOP/s)": of measure_gemm_rate().
+std::string products_text(double gemm_rate, int ranks);
 
 }  // namespace espalier

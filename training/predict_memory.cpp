@@ -104,18 +104,21 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
   set(Category::weights, flat * sizeof(T));
   set(Category::gradients, flat * sizeof(State<T>));
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
-  const GptConfig& shape = config.model.shape;
-  const AttentionShape attention{.batch = config.batch.micro_batch_size,
-                                 .sequence_length = config.batch.sequence_length,
-                                 .num_heads = shape.num_heads / layout.mesh.degree(Axis::tp),
-                                 .head_size = shape.hidden_size / shape.num_heads};
-  set(Category::workspace,
-      static_cast<std::uint64_t>(activations.workspace) + library_workspaces<T>(config, attention));
+  set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
+                               library_workspaces<T>(config, attention_shape(config, layout)));
   set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
   return memory;
 }
 
 }  // namespace
+
+AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout) {
+  const GptConfig& shape = config.model.shape;
+  return {.batch = config.batch.micro_batch_size,
+          .sequence_length = config.batch.sequence_length,
+          .num_heads = shape.num_heads / layout.mesh.degree(Axis::tp),
+          .head_size = shape.hidden_size / shape.num_heads};
+}
 
 template <class T>
 MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout, int stage) {

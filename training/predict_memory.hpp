@@ -5,10 +5,14 @@
 #include <vector>
 
 #include "core/memory_ledger.hpp"
+#include "core/ops/attention.hpp"
 #include "planning/layout_memory.hpp"  // fullest_stage() of what this predicts
 #include "training/run_layout.hpp"
 
 namespace espalier {
+
+/// One micro-batch of a rank.
+AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout);
 
 /// Bytes by category that a Trainer will allocate on a rank of `stage`, from the shapes alone; of the ranks of the
 /// stage the one that has most. Library scratch, which only a measurement knows, is not in it.

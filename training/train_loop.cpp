@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "io/metrics.hpp"
@@ -25,6 +24,7 @@
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
 #include "training/metrics_line.hpp"
+#include "training/predict_memory.hpp"
 #include "training/prediction_check.hpp"
 #include "training/rank_records.hpp"
 #include "training/require_memory.hpp"
@@ -85,9 +85,9 @@ class Loop {
                              [&](const std::string& text) { note(text); });
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
                                                [&](const std::string& text) { note(text); });
-    note(fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
-                     std::ranges::count_if(matmul_libraries(), sets_a_peak), gemm_rate_ * 1e-9,
-                     mesh_.world().size() > 1 ? " on all ranks together" : ""));
+    note(products_text(gemm_rate_, mesh_.world().size()));
+    if (!exec_is_host)
+      note("attention by " + describe_attention<T>(attention_shape(config_, layout_)));
     try {
       return train_in_directory(trainer, saver, resumed_step, stop_request);
     } catch (const Error& error) {

@@ -33,19 +33,30 @@ std::optional<Cudnn>& cudnn() {
   return state;
 }
 
-// nullptr where cuDNN has none. Heads of other sizes than multiples of 8 are not for tensor cores.
-template <class T>
-const CudnnAttention* plan_of(const AttentionShape& shape) {
+// Heads of other sizes than multiples of 8 are not for tensor cores.
+bool is_for_tensor_cores(const AttentionShape& shape) {
   constexpr Index step = 8;
-  if (shape.batch == 0 || shape.sequence_length == 0 || shape.num_heads == 0 || shape.head_size == 0 ||
-      shape.head_size % step != 0)
-    return nullptr;
+  return shape.batch > 0 && shape.sequence_length > 0 && shape.num_heads > 0 && shape.head_size > 0 &&
+         shape.head_size % step == 0;
+}
+
+// Made at the first call.
+template <class T>
+const CudnnAttention& any_plan_of(const AttentionShape& shape) {
   if (!cudnn())
     cudnn().emplace();
   const CudnnShape key{shape.batch, shape.sequence_length, shape.num_heads, shape.head_size,
                        std::is_same_v<T, bfloat16>};
-  const auto [entry, is_new] = cudnn()->plans.try_emplace(key, key, cudnn()->handle.get());
-  return entry->second.refusal().empty() ? &entry->second : nullptr;
+  return cudnn()->plans.try_emplace(key, key, cudnn()->handle.get()).first->second;
+}
+
+// nullptr where cuDNN has none.
+template <class T>
+const CudnnAttention* plan_of(const AttentionShape& shape) {
+  if (!is_for_tensor_cores(shape))
+    return nullptr;
+  const CudnnAttention& plan = any_plan_of<T>(shape);
+  return plan.refusal().empty() ? &plan : nullptr;
 }
 
 void* workspace_of(const ExecSpace& exec, const CudnnAttention& plan) {
@@ -93,6 +104,11 @@ std::size_t cudnn_workspace_bytes(const AttentionShape& shape) {
   return plan == nullptr ? 0 : StreamWorkspaces::with_gap(plan->workspace_bytes());
 }
 
+template <class T>
+std::string cudnn_refusal(const AttentionShape& shape) {
+  return is_for_tensor_cores(shape) ? any_plan_of<T>(shape).refusal() : "heads are not a multiple of 8 channels";
+}
+
 void release_cudnn_workspaces() {
   if (cudnn())
     cudnn()->workspaces.release();
@@ -119,6 +135,11 @@ std::size_t cudnn_workspace_bytes(const AttentionShape&) {
   return 0;
 }
 
+template <class T>
+std::string cudnn_refusal(const AttentionShape&) {
+  return "not in this build";
+}
+
 void release_cudnn_workspaces() {}
 
 std::string cudnn_library_version() { return {}; }
@@ -131,7 +152,8 @@ std::string cudnn_library_version() { return {}; }
   template bool attention_backward_cudnn<T>(const ExecSpace&, const Tensor<T, 2>&, const Tensor<T, 2>&,        \
                                             const Tensor<T, 2>&, const Tensor<float, 1>&, const Tensor<T, 2>&, \
                                             const AttentionShape&);                                            \
-  template std::size_t cudnn_workspace_bytes<T>(const AttentionShape&);
+  template std::size_t cudnn_workspace_bytes<T>(const AttentionShape&);                                        \
+  template std::string cudnn_refusal<T>(const AttentionShape&);
 ESPALIER_INSTANTIATE(bfloat16)
 ESPALIER_INSTANTIATE(float16)
 #undef ESPALIER_INSTANTIATE

@@ -23,6 +23,10 @@ bool attention_backward_cudnn(const ExecSpace& exec, const Tensor<T, 2>& dqkv, c
 template <class T>
 std::size_t cudnn_workspace_bytes(const AttentionShape& shape);
 
+/// Why cuDNN does not compute attention of this type and shape on this GPU, once Kokkos is started; empty: it does.
+template <class T>
+std::string cudnn_refusal(const AttentionShape& shape);
+
 /// Gives the workspaces back, until the next call needs one.
 void release_cudnn_workspaces();
 

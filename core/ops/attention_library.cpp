@@ -59,6 +59,16 @@ std::size_t attention_workspace_bytes(AttentionLibrary library, const AttentionS
   return 0;
 }
 
+template <class T>
+std::string describe_attention(const AttentionShape& shape) {
+  if (attention_library() == AttentionLibrary::own)
+    return "own kernels";
+  std::string refusal = "it computes in 16 bits";
+  if constexpr (has_masters<T>)
+    refusal = impl::cudnn_refusal<T>(shape);
+  return refusal.empty() ? "cuDNN" : "own kernels, not cuDNN: " + refusal;
+}
+
 void release_attention_workspace() { impl::release_cudnn_workspaces(); }
 
 std::string describe_attention_libraries() {
@@ -66,8 +76,9 @@ std::string describe_attention_libraries() {
   return "own kernels" + (version.empty() ? std::string() : ", cuDNN " + version);
 }
 
-#define ESPALIER_INSTANTIATE(T) \
-  template std::size_t attention_workspace_bytes<T>(AttentionLibrary, const AttentionShape&);
+#define ESPALIER_INSTANTIATE(T)                                                               \
+  template std::size_t attention_workspace_bytes<T>(AttentionLibrary, const AttentionShape&); \
+  template std::string describe_attention<T>(const AttentionShape&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

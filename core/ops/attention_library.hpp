@@ -35,6 +35,11 @@ AttentionLibrary parse_attention_library(const std::string& word);
 template <class T>
 std::size_t attention_workspace_bytes(AttentionLibrary library, const AttentionShape& shape);
 
+/// Whose kernels attention of T of this shape goes through in this process: "cuDNN", "own kernels", or why not cuDNN.
+/// Once Kokkos is started.
+template <class T>
+std::string describe_attention(const AttentionShape& shape);
+
 /// Gives back what it holds on to, until the next call.
 void release_attention_workspace();
 

@@ -48,6 +48,7 @@ stage "instructions do what the PTX manual says, and it finds $found planted mis
 # ---- One rank ----
 steady fp32 1
 steady bf16 1 precision.compute=bf16
+says "attention by own kernels"
 steady fp16 1 precision.compute=fp16 parallel.recompute=selective
 steady full 1 parallel.recompute=full run.matmul=tiled
 trains fp64 1 precision.compute=fp64
@@ -126,6 +127,7 @@ ESPALIER_FAKE_CUDA_DRIVER=12040 expect 2 "the NVIDIA driver is too old: it suppo
 ESPALIER_FAKE_CUDA_ARCH=75 expect 2 "this Espalier holds no code for the GPU of this rank" "$espalier" train tiny.toml
 expect 2 "there are more ranks than GPUs" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2
 ESPALIER_RANKS_PER_GPU=2 expect 2 "too many ranks share a GPU" "$mpiexec" -n 3 "$espalier" train tiny.toml
+ESPALIER_FAKE_CUDA_FREE_MIB=5 expect 7 "the memory of a GPU is full" "$espalier" train tiny.toml
 ESPALIER_FAKE_CUDA_FREE_MIB=20 expect 7 "the model does not fit the memory that is free on a GPU" "$espalier" train tiny.toml
 ESPALIER_TRANSPORT=nccl ESPALIER_RANKS_PER_GPU=2 expect 2 "NCCL takes one rank a GPU" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2
 [[ ! -e run ]] || fail "a start that was refused has left run/" <(ls run)
