@@ -177,7 +177,7 @@ Measured measure(RunConfig config, Runtime& runtime) {
   const RandomTokens tokens(config.model.shape.vocab_size,
                             4 * (config.tokens_per_step() + config.batch.sequence_length) + 1, runtime.rank());
   config.data.train = {tokens.path()};
-  const ProcessMesh mesh(runtime.world(), layout.mesh);
+  const ProcessMesh mesh(runtime.world(), layout.mesh, layout.pipeline.chunks > 1);
 
   Measured measured;
   const std::size_t at_start = resident_bytes();

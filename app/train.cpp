@@ -61,7 +61,7 @@ int train_command(TrainArguments& options, Runtime& runtime) {
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
   resolve_layers_per_stage(config, world);
   const RunLayout layout = make_run_layout(config, runtime.size());
-  const ProcessMesh mesh(world, layout.mesh);
+  const ProcessMesh mesh(world, layout.mesh, layout.pipeline.chunks > 1);
   emulate_network(config.emulate, mesh);
   hold_stop_requests();
 

@@ -115,7 +115,8 @@ void ParameterStore<T>::lay_out() {
       segments_.push_back({spec.chunk, spec.block, spec.group, spec.weight_decay, flat_size_, 0});
     }
     parameters_[i].offset = flat_size_;
-    flat_size_ = round_up(flat_size_ + parameters_[i].size, parameter_alignment);
+    const Index columns = parameters_[i].size / parameters_[i].local_shape[0];
+    flat_size_ = round_up(flat_size_ + parameters_[i].padded_rows() * columns, parameter_alignment);
     segments_.back().size = flat_size_ - segments_.back().offset;
   }
 }

@@ -40,6 +40,10 @@ class ParameterStore {
     return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(id).offset, extents...);
   }
 
+  /// A matrix with the padding below it, (padded_rows(), columns): rows of zeros that products may take along.
+  Tensor<T, 2> padded_weight(Id id) const { return padded<T>(id, weights_); }
+  Tensor<State<T>, 2> padded_gradient(Id id) const { return padded<State<T>>(id, gradients_); }
+
   const Parameter& parameter(Id id) const { return parameters_[position_[static_cast<std::size_t>(id)]]; }
   const std::vector<Parameter>& parameters() const { return parameters_; }  ///< in flat order
   const std::vector<Segment>& segments() const { return segments_; }
@@ -61,6 +65,12 @@ class ParameterStore {
 
  private:
   void check_size(Id id, const std::vector<Index>& extents) const;
+  template <class S>
+  Tensor<S, 2> padded(Id id, const Tensor<S, 1>& flat) const {
+    const Parameter& matrix = parameter(id);
+    check_size(id, matrix.local_shape);
+    return Tensor<S, 2>(flat.data() + matrix.offset, matrix.padded_rows(), matrix.local_shape.at(1));
+  }
 
   std::vector<Parameter> parameters_;
   std::vector<std::size_t> position_;  // by handle; parameters_ is sorted by segment

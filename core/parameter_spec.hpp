@@ -47,6 +47,7 @@ struct ParameterSpec {
   bool weight_decay = true;  ///< false for biases and norms
   double init_mean = 0;
   double init_std = 0;
+  Index row_multiple = 1;  ///< so many rows belong together in memory: see ParameterStore::padded_weight()
 };
 
 /// A named window into the flat arrays of a ParameterStore.
@@ -55,6 +56,7 @@ struct Parameter {
   std::vector<Index> local_shape;
   Index offset = 0;  ///< elements from the start of the flat arrays
   Index size = 0;    ///< local elements
+  Index padded_rows() const { return (local_shape[0] + spec.row_multiple - 1) / spec.row_multiple * spec.row_multiple; }
   IndexRange flat_range() const { return {offset, offset + size}; }
 };
 

@@ -15,7 +15,8 @@ int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& 
                              .chunk = placement.chunk,
                              .block = placement.block,
                              .group = ReductionGroup::tied,
-                             .init_std = 0.02});
+                             .init_std = 0.02,
+                             .row_multiple = logit_multiple});
 }
 
 template <class T, class Residual>
@@ -58,8 +59,7 @@ void VocabParallelEmbedding<T, Residual>::backward_weight(const ExecSpace& exec,
 
 template <class T, class Residual>
 void VocabParallelEmbedding<T, Residual>::zero_gradients(const ExecSpace& exec) const {
-  const IndexRange ours = tensor_->shard(0).range(config_.vocab_size);
-  Kokkos::deep_copy(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size), State<T>(0));
+  Kokkos::deep_copy(exec, parameters_->padded_gradient(token_table_), State<T>(0));
   Kokkos::deep_copy(exec, parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size),
                     State<T>(0));
 }

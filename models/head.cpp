@@ -20,14 +20,6 @@ Rows rows_of(const Rows& matrix, Index first, Index count) {
   return Kokkos::subview(matrix, std::pair<Index, Index>(first, first + count), Kokkos::ALL);
 }
 
-// Of rows of `columns` logits. A share of a vocabulary is of any length, and rows that begin at multiples of 128 bytes
-// are read in whole lines of a GPU's cache, by its tensor cores, too.
-template <class T>
-Index row_stride(Index columns) {
-  constexpr Index step = exec_is_host ? 1 : 128 / static_cast<Index>(sizeof(T));
-  return (columns + step - 1) / step * step;
-}
-
 }  // namespace
 
 template <class T, class Residual>
@@ -48,9 +40,7 @@ template <class T, class Residual>
 typename Head<T, Residual>::Scratch Head<T, Residual>::take_scratch(Arena& arena, Index tokens) const {
   const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size(), most_logits);
   Scratch scratch;
-  const Tensor<T, 2> padded = arena.take<T>(rows, row_stride<T>(vocabulary().size()));
-  if (padded.data() != nullptr)
-    scratch.logits = Kokkos::subview(padded, Kokkos::ALL, std::pair<Index, Index>(0, vocabulary().size()));
+  scratch.logits = arena.take<T>(rows, parameters_->parameter(token_table_).padded_rows());
   scratch.losses = arena.take<State<T>>(tokens);
   if (tensor_->size() > 1) {
     scratch.largest = arena.take<State<T>>(rows);
@@ -64,13 +54,17 @@ void Head<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x, Sa
   norm_.forward(exec, x, saved.norm);
 }
 
-// normed W^T.
+// normed W^T, (rows, Vp): products take the table's rows of zeros along.
 template <class T, class Residual>
-Matrix<T> Head<T, Residual>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
-  const Matrix<T> logits = rows_of(scratch.logits, 0, normed.extent(0));
-  matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes,
-            parameters_->weight(token_table_, vocabulary().size(), config_.hidden_size));
+Tensor<T, 2> Head<T, Residual>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
+  const Tensor<T, 2> logits = rows_of(scratch.logits, 0, normed.extent(0));
+  matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes, parameters_->padded_weight(token_table_));
   return logits;
+}
+
+template <class T, class Residual>
+Tensor<T, 2> Head<T, Residual>::without_padding(const Tensor<T, 2>& logits) const {
+  return Kokkos::subview(logits, Kokkos::ALL, std::pair<Index, Index>(0, vocabulary().size()));
 }
 
 // work(rows of normed, their targets, their losses) for chunk after chunk.
@@ -105,7 +99,7 @@ void Head<T, Residual>::loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, 
                              Scratch& scratch) const {
   for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
              [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
-               const Tensor<T, 2> logits = rows_of(scratch.logits, 0, logits_of(exec, normed, scratch).rows);
+               const Tensor<T, 2> logits = without_padding(logits_of(exec, normed, scratch));
                if (tensor_->size() > 1)
                  split_loss(exec, wanted, losses, logits, scratch);
                else
@@ -121,20 +115,19 @@ void Head<T, Residual>::loss_and_gradient(const ExecSpace& exec, Tensor<TokenId,
   const IndexRange ours = vocabulary();
   for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
              [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
-               const Matrix<T> dlogits = logits_of(exec, normed, scratch);  // at first the logits themselves
-               const Tensor<T, 2> logits = rows_of(scratch.logits, 0, dlogits.rows);
+               const Tensor<T, 2> dlogits = logits_of(exec, normed, scratch);  // at first the logits themselves
+               const Tensor<T, 2> logits = without_padding(dlogits);           // whose zeros beside them stay
                if (tensor_->size() > 1) {
                  split_loss(exec, wanted, losses, logits, scratch);
-                 const Index count = dlogits.rows;
+                 const auto count = static_cast<Index>(logits.extent(0));
                  cross_entropy_split_backward<T>(exec, logits, wanted, part(scratch.largest, 0, count),
                                                  part(scratch.statistics, 0, 2 * count), ours.begin, scale);
                } else {
                  cross_entropy_forward_backward<T>(exec, losses, logits, wanted, scale);
                }
-               matmul<T, State<T>>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
-                                   Transpose::yes, dlogits, Transpose::no, normed, State<T>(1), State<T>(1));
-               matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no,
-                         parameters_->weight(token_table_, ours.size(), config_.hidden_size));
+               matmul<T, State<T>>(exec, parameters_->padded_gradient(token_table_), Transpose::yes, dlogits,
+                                   Transpose::no, normed, State<T>(1), State<T>(1));
+               matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no, parameters_->padded_weight(token_table_));
              });
   tensor_->reduce(exec, saved.norm.y);
 }
@@ -144,7 +137,7 @@ Matrix<T> Head<T, Residual>::logits(const ExecSpace& exec, Index first, Index co
                                     Scratch& scratch) const {
   ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)) && tensor_->size() == 1,
                   "more rows than there is room for, or a vocabulary that is cut");
-  return logits_of(exec, rows_of(saved.norm.y, first, count), scratch);
+  return without_padding(logits_of(exec, rows_of(saved.norm.y, first, count), scratch));
 }
 
 template <class T, class Residual>
@@ -160,7 +153,7 @@ void Head<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& save
 
 template <class T, class Residual>
 void Head<T, Residual>::zero_table_gradient(const ExecSpace& exec) const {
-  Kokkos::deep_copy(exec, parameters_->gradient(token_table_, vocabulary().size(), config_.hidden_size), State<T>(0));
+  Kokkos::deep_copy(exec, parameters_->padded_gradient(token_table_), State<T>(0));
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class Head<T, R>;

@@ -25,7 +25,7 @@ class Head {
   };
   /// Used in forward only: one is enough.
   struct Scratch {
-    Tensor<T, 2> logits;             ///< (K, Vl), on GPUs in rows that begin at multiples of 128 bytes
+    Tensor<T, 2> logits;             ///< (K, Vp): Vl and, on GPUs, columns of zeros, see logit_multiple
     Tensor<State<T>, 1> losses;      ///< (N)
     Tensor<State<T>, 1> largest;     ///< (K), of the logits of all ranks; only where the vocabulary is cut
     Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut
@@ -57,11 +57,12 @@ class Head {
   void zero_table_gradient(const ExecSpace& exec) const;
 
  private:
-  Matrix<T> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const;
+  Tensor<T, 2> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const;
   void split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
                   Scratch& scratch) const;
   template <class F>
   void for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const Scratch& scratch, const F& work) const;
+  Tensor<T, 2> without_padding(const Tensor<T, 2>& logits) const;
   IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }
 
   const ParameterStore<T>* parameters_;

@@ -12,6 +12,9 @@
 namespace espalier {
 namespace {
 
+// Of a GPU's 132, as on an H100: a message is carried while layers are computed, and may wait long for its receiver.
+constexpr int blocks_of_an_edge = 4;
+
 /// Takes over `handle`.
 std::shared_ptr<impl::CommunicatorState> make_state(MPI_Comm handle, std::string name,
                                                     std::shared_ptr<CommunicationContext> context) {
@@ -63,28 +66,28 @@ void Communicator::open_device_link() const {
     return;
   std::vector<int> members(static_cast<std::size_t>(size()));
   std::iota(members.begin(), members.end(), 0);
-  state_->device_link = context().device_links->connect(*this, members, name());
+  state_->device_link = context().device_links->connect(*this, members, name(), {});
 }
 
-void Communicator::open_device_edges(int tag, int step) const {
+void Communicator::open_device_edges(int tag, int step, bool is_ring) const {
   if (size() == 1 || context().device_links == nullptr)
     return;
   for (int sender = 0; sender < size(); ++sender) {  // in one order on all ranks: no two wait for each other
     const int receiver = (sender + step + size()) % size();
-    if (rank() != sender && rank() != receiver)
+    if ((rank() != sender && rank() != receiver) || (!is_ring && receiver != sender + step))
       continue;
     const std::string edge_name = name() + " " + std::to_string(sender) + " to " + std::to_string(receiver);
     state_->device_edges.emplace(
         std::tuple(tag, sender, receiver),
-        DeviceEdge{
-            context().device_links->connect(*this, {std::min(sender, receiver), std::max(sender, receiver)}, edge_name),
-            make_queue()});
+        DeviceEdge{context().device_links->connect(*this, {std::min(sender, receiver), std::max(sender, receiver)},
+                                                   edge_name, {.only_sender = sender, .max_blocks = blocks_of_an_edge}),
+                   make_queue()});
   }
 }
 
 DeviceEdge* Communicator::device_edge(int tag, int sender, int receiver) const {
   const auto found = state_->device_edges.find({tag, sender, receiver});
-  return found == state_->device_edges.end() ? nullptr : &found->second;
+  return found == state_->device_edges.end() || state_->edges_rest ? nullptr : &found->second;
 }
 
 Communicator Communicator::duplicate(std::string name) const {

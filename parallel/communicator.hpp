@@ -43,6 +43,7 @@ struct CommunicatorState {
   Tensor<unsigned char, 1> scratch;
   std::unique_ptr<DeviceLink> device_link;
   std::map<std::tuple<int, int, int>, DeviceEdge> device_edges;  // by tag, sender and receiver
+  bool edges_rest = false;
 
   CommunicatorState() = default;
   CommunicatorState(const CommunicatorState&) = delete;
@@ -77,8 +78,12 @@ class Communicator {
   /// elsewhere nothing changes. Collective.
   void open_device_link() const;
 
-  /// The same for messages with `tag` from each rank to the one `step` further on, around the ring. Collective.
-  void open_device_edges(int tag, int step) const;
+  /// The same for messages with `tag` from each rank to the one `step` further on: around the ring, or along the line.
+  /// Collective.
+  void open_device_edges(int tag, int step, bool is_ring) const;
+
+  /// While they rest MPI carries the messages. Collective, between messages.
+  void rest_device_edges(bool rest) const { state_->edges_rest = rest; }
 
   /// nullptr: MPI carries them.
   DeviceLink* device_link() const { return state_->device_link.get(); }

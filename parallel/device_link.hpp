@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/types.hpp"
 
 namespace espalier {
@@ -20,6 +21,12 @@ struct DeviceMessage {
   std::size_t bytes = 0;
   int peer = 0;  ///< rank in the communicator
   bool incoming = false;
+};
+
+/// What a link is to be used for: it need not hold more memory, and no more of the GPU, than that.
+struct LinkUse {
+  int only_sender = -1;  ///< rank in the communicator: the one member that sends; -1: all do
+  int max_blocks = 0;    ///< of threads that carry a group of messages; 0: as many as NCCL likes
 };
 
 /// Moves device memory between some ranks of a communicator without MPI. Messages bear no tags: between two ranks they
@@ -40,11 +47,14 @@ class DeviceLinkFactory {
 
   /// Between `members`, ranks of the communicator, ascending, ours among them. Collective over them.
   virtual std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
-                                              const std::string& name) = 0;
+                                              const std::string& name, const LinkUse& use) = 0;
 
   /// @throws Error (ExitCode::communication) when a link of this rank has failed since: what, and of whom. To be asked
   /// while the host waits for something else.
   virtual void require_alive() const {}
+
+  /// This rank has failed: what its links have in queues is called off, whatever other ranks do.
+  virtual void abandon(const Error& /*reason*/) {}
 };
 
 /// nccl_link.cpp; device_link_none.cpp where NCCL is not built in: false, nullptr.

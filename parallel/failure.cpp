@@ -146,6 +146,21 @@ void watch_for_exit(const Communicator* failures) {
   watched_job = failures;
 }
 
+void or_abandon_links(const Communicator& world, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (const auto& links = world.context().device_links)
+      links->abandon(error_from(error, ExitCode::defect));
+    throw;
+  }
+}
+
+void require_links_alive(const Communicator& world) {
+  if (const auto& links = world.context().device_links)
+    links->require_alive();
+}
+
 AtEarlyExit::AtEarlyExit(std::function<void(const std::string&)> action) { early_exit_action = std::move(action); }
 
 AtEarlyExit::~AtEarlyExit() { early_exit_action = nullptr; }

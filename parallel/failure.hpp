@@ -26,6 +26,15 @@ namespace espalier {
 /// ever, or take the run for complete. One job at a time; nullptr: the job is over.
 void watch_for_exit(const Communicator* failures);
 
+/// Does `work`, which puts messages into queues of a device. If it throws, what they still hold is called off before
+/// the caller destroys anything: freeing memory of a device waits for all its queues, and those for ranks that may have
+/// failed, too.
+void or_abandon_links(const Communicator& world, const std::function<void()>& work);
+
+/// @throws Error (ExitCode::communication) when a device link has been called off: what kernels have read since is no
+/// message. To be asked after a wait for the device, before what was computed is kept.
+void require_links_alive(const Communicator& world);
+
 /// While it lives, a rank that leaves by std::exit() calls this with the report before it ends the job: the ranks that
 /// could write down why it ended have no time to. One at a time.
 class AtEarlyExit {

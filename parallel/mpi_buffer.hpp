@@ -44,6 +44,12 @@ class MpiBuffer {
 
   T* data() const { return twin_.data() != nullptr ? twin_.data() : tensor_.data(); }
 
+  /// Before something is received: MPI writes at once, and kernels on `exec` may still read what is overwritten.
+  void vacate(const ExecSpace& exec) const {
+    if (access_ == MessageAccess::direct)
+      compat::fence(exec, "espalier::parallel: nobody reads what MPI overwrites");
+  }
+
   /// Makes elements [begin, begin + count) ready to be sent.
   void load(const ExecSpace& exec, Index begin, Index count) const {
     if (twin_.data() != nullptr)

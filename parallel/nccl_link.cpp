@@ -35,13 +35,15 @@ ncclUniqueId agree_on_id(const Communicator& communicator, const std::vector<int
 
 /// ncclCommInitRank waits for all members and cannot be called off: a thread of its own does, and the deadline holds.
 ncclComm_t start_communicator(const Communicator& communicator, const ncclUniqueId& id, int size, int rank,
-                              const std::string& name) {
+                              const std::string& name, int max_blocks) {
   int device = 0;
   ESPALIER_CUDA(cudaGetDevice(&device));
   std::packaged_task<ncclComm_t()> start([=] {
     ESPALIER_CUDA(cudaSetDevice(device));
     ncclComm_t comm = nullptr;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    if (max_blocks > 0)
+      config.maxCTAs = max_blocks;
     require_nccl(ncclCommInitRankConfig(&comm, size, id, rank, &config), "ncclCommInitRankConfig");
     return comm;
   });
@@ -69,25 +71,23 @@ std::string peers_text(const Communicator& communicator, const std::vector<int>&
 
 class NcclLink : public DeviceLink {
  public:
-  NcclLink(const Communicator& communicator, std::vector<int> members, const std::string& name,
+  NcclLink(const Communicator& communicator, std::vector<int> members, const std::string& name, const LinkUse& use,
            std::shared_ptr<NcclWatchdog> watchdog)
       : context_(communicator.state()->context.get()), members_(std::move(members)), watchdog_(std::move(watchdog)) {
     const ncclUniqueId id = agree_on_id(communicator, members_, name);
-    comm_ =
-        start_communicator(communicator, id, static_cast<int>(members_.size()), place_of(communicator.rank()), name);
+    comm_ = start_communicator(communicator, id, static_cast<int>(members_.size()), place_of(communicator.rank()), name,
+                               use.max_blocks);
     for (const int member : members_)
       world_ranks_.push_back(communicator.world_rank(member));
     watchdog_->add(comm_, name, peers_text(communicator, members_), context_->position);
-    check(communicator, name);
+    check(communicator, name, use.only_sender);
   }
 
   ~NcclLink() override {
-    if (!watchdog_->remove(comm_))
-      return;
     // Destroying waits for the others; while an exception unwinds this rank they may be elsewhere.
     if (std::uncaught_exceptions() > 0)
-      static_cast<void>(ncclCommAbort(comm_));
-    else
+      watchdog_->abandon(Error(ExitCode::communication, {.what = "this rank has ended with an error"}));
+    if (watchdog_->remove(comm_))
       static_cast<void>(ncclCommDestroy(comm_));
   }
 
@@ -129,9 +129,10 @@ class NcclLink : public DeviceLink {
     return result != ncclSuccess ? result : ended;
   }
 
-  /// Each member hears from each: what connects lazily is connected, and what does not work is known before the first
-  /// step.
-  void check(const Communicator& communicator, const std::string& name) {
+  /// Each member hears from each that will send: what connects lazily is connected, and what does not work is known
+  /// before the first step.
+  void check(const Communicator& communicator, const std::string& name, int only_sender) {
+    const auto sends = [&](int member) { return only_sender < 0 || member == only_sender; };
     const auto size = static_cast<Index>(members_.size());
     const Tensor<std::int32_t, 1> heard(ledger_label(Category::communication, "link_check"), size + 1);
     const ExecSpace queue;
@@ -141,15 +142,17 @@ class NcclLink : public DeviceLink {
     std::vector<DeviceMessage> messages;
     for (const int member : members_)
       if (member != communicator.rank()) {
-        messages.push_back({heard.data() + size, sizeof(std::int32_t), member, false});
-        messages.push_back({heard.data() + place_of(member), sizeof(std::int32_t), member, true});
+        if (sends(communicator.rank()))
+          messages.push_back({heard.data() + size, sizeof(std::int32_t), member, false});
+        if (sends(member))
+          messages.push_back({heard.data() + place_of(member), sizeof(std::int32_t), member, true});
       }
     exchange(queue, messages, "the first words over " + name);
     Kokkos::deep_copy(queue, host, heard);
     compat::fence(queue, "espalier::NcclLink: the words are compared on the host");
     watchdog_->require_alive();
     for (const int member : members_)
-      if (host(place_of(member)) != member)
+      if (sends(member) && host(place_of(member)) != member)
         throw Error(
             ExitCode::communication,
             {.what = "NCCL does not carry data between two GPUs",
@@ -171,10 +174,11 @@ class NcclLink : public DeviceLink {
 class NcclFactory : public DeviceLinkFactory {
  public:
   std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
-                                      const std::string& name) override {
-    return std::make_unique<NcclLink>(communicator, members, name, watchdog_);
+                                      const std::string& name, const LinkUse& use) override {
+    return std::make_unique<NcclLink>(communicator, members, name, use, watchdog_);
   }
   void require_alive() const override { watchdog_->require_alive(); }
+  void abandon(const Error& reason) override { watchdog_->abandon(reason); }
 
  private:
   std::shared_ptr<NcclWatchdog> watchdog_ = std::make_shared<NcclWatchdog>();

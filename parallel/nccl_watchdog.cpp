@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -34,16 +35,18 @@ void require_nccl(ncclResult_t result, const char* call, ncclComm_t comm) {
 
 NcclWatchdog::NcclWatchdog() {
   ESPALIER_CUDA(cudaGetDevice(&device_));
-  thread_ = std::thread([this] { run(); });
+  watch_ = std::thread([this] { watch(); });
+  stand_by_ = std::thread([this] { stand_by(); });
 }
 
 NcclWatchdog::~NcclWatchdog() {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(stop_mutex_);
     stop_ = true;
   }
-  wake_.notify_all();
-  thread_.join();
+  stopped_.notify_all();
+  watch_.join();
+  stand_by_.join();
 }
 
 void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers, PositionWriter& position) {
@@ -73,7 +76,15 @@ void NcclWatchdog::announce(ncclComm_t comm, std::string what, std::vector<int> 
   const Clock::time_point now = Clock::now();
   drop_done(watched, now);
   watched.groups.push_back({std::move(what), std::move(world_ranks), deadline_seconds, now, std::move(begin)});
+  longest_deadline_ = std::max<double>(longest_deadline_, deadline_seconds);
   is_queueing_ = true;
+}
+
+void NcclWatchdog::returned() {
+  const std::lock_guard lock(mutex_);
+  is_queueing_ = false;
+  if (failed_)
+    abort_all();  // what call_off() could not
 }
 
 void NcclWatchdog::queued(ncclComm_t comm, const ExecSpace& queue) {
@@ -85,18 +96,33 @@ void NcclWatchdog::queued(ncclComm_t comm, const ExecSpace& queue) {
   group.is_queued = true;
 }
 
-void NcclWatchdog::require_alive() const {
-  if (failed_)
-    throw Error(ExitCode::communication, reason_);
+void NcclWatchdog::require_alive() {
+  if (!failed_)
+    return;
+  is_known_ = true;
+  throw Error(reason_);
 }
 
-void NcclWatchdog::run() {
+void NcclWatchdog::abandon(const Error& reason) {
+  is_known_ = true;
+  const std::lock_guard lock(mutex_);
+  if (!failed_)
+    call_off(reason.code(), reason.report());
+}
+
+bool NcclWatchdog::is_told_to_stop(std::chrono::milliseconds after) {
+  std::unique_lock lock(stop_mutex_);
+  return stopped_.wait_for(lock, after, [this] { return stop_; });
+}
+
+void NcclWatchdog::watch() {
   // Asking for events must not break off a capture that the computing thread is about.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   static_cast<void>(cudaSetDevice(device_));
   static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode));
-  std::unique_lock lock(mutex_);
-  while (!stop_ && !failed_) {
+  do {
+    last_look_ = Clock::now();
+    const std::lock_guard lock(mutex_);
     try {
       for (auto& [comm, watched] : watched_)
         if (!failed_)
@@ -104,24 +130,34 @@ void NcclWatchdog::run() {
       if (!failed_)
         tell_position(Clock::now());
     } catch (const Error& error) {  // the device itself has failed
-      call_off(error.report());
+      call_off(error.code(), error.report());
     }
-    wake_.wait_for(lock, watch_interval, [this] { return stop_; });
-  }
-  lock.unlock();
-  if (failed_)
-    end_job_if_stuck();
+  } while (!failed_ && !is_told_to_stop(watch_interval));
 }
 
-// ncclCommAbort is meant to wake a thread that waits inside NCCL; this is for the day that it does not.
-void NcclWatchdog::end_job_if_stuck() {
-  const Clock::time_point patience_ends = Clock::now() + patience;
-  while (is_queueing_ && Clock::now() < patience_ends)
-    std::this_thread::sleep_for(watch_interval);
-  if (!is_queueing_)
-    return;
-  fmt::print(stderr, "{}\n", to_text(reason_));
-  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::communication));
+// For the days that CUDA keeps the watchdog, and that calling off does not help.
+void NcclWatchdog::stand_by() {
+  const auto end_job = [](const Error& reason) {
+    fmt::print(stderr, "{}\n", reason.what());
+    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(reason.code()));
+  };
+  std::optional<Clock::time_point> failed_at;
+  while (!is_told_to_stop(watch_interval)) {
+    const Clock::time_point now = Clock::now();
+    if (failed_) {
+      failed_at = failed_at.value_or(now);
+      if (now - *failed_at > patience && !(is_known_ && *is_called_off_))
+        end_job(reason_);
+    } else if (const std::chrono::duration<double> silent = now - last_look_.load();
+               longest_deadline_ > 0 && silent > patience + std::chrono::duration<double>(longest_deadline_)) {
+      end_job(
+          Error(ExitCode::communication, {.what = fmt::format("CUDA has not answered for {:.1f} s", silent.count()),
+                                          .where = "watchdog of NCCL",
+                                          .got = "the computing thread is inside of a call, or the GPU is lost",
+                                          .wanted = "an answer at once",
+                                          .todo = "see the kernel's log for Xid errors, and what other ranks say"}));
+    }
+  }
 }
 
 void NcclWatchdog::drop_done(Watched& watched, Clock::time_point now) {
@@ -174,6 +210,7 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
   const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
   if (asked != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
     return call_off(
+        ExitCode::communication,
         {.what = "NCCL reports an error",
          .where = fmt::format("communicator {}, {}", watched.name, what),
          .got = fmt::format("{}: {}", ncclGetErrorString(asked != ncclSuccess ? asked : state), ncclGetLastError(comm)),
@@ -183,7 +220,8 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
     return;
   const double waited = std::chrono::duration<double>(now - groups.front().since).count();
   if (waited > groups.front().deadline_seconds)
-    call_off({.what = fmt::format("waited {:.1f} s for {}, in vain", waited, what),
+    call_off(ExitCode::communication,
+             {.what = fmt::format("waited {:.1f} s for {}, in vain", waited, what),
               .where = fmt::format("communicator {}, NCCL", watched.name),
               .got = groups.front().begun ? fmt::format("not done between this rank and {}", watched.peers)
                                           : "this rank has not come to it: earlier work on its GPU is not done",
@@ -191,20 +229,28 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
               .todo = "see what the named ranks do; if they are only slow, raise run.communication_timeout"});
 }
 
-void NcclWatchdog::call_off(ErrorReport reason) {
-  reason_ = std::move(reason);
+void NcclWatchdog::call_off(ExitCode code, ErrorReport reason) {
+  reason_ = Error(code, std::move(reason));
   failed_ = true;
+  if (!is_queueing_)  // abort would free what the thread inside NCCL uses; for the day that it stays there see
+                      // stand_by()
+    abort_all();
+}
+
+// As one group: each abort by itself would wait for all that its queue has before it, which may wait for a communicator
+// whose turn has not come. By a thread of its own: NCCL may take its time, and the lock is held.
+void NcclWatchdog::abort_all() {
   std::vector<ncclComm_t> comms;
   for (const auto& [comm, watched] : watched_)
     comms.push_back(comm);
-  const auto abort_all = [comms] {
+  std::thread([comms, done = is_called_off_, device = device_] {
+    static_cast<void>(cudaSetDevice(device));
+    static_cast<void>(ncclGroupStart());
     for (const ncclComm_t comm : comms)
       static_cast<void>(ncclCommAbort(comm));  // whatever it says, the job ends
-  };
-  if (is_queueing_)  // abort may wait for the thread that is inside NCCL, for ever
-    std::thread(abort_all).detach();
-  else
-    abort_all();
+    static_cast<void>(ncclGroupEnd());
+    *done = true;
+  }).detach();
 }
 
 }  // namespace espalier

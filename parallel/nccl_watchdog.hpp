@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -28,10 +29,10 @@ void require_nccl(ncclResult_t result, const char* call, ncclComm_t comm = nullp
 
 /// Watches over what NCCL does in the queues of a device, where no host waits: a thread that asks every communicator
 /// for errors, and every group of messages whether it is done. When one fails or passes its deadline, it calls all
-/// communicators of the rank off, so that no kernel and no host thread waits on, and keeps the reason for the thread
-/// that computes, which finds it at its next message. Where that thread is inside NCCL and does not come back, the
-/// watchdog ends the job itself. What a queue has waited for longer than a moment stands in the rank's position, for
-/// the report on who is where.
+/// communicators of the rank off, so that no kernel waits on, and keeps the reason for the thread that computes, which
+/// finds it at its next message. Where that does not end the rank, because a thread is inside NCCL or CUDA and does not
+/// come back, a second thread, which asks nothing of either, ends the job. What a queue has waited for longer than a
+/// moment stands in the rank's position, for the report on who is where.
 class NcclWatchdog {
  public:
   NcclWatchdog();
@@ -49,13 +50,16 @@ class NcclWatchdog {
   void announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
                 const ExecSpace& queue);
   /// The call that queues the group announced last has come back, whatever it said.
-  void returned() { is_queueing_ = false; }
+  void returned();
   /// The group announced last is in `queue`.
   void queued(ncclComm_t comm, const ExecSpace& queue);
 
-  bool has_failed() const { return failed_; }
+  /// Calls all communicators off, if that is not done: the computing thread has failed, for `reason`, and frees memory
+  /// of the device next, which waits for kernels that may wait for other ranks.
+  void abandon(const Error& reason);
+
   /// @throws Error (ExitCode::communication), the reason, when it has called the communicators off.
-  void require_alive() const;
+  void require_alive();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -77,24 +81,32 @@ class NcclWatchdog {
     std::uint64_t num_done = 0;
   };
 
-  void run();
+  void watch();
+  void stand_by();
+  bool is_told_to_stop(std::chrono::milliseconds after);
   static void drop_done(Watched& watched, Clock::time_point now);
   void tell_position(Clock::time_point now);
   void look_after(ncclComm_t comm, Watched& watched);
-  void call_off(ErrorReport reason);
-  void end_job_if_stuck();
+  void call_off(ExitCode code, ErrorReport reason);
+  void abort_all();
 
   int device_ = 0;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
+  std::mutex mutex_;
+  std::mutex stop_mutex_;
+  std::condition_variable stopped_;
   bool stop_ = false;
   std::map<ncclComm_t, Watched> watched_;
+  bool is_queueing_ = false;  // the computing thread is inside NCCL
   std::atomic<bool> failed_ = false;
-  std::atomic<bool> is_queueing_ = false;               // the computing thread is inside NCCL
+  std::atomic<bool> is_known_ = false;  // to the computing thread, that all is called off
+  std::shared_ptr<std::atomic<bool>> is_called_off_ = std::make_shared<std::atomic<bool>>(false);  // by NCCL, too
+  std::atomic<Clock::time_point> last_look_{Clock::now()};
+  std::atomic<double> longest_deadline_ = 0;            // seconds, of what was announced
   std::pair<const Watched*, std::uint64_t> told_ = {};  // the wait that the position tells of: number num_done
   Clock::time_point next_sign_of_life_ = {};
-  ErrorReport reason_;  // written before failed_ is set, and never again
-  std::thread thread_;  // last: it uses the others
+  Error reason_{ExitCode::communication, {}};  // written before failed_ is set, and never again
+  std::thread watch_;                          // last: they use the others
+  std::thread stand_by_;
 };
 
 }  // namespace espalier

@@ -103,6 +103,7 @@ Request irecv(const ExecSpace& exec, const Communicator& communicator, const Vie
   const MpiBuffer<T> buffer(edge != nullptr ? MessageAccess::queued : mpi_access(communicator), communicator, window);
   Request request(communicator, edge, exec, std::make_pair(data, buffer),
                   describe_message("receive of", tag, peer, communicator));
+  buffer.vacate(exec);
   request.messages_.receive(buffer.data(), window.extent(0) * sizeof(T), peer, tag, Request::stamped);
   request.on_done_ = [=] { buffer.store(exec, 0, static_cast<Index>(window.extent(0))); };
   request.start();

@@ -14,7 +14,8 @@ ReductionCommunicators ProcessMesh::reductions() const {
           .tied = &reduction(ReductionGroup::tied)};
 }
 
-ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout) : world_(&world), layout_(layout) {
+ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bool is_ring)
+    : world_(&world), layout_(layout) {
   if (layout.size() != world.size())
     refuse_layout(world.size(), layout.degrees,
                   fmt::format("the layout is for {} ranks, but there are {}", layout.size(), world.size()));
@@ -32,8 +33,9 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout) : 
     reductions_[group] = &larger_groups_.back();
   }
   tp().open_device_link();  // the reducer opens its own
-  pp().open_device_edges(tags::activations, +1);
-  pp().open_device_edges(tags::gradients, -1);
+  pp().open_device_edges(tags::activations, +1, is_ring);
+  pp().open_device_edges(tags::gradients, -1, is_ring);
+  pp().rest_device_edges(is_ring);
 }
 
 }  // namespace espalier

@@ -14,7 +14,11 @@ namespace espalier {
 class ProcessMesh {
  public:
   /// Collective over `world`, whose size must be the layout's.
-  ProcessMesh(const Communicator& world, const MeshLayout& layout);
+  /// @param is_ring the last stage of a pipeline sends to the first, as chunks do. Then the edges between stages rest
+  /// until the first step is done: CUDA loads kernels at their first use and may wait for the whole device, with NCCL's
+  /// sends in it, which wait for their receivers. Without chunks every schedule gets through that, with them not all do
+  /// (ScheduleCosts::computing_waits_for_sends).
+  ProcessMesh(const Communicator& world, const MeshLayout& layout, bool is_ring = true);
   ProcessMesh(ProcessMesh&&) = default;
   ProcessMesh& operator=(ProcessMesh&&) = default;
 

@@ -35,6 +35,10 @@ bool tool_sees_kernels() {
          tool.begin_parallel_scan != nullptr;
 }
 
+// Kokkos before 5 may pass large functors through memory of the host that later kernels use again, which a recorded
+// copy would read.
+constexpr bool kokkos_can_be_recorded = KOKKOS_VERSION >= 50000;
+
 }  // namespace
 
 struct QueueGraph::Recording {
@@ -55,7 +59,7 @@ QueueGraph::QueueGraph(QueueGraph&&) noexcept = default;
 QueueGraph& QueueGraph::operator=(QueueGraph&&) noexcept = default;
 
 void QueueGraph::run(const ExecSpace& queue, const std::function<void()>& work) {
-  if (!is_warm_ || tool_sees_kernels()) {
+  if (!kokkos_can_be_recorded || !is_warm_ || tool_sees_kernels()) {
     work();
     is_warm_ = true;
     return;

@@ -35,6 +35,8 @@ class AbstractWorld {
         costs_(costs),
         num_run_(ranks.size(), 0),
         free_at_(ranks.size(), 0.0),
+        in_flight_(ranks.size(), 0),
+        is_held_(ranks.size(), false),
         num_tp_groups_(layout.size() / layout.degree(Axis::tp)),
         num_dp_groups_(layout.size() / layout.degree(Axis::dp)) {
     const int tied_size = layout.degree(Axis::dp) * std::min(2, layout.degree(Axis::pp));
@@ -100,20 +102,27 @@ class AbstractWorld {
     if (num_run_[at(rank)] == list.size())
       return;
     const Operation& next = list[num_run_[at(rank)]];
+    is_held_[at(rank)] =
+        costs_.computing_waits_for_sends && !is_receive(next.kind) && !is_send(next.kind) && in_flight_[at(rank)] > 0;
+    if (is_held_[at(rank)])
+      return;  // until its last message is taken
     if (is_receive(next.kind))
-      take_message(channel(rank_of_stage(rank, next.peer), rank, counterpart(next.kind)), rank);
+      take_message(rank_of_stage(rank, next.peer), rank, next.kind);
     else if (Group* group = group_of(rank, next))
       join(*group, rank);
     else
       ready_.emplace(free_at_[at(rank)], rank);
   }
 
-  void take_message(Channel& channel, int rank) {
-    channel.receiver_waits = channel.arrivals.empty();
-    if (channel.receiver_waits)
+  void take_message(int sender, int receiver, OperationKind receive_kind) {
+    Channel& from = channel(sender, receiver, counterpart(receive_kind));
+    from.receiver_waits = from.arrivals.empty();
+    if (from.receiver_waits)
       return;
-    ready_.emplace(std::max(free_at_[at(rank)], channel.arrivals.front()), rank);
-    channel.arrivals.pop_front();
+    ready_.emplace(std::max(free_at_[at(receiver)], from.arrivals.front()), receiver);
+    from.arrivals.pop_front();
+    if (--in_flight_[at(sender)] == 0 && is_held_[at(sender)])
+      arrive_at_next(sender);
   }
 
   void join(Group& group, int rank) {
@@ -135,8 +144,9 @@ class AbstractWorld {
       const int receiver = rank_of_stage(rank, operation.peer);
       Channel& to = channel(rank, receiver, operation.kind);
       to.arrivals.push_back(start + (costs_.message ? costs_.message(stage, operation) : 0.0));
+      ++in_flight_[at(rank)];
       if (to.receiver_waits)
-        take_message(to, receiver);
+        take_message(rank, receiver, counterpart(operation.kind));
     } else if (!is_receive(operation.kind) && costs_.compute) {
       end += costs_.compute(stage, operation);
     }
@@ -149,6 +159,8 @@ class AbstractWorld {
   const ScheduleCosts& costs_;
   std::vector<std::size_t> num_run_;
   std::vector<double> free_at_;
+  std::vector<int> in_flight_;  // messages of a rank that nobody has taken
+  std::vector<bool> is_held_;   // by them
   int num_tp_groups_;
   int num_dp_groups_;
   std::vector<Group> groups_;  // tp groups, dp groups, tied groups (one a tp coordinate), the world

@@ -16,6 +16,9 @@ struct MeshLayout;
 struct ScheduleCosts {
   std::function<double(int stage, const Operation&)> compute = {};  ///< every operation that is no message
   std::function<double(int stage, const Operation&)> message = {};  ///< a send: from its start to its arrival
+  /// What computes begins when all that its rank has sent is received: as where CUDA waits for the whole device, in
+  /// which NCCL's sends wait for their receivers, because it loads a kernel at its first use.
+  bool computing_waits_for_sends = false;
 };
 
 /// One operation that was run. What waits for others starts when they are there: waiting is no part of an operation.

@@ -12,6 +12,7 @@
 #include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/failure.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/operation_pace.hpp"
 
@@ -123,8 +124,11 @@ std::array<std::uint64_t, num_axes> Trainer<T>::bytes_so_far() const {
 template <class T>
 StepReport Trainer<T>::step(bool stop_requested) {
   const Stopwatch stopwatch;
-  StepReport report = compute_gradients(stop_requested);
-  update(report);
+  StepReport report;
+  or_abandon_links(mesh_->world(), [&] {
+    report = compute_gradients(stop_requested);
+    update(report);
+  });
   const double whole = stopwatch.seconds();
   report.seconds[Phase::other] = whole - report.seconds.total();
   report.step_seconds = whole - report.seconds[Phase::checkpoint];
@@ -176,10 +180,12 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
     std::array<double, 3> shared = {has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0,
                                     stop_requested ? 1.0 : 0.0, squares};
     all_reduce(mesh_->world(), std::span<double>(shared));
+    require_links_alive(mesh_->world());  // else the sums may be of messages that never came
     report.loss = unsigned_if_nan(shared[0]);
     report.stop = shared[1] > 0;
     report.gradient_norm = unsigned_if_nan(std::sqrt(shared[2]) / report.loss_scale);
   }
+  mesh_->pp().rest_device_edges(false);  // all kernels have been at work
   report.step = steps_done_ + 1;
   report.samples = {loader_.position() - config_.batch.global_batch_size, loader_.position()};
   return report;
@@ -278,10 +284,14 @@ Index Trainer<T>::tokens() const {
 template <class T>
 double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
   Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
-  PhaseSeconds seconds;
-  forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);
-  const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
-  return all_reduce(mesh_->world(), has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0);
+  double mean = 0;
+  or_abandon_links(mesh_->world(), [&] {
+    PhaseSeconds seconds;
+    forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);
+    const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
+    mean = all_reduce(mesh_->world(), has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0);
+  });
+  return mean;
 }
 
 template <class T>

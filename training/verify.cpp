@@ -209,7 +209,7 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
     for (Candidate& candidate : all) {
       if (candidate.config) {
         const RunLayout layout = make_run_layout(*candidate.config, world.size());
-        const ProcessMesh mesh(world, layout.mesh);
+        const ProcessMesh mesh(world, layout.mesh, layout.pipeline.chunks > 1);
         Trainer<T> trainer(ExecSpace(), *candidate.config, layout, mesh);
         Comparison<T>(world, snapshot, groups, trainer, candidate.result.errors).run(step);
       }

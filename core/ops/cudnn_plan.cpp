@@ -32,60 +32,84 @@ enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_log_sum_exp, uid
 
 std::int64_t local_channels(const CudnnShape& shape) { return shape.num_heads * shape.head_size; }
 
-// Describes heads in an array of `parts` times Cl columns: (B, NH, T, HS).
+// What one call computes of a micro-batch: so many of its sequences, and of their heads.
+struct Part {
+  std::int64_t sequences, heads;
+};
+
+Part whole(const CudnnShape& shape) { return {shape.batch, shape.num_heads}; }
+
+std::int64_t largest_divisor(std::int64_t number, std::int64_t at_most) {
+  std::int64_t divisor = std::clamp(at_most, std::int64_t{1}, number);
+  while (number % divisor != 0)
+    --divisor;
+  return divisor;
+}
+
+// In a fixed order, cuDNN before 9.25 keeps (B, NH, T, T) numbers on sm_90, which is what tiles are there to avoid: so
+// backward takes as much at a time as keeps them within this. Still enough to fill a GPU: 128 heads at T = 1024.
+constexpr std::int64_t most_kept_bytes = std::int64_t{256} << 20;
+// Of one head, and of what else it may want.
+constexpr std::size_t most_workspace_bytes = std::size_t{1} << 30;
+
+Part part_of_backward(const CudnnShape& shape) {
+  const std::int64_t of_head = 2 * shape.sequence_length * shape.sequence_length;
+  const std::int64_t heads = most_kept_bytes / of_head;
+  return {largest_divisor(shape.batch, heads / shape.num_heads), largest_divisor(shape.num_heads, heads)};
+}
+
+// Describes heads in an array of `parts` times Cl columns: (B, NH, T, HS), or what `part` has of them.
 template <class Attributes>
-Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, std::int64_t parts, Uid uid) {
+Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, const Part& part, std::int64_t parts, Uid uid) {
   const std::int64_t stride = parts * local_channels(shape);
   tensor.set_uid(uid)
-      .set_dim({shape.batch, shape.num_heads, shape.sequence_length, shape.head_size})
+      .set_dim({part.sequences, part.heads, shape.sequence_length, shape.head_size})
       .set_stride({shape.sequence_length * stride, shape.head_size, stride, 1});
   return tensor;
 }
 
-Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, std::int64_t parts, Uid uid) {
+Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, const Part& part, std::int64_t parts, Uid uid) {
   Tensor_attributes tensor;
-  return graph.tensor(lay_out(tensor, shape, parts, uid));
+  return graph.tensor(lay_out(tensor, shape, part, parts, uid));
 }
 
 // (B, NH, T, 1), in fp32.
 template <class Attributes>
-Attributes& lay_out_statistics(Attributes& tensor, const CudnnShape& shape) {
+Attributes& lay_out_statistics(Attributes& tensor, const CudnnShape& shape, const Part& part) {
   tensor.set_uid(uid_log_sum_exp)
       .set_data_type(fe::DataType_t::FLOAT)
-      .set_dim({shape.batch, shape.num_heads, shape.sequence_length, 1})
+      .set_dim({part.sequences, part.heads, shape.sequence_length, 1})
       .set_stride({shape.num_heads * shape.sequence_length, shape.sequence_length, 1, 1});
   return tensor;
 }
-
-// In a fixed order, cuDNN before 9.25 keeps (B, NH, T, T) numbers on sm_90: 4 GiB at T = 8192 and 32 heads, which is
-// what tiles are there to avoid.
-constexpr std::size_t most_workspace_bytes = std::size_t{1} << 30;
 
 float scale_of(const CudnnShape& shape) {
   return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
 }
 
 void describe_forward(fe::graph::Graph& graph, const CudnnShape& shape) {
+  const Part part = whole(shape);
   auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale_of(shape));
   options.set_causal_mask(true);
-  const auto [out, log_sum_exp] =
-      graph.sdpa(heads(graph, shape, 3, uid_q), heads(graph, shape, 3, uid_k), heads(graph, shape, 3, uid_v), options);
-  lay_out(out->set_output(true), shape, 1, uid_out);
-  lay_out_statistics(log_sum_exp->set_output(true), shape);
+  const auto [out, log_sum_exp] = graph.sdpa(heads(graph, shape, part, 3, uid_q), heads(graph, shape, part, 3, uid_k),
+                                             heads(graph, shape, part, 3, uid_v), options);
+  lay_out(out->set_output(true), shape, part, 1, uid_out);
+  lay_out_statistics(log_sum_exp->set_output(true), shape, part);
 }
 
 void describe_backward(fe::graph::Graph& graph, const CudnnShape& shape) {
+  const Part part = part_of_backward(shape);
   auto options =
       fe::graph::SDPA_backward_attributes().set_attn_scale(scale_of(shape)).set_deterministic_algorithm(true);
   options.set_causal_mask(true);
   Tensor_attributes statistics;
-  const Tensor log_sum_exp = graph.tensor(lay_out_statistics(statistics, shape));
-  const auto [dq, dk, dv] =
-      graph.sdpa_backward(heads(graph, shape, 3, uid_q), heads(graph, shape, 3, uid_k), heads(graph, shape, 3, uid_v),
-                          heads(graph, shape, 1, uid_out), heads(graph, shape, 1, uid_dout), log_sum_exp, options);
-  lay_out(dq->set_output(true), shape, 3, uid_dq);
-  lay_out(dk->set_output(true), shape, 3, uid_dk);
-  lay_out(dv->set_output(true), shape, 3, uid_dv);
+  const Tensor log_sum_exp = graph.tensor(lay_out_statistics(statistics, shape, part));
+  const auto [dq, dk, dv] = graph.sdpa_backward(
+      heads(graph, shape, part, 3, uid_q), heads(graph, shape, part, 3, uid_k), heads(graph, shape, part, 3, uid_v),
+      heads(graph, shape, part, 1, uid_out), heads(graph, shape, part, 1, uid_dout), log_sum_exp, options);
+  lay_out(dq->set_output(true), shape, part, 3, uid_dq);
+  lay_out(dk->set_output(true), shape, part, 3, uid_dk);
+  lay_out(dv->set_output(true), shape, part, 3, uid_dv);
 }
 
 std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) {
@@ -170,19 +194,28 @@ void CudnnAttention::forward(CUstream_st* stream, const CudnnArrays& arrays) con
       arrays.workspace);
 }
 
+// Part after part: heads side by side in a row, sequences below each other.
 void CudnnAttention::backward(CUstream_st* stream, const CudnnArrays& arrays) const {
   const std::int64_t channels = local_channels(shape_);
-  run(graphs_->backward, handle_, stream,
-      {{uid_q, at(arrays.qkv, 0)},
-       {uid_k, at(arrays.qkv, channels)},
-       {uid_v, at(arrays.qkv, 2 * channels)},
-       {uid_out, arrays.out},
-       {uid_log_sum_exp, arrays.log_sum_exp},
-       {uid_dout, at(arrays.dout, 0)},
-       {uid_dq, arrays.dqkv},
-       {uid_dk, at(arrays.dqkv, channels)},
-       {uid_dv, at(arrays.dqkv, 2 * channels)}},
-      arrays.workspace);
+  const Part part = part_of_backward(shape_);
+  for (std::int64_t sequence = 0; sequence < shape_.batch; sequence += part.sequences)
+    for (std::int64_t head = 0; head < shape_.num_heads; head += part.heads) {
+      const std::int64_t row = sequence * shape_.sequence_length;
+      const std::int64_t column = head * shape_.head_size;
+      const std::int64_t in_qkv = row * 3 * channels + column;
+      const std::int64_t in_out = row * channels + column;
+      run(graphs_->backward, handle_, stream,
+          {{uid_q, at(arrays.qkv, in_qkv)},
+           {uid_k, at(arrays.qkv, in_qkv + channels)},
+           {uid_v, at(arrays.qkv, in_qkv + 2 * channels)},
+           {uid_out, at(arrays.out, in_out)},
+           {uid_log_sum_exp, arrays.log_sum_exp + (sequence * shape_.num_heads + head) * shape_.sequence_length},
+           {uid_dout, at(arrays.dout, in_out)},
+           {uid_dq, at(arrays.dqkv, in_qkv)},
+           {uid_dk, at(arrays.dqkv, in_qkv + channels)},
+           {uid_dv, at(arrays.dqkv, in_qkv + 2 * channels)}},
+          arrays.workspace);
+    }
 }
 
 std::string cudnn_version() {

@@ -21,7 +21,8 @@ namespace {
 static_assert(StreamWorkspaces::with_gap(usable_workspace + most_bias_bytes) == cublaslt_workspace_bytes);
 
 std::uint32_t alignment_of(const void* address) {
-  constexpr std::uintptr_t most = 16;  // no kernel asks for more, and what differs in more would be timed apart
+  constexpr std::uintptr_t most =
+      128;  // parameters begin at multiples of it; what differs in more would be timed apart
   const std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(address) | most;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }

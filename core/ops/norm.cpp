@@ -38,6 +38,37 @@ SquaredNorm::SquaredNorm(const ExecSpace& exec, const std::vector<Range>& ranges
   compat::fence(exec, "espalier::SquaredNorm: any instance may read the pieces, and the host copies go away");
 }
 
+namespace {
+
+// Of neighbours at a time on GPUs, which one load reads where they lie as it wants; the order is the same wherever.
+template <class S>
+KOKKOS_INLINE_FUNCTION double sum_of_squares(const TeamMember& team, Index n, const S* values) {
+  const auto square = [](const S value) { return static_cast<double>(value) * static_cast<double>(value); };
+  if constexpr (exec_is_host) {
+    return row_sum<double>(team, n, [=](const Index i) { return square(values[i]); });
+  } else {
+    constexpr Index size = Pack<S>::size;
+    const Index groups = n / size;
+    const bool packed = impl::packs_of(n, values) > 0;
+    return row_sum<double>(team, groups + n % size, [=](const Index g) {
+      if (g >= groups)
+        return square(values[groups * size + g - groups]);
+      double sum = 0;
+      if (packed) {
+        const Pack<S> group = impl::pack_at(values, g);
+        for (Index i = 0; i < size; ++i)
+          sum += square(group.values[i]);
+      } else {
+        for (Index i = 0; i < size; ++i)
+          sum += square(values[g * size + i]);
+      }
+      return sum;
+    });
+  }
+}
+
+}  // namespace
+
 template <class S>
 void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
   const auto pieces = pieces_;
@@ -49,9 +80,7 @@ void SquaredNorm::compute(const ExecSpace& exec, Tensor<S, 1> values) const {
       KOKKOS_LAMBDA(const TeamMember& team) {
         const Index p = team.league_rank();
         const S* const first = values.data() + pieces(p, 0);
-        const double sum = row_sum<double>(team, pieces(p, 1), [=](const Index i) {
-          return static_cast<double>(first[i]) * static_cast<double>(first[i]);
-        });
+        const double sum = sum_of_squares(team, pieces(p, 1), first);
         Kokkos::single(Kokkos::PerTeam(team), [&]() { partial(p) = sum; });
       });
   Kokkos::parallel_for(

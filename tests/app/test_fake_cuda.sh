@@ -93,6 +93,9 @@ says "tensors by nccl"
 [[ -z $(find . -maxdepth 1 -name 'fake-nccl-*') ]] || fail "communicators of NCCL were left" <(find . -maxdepth 1 -name 'fake-nccl-*')
 trains nccl-sequence 2 parallel.tensor=2 parallel.sequence_parallel=true
 trains nccl-zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
+# By MPI in the first step, and then by NCCL.
+trains nccl-interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2 model.num_layers=4
+(($(sed -nE 's/.*"messages": ([0-9]+).*/\1/p' nccl-interleaved.json | head -n 1) > 20)) || fail "few messages went by NCCL" nccl-interleaved.json
 stage "2 and 4 ranks on GPUs of their own, over NCCL"
 
 # A rank that stands still: the watchdog, or who waits for it in MPI, ends the job.

@@ -86,6 +86,7 @@ int main() {
       {{32, 1024, 12, 64, true}, true},    // gpt2-124m
       {{8, 1024, 25, 64, true}, true},     // gpt2-1558m
       {{4, 2048, 32, 128, true}, true},    // a model of some 7 billion parameters
+      {{1, 8192, 32, 128, true}, true},    // heads that backward takes a few at a time
       {{2, 129, 3, 80, true}, true},       // lengths and heads that divide nothing
       {{1, 77, 1, 8, false}, true},        // fp16
       {{2, 64, 2, 12, true}, false},       // rows that are no multiple of 16 bytes

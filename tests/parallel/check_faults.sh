@@ -7,10 +7,13 @@ set -u
 program=$1 ranks=$2; shift 2
 command=("$@")
 failures=0
+# CUDA takes its time to start, once a rank.
+allowance=0
+if nvidia-smi -L >/dev/null 2>&1; then allowance=15; fi
 
 # check FAULT CODES BLOCKS SECONDS PATTERN
 check() {
-  local fault=$1 codes=$2 wanted_blocks=$3 seconds=$4 pattern=$5
+  local fault=$1 codes=$2 wanted_blocks=$3 seconds=$(($4 + allowance)) pattern=$5
   local start=$SECONDS output code blocks
   output=$(timeout 60 "${command[@]}" "$program" "$fault" 2>&1)
   code=$?

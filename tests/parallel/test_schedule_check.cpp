@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "parallel/mesh_layout.hpp"
 #include "parallel/schedule_check.hpp"
+#include "parallel/schedule_run.hpp"
 #include "tests/parallel/schedule_faults.hpp"
 #include "tests/parallel/schedule_shapes.hpp"
 
@@ -23,6 +25,22 @@ TEST(ScheduleCheck, AllSchedulesAreProven) {
     const auto problems = check_schedules(make_schedules(shape), shape);
     ASSERT_TRUE(problems.empty()) << shape << ":\n" << joined(problems);
   });
+}
+
+// What ProcessMesh relies on.
+TEST(ScheduleCheck, WithoutChunksComputingMayWaitForSends) {
+  int num_stuck = 0;
+  for_each_shape([&](const PipelineShape& shape) {
+    const Lists lists = make_schedules(shape);
+    std::vector<const PipelineSchedule*> ranks;
+    for (const PipelineSchedule& list : lists)
+      ranks.push_back(&list);
+    const MeshLayout one_pipeline{.degrees = {{1, 1, shape.stages}}};
+    const bool complete = run_schedules(ranks, one_pipeline, {.computing_waits_for_sends = true}).complete;
+    EXPECT_TRUE(complete || shape.chunks > 1) << shape;
+    num_stuck += complete ? 0 : 1;
+  });
+  EXPECT_GT(num_stuck, 0);  // with chunks: the rule is one
 }
 
 TEST(ScheduleCheck, WhatIsMissingIsNamed) {

@@ -93,7 +93,7 @@ class HostLink : public DeviceLink {
 class HostLinks : public DeviceLinkFactory {
  public:
   std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
-                                      const std::string& name) override {
+                                      const std::string& name, const LinkUse&) override {
     return std::make_unique<HostLink>(communicator, members, name);
   }
 };
