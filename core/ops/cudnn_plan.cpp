@@ -73,13 +73,13 @@ Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, const Part& part,
   return graph.tensor(lay_out(tensor, shape, part, parts, uid));
 }
 
-// (B, NH, T, 1), in fp32.
+// (B, NH, T, 1), in fp32; packed, as cuDNN wants it: several sequences have all their heads, a few heads are of one.
 template <class Attributes>
 Attributes& lay_out_statistics(Attributes& tensor, const CudnnShape& shape, const Part& part) {
   tensor.set_uid(uid_log_sum_exp)
       .set_data_type(fe::DataType_t::FLOAT)
       .set_dim({part.sequences, part.heads, shape.sequence_length, 1})
-      .set_stride({shape.num_heads * shape.sequence_length, shape.sequence_length, 1, 1});
+      .set_stride({part.heads * shape.sequence_length, shape.sequence_length, 1, 1});
   return tensor;
 }
 
