@@ -57,7 +57,7 @@ void Head<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> x, Sa
 // normed W^T, (rows, Vp): products take the table's rows of zeros along.
 template <class T, class Residual>
 Tensor<T, 2> Head<T, Residual>::logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
-  const Tensor<T, 2> logits = rows_of(scratch.logits, 0, normed.extent(0));
+  Tensor<T, 2> logits = rows_of(scratch.logits, 0, normed.extent(0));
   matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes, parameters_->padded_weight(token_table_));
   return logits;
 }
