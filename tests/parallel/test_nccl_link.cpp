@@ -86,7 +86,8 @@ TEST(NcclLink, WhatIsNotDoneInTimeIsCalledOff) {
       << report;
   EXPECT_THROW(link->exchange(queue, to_ourselves(out, in), "the next"), Error);
   compat::fence(queue, "what was held up goes away");
-  link = other = idle = nullptr;
+  for (auto* one : {&link, &other, &idle})
+    one->reset();
   world().set_deadline(60);
 }
 
