@@ -166,7 +166,8 @@ build() {
 }
 
 # save_references FOLDER: config.toml, and beside it what a step of it gives on this CPU, for `espalier verify --against`.
-# A model with all that the kernels for GPUs tell apart, heads of 64 channels among it, and small enough to be carried.
+# A model with all that the kernels for GPUs tell apart, heads of 64 channels and an odd vocabulary among it, and small enough to be
+# carried.
 save_references() {
   local precision root=$PWD
   seq 20000 >"$1/text.txt"
@@ -175,6 +176,7 @@ save_references() {
   cat >"$1/config.toml" <<'TOML'
 [model]
 preset = "byte-1m"
+vocab_size = 259
 num_layers = 2
 hidden_size = 128
 num_heads = 2
