@@ -169,9 +169,9 @@ class OpsBench {
     const auto weights = filled<1>(elements), m = filled<1>(elements), v = filled<1>(elements), g = filled<1>(elements);
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     Kokkos::deep_copy(clip, 1.0);
-    add("adamw", 0, bytes(7 * elements), [&] {
-      adamw_update<float>(exec_, weights, weights, m, v, g, 0, 0, elements, AdamWConfig{}, 1e-3, 0.1, clip, 1);
-    });
+    const auto parts = make_adamw_parts({{0, 0, elements, true}});
+    add("adamw", 0, bytes(7 * elements),
+        [&] { adamw_update<float>(exec_, weights, weights, m, v, g, parts, AdamWConfig{}, 1e-3, clip, 1); });
   }
 
   static double bytes(Index elements) { return 4.0 * static_cast<double>(elements); }

@@ -182,10 +182,11 @@ void adamw(benchmark::State& state) {
   const Tensor<State<S>, 1> v("espalier::other::bench_v", flat);
   const Tensor<double, 0> clip("espalier::other::bench_clip");
   Kokkos::deep_copy(clip, 1.0);
+  const auto parts = make_adamw_parts({{0, 0, flat, true}});
   // Masters and moments are read and written, gradients read; weights that are not their own masters are written.
   const double moved = bytes<State<S>>(7 * flat) + (has_masters<S> ? bytes<S>(flat) : 0);
   measure(state, Unit::bytes, moved, [&](const ExecSpace& exec) {
-    adamw_update<S>(exec, weights, masters, m, v, gradient, 0, 0, flat, {}, 1e-6, 0.1, clip, 10);
+    adamw_update<S>(exec, weights, masters, m, v, gradient, parts, {}, 1e-6, clip, 10);
   });
 }
 

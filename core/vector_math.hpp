@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -250,6 +251,16 @@ KOKKOS_INLINE_FUNCTION S max_of_row(const Workers& workers, Index n, const T* in
       return impl::largest_of<S>(impl::pack_at(in, p));
     });
   }
+}
+
+/// a * b + c. On GPUs rounded once wherever it stands, so that two loops over the same numbers give the same bits; on
+/// hosts, some of which have no instruction for that, as the compiler likes.
+template <class S>
+KOKKOS_INLINE_FUNCTION S multiply_add(S a, S b, S c) {
+  if constexpr (exec_is_host)
+    return a * b + c;
+  else
+    return std::fma(a, b, c);
 }
 
 /// e^x, within 2 ulp in fp32; NaN stays NaN. On hosts without branches so that loops over it vectorise, by range

@@ -20,9 +20,9 @@ struct Update {
   const S* gradients;
 
   KOKKOS_INLINE_FUNCTION void apply(S& master, S& m, S& v, S g) const {
-    m = beta1 * m + (S(1) - beta1) * g;
-    v = beta2 * v + (S(1) - beta2) * g * g;
-    master = keep * master - rate * m / (compat::sqrt(v) * correction + eps);
+    m = multiply_add(beta1, m, (S(1) - beta1) * g);
+    v = multiply_add(beta2, v, (S(1) - beta2) * g * g);
+    master = multiply_add(keep, master, -(rate * m / multiply_add(compat::sqrt(v), correction, eps)));
   }
   KOKKOS_INLINE_FUNCTION void element(Index i, S factor) const {
     S master = masters[i], m = exp_avg[i], v = exp_avg_sq[i];
@@ -50,65 +50,72 @@ struct Update {
   }
 };
 
-// On hosts: strips that are long enough to vectorise, and short enough to balance.
+// A vectorised loop on hosts; on GPUs packs where all arrays are aligned to them, and single elements.
 template <class T>
-void adamw_strips(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
-  constexpr Index strip = 1024;
-  Kokkos::parallel_for(
-      "espalier::core::adamw_update", RangePolicy(exec, 0, (size + strip - 1) / strip), KOKKOS_LAMBDA(const Index s) {
-        const Update<T> own = update;  // so that no store can change its constants
-        const auto factor = static_cast<State<T>>(clip());
-        const Index last = smaller((s + 1) * strip, size);
-#pragma GCC ivdep
-        for (Index i = s * strip; i < last; ++i)
-          own.element(i, factor);
-      });
-}
-
-// On GPUs: packs where all arrays are aligned to them, and single elements.
-template <class T>
-void adamw_packs(const ExecSpace& exec, const Update<T>& update, const Tensor<double, 0>& clip, Index size) {
+KOKKOS_INLINE_FUNCTION void update_part(const TeamMember& team, const Update<T>& update, Index size, State<T> factor) {
   constexpr Index width = Update<T>::width;
-  const Index packs =
-      impl::packs_of<width>(size, update.weights, update.masters, update.exp_avg, update.exp_avg_sq, update.gradients);
+  const Index packs = exec_is_host ? 0
+                                   : impl::packs_of<width>(size, update.weights, update.masters, update.exp_avg,
+                                                           update.exp_avg_sq, update.gradients);
   const Index done = packs * width;
-  Kokkos::parallel_for(
-      "espalier::core::adamw_update", RangePolicy(exec, 0, packs + size - done), KOKKOS_LAMBDA(const Index i) {
-        const auto factor = static_cast<State<T>>(clip());
-        if (i < packs)
-          update.pack(i, factor);
-        else
-          update.element(done + i - packs, factor);
-      });
+  row_for(team, packs, [&](const Index p) { update.pack(p, factor); });
+  row_for(team, size - done, [&](const Index i) { update.element(done + i, factor); });
 }
 
 }  // namespace
 
+Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts) {
+  constexpr Index most = Index{1} << 13;  // elements: some microseconds of work
+  std::vector<Index> numbers;
+  for (const AdamWPart& part : parts)
+    for (Index done = 0; done < part.size; done += most)
+      for (const Index number :
+           {part.offset + done, part.moment_offset + done, smaller(most, part.size - done), Index{part.weight_decay}})
+        numbers.push_back(number);
+  const auto result = allocate<Index>(Category::workspace, "adamw_parts", static_cast<Index>(numbers.size()));
+  if (result.data() != nullptr)
+    Kokkos::deep_copy(result,
+                      Kokkos::View<const Index*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
+                          numbers.data(), numbers.size()));
+  return result;
+}
+
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights, Tensor<State<T>, 1> masters, Tensor<State<T>, 1> exp_avg,
-                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Index offset, Index moment_offset,
-                  Index size, const AdamWConfig& config, double learning_rate, double weight_decay,
-                  Tensor<double, 0> clip, Index step) {
+                  Tensor<State<T>, 1> exp_avg_sq, Tensor<State<T>, 1> gradients, Tensor<Index, 1> parts,
+                  const AdamWConfig& config, double learning_rate, Tensor<double, 0> clip, Index step) {
   using S = State<T>;
-  Update<T> update{.beta1 = static_cast<S>(config.beta1),
-                   .beta2 = static_cast<S>(config.beta2),
-                   .eps = static_cast<S>(config.eps),
-                   .rate = static_cast<S>(learning_rate / (1 - std::pow(config.beta1, static_cast<double>(step)))),
-                   .correction = static_cast<S>(1 / std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step)))),
-                   .keep = static_cast<S>(1 - learning_rate * weight_decay),
-                   .weights = weights.data() + offset,
-                   .masters = nullptr,
-                   .exp_avg = exp_avg.data() + moment_offset,
-                   .exp_avg_sq = exp_avg_sq.data() + moment_offset,
-                   .gradients = gradients.data() + offset};
-  if constexpr (has_masters<T>)
-    update.masters = masters.data() + moment_offset;
-  else
-    update.masters = update.weights;
-  if constexpr (exec_is_host)
-    adamw_strips(exec, update, clip, size);
-  else
-    adamw_packs(exec, update, clip, size);
+  const auto steps = static_cast<double>(step);
+  const Update<T> whole{.beta1 = static_cast<S>(config.beta1),
+                        .beta2 = static_cast<S>(config.beta2),
+                        .eps = static_cast<S>(config.eps),
+                        .rate = static_cast<S>(learning_rate / (1 - std::pow(config.beta1, steps))),
+                        .correction = static_cast<S>(1 / std::sqrt(1 - std::pow(config.beta2, steps))),
+                        .keep = 1,
+                        .weights = weights.data(),
+                        .masters = masters.data(),
+                        .exp_avg = exp_avg.data(),
+                        .exp_avg_sq = exp_avg_sq.data(),
+                        .gradients = gradients.data()};
+  const S kept_by_decay = static_cast<S>(1 - learning_rate * config.weight_decay);
+  Kokkos::parallel_for(
+      "espalier::core::adamw_update", row_policy(exec, static_cast<Index>(parts.extent(0)) / 4),
+      KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index* const numbers = &parts(4 * Index{team.league_rank()});
+        const AdamWPart part{numbers[0], numbers[1], numbers[2], numbers[3] != 0};
+        Update<T> update = whole;  // so that no store can change its constants
+        if (part.weight_decay)
+          update.keep = kept_by_decay;
+        update.weights += part.offset;
+        update.gradients += part.offset;
+        update.exp_avg += part.moment_offset;
+        update.exp_avg_sq += part.moment_offset;
+        if constexpr (has_masters<T>)
+          update.masters += part.moment_offset;
+        else
+          update.masters = update.weights;
+        update_part<T>(team, update, part.size, static_cast<S>(clip()));
+      });
 }
 
 template <class T>
@@ -118,15 +125,17 @@ AdamW<T>::AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
       config_(config),
       owned_(owned ? std::move(*owned) : std::vector<IndexRange>{{0, parameters.flat_size()}}) {
   Index num_moments = 0;
+  std::vector<AdamWPart> parts;
   for (const IndexRange& range : owned_) {
     moment_starts_.push_back(num_moments);
     for (const Segment& segment : parameters.segments()) {
       const IndexRange part = intersection(range, segment.flat_range());
       if (part.size() > 0)
-        pieces_.push_back({part.begin, num_moments + part.begin - range.begin, part.size(), segment.weight_decay});
+        parts.push_back({part.begin, num_moments + part.begin - range.begin, part.size(), segment.weight_decay});
     }
     num_moments += range.size();
   }
+  parts_ = make_adamw_parts(parts);
   if constexpr (has_masters<T>)
     masters_ = allocate<State<T>>(Category::optimizer, "masters", num_moments);
   exp_avg_ = allocate<State<T>>(Category::optimizer, "exp_avg", num_moments);
@@ -143,17 +152,15 @@ void AdamW<T>::initialize_masters(const ExecSpace& exec, std::uint64_t seed) con
 
 template <class T>
 void AdamW<T>::step(const ExecSpace& exec, double learning_rate, Tensor<double, 0> clip, Index step) const {
-  for (const Piece& piece : pieces_)
-    adamw_update<T>(exec, parameters_->flat_weights(), masters_, exp_avg_, exp_avg_sq_, parameters_->flat_gradients(),
-                    piece.offset, piece.moment_offset, piece.size, config_, learning_rate,
-                    piece.weight_decay ? config_.weight_decay : 0.0, clip, step);
+  adamw_update<T>(exec, parameters_->flat_weights(), masters_, exp_avg_, exp_avg_sq_, parameters_->flat_gradients(),
+                  parts_, config_, learning_rate, clip, step);
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                    \
-  template class AdamW<T>;                                                                                         \
-  template void adamw_update<T>(const ExecSpace&, Tensor<T, 1>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,          \
-                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Index, Index, Index, const AdamWConfig&, \
-                                double, double, Tensor<double, 0>, Index);
+#define ESPALIER_INSTANTIATE(T)                                                                                 \
+  template class AdamW<T>;                                                                                      \
+  template void adamw_update<T>(const ExecSpace&, Tensor<T, 1>, Tensor<State<T>, 1>, Tensor<State<T>, 1>,       \
+                                Tensor<State<T>, 1>, Tensor<State<T>, 1>, Tensor<Index, 1>, const AdamWConfig&, \
+                                double, Tensor<double, 0>, Index);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -10,18 +10,30 @@
 
 namespace espalier {
 
-/// One sweep over part of the flat arrays, elements [offset, offset + size):
+/// Elements [offset, offset + size) of the flat arrays, whose masters and moments start at `moment_offset` of theirs.
+struct AdamWPart {
+  Index offset;
+  Index moment_offset;
+  Index size;
+  bool weight_decay;
+};
+
+/// The same elements in parts that are short enough to share them out, four numbers each, where
+/// adamw_update wants them.
+Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts);
+
+/// One sweep over parts of the flat arrays, in one kernel:
 ///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
 /// updates master and both moments in the state type and writes the compute weight. Where weights are their own state
 /// type they are the masters, and `masters` is not read. The factor `clip` stays on the device. `step` counts from 1.
-/// Of F elements of the flat arrays M have their masters and moments here; those of the part start at `moment_offset`.
+/// The decay is that of `config`, for the parts that have one. Of F elements of the flat arrays M have their masters
+/// and moments here.
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (F) */, Tensor<State<T>, 1> masters /* (M) */,
                   Tensor<State<T>, 1> exp_avg /* (M) */, Tensor<State<T>, 1> exp_avg_sq /* (M) */,
-                  Tensor<State<T>, 1> gradients /* (F) */, Index offset, Index moment_offset, Index size,
-                  const AdamWConfig& config, double learning_rate, double weight_decay, Tensor<double, 0> clip,
-                  Index step);
+                  Tensor<State<T>, 1> gradients /* (F) */, Tensor<Index, 1> parts /* (4P) */, const AdamWConfig& config,
+                  double learning_rate, Tensor<double, 0> clip, Index step);
 
 /// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1): both moments, and
 /// fp32 masters of weights of 16 bits.
@@ -48,18 +60,11 @@ class AdamW {
   const std::vector<Index>& moment_starts() const { return moment_starts_; }
 
  private:
-  struct Piece {  // of an owned range, in one segment
-    Index offset;
-    Index moment_offset;
-    Index size;
-    bool weight_decay;
-  };
-
   const ParameterStore<T>* parameters_;
   AdamWConfig config_;
   std::vector<IndexRange> owned_;
   std::vector<Index> moment_starts_;
-  std::vector<Piece> pieces_;
+  Tensor<Index, 1> parts_;          // (4P)
   Tensor<State<T>, 1> masters_;     // (M)
   Tensor<State<T>, 1> exp_avg_;     // (M)
   Tensor<State<T>, 1> exp_avg_sq_;  // (M)

@@ -40,11 +40,14 @@ void compare(Index size, double decay, double tolerance_of_weights) {
   PlainAdamW plain{part(start), Values(static_cast<std::size_t>(size), 0.0),
                    Values(static_cast<std::size_t>(size), 0.0)};
   const Tensor<double, 0> clip("espalier::other::clip");
+  AdamWConfig decaying = config;
+  decaying.weight_decay = decay;
+  const auto parts = make_adamw_parts(
+      {{offset, offset, size / 2, true}, {offset + size / 2, offset + size / 2, size - size / 2, true}});
   for (int t = 1; t <= 5; ++t) {
     const Values gradient = rounded<T>(random_values("gradient" + std::to_string(t), total));
     Kokkos::deep_copy(clip, 1.0 / t);
-    adamw_update<T>(ExecSpace(), w, w, m, v, on_device<T>(gradient, total), offset, offset, size, config, 0.01 * t,
-                    decay, clip, t);
+    adamw_update<T>(ExecSpace(), w, w, m, v, on_device<T>(gradient, total), parts, decaying, 0.01 * t, clip, t);
     Kokkos::fence();
     plain.step(part(gradient), 0.01 * t, decay, 1.0 / t, t);
   }
@@ -59,7 +62,7 @@ void compare(Index size, double decay, double tolerance_of_weights) {
 }
 
 TEST(AdamW, is_that_of_plain_loops) {
-  for (const Index size : {1, 63, 1024, 1025, 5000})
+  for (const Index size : {1, 63, 1024, 1025, 5000, 40001})
     for (const double decay : {0.0, 0.1}) {
       compare<float>(size, decay, 2e-6);
       compare<double>(size, decay, 1e-13);
@@ -73,7 +76,7 @@ TEST(AdamW, without_gradient_only_decays) {
   const auto v = on_device<double>(Values{0, 0, 0}, 3);
   const Tensor<double, 0> clip("espalier::other::clip");
   Kokkos::deep_copy(clip, 1.0);
-  adamw_update<double>(ExecSpace(), w, w, m, v, zero, 0, 0, 3, config, 0.5, 0.1, clip, 1);
+  adamw_update<double>(ExecSpace(), w, w, m, v, zero, make_adamw_parts({{0, 0, 3, true}}), config, 0.5, clip, 1);
   EXPECT_TRUE(allclose(on_host(w), {0.95, -1.9, 0}, 1e-15));
 }
 
