@@ -33,7 +33,9 @@ Head<T, Residual>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& 
 
 template <class T, class Residual>
 typename Head<T, Residual>::Saved Head<T, Residual>::take_saved(Arena& arena, Index tokens) const {
-  return {LayerNorm<T, Residual>::Saved::take(arena, tensor_->local_rows(tokens), config_.hidden_size)};
+  const Index rows = tensor_->local_rows(tokens);
+  return {LayerNorm<T, Residual>::Saved::take(arena, rows, config_.hidden_size),
+          LayerNorm<T, Residual>::Gradients::take(arena, rows, config_.hidden_size)};
 }
 
 template <class T, class Residual>
@@ -143,12 +145,12 @@ Matrix<T> Head<T, Residual>::logits(const ExecSpace& exec, Index first, Index co
 template <class T, class Residual>
 void Head<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, const Saved& saved) const {
   Kokkos::deep_copy(exec, dx, Residual(0));
-  norm_.backward_input(exec, dx, dx, saved.norm.y, saved.norm);
+  norm_.backward_input(exec, dx, dx, saved.norm.y, saved.norm, saved.norm_gradients);
 }
 
 template <class T, class Residual>
 void Head<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& saved, State<T> beta) const {
-  norm_.backward_weight(exec, saved.norm.y, saved.norm, beta);
+  norm_.backward_weight(exec, saved.norm.y, saved.norm, saved.norm_gradients, beta);
 }
 
 template <class T, class Residual>

@@ -22,6 +22,7 @@ class Head {
  public:
   struct Saved {
     typename LayerNorm<T, Residual>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
+    typename LayerNorm<T, Residual>::Gradients norm_gradients;
   };
   /// Used in forward only: one is enough.
   struct Scratch {

@@ -27,6 +27,12 @@ void LayerNorm<T, Residual>::Saved::borrow_from(const Saved& other) {
 }
 
 template <class T, class Residual>
+typename LayerNorm<T, Residual>::Gradients LayerNorm<T, Residual>::Gradients::take(Arena& arena, Index rows,
+                                                                                   Index channels) {
+  return {arena.take<State<T>>(layernorm_partial_rows(rows, channels), 2 * channels)};
+}
+
+template <class T, class Residual>
 LayerNorm<T, Residual>::LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
                                   const std::string& name, Index channels, Placement placement)
     : parameters_(&parameters),
@@ -54,17 +60,20 @@ void LayerNorm<T, Residual>::forward(const ExecSpace& exec, Tensor<Residual, 2> 
 
 template <class T, class Residual>
 void LayerNorm<T, Residual>::backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<Residual, 2> dstream,
-                                            Tensor<T, 2> dy, const Saved& saved) const {
+                                            Tensor<T, 2> dy, const Saved& saved, const Gradients& gradients) const {
   layernorm_backward_input<T, Residual>(exec, dx, dstream, dy, saved.x, saved.mean, saved.rstd,
-                                        parameters_->weight(weight_, channels_));
+                                        parameters_->weight(weight_, channels_), gradients.partial);
 }
 
 template <class T, class Residual>
 void LayerNorm<T, Residual>::backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved,
-                                             State<T> beta) const {
-  layernorm_backward_weight<T, Residual>(exec, parameters_->gradient(weight_, channels_),
-                                         parameters_->gradient(bias_, channels_), dy, saved.x, saved.mean, saved.rstd,
-                                         beta);
+                                             const Gradients& gradients, State<T> beta) const {
+  const Tensor<State<T>, 1> dweight = parameters_->gradient(weight_, channels_);
+  const Tensor<State<T>, 1> dbias = parameters_->gradient(bias_, channels_);
+  if (gradients.partial.extent(0) > 0)
+    layernorm_backward_weight<State<T>>(exec, dweight, dbias, gradients.partial, beta);
+  else
+    layernorm_backward_weight<T, Residual>(exec, dweight, dbias, dy, saved.x, saved.mean, saved.rstd, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class LayerNorm<T, R>;

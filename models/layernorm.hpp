@@ -23,6 +23,12 @@ class LayerNorm {
     static Saved take(Arena& arena, Index rows, Index channels, SavedParts parts = SavedParts::all());
     void borrow_from(const Saved& other);  ///< what it has no memory for
   };
+  /// What backward_input leaves for backward_weight, where it leaves anything.
+  struct Gradients {
+    Tensor<State<T>, 2> partial;  ///< (P, 2C), see layernorm_partial_rows
+
+    static Gradients take(Arena& arena, Index rows, Index channels);
+  };
 
   LayerNorm(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index channels,
             Placement placement);
@@ -31,8 +37,9 @@ class LayerNorm {
   void forward(const ExecSpace& exec, Tensor<Residual, 2> x, Saved& saved) const;
   /// dx = dstream + the gradient of the input; dstream may be dx
   void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx, Tensor<Residual, 2> dstream, Tensor<T, 2> dy,
-                      const Saved& saved) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved, State<T> beta) const;
+                      const Saved& saved, const Gradients& gradients) const;
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> dy, const Saved& saved, const Gradients& gradients,
+                       State<T> beta) const;
 
  private:
   const ParameterStore<T>* parameters_;

@@ -45,8 +45,10 @@ typename TransformerBlock<T, Residual>::Gradients TransformerBlock<T, Residual>:
     Arena& arena, const BlockShape& shape) {
   Gradients gradients;
   gradients.dnorm2 = arena.take<T>(shape.rows, shape.channels);
+  gradients.norm2 = LayerNorm<T, Residual>::Gradients::take(arena, shape.rows, shape.channels);
   gradients.dh = arena.take<Residual>(shape.rows, shape.channels);
   gradients.dnorm1 = arena.take<T>(shape.rows, shape.channels);
+  gradients.norm1 = LayerNorm<T, Residual>::Gradients::take(arena, shape.rows, shape.channels);
   gradients.mlp = Mlp<T, Residual>::Gradients::take(arena, shape.tokens(), shape.ffn);
   gradients.attention = Attention<T, Residual>::Gradients::take(arena, shape.attention);
   return gradients;
@@ -97,19 +99,19 @@ void TransformerBlock<T, Residual>::backward_input(const ExecSpace& exec, Tensor
                                                    Gradients& gradients) const {
   gradients.dy = dy;
   mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
-  norm2_.backward_input(exec, gradients.dh, dy, gradients.dnorm2, saved.norm2);
+  norm2_.backward_input(exec, gradients.dh, dy, gradients.dnorm2, saved.norm2, gradients.norm2);
   attention_.backward_input(exec, gradients.dnorm1, gradients.dh, shape.attention, saved.attention,
                             gradients.attention);
-  norm1_.backward_input(exec, dx, gradients.dh, gradients.dnorm1, saved.norm1);
+  norm1_.backward_input(exec, dx, gradients.dh, gradients.dnorm1, saved.norm1, gradients.norm1);
 }
 
 template <class T, class Residual>
 void TransformerBlock<T, Residual>::backward_weight(const ExecSpace& exec, const Saved& saved,
                                                     const Gradients& gradients, State<T> beta) const {
   mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp, beta);
-  norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2, beta);
+  norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2, gradients.norm2, beta);
   attention_.backward_weight(exec, saved.norm1.y, gradients.dh, saved.attention, gradients.attention, beta);
-  norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1, beta);
+  norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1, gradients.norm1, beta);
 }
 
 #define ESPALIER_INSTANTIATE(T, R) template class TransformerBlock<T, R>;

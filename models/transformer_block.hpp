@@ -48,8 +48,10 @@ class TransformerBlock {
   struct Gradients {
     Tensor<Residual, 2> dy;  ///< (R, C), as given to backward_input
     Tensor<T, 2> dnorm2;     ///< (R, C), of the output of norm2
+    typename LayerNorm<T, Residual>::Gradients norm2;
     Tensor<Residual, 2> dh;  ///< (R, C)
     Tensor<T, 2> dnorm1;     ///< (R, C)
+    typename LayerNorm<T, Residual>::Gradients norm1;
     typename Mlp<T, Residual>::Gradients mlp;
     typename Attention<T, Residual>::Gradients attention;
 

@@ -1,5 +1,9 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "core/ops/layernorm.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
@@ -49,8 +53,24 @@ Gradients backward(const LayernormCase& c, Index rows, Index channels) {
   const Values nothing(static_cast<std::size_t>(channels), NAN);
   const auto alone = on_device<State<T>>(nothing, channels), bias_alone = on_device<State<T>>(nothing, channels);
   layernorm_backward_weight<T>(exec, alone, bias_alone, dy, x, mean, rstd, 0);
-  EXPECT_TRUE(allclose(on_host(alone), minus(on_host(dweight), Values(on_host(dweight).size(), 2.0)), tolerance<T>));
-  EXPECT_TRUE(allclose(on_host(bias_alone), minus(on_host(dbias), Values(on_host(dbias).size(), 3.0)), tolerance<T>));
+  const auto expect_sums_without_start = [&] {
+    const auto size = static_cast<std::size_t>(channels);
+    EXPECT_TRUE(allclose(on_host(alone), minus(on_host(dweight), Values(size, 2.0)), tolerance<State<T>>));
+    EXPECT_TRUE(allclose(on_host(bias_alone), minus(on_host(dbias), Values(size, 3.0)), tolerance<State<T>>));
+  };
+  expect_sums_without_start();
+  const Index most_partial_rows = layernorm_partial_rows(rows, channels);
+  for (const Index partial_rows : {most_partial_rows, std::min<Index>(3, most_partial_rows)}) {
+    if (partial_rows == 0)
+      continue;
+    SCOPED_TRACE(fmt::format("{} rows of partial sums", partial_rows));
+    const auto again = on_device<T>(c.dx_before, rows, channels);
+    const auto partial = undefined<State<T>>(partial_rows, 2 * channels);
+    layernorm_backward_input<T>(exec, again, again, dy, x, mean, rstd, weight, partial);
+    layernorm_backward_weight<State<T>>(exec, alone, bias_alone, partial, 0);
+    EXPECT_TRUE(allclose(on_host(again), on_host(dx), tolerance<T>, {rows, channels}));
+    expect_sums_without_start();
+  }
   return {on_host(dx), on_host(dweight), on_host(dbias)};
 }
 
