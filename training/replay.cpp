@@ -9,6 +9,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "training/gemm_rate.hpp"
+#include "training/kept_kernels.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/resume.hpp"
 #include "training/stored_config.hpp"
@@ -85,6 +86,7 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
   require_same_model(checkpoint, config);
   set_libraries<T>(config);
   keep_matmul_library(checkpoint, config, note);
+  keep_matmul_choices(checkpoint, mesh.world().rank(), note);
   Replay result;
   {
     ReplayTrainer<T> whole(config, mesh, checkpoint);

@@ -9,6 +9,7 @@
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
+#include "training/kept_kernels.hpp"
 #include "training/next_loss.hpp"
 #include "training/stored_config.hpp"
 #include "training/training_state.hpp"
@@ -93,6 +94,7 @@ Loaded load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, 
   attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
     checkpoint.emplace(path);
     differences = require_same_run(*checkpoint, config);
+    keep_matmul_choices(*checkpoint, mesh.world().rank(), note);
     load_training_state(*checkpoint, trainer, tensors);
   });
   keep_matmul_library(*checkpoint, config, note);

@@ -9,6 +9,7 @@
 
 #include "core/ops/matmul_library.hpp"
 #include "parallel/texts.hpp"
+#include "training/kept_kernels.hpp"
 #include "training/next_loss.hpp"
 #include "training/sharded_save.hpp"
 #include "training/stored_config.hpp"
@@ -128,6 +129,8 @@ template <class T>
 CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                                const std::string& run_name) {
   CheckpointInfo info = info_of(trainer, config, mesh, run_name);
+  if (nlohmann::json choices = gather_matmul_choices(mesh.world()); !choices.empty())
+    info.state["matmul_kernels"] = std::move(choices);
   if (config.checkpoint.check_loss)
     store_next_loss(info.state, trainer);
   return info;

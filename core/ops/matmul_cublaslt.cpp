@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "core/cuda_check.hpp"
 #include "core/ops/matmul_cublaslt_product.hpp"
 #include "core/ops/stream_workspace.hpp"
 #endif
@@ -31,6 +32,7 @@ std::uint32_t alignment_of(const void* address) {
 struct Library {
   cublasLtHandle_t handle = nullptr;
   std::map<ProductShape, CublasltProduct> products;
+  std::map<std::string, std::string> preferred;  // choices of an earlier process
   StreamWorkspaces workspaces{"cublaslt"};
   ~Library() {
     if (handle != nullptr)
@@ -76,6 +78,13 @@ float ms_without_pass(Library& state, ProductShape shape, Operands operands, voi
   if (is_new)
     entry->second.choose(state.handle, operands, workspace, stream);
   return entry->second.ms();
+}
+
+bool takes_preferred(const Library& state, CublasltProduct& product, const Operands& operands) {
+  if (state.preferred.empty())
+    return false;
+  const auto found = state.preferred.find(product.text());
+  return found != state.preferred.end() && product.take_choice(state.handle, found->second, operands);
 }
 
 }  // namespace
@@ -124,7 +133,7 @@ bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose 
                           .beta = &beta};
   const auto [entry, is_new] = state.products.try_emplace(shape, shape);
   CublasltProduct& product = entry->second;
-  if (is_new) {
+  if (is_new && !takes_preferred(state, product, operands)) {
     product.choose(state.handle, operands, workspace, stream);
     if (pass && std::isfinite(product.ms())) {
       constexpr float margin = 0.93F;  // the pass rounds otherwise: few runs are to choose otherwise than others
@@ -155,6 +164,25 @@ void release_cublaslt_workspaces() {
     library()->workspaces.release();
 }
 
+MatmulChoices cublaslt_choices() {
+  cudaDeviceProp device{};
+  ESPALIER_CUDA(cudaGetDeviceProperties(&device, Kokkos::device_id()));
+  MatmulChoices choices{.made_with = fmt::format("cuBLASLt {} on {}", cublaslt_version(), device.name), .kernels = {}};
+  if (library()) {
+    choices.kernels = library()->preferred;
+    for (const auto& [shape, product] : library()->products)
+      choices.kernels.insert_or_assign(product.text(), product.choice());
+  }
+  return choices;
+}
+
+// What was chosen before, to measure the machine say, is chosen anew.
+void prefer_cublaslt_choices(const std::map<std::string, std::string>& kernels) {
+  Library& state = opened_library();
+  state.preferred = kernels;
+  state.products.clear();
+}
+
 std::string cublaslt_version() {
   const std::size_t version = cublasLtGetVersion();  // major * 10000 + minor * 100 + patch
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
@@ -169,6 +197,9 @@ bool matmul_cublaslt(const ExecSpace&, bool, Matrix<Out>, Transpose, Matrix<cons
 }
 
 void release_cublaslt_workspaces() {}
+
+MatmulChoices cublaslt_choices() { return {}; }
+void prefer_cublaslt_choices(const std::map<std::string, std::string>&) {}
 
 std::string cublaslt_version() { return {}; }
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/ops/matmul.hpp"
+#include "core/ops/matmul_library.hpp"
 
 namespace espalier::impl {
 
@@ -44,6 +45,10 @@ bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose 
 
 /// Gives the workspaces back, until the next product needs one.
 void release_cublaslt_workspaces();
+
+/// See matmul_choices and prefer_matmul_choices.
+MatmulChoices cublaslt_choices();
+void prefer_cublaslt_choices(const std::map<std::string, std::string>& kernels);
 
 /// Version of the library, "13.0.2"; empty in a build without it.
 std::string cublaslt_version();

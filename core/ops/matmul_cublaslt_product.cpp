@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstring>
 #include <limits>
 
 #include "core/cuda_check.hpp"
@@ -14,9 +16,13 @@ namespace espalier::impl {
 namespace {
 
 std::string to_text(const ProductShape& s) {
-  return fmt::format("{} ({}, {}) x ({}, {}) -> {}, transposed {}{}, strides {}, {}, {}, epilogue {}",
-                     to_string(s.type), s.rows, s.inner, s.inner, s.cols, to_string(s.result), s.ta == Transpose::yes,
-                     s.tb == Transpose::yes, s.a_stride, s.b_stride, s.c_stride, static_cast<int>(s.epilogue));
+  const auto is_yes = [](Transpose transpose) { return transpose == Transpose::yes ? "yes" : "no"; };
+  return fmt::format(
+      "{}{} ({}, {}) x ({}, {}) {} {}, transposed {}, {}, strides {}, {}, {}, epilogue {}, aligned to {}, {}, {}, {}, "
+      "{}, {} bytes",
+      to_string(s.type), s.tf32 ? " as tf32" : "", s.rows, s.inner, s.inner, s.cols, s.has_addend ? "+->" : "->",
+      to_string(s.result), is_yes(s.ta), is_yes(s.tb), s.a_stride, s.b_stride, s.c_stride, static_cast<int>(s.epilogue),
+      s.a_alignment, s.b_alignment, s.addend_alignment, s.c_alignment, s.bias_alignment, s.before_gelu_alignment);
 }
 
 cudaDataType_t cuda_type(ScalarType type) {
@@ -144,6 +150,41 @@ void CublasltProduct::choose(cublasLtHandle_t handle, const Operands& operands, 
   algorithm_ = found.results[0].algo;
   if (!is_captured(stream))
     choose_fastest(handle, found, operands, workspace, stream);
+}
+
+std::string CublasltProduct::text() const { return to_text(shape_); }
+
+std::string CublasltProduct::choice() const {
+  std::array<unsigned char, sizeof(algorithm_)> bytes{};
+  std::memcpy(bytes.data(), &algorithm_, sizeof(algorithm_));
+  return has_algorithm_ ? fmt::format("{:02x}", fmt::join(bytes, "")) : "";
+}
+
+// cuBLASLt promises that the same version of it takes the bytes of an algorithm again.
+bool CublasltProduct::take_choice(cublasLtHandle_t handle, const std::string& choice, const Operands& operands) {
+  if (choice.empty()) {
+    has_algorithm_ = false;
+    return true;
+  }
+  std::array<unsigned char, sizeof(algorithm_)> bytes{};
+  if (choice.size() != 2 * bytes.size())
+    return false;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const char* const digits = choice.data() + 2 * i;
+    if (std::from_chars(digits, digits + 2, bytes[i], 16).ptr != digits + 2)
+      return false;
+  }
+  cublasLtMatmulAlgo_t algorithm{};
+  std::memcpy(&algorithm, bytes.data(), sizeof(algorithm));
+  point_to(operands);
+  cublasLtMatmulHeuristicResult_t result{};
+  if (cublasLtMatmulAlgoCheck(handle, description_.get(), left_.get(), right_.get(), result_.get(), result_.get(),
+                              &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+      result.workspaceSize > usable_workspace)
+    return false;
+  algorithm_ = algorithm;
+  has_algorithm_ = true;
+  return true;
 }
 
 void CublasltProduct::run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream) {

@@ -69,6 +69,14 @@ class CublasltProduct {
   /// Milliseconds that it took; infinite where it was not timed.
   float ms() const { return ms_; }
   void give_up() { has_algorithm_ = false; }
+
+  /// Shape and all that the choice may depend on.
+  std::string text() const;
+  /// The algorithm in hexadecimal digits; empty where there is none.
+  std::string choice() const;
+  /// Takes a choice() of another process with the same library and device, if the library accepts it.
+  bool take_choice(cublasLtHandle_t handle, const std::string& choice, const Operands& operands);
+
   /// @throws Error (memory, else defect).
   void run(cublasLtHandle_t handle, const Operands& operands, void* workspace, cudaStream_t stream);
 

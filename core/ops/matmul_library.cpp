@@ -146,6 +146,15 @@ void release_matmul_workspace() {
   impl::release_cublaslt_workspaces();
 }
 
+MatmulChoices matmul_choices() { return impl::cublaslt_choices(); }
+
+bool prefer_matmul_choices(const MatmulChoices& choices) {
+  if (choices.made_with.empty() || choices.made_with != matmul_choices().made_with)
+    return false;
+  impl::prefer_cublaslt_choices(choices.kernels);
+  return true;
+}
+
 std::string describe_matmul_libraries() {
   std::string text = "tiled (own kernel)";
   if (const std::string version = impl::cublaslt_version(); !version.empty())

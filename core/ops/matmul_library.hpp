@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,19 @@ std::size_t matmul_workspace_bytes(MatmulLibrary library);
 
 /// Gives it back, until the next product needs one.
 void release_matmul_workspace();
+
+/// Kernels of products that were chosen by timing them, on which bits depend.
+struct MatmulChoices {
+  std::string made_with;                       ///< library, version and device; empty where nothing is chosen by time
+  std::map<std::string, std::string> kernels;  ///< by product, in words of the library; empty: none, or none that pays
+};
+
+/// Those of this process so far, and those that it was given.
+MatmulChoices matmul_choices();
+
+/// From now on these are taken instead of timing, where the library accepts them. Changes nothing, and returns false,
+/// where they were made with anything else than is here.
+bool prefer_matmul_choices(const MatmulChoices& choices);
 
 /// One line about the libraries and the kernels they chose for this CPU.
 std::string describe_matmul_libraries();

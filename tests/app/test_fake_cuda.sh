@@ -59,6 +59,12 @@ for kernel in gelu_forward gelu_backward bias_backward; do
   (($(launches_of $kernel epilogues.json) > $(launches_of $kernel bf16.json))) ||
     fail "$kernel stays part of products that are slow" epilogues.json
 done
+# A start that goes on takes the kernels of the start before, and times none.
+ESPALIER_FAKE_CUDA_EPILOGUE_MS=5 trains choices 1 precision.compute=bf16 run.steps=4
+grep -q '"matmul_kernels"' run/checkpoints/step-00000004/manifest.json || fail "the checkpoint names no kernels" choices.json
+ESPALIER_FAKE_CUDA_REPORT=$PWD/kept.json expect 0 "resumed from" "$espalier" train tiny.toml precision.compute=bf16
+(($(launches_of gelu_forward kept.json) > $(launches_of gelu_forward bf16.json))) ||
+  fail "kernels are chosen anew after a resume" kept.json
 # A tool of Kokkos that is told of each kernel, around which Kokkos waits for the device.
 echo 'extern "C" void kokkosp_begin_parallel_for(const char*, unsigned, unsigned long*) {}' >tool.cpp
 "${CXX:-g++}" -shared -fPIC -o tool.so tool.cpp

@@ -197,6 +197,28 @@ TEST(MatmulLibraries, memory_that_onednn_works_in_is_counted) {
   EXPECT_GT(MemoryLedger::instance().library_scratch(), known + 96 * 64);
 }
 
+TEST(MatmulLibraries, kernels_that_were_timed_are_taken_again) {
+  if (matmul_choices().made_with.empty())
+    GTEST_SKIP() << "kernels are not timed here";
+  const auto product = [] {
+    return Operands<float>({.rows = 96, .cols = 80, .inner = 64}, Transpose::no, Transpose::no, 0).actual<float>(1, 1);
+  };
+  const auto wanted = product();
+  const MatmulChoices choices = matmul_choices();
+  ASSERT_FALSE(choices.kernels.empty());
+  EXPECT_FALSE(prefer_matmul_choices({"another library", choices.kernels}));
+  EXPECT_TRUE(prefer_matmul_choices(choices));
+  EXPECT_EQ(product(), wanted);
+  EXPECT_EQ(matmul_choices().kernels, choices.kernels);
+  // What cannot be read is chosen anew.
+  MatmulChoices damaged = choices;
+  for (auto& [name, kernel] : damaged.kernels)
+    kernel = kernel.size() > 2 ? "zz" + kernel.substr(2) : "12";
+  EXPECT_TRUE(prefer_matmul_choices(damaged));
+  EXPECT_EQ(product(), wanted);
+  EXPECT_TRUE(prefer_matmul_choices({.made_with = choices.made_with, .kernels = {}}));
+}
+
 TEST(MatmulLibraries, are_found_by_name) {
   for (const MatmulLibrary library : matmul_libraries())
     EXPECT_EQ(parse_matmul_library(to_string(library)), library);

@@ -67,6 +67,18 @@ Object* object_of(Handle handle, const std::string& kind) {
   return nullptr;
 }
 
+// What a product is described by; null pointers where a handle is wrong.
+struct Described {
+  const Description* description;
+  const Layout *a, *b, *c, *result;
+  bool is_complete() const { return description && a && b && c && result; }
+};
+Described operands_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t result) {
+  return {object_of<Description>(description, "description"), object_of<Layout>(a, "layout"),
+          object_of<Layout>(b, "layout"), object_of<Layout>(c, "layout"), object_of<Layout>(result, "layout")};
+}
+
 template <class Handle, class Object>
 cublasStatus_t create(Handle* handle, Object object, const std::string& kind) {
   const Lock lock = lock_all();
@@ -152,12 +164,13 @@ std::string problem_of(const Description& d, const Layout& a, const Layout& b, c
   return {};
 }
 
-std::uint64_t hash_of(const Description& d, const Layout& a, const Layout& b, const Layout& c, const Layout& result) {
+std::uint64_t hash_of(const Described& of) {
+  const Description& d = *of.description;
   std::string text = std::to_string(d.compute) + " " + std::to_string(d.get(CUBLASLT_MATMUL_DESC_TRANSA)) + " " +
                      std::to_string(d.get(CUBLASLT_MATMUL_DESC_TRANSB)) + " " +
                      std::to_string(d.get(CUBLASLT_MATMUL_DESC_EPILOGUE)) + " " +
                      std::to_string(d.get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
-  for (const Layout* layout : {&a, &b, &c, &result})
+  for (const Layout* layout : {of.a, of.b, of.c, of.result})
     text += " " + text_of(*layout) + " " + std::to_string(layout->type);
   return std::hash<std::string>()(text);
 }
@@ -256,24 +269,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t* results, int* count) {
   const Lock lock = lock_all();
   *count = 0;
-  const auto* const d = object_of<Description>(description_handle, "description");
-  const auto* const a = object_of<Layout>(a_handle, "layout");
-  const auto* const b = object_of<Layout>(b_handle, "layout");
-  const auto* const c = object_of<Layout>(c_handle, "layout");
-  const auto* const result = object_of<Layout>(result_handle, "layout");
+  const Described of = operands_of(description_handle, a_handle, b_handle, c_handle, result_handle);
   const auto* const preference = object_of<Preference>(preference_handle, "preference");
-  if (d == nullptr || a == nullptr || b == nullptr || c == nullptr || result == nullptr || preference == nullptr)
+  if (!of.is_complete() || preference == nullptr)
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (const std::string problem = problem_of(*d, *a, *b, *c, *result); !problem.empty()) {
+  if (const std::string problem = problem_of(*of.description, *of.a, *of.b, *of.c, *of.result); !problem.empty()) {
     misuse("cublasLtMatmulAlgoGetHeuristic for " + problem);
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  if (a->type == CUDA_R_64F && d->get(CUBLASLT_MATMUL_DESC_EPILOGUE) > CUBLASLT_EPILOGUE_DEFAULT)
+  if (of.a->type == CUDA_R_64F && of.description->get(CUBLASLT_MATMUL_DESC_EPILOGUE) > CUBLASLT_EPILOGUE_DEFAULT)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  Algorithm algorithm{algorithm_magic,
-                      hash_of(*d, *a, *b, *c, *result),
-                      preference->get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0),
-                      {}};
+  Algorithm algorithm{algorithm_magic, hash_of(of), preference->get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0), {}};
   for (int i = 0; i < 4; ++i)
     algorithm.alignments[i] = static_cast<std::uint32_t>(preference->get(
         static_cast<cublasLtMatmulPreferenceAttributes_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i), 256));
@@ -286,6 +292,23 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t description_handle,
+                                       cublasLtMatrixLayout_t a_handle, cublasLtMatrixLayout_t b_handle,
+                                       cublasLtMatrixLayout_t c_handle, cublasLtMatrixLayout_t result_handle,
+                                       const cublasLtMatmulAlgo_t* chosen, cublasLtMatmulHeuristicResult_t* checked) {
+  const Lock lock = lock_all();
+  const Described of = operands_of(description_handle, a_handle, b_handle, c_handle, result_handle);
+  if (object_of<int>(handle, "handle") == nullptr || !of.is_complete())
+    return CUBLAS_STATUS_INVALID_VALUE;
+  Algorithm algorithm;
+  std::memcpy(&algorithm, chosen, sizeof algorithm);
+  *checked = {};
+  checked->algo = *chosen;
+  checked->workspaceSize = algorithm.workspace_bytes;
+  const bool fits = algorithm.magic == algorithm_magic && algorithm.problem == hash_of(of);
+  return checked->state = fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description_handle, const void* alpha,
                               const void* a_data, cublasLtMatrixLayout_t a_handle, const void* b_data,
                               cublasLtMatrixLayout_t b_handle, const void* beta, const void* c_data,
@@ -293,17 +316,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t* chosen, void* workspace, size_t workspace_bytes,
                               cudaStream_t stream) {
   const Lock lock = lock_all();
-  const auto* const d = object_of<Description>(description_handle, "description");
-  const auto* const a = object_of<Layout>(a_handle, "layout");
-  const auto* const b = object_of<Layout>(b_handle, "layout");
-  const auto* const c = object_of<Layout>(c_handle, "layout");
-  const auto* const result = object_of<Layout>(result_handle, "layout");
-  if (object_of<int>(handle, "handle") == nullptr || d == nullptr || a == nullptr || b == nullptr || c == nullptr ||
-      result == nullptr || alpha == nullptr || beta == nullptr)
+  const Described of = operands_of(description_handle, a_handle, b_handle, c_handle, result_handle);
+  const auto& [d, a, b, c, result] = of;
+  if (object_of<int>(handle, "handle") == nullptr || !of.is_complete() || alpha == nullptr || beta == nullptr)
     return CUBLAS_STATUS_INVALID_VALUE;
   Algorithm algorithm;
   std::memcpy(&algorithm, chosen, sizeof algorithm);
-  if (algorithm.magic != algorithm_magic || algorithm.problem != hash_of(*d, *a, *b, *c, *result) ||
+  if (algorithm.magic != algorithm_magic || algorithm.problem != hash_of(of) ||
       workspace_bytes < algorithm.workspace_bytes) {
     misuse("cublasLtMatmul with an algorithm that was proposed for another product");
     return CUBLAS_STATUS_INVALID_VALUE;

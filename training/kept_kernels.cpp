@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/kept_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "parallel/texts.hpp"
+
+namespace espalier {
+namespace {
+
+using nlohmann::json;
+
+json& group_made_with(json& groups, const std::string& made_with) {
+  const auto found =
+      std::ranges::find_if(groups, [&](const json& group) { return group.at("made_with") == made_with; });
+  if (found != groups.end())
+    return *found;
+  groups.push_back({{"made_with", made_with}, {"kernels", json::object()}});
+  return groups.back();
+}
+
+// Of the kernels that ranks had for a product that of ours.
+std::string kernel_of_rank(const json& ranks_by_kernel, int rank) {
+  for (const auto& [kernel, ranks] : ranks_by_kernel.items())
+    if (std::ranges::find(ranks, json(rank)) != ranks.end())
+      return kernel;
+  return ranks_by_kernel.items().begin().key();
+}
+
+}  // namespace
+
+json stored_choices(const std::vector<MatmulChoices>& by_rank) {
+  json groups = json::array();
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    json& group = group_made_with(groups, by_rank[rank].made_with);
+    for (const auto& [product, kernel] : by_rank[rank].kernels)
+      group["kernels"][product][kernel].push_back(rank);
+  }
+  return groups;
+}
+
+std::map<std::string, std::string> kept_kernels(const json& stored, const std::string& made_with, int rank) {
+  std::map<std::string, std::string> kernels;
+  for (const json& group : stored)
+    if (group.at("made_with") == made_with)
+      for (const auto& [product, ranks_by_kernel] : group.at("kernels").items())
+        kernels.emplace(product, kernel_of_rank(ranks_by_kernel, rank));
+  return kernels;
+}
+
+json gather_matmul_choices(const Communicator& world) {
+  const MatmulChoices ours = matmul_choices();
+  if (ours.made_with.empty())  // a matter of the build, the same on all ranks
+    return json::array();
+  std::vector<MatmulChoices> by_rank;
+  for (const std::string& text :
+       gather_texts(world, json{{"made_with", ours.made_with}, {"kernels", ours.kernels}}.dump())) {
+    const json choices = json::parse(text);
+    by_rank.push_back({.made_with = choices.at("made_with"), .kernels = choices.at("kernels")});
+  }
+  return stored_choices(by_rank);
+}
+
+void keep_matmul_choices(const CheckpointReader& checkpoint, int rank,
+                         const std::function<void(const std::string&)>& note) {
+  const json stored = checkpoint.state().value("matmul_kernels", json::array());
+  const std::string made_with = matmul_choices().made_with;
+  if (stored.empty() || made_with.empty())
+    return;
+  try {
+    const auto kernels = kept_kernels(stored, made_with, rank);
+    if (!kernels.empty())
+      prefer_matmul_choices({.made_with = made_with, .kernels = kernels});
+    else
+      note(
+          fmt::format("the kernels of matrix products were chosen with {}, here they are chosen anew, with {}: "
+                      "results may differ in rounding",
+                      stored.front().at("made_with").get<std::string>(), made_with));
+  } catch (const json::exception& error) {
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's matmul_kernels cannot be read",
+                                       .where = checkpoint.path().string(),
+                                       .got = error.what(),
+                                       .wanted = "for each product its kernels, each with the ranks that took it",
+                                       .todo = "resume from an older checkpoint"});
+  }
+}
+
+}  // namespace espalier
