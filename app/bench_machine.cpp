@@ -6,6 +6,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/gpu_options.hpp"
 #include "io/file.hpp"
 #include "io/units.hpp"
 #include "parallel/device.hpp"
@@ -75,6 +76,7 @@ void add_bench_machine(CLI::App& bench, Chosen& chosen) {
   command->add_option("--precision", options->precisions, "fp32 (default), bf16, fp16: which to measure")
       ->delimiter(',')
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_gpu_options(*command);
   command->footer(
       "  Start it as the runs to be planned, with their ranks and threads:\n"
       "  OMP_NUM_THREADS=2 espalier bench machine\n"

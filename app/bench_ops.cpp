@@ -7,6 +7,7 @@
 
 #include "app/bench_shape.hpp"
 #include "app/commands.hpp"
+#include "app/gpu_options.hpp"
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/machine_memory.hpp"
@@ -235,6 +236,7 @@ void add_bench_ops(CLI::App& bench, Chosen& chosen) {
       "ops", "Ops of a layer, table and update at the shapes of a model, products by every GEMM library");
   add_shape_options(*command, options->shape);
   command->add_flag("--json", options->json, "print JSON");
+  add_gpu_options(*command);
   command->footer("  OMP_NUM_THREADS=2 espalier bench ops --model byte-11m --micro-batch 8");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;

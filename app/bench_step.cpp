@@ -12,6 +12,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
+#include "app/gpu_options.hpp"
 #include "core/median.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/random.hpp"
@@ -289,6 +290,7 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(between(1, 1 << 20));
   command->add_flag("--json", options->json, "print JSON");
   command->add_option("overrides", options->overrides, "section.key=value of a config, wins over the options");
+  add_gpu_options(*command);
   command->footer(
       "  OMP_NUM_THREADS=2 espalier bench step --model gpt2-124m --micro-batch 4\n"
       "  espalier bench step --precision bf16 parallel.recompute=full");

@@ -7,6 +7,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/gpu_options.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/random.hpp"
 #include "io/checkpoint_directory.hpp"
@@ -126,6 +127,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
                    "only the most likely tokens of this total probability; default 0.95")
       ->check(CLI::Range(0.0, 1.0));
   command->add_option("--seed", options->seed, "same seed, same text; default 1")->check(at_least(0));
+  add_gpu_options(*command);
   command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;

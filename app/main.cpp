@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string_view>
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/gpu_options.hpp"
 #include "app/stop_requests.hpp"
 #include "io/file.hpp"
 #include "io/nearest_word.hpp"
@@ -77,6 +77,7 @@ std::string usage_text(const CLI::ParseError& error) {
 }
 
 [[noreturn]] void throw_usage(const CLI::App& app, std::vector<std::string> reversed, const CLI::ParseError& error) {
+  refuse_gpu_options(reversed);
   std::string name = "espalier";
   const CLI::App& command = named_command(app, reversed, name);
   const std::string next = reversed.empty() ? "" : reversed.back();
@@ -154,21 +155,6 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
   });
 }
 
-// They reach Runtime by the environment, where programs without this command line find them, too.
-void add_gpu_options(CLI::App& app) {
-  if (exec_is_host)
-    return;
-  app.fallthrough();  // behind the command as well
-  const auto set = [](const char* variable) {
-    return [variable](const std::string& value) { setenv(variable, value.c_str(), 1); };
-  };
-  app.add_option_function<std::string>("--ranks-per-gpu", set("ESPALIER_RANKS_PER_GPU"),
-                                       "so many ranks may share a GPU; default: ESPALIER_RANKS_PER_GPU, or 1");
-  app.add_option_function<std::string>("--transport", set("ESPALIER_TRANSPORT"),
-                                       "auto, nccl, mpi-staged or mpi-gpu-aware: what carries tensors between GPUs; "
-                                       "default: ESPALIER_TRANSPORT, or auto");
-}
-
 int command(int argc, char** argv) {
   CLI::App app(
       "Espalier trains transformer language models on a lattice of ranks.\n\n"
@@ -178,7 +164,6 @@ int command(int argc, char** argv) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
-  add_gpu_options(app);
   Chosen chosen;
   add_train(app, chosen);
   add_plan(app, chosen);

@@ -9,6 +9,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/gpu_options.hpp"
 #include "app/plan_config.hpp"
 #include "app/plan_options.hpp"
 #include "app/plan_task.hpp"
@@ -330,6 +331,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--rehearse-seconds", options->rehearsal.seconds, "Of the steps of a rehearsal")
       ->check(real_between(1, 36000));
   command->add_option("--mpiexec", options->rehearsal.mpiexec, "Starts its ranks")->type_name("COMMAND");
+  add_gpu_options(*command);
   command->callback([options, command, &chosen] {
     chosen = {[options, command](Runtime*) {
                 check_options(*command, *options);

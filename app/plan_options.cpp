@@ -47,14 +47,22 @@ std::vector<Ignored> ignored_options(const PlanOptions& options) {
            "--devices with one size in place of --scale"},
           {!options.scale.empty() && options.memo.empty(), "with --scale and no --memo", {"--devices"}},
           {options.scale.empty(), "without --scale", {"--weak"}},
-          {options.rehearsal.directory.empty(), "without --rehearse", {"--rehearse-seconds", "--mpiexec"}},
+          {options.rehearsal.directory.empty(),
+           "without --rehearse",
+           {"--rehearse-seconds", "--mpiexec", "--ranks-per-gpu", "--transport"}},
           {options.config.empty(), "without --config", {"--set"}}};
+}
+
+// Options of GPUs are known to builds for GPUs alone.
+bool is_given(const CLI::App& command, const char* name) {
+  const CLI::Option* const option = command.get_option_no_throw(name);
+  return option != nullptr && option->count() > 0;
 }
 
 void refuse_ignored(const CLI::App& command, const PlanOptions& options) {
   for (const Ignored& row : ignored_options(options))
     for (const char* const option : row.options)
-      if (row.applies && command.count(option) > 0)
+      if (row.applies && is_given(command, option))
         throw Error(ExitCode::usage,
                     {.what = "an option that would have no effect",
                      .where = "espalier plan",

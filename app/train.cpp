@@ -11,6 +11,7 @@
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "app/dry_run.hpp"
+#include "app/gpu_options.hpp"
 #include "app/replay.hpp"
 #include "app/stop_requests.hpp"
 #include "core/kokkos_compat.hpp"
@@ -112,6 +113,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
           ->add_option("--ranks", options->ranks,
                        "with --dry-run: as if started on so many ranks; default: those of mpiexec, or 1")
           ->check(between(1, 1 << 16));
+  add_gpu_options(*command);
   command->footer(
       "  espalier train examples/quickstart.toml\n"
       "  mpiexec -n 2 espalier train run.toml parallel.tensor=2 run.steps=500\n"

@@ -12,6 +12,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/gpu_options.hpp"
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "parallel/runtime.hpp"
@@ -209,6 +210,7 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   command->add_option("--plant", options->planted, "make a mistake on purpose, to see it found")
       ->excludes(save)
       ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
+  add_gpu_options(*command);
   command->footer(
       "  mpiexec -n 4 espalier verify run.toml --shrink --precision fp64\n"
       "  espalier verify run.toml --save on-a-cpu               # a build for CPUs\n"

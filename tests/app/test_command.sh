@@ -143,6 +143,17 @@ says "num_heads" "-1"
 expect 2 "nearest that are" "${two_ranks[@]}" "$espalier" train run.toml batch.global_batch_size=7
 expect 2 "max_sequence_length" "$espalier" train run.toml batch.sequence_length=64
 expect 2 "missing.toml" "$espalier" train missing.toml
+# Options of builds for GPUs, where this is one for CPUs: not in the help, but explained to whoever gives one.
+exits 0 "$espalier" train --help
+[[ $(grep -c -e --transport -e --ranks-per-gpu out.txt) == 0 ]] || fail "the help of a build for CPUs lists options of GPUs"
+for given in --transport=nccl --ranks-per-gpu=4 "--transport nccl"; do
+  # shellcheck disable=SC2086
+  expect 2 "-DESPALIER_ENABLE_CUDA=ON (docs/gpus.md)" "$espalier" train run.toml $given
+  says "got:    ${given%% nccl}" "leave ${given%%[= ]*} away"
+done
+expect 2 "has no CUDA" "${two_ranks[@]}" "$espalier" bench step --ranks-per-gpu 2
+once "error"
+expect 2 "not expected" "$espalier" plan --transprot nccl
 expect 2 "hidden_size" "$espalier" train run.toml model.hidden_size=64
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train run.toml 'data.train=["missing.bin"]' run.directory=other
 once "error"

@@ -121,11 +121,16 @@ unset ESPALIER_FAKE_CUDA_DEVICES
 # ---- Other commands ----
 exits 0 "$espalier" bench step --model byte-1m --steps 2
 exits 0 "$espalier" bench ops --model byte-1m --micro-batch 1 --sequence-length 64
-ESPALIER_RANKS_PER_GPU=2 exits 0 "$mpiexec" -n 2 "$espalier" bench machine --output machine.toml
+exits 0 "$mpiexec" -n 2 "$espalier" bench machine --output machine.toml --ranks-per-gpu 2
 says "1 x 2 of NVIDIA H200 (fake) (66 multiprocessors for each of 2 ranks), "
 trains generate 1
 exits 0 "$espalier" generate --checkpoint run --prompt "tree" --max-tokens 20
-stage "bench step, ops and machine, generate"
+for command in train verify generate plan "bench step" "bench ops" "bench machine"; do
+  # shellcheck disable=SC2086
+  exits 0 "$espalier" $command --help
+  says "--ranks-per-gpu" "--transport"
+done
+stage "bench step, ops and machine, generate; the options of GPUs in the help"
 
 # ---- What is refused ----
 rm -rf run
@@ -138,7 +143,7 @@ expect 2 "there are more ranks than GPUs" "$mpiexec" -n 2 "$espalier" train tiny
 ESPALIER_RANKS_PER_GPU=2 expect 2 "too many ranks share a GPU" "$mpiexec" -n 3 "$espalier" train tiny.toml
 ESPALIER_FAKE_CUDA_FREE_MIB=5 expect 7 "the memory of a GPU is full" "$espalier" train tiny.toml
 ESPALIER_FAKE_CUDA_FREE_MIB=20 expect 7 "the model does not fit the memory that is free on a GPU" "$espalier" train tiny.toml
-ESPALIER_TRANSPORT=nccl ESPALIER_RANKS_PER_GPU=2 expect 2 "NCCL takes one rank a GPU" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2
+expect 2 "NCCL takes one rank a GPU" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2 --transport nccl --ranks-per-gpu 2
 [[ ! -e run ]] || fail "a start that was refused has left run/" <(ls run)
 stage "no device, an old driver, another architecture, too many ranks and full memory are refused"
 summary
