@@ -10,10 +10,10 @@
 #include "app/console.hpp"
 #include "models/cost.hpp"
 #include "parallel/pipeline_simulator.hpp"
+#include "training/config_warnings.hpp"
 #include "training/measure_layers.hpp"
 #include "training/predict_memory.hpp"
 #include "training/require_memory.hpp"
-#include "training/validate_config.hpp"
 
 namespace espalier {
 namespace {

@@ -18,11 +18,11 @@
 #include "models/cost.hpp"
 #include "parallel/launch_environment.hpp"
 #include "parallel/runtime.hpp"
+#include "training/config_warnings.hpp"
 #include "training/emulated_network.hpp"
 #include "training/measure_layers.hpp"
 #include "training/same_start.hpp"
 #include "training/train_loop.hpp"
-#include "training/validate_config.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {

@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -21,8 +18,5 @@ void validate_run_config(const RunConfig& config, ConfigReader& reader, int worl
 
 /// Do those of the rules hold that say how [batch], [parallel], the model and the ranks go together?
 bool is_valid_layout(const RunConfig& config, int world_size);
-
-/// Settings that are allowed but do nothing, or less than they seem to: one sentence each.
-std::vector<std::string> config_warnings(const RunConfig& config, int world_size);
 
 }  // namespace espalier

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/config_warnings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/types.hpp"
+#include "io/units.hpp"
+
+namespace espalier {
+namespace {
+
+bool is_16_bits(const RunConfig& c) { return c.precision.compute == "bf16" || c.precision.compute == "fp16"; }
+
+// Libraries that are named, and have no kernels for the compute type: a run takes others in their place.
+void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warnings) {
+  const auto warn = [&](const char* key, const std::string& name, const char* does, const char* instead) {
+    warnings.push_back(
+        fmt::format("run.{} = \"{}\" {}, and compute is {}: {}", key, name, does, c.precision.compute, instead));
+  };
+  const std::string& matmul = c.run.matmul;
+  if (matmul == "cublaslt_tf32" && c.precision.compute != "fp32")
+    warn("matmul", matmul, "rounds products of fp32 alone", "it does what \"cublaslt\" does");
+  if (matmul == "onednn" && c.precision.compute == "fp64")
+    warn("matmul", matmul, "has no products of fp64", "another library multiplies");
+  if (!exec_is_host && matmul == "kokkos_kernels" && is_16_bits(c))
+    warn("matmul", matmul, "has no products of 16 bits on GPUs", "our own kernel multiplies");
+  if (c.run.attention == "cudnn" && !is_16_bits(c))
+    warn("attention", c.run.attention, "computes in 16 bits alone", "our own kernels do its work");
+}
+
+}  // namespace
+
+std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
+  std::vector<std::string> warnings;
+  const Index replicas = world_size / (c.parallel.tensor * c.parallel.pipeline);
+  if (c.precision.compute != "fp16" && c.precision.loss_scale != LossScaleConfig{})
+    warnings.push_back(fmt::format("the loss scale of [precision] does nothing: compute is {}, which needs none",
+                                   c.precision.compute));
+  if (!is_16_bits(c) && (c.precision.residual != "compute" || c.precision.gradient_reduction != "state"))
+    warnings.push_back(
+        fmt::format("precision.residual and precision.gradient_reduction do nothing: compute is {}, of which the state "
+                    "is as well",
+                    c.precision.compute));
+  if (c.parallel.zero_stage > 0 && replicas == 1)
+    warnings.emplace_back("parallel.zero_stage does nothing: there is one replica, nobody to share with");
+  if (c.parallel.sequence_parallel && c.parallel.tensor == 1)
+    warnings.emplace_back("parallel.sequence_parallel does nothing: tensor is 1");
+  if (c.parallel.pipeline == 1 && !c.parallel.layers_per_stage.empty())
+    warnings.emplace_back("parallel.layers_per_stage does nothing: there is one stage");
+  if (!c.parallel.recompute_per_stage.empty() && c.parallel.recompute != "none")
+    warnings.emplace_back("parallel.recompute does nothing: recompute_per_stage says what each stage does");
+  const Index microbatches = c.batch.global_batch_size / std::max<Index>(1, c.batch.micro_batch_size * replicas);
+  if (c.parallel.pipeline > 1 && microbatches < c.parallel.pipeline)
+    warnings.push_back(
+        fmt::format("{} micro-batches keep at most {} of {} stages busy: lower batch.micro_batch_size, or raise "
+                    "batch.global_batch_size",
+                    microbatches, microbatches, c.parallel.pipeline));
+  if (c.optimizer.warmup_steps >= c.total_steps())
+    warnings.push_back(
+        fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",
+                    c.optimizer.warmup_steps, counted(c.total_steps(), "step")));
+  warn_of_other_libraries(c, warnings);
+  for (const auto& [key, sentence] : absent_libraries(c))
+    warnings.push_back(fmt::format(
+        "run.{}: {}: a run needs one that has it; memory is predicted without what it works in", key, sentence));
+  if (c.data.validation.empty() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
+    warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
+  return warnings;
+}
+
+}  // namespace espalier

@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+/// Settings that are allowed but do nothing, or less than they seem to: one sentence each.
+std::vector<std::string> config_warnings(const RunConfig& config, int world_size);
+
+}  // namespace espalier
