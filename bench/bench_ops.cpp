@@ -92,13 +92,25 @@ void layernorm(benchmark::State& state, int part) {
             [&](const ExecSpace& exec) { layernorm_backward_weight<S>(exec, dweight, dbias, y, x, mean, rstd, 1); });
 }
 
+// As training chooses it, while it lives.
+template <class S>
+class PreferredLibrary {
+ public:
+  PreferredLibrary() { set_matmul_library(default_matmul_library<S>()); }
+  PreferredLibrary(const PreferredLibrary&) = delete;
+  ~PreferredLibrary() { set_matmul_library(before_); }
+
+ private:
+  MatmulLibrary before_ = matmul_library();
+};
+
 template <class S>
 void gelu(benchmark::State& state, bool forward) {
-  const auto x = random_tensor<S>(N, F), y = random_tensor<S>(N, F);
+  const auto x = random_tensor<S>(N, F), y = random_tensor<S>(N, F), dx = random_tensor<S>(N, F);
   if (forward)
     measure(state, Unit::bytes, bytes<S>(2 * N * F), [&](const ExecSpace& exec) { gelu_forward<S>(exec, y, x); });
   else
-    measure(state, Unit::bytes, bytes<S>(3 * N * F), [&](const ExecSpace& exec) { gelu_backward<S>(exec, y, y, x); });
+    measure(state, Unit::bytes, bytes<S>(3 * N * F), [&](const ExecSpace& exec) { gelu_backward<S>(exec, dx, y, x); });
 }
 
 // Products of the causal half: Q K^T and P V forward; backward makes P again and has four more.
@@ -109,6 +121,7 @@ void attention(benchmark::State& state, Index length, bool forward) {
   const auto out = random_tensor<S>(N, C), dout = random_tensor<S>(N, C);
   const auto log_sum_exp = random_tensor<State<S>>(N * NH);
   const double product = static_cast<double>(N * C) * static_cast<double>(length + 1);
+  const PreferredLibrary<S> library;
   attention_forward<S>(ExecSpace(), out, log_sum_exp, qkv, shape);
   if (forward)
     measure(state, Unit::flops, 2 * product,
@@ -215,6 +228,7 @@ void linear_gelu(benchmark::State& state, bool forward) {
   const auto x = random_tensor<S>(N, C), up = random_tensor<S>(N, F), y = random_tensor<S>(N, F);
   const auto weight = random_tensor<S>(F, C), down = random_tensor<S>(C, F);
   const auto bias = random_tensor<S>(F);
+  const PreferredLibrary<S> library;
   measure(state, Unit::flops, 2.0 * static_cast<double>(N * C) * static_cast<double>(F), [&](const ExecSpace& exec) {
     if (forward)
       linear_gelu_forward<S>(exec, y, up, x, weight, bias);
