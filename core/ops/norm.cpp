@@ -45,7 +45,12 @@ template <class S>
 KOKKOS_INLINE_FUNCTION double sum_of_squares(const TeamMember& team, Index n, const S* values) {
   const auto square = [](const S value) { return static_cast<double>(value) * static_cast<double>(value); };
   if constexpr (exec_is_host) {
-    return row_sum<double>(team, n, [=](const Index i) { return square(values[i]); });
+    const Index quarter = n / 4;  // four places at a time: of one a core fetches less than memory gives
+    const double sum = row_sum<double>(team, quarter, [=](const Index i) {
+      return (square(values[i]) + square(values[quarter + i])) +
+             (square(values[2 * quarter + i]) + square(values[3 * quarter + i]));
+    });
+    return sum + row_sum<double>(team, n - 4 * quarter, [=](const Index i) { return square(values[4 * quarter + i]); });
   } else {
     constexpr Index size = Pack<S>::size;
     const Index groups = n / size;
