@@ -267,8 +267,8 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                         v_rows.first, v_rows.stride, queries, keys, width, S(0));
             team.team_barrier();
             for (Index i = 0; i < queries; ++i) {
-              const S* const score = scores.data() + i * keys;
-              const S* const dp = dscores.data() + i * keys;
+              S* const score = scores.data() + i * keys;
+              S* const dp = dscores.data() + i * keys;
               Operand* const p_row = p + i * keys;
               Operand* const ds_row = ds + i * keys;
               const Index visible = smaller(keys, q0 + i + 1 - k0);
@@ -277,11 +277,13 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                 return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
               });
               row_for(team, keys, [&](const Index j) {
-                const S probability = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
-                const S dscore = scale * probability * (dp[j] - projection);
-                p_row[j] = static_cast<Operand>(probability);
-                ds_row[j] = static_cast<Operand>(dscore);
+                score[j] = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
+                dp[j] = scale * score[j] * (dp[j] - projection);
               });
+              if constexpr (!std::is_same_v<Operand, S>) {  // by itself: loops of one width are vectorised best
+                row_for(team, keys, [&](const Index j) { p_row[j] = static_cast<Operand>(score[j]); });
+                row_for(team, keys, [&](const Index j) { ds_row[j] = static_cast<Operand>(dp[j]); });
+              }
             }
             team.team_barrier();
             tile_matmul(dv.data(), width, Transpose::yes, p, keys, Transpose::no, do_rows.first, do_rows.stride, keys,

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/layernorm.hpp"
 
+#include <algorithm>
+
 #include "core/ops/column_sums.hpp"
 #include "core/vector_math.hpp"
 
@@ -33,6 +35,12 @@ using impl::RowSums;
 
 constexpr Index pack_size = Pack<int>::size;
 constexpr Index most_threads_of_a_row = 512;
+
+// One for each pack, in whole warps.
+constexpr Index threads_of_a_row(Index channels) {
+  constexpr Index warp = 32;
+  return (channels / pack_size + warp - 1) / warp * warp;
+}
 
 // Of which the gradients of weight and bias are the sums over all rows: dy * xhat and dy.
 template <class T, class Residual>
@@ -95,9 +103,8 @@ void backward_input_by_teams(const ExecSpace& exec, const Tensor<Residual, 2>& d
   const auto teams = static_cast<Index>(partial.extent(0));
   ESPALIER_ASSERT(rows_are_packs(channels, dx.data(), dstream.data(), dy.data(), x.data(), weight.data()),
                   "partial sums are of columns in packs");
-  constexpr Index warp = 32;
   const Index packs = channels / pack_size;
-  const int threads = static_cast<int>((packs + warp - 1) / warp * warp);
+  const int threads = static_cast<int>(threads_of_a_row(channels));
   const S scale = S(1) / static_cast<S>(channels);
   Kokkos::parallel_for(
       "espalier::core::layernorm_backward_input", Policy(exec, team_count(teams), threads, 1),
@@ -154,12 +161,13 @@ void backward_input_by_teams(const ExecSpace& exec, const Tensor<Residual, 2>& d
 
 }  // namespace
 
-// So many teams that all threads of an H100 have work, and no more: what they leave is written and read again.
+// As many teams as an A100 has room for at once, by the registers that they take; one more would wait for a second
+// round.
 Index layernorm_partial_rows(Index rows, Index channels) {
-  constexpr Index columns_at_work = Index{1} << 19;
+  constexpr Index multiprocessors = 108, threads_of_each = 768;
   if (exec_is_host || channels % pack_size != 0 || channels > pack_size * most_threads_of_a_row)
     return 0;
-  return smaller(rows, columns_at_work / channels);
+  return smaller(rows, multiprocessors * std::max<Index>(1, threads_of_each / threads_of_a_row(channels)));
 }
 
 template <class T, class Residual>

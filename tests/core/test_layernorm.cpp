@@ -59,9 +59,8 @@ Gradients backward(const LayernormCase& c, Index rows, Index channels) {
     EXPECT_TRUE(allclose(on_host(bias_alone), minus(on_host(dbias), Values(size, 3.0)), tolerance<State<T>>));
   };
   expect_sums_without_start();
-  const Index most_partial_rows = layernorm_partial_rows(rows, channels);
-  for (const Index partial_rows : {most_partial_rows, std::min<Index>(3, most_partial_rows)}) {
-    if (partial_rows == 0)
+  for (const Index partial_rows : {Index{1}, std::min<Index>(3, rows), rows}) {
+    if (layernorm_partial_rows(rows, channels) == 0)
       continue;
     SCOPED_TRACE(fmt::format("{} rows of partial sums", partial_rows));
     const auto again = on_device<T>(c.dx_before, rows, channels);
@@ -114,6 +113,14 @@ TEST(Layernorm, gradients_of_all_types_are_those_of_fp64) {
     EXPECT_TRUE(allclose(actual.dweight, wanted.dweight, 1e-5));
     EXPECT_TRUE(allclose(actual.dbias, wanted.dbias, 1e-5));
   });
+}
+
+TEST(Layernorm, rows_of_more_than_a_warp_are_summed_as_a_whole) {
+  const LayernormCase c({1, 7, 3, 128, 1});
+  const Gradients actual = backward<float>(c, 7, 384);
+  const Gradients wanted = backward<double>(c, 7, 384);
+  EXPECT_TRUE(allclose(actual.dx, wanted.dx, 1e-5, {7, 384}));
+  EXPECT_TRUE(allclose(actual.dweight, wanted.dweight, 1e-5));
 }
 
 TEST(Layernorm, a_large_mean_does_not_eat_the_variance) {
