@@ -7,6 +7,7 @@
 
 #include "tests/support/fake_cuda/device.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -60,13 +61,44 @@ std::string unjoined_node(const Capture& capture, const std::vector<const Node*>
   return {};
 }
 
-Work work_of(const std::shared_ptr<GraphExec>& exec) {
-  return [exec, next = std::size_t{0}, nodes = exec->nodes]() mutable {
-    for (; next < nodes.size(); ++next)
-      if (nodes[next]->work && !nodes[next]->work())
+using Actors = std::vector<std::shared_ptr<const Actor>>;
+
+Work work_of(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Actors>& actors) {
+  return [exec, actors, next = std::size_t{0}, nodes = exec->nodes]() mutable {
+    for (; next < nodes.size(); ++next) {
+      if (!nodes[next]->work)
+        continue;
+      const Acting acting((*actors)[next]);
+      if (!nodes[next]->work())
         return false;
+    }
     return true;
   };
+}
+
+// Each node of a launch comes after those that the graph says, and after what the stream has waited for. What one
+// stream captured is of one line; that of the first is the line of the launching stream.
+Actors actors_of(const std::vector<std::shared_ptr<Node>>& nodes, Stream& stream) {
+  Actors actors;
+  std::map<const Stream*, std::size_t> branches;
+  std::map<const Node*, const Actor*> known;
+  const std::uint64_t before = stream.line.add(nodes.size());
+  for (const auto& node : nodes) {
+    const std::size_t line = stream.line.branch(branches.emplace(node->stream, branches.size()).first->second);
+    auto actor = std::make_shared<Actor>(Actor{line, before + actors.size() + 1, stream.line.before(), node->what,
+                                               node->stream->name + " of a graph in " + stream.name});
+    actor->before.join(stream.line.branch(0), before);
+    for (const Node* const earlier : node->after) {
+      const Actor& other = *known[earlier];
+      if (ignores_waits() && other.line != line)
+        continue;
+      actor->before.join(other.before);
+      actor->before.join(other.line, other.number);
+    }
+    known[node.get()] = actor.get();
+    actors.push_back(std::move(actor));
+  }
+  return actors;
 }
 
 }  // namespace
@@ -236,13 +268,18 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t handle, cudaStream_t) {
   return object_of(captures().execs, handle, "cudaGraphUpload") ? cudaSuccess : answer(cudaErrorInvalidValue);
 }
 
-cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) {
   const Lock lock = lock_all();
   const auto exec = object_of(captures().execs, handle, "cudaGraphLaunch");
   if (!exec)
     return answer(cudaErrorInvalidValue);
   ++counts().graph_launches;
-  return enqueue(stream, "cudaGraphLaunch", work_of(exec));
+  const auto actors = std::make_shared<Actors>(exec->nodes.size());
+  const cudaError_t queued = enqueue(stream_handle, "cudaGraphLaunch", work_of(exec, actors));
+  Stream* const stream = queued == cudaSuccess ? stream_of(stream_handle, "cudaGraphLaunch") : nullptr;
+  if (stream != nullptr && !is_captured(*stream))
+    *actors = actors_of(exec->nodes, *stream);
+  return queued;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t handle) {

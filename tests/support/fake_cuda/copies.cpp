@@ -8,6 +8,7 @@
 #include "tests/support/fake_cuda/device.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -38,8 +39,11 @@ struct Copy {
 bool perform(const Copy& copy) {
   const Place to = place_of(copy.to, copy.bytes, copy.what);
   const Place from = place_of(copy.from, copy.bytes, copy.what);
-  if (to.valid && from.valid)
+  if (to.valid && from.valid) {
+    note_read(copy.from, copy.bytes);
+    note_write(copy.to, copy.bytes);
     std::memmove(to.data, from.data, copy.bytes);
+  }
   return true;
 }
 
@@ -89,7 +93,7 @@ cudaError_t copy_later(Lock& lock, const Copy& copy, cudaMemcpyKind kind, cudaSt
   ++counts().blocking_copies;
   const cudaError_t queued = enqueue(*stream, copy.what, [copy] { return perform(copy); });
   if (queued == cudaSuccess)
-    finish(lock, *stream, stream->queued);
+    synchronize(lock, *stream);
   return queued;
 }
 
@@ -103,8 +107,10 @@ cudaError_t set_later(void* address, int value, std::size_t bytes, cudaStream_t 
   ++counts().memsets;
   return enqueue(stream, what, [=] {
     const Place place = place_of(address, bytes, what);
-    if (place.valid)
+    if (place.valid) {
+      note_write(address, bytes);
       std::memset(place.data, value, bytes);
+    }
     return true;
   });
 }
@@ -113,8 +119,7 @@ cudaError_t set_later(void* address, int value, std::size_t bytes, cudaStream_t 
 cudaError_t finish_legacy(Lock& lock, cudaError_t queued) {
   if (queued != cudaSuccess)
     return queued;
-  Stream& legacy = *stream_of(nullptr, "");
-  finish(lock, legacy, legacy.queued);
+  synchronize(lock, *stream_of(nullptr, ""));
   return cudaSuccess;
 }
 
@@ -152,23 +157,22 @@ cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t byte
   Lock lock = lock_all();
   if (const cudaError_t allowed = unsafe_call("cudaMemcpyToSymbol"); allowed != cudaSuccess)
     return allowed;
-  char* const to = symbol_memory(symbol, bytes, offset, "cudaMemcpyToSymbol");
+  void* const to = symbol_memory(symbol, bytes, offset, "cudaMemcpyToSymbol");
   const Place source = place_of(from, bytes, "cudaMemcpyToSymbol");
   if (to == nullptr || !source.valid)
     return answer(cudaErrorInvalidSymbol);
-  std::memcpy(to, source.data, bytes);
+  std::memcpy(place_of(to, bytes, "cudaMemcpyToSymbol").data, source.data, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind,
                                     cudaStream_t stream) {
   const Lock lock = lock_all();
-  char* const to = symbol_memory(symbol, bytes, offset, "cudaMemcpyToSymbolAsync");
+  void* const to = symbol_memory(symbol, bytes, offset, "cudaMemcpyToSymbolAsync");
   const Place source = place_of(from, bytes, "cudaMemcpyToSymbolAsync");
   if (to == nullptr || !source.valid)
     return answer(cudaErrorInvalidSymbol);
   return enqueue(stream, "cudaMemcpyToSymbolAsync", [=] {
-    std::memcpy(to, source.data, bytes);
-    return true;
+    return perform({to, from, bytes, "cudaMemcpyToSymbolAsync"});
   });
 }
 

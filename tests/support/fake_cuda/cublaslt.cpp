@@ -372,7 +372,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                   number(alpha),
                   number(beta),
                   epilogue,
-                  nullptr};
+                  nullptr,
+                  workspace,
+                  workspace_bytes};
   if (has_bias(epilogue) || has_bias_gradient(epilogue))
     product.bias = static_cast<char*>(const_cast<void*>(pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER)));
   if (has_second_matrix(epilogue)) {
@@ -383,13 +385,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const std::chrono::milliseconds delay(has_pass ? setting("EPILOGUE_MS", 0) : 0);
   const cudaError_t queued = enqueue(stream, what, [ranges, what, product, delay] {
     std::this_thread::sleep_for(delay);
-    if (!are_on_device(ranges, what + ", when it is done") || setting("KERNELS", 1) == 0)
-      return true;
-    Product now = product;  // a graph does it again
-    for (char** data : {&now.a.data, &now.b.data, &now.c.data, &now.d.data, &now.second.data, &now.bias})
-      if (*data != nullptr)
-        *data = place_of(*data, 1, what).data;
-    multiply(now);
+    if (are_on_device(ranges, what + ", when it is done"))
+      perform(product);
     return true;
   });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

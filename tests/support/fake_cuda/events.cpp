@@ -7,11 +7,12 @@
 
 #include "tests/support/fake_cuda/device.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Time = std::chrono::steady_clock;
 
 struct Event {
   std::string name;
@@ -19,7 +20,8 @@ struct Event {
   bool destroyed = false;
   Stream* stream = nullptr;  // where it was recorded last
   std::uint64_t count = 0;
-  std::shared_ptr<Clock::time_point> time;
+  Clock known;  // of the stream then
+  std::shared_ptr<Time::time_point> time;
   std::shared_ptr<Capture> capture;  // or in which capture, and
   std::vector<const Node*> nodes;    // behind what
   bool was_asked = false;
@@ -74,13 +76,14 @@ cudaError_t record(Event& event, Stream& stream) {
     return cudaSuccess;
   }
   event.capture = nullptr;
-  event.time = std::make_shared<Clock::time_point>();
+  event.time = std::make_shared<Time::time_point>();
   const cudaError_t queued = enqueue(stream, "cudaEventRecord", [time = event.time] {
-    *time = Clock::now();
+    *time = Time::now();
     return true;
   });
   event.stream = &stream;
   event.count = stream.queued;
+  event.known = stream.line.clock();
   return queued;
 }
 
@@ -158,6 +161,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
     return answer(cudaErrorInvalidResourceHandle);
   if (stream->capture || event->capture)
     return wait_in_capture(*stream, *event, stream_handle == nullptr || stream_handle == cudaStreamLegacy);
+  if (!ignores_waits())
+    stream->line.wait_for(event->known);
   if (is_done(*event))
     return cudaSuccess;
   stream->operations.push_back({.work = {}, .after = event->stream, .after_count = event->count});
@@ -173,8 +178,10 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     return answer(cudaErrorInvalidResourceHandle);
   if (const cudaError_t allowed = require_outside_of_capture(*event, "cudaEventQuery"); allowed != cudaSuccess)
     return allowed;
-  if (is_done(*event) || (event->was_asked && advance(*event->stream, event->count)))
+  if (is_done(*event) || (event->was_asked && advance(*event->stream, event->count))) {
+    host_clock().join(event->known);
     return cudaSuccess;
+  }
   event->was_asked = true;
   return cudaErrorNotReady;
 }
@@ -187,8 +194,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   if (const cudaError_t allowed = require_outside_of_capture(*event, "cudaEventSynchronize"); allowed != cudaSuccess)
     return allowed;
   ++counts().event_synchronizations;
+  const Clock known = event->known;
   if (event->stream != nullptr)
     finish(lock, *event->stream, event->count);
+  host_clock().join(known);
   return cudaSuccess;
 }
 

@@ -3,10 +3,8 @@
 // Kernels are looked up, their launch is checked against what CUDA allows, and they are counted. Those of which the
 // program has the text run, on the host: see ptx_warp.hpp. Others leave what they would write as it is.
 #include <cuda_runtime_api.h>
-#include <cxxabi.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -49,17 +47,6 @@ Kernel* kernel_of(const void* function, const std::string& what) {
     return found->second.get();
   misuse(what + " of a function that is no kernel");
   return nullptr;
-}
-
-// Of a mangled name what stands before the arguments, and not all of what Kokkos wraps around it.
-std::string readable(const std::string& mangled) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status),
-                                                    std::free);
-  std::string text = status == 0 ? name.get() : mangled;
-  if (const std::size_t ours = text.find("espalier::"); ours != std::string::npos)
-    text.erase(0, ours);
-  return text.substr(0, 100);
 }
 
 std::string text_of(const dim3& d) {

@@ -11,15 +11,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 
 #include "tests/support/fake_cuda/device.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 #include "tests/support/fake_cuda/report.hpp"
+#include "tests/support/fake_cuda/shadow.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -37,6 +41,7 @@ struct Allocation {
   char* data;
   bool freed;
   bool is_variable = false;  // of device code
+  std::shared_ptr<Shadow> shadow = {};
 };
 
 struct Symbol {
@@ -127,7 +132,7 @@ cudaError_t allocate(void** address, std::size_t bytes, Where where, const char*
     return answer(cudaErrorMemoryAllocation);
   if (bytes <= rubbish_at_most && setting("KERNELS", 1) != 0)
     std::memset(data, rubbish, bytes);
-  memory().allocations[reinterpret_cast<std::uintptr_t>(*address)] = {bytes, where, data, false, false};
+  memory().allocations[reinterpret_cast<std::uintptr_t>(*address)] = {bytes, where, data, false};
   if (where == Where::pinned) {
     ++counts().pinned_allocations;
   } else {
@@ -156,6 +161,7 @@ cudaError_t release(void* address, bool pinned, const char* call) {
   if (pinned && is_pending(allocation.data, allocation.bytes))
     misuse(std::string(call) + " of " + hex(address) + " while a copy from or to it is queued");
   allocation.freed = true;
+  allocation.shadow = nullptr;
   if (pinned) {
     mprotect(allocation.data, up(allocation.bytes, page), PROT_NONE);
     ++counts().pinned_frees;
@@ -204,7 +210,7 @@ bool is_on_device(const void* address, std::size_t bytes, const std::string& wha
   return place.valid && place.where != Where::pageable;
 }
 
-char* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, const std::string& what) {
+void* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, const std::string& what) {
   const auto found = memory().symbols.find(symbol);
   if (found == memory().symbols.end()) {
     misuse(what + " of a symbol that is not registered");
@@ -216,7 +222,7 @@ char* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, c
            ", which has " + std::to_string(size));
     return nullptr;
   }
-  return allocation_at(variable_address(binary, name, size, {})).data + offset;
+  return reinterpret_cast<void*>(variable_address(binary, name, size, {}) + offset);
 }
 
 std::uint64_t variable_address(const void* binary, const std::string& name, std::size_t bytes,
@@ -236,10 +242,29 @@ DeviceRange allocation_at(std::uint64_t address) {
   if (found == memory().allocations.begin())
     return {};
   --found;
-  const auto& [first, allocation] = *found;
-  return allocation.freed || address - first >= allocation.bytes
-             ? DeviceRange{}
-             : DeviceRange{first, allocation.bytes, allocation.data};
+  auto& [first, allocation] = *found;
+  if (allocation.freed || address - first >= allocation.bytes)
+    return {};
+  if (!allocation.shadow && looks_for_races())
+    allocation.shadow = std::make_shared<Shadow>(allocation.bytes);
+  return {first, allocation.bytes, allocation.data, allocation.shadow.get()};
+}
+
+std::string name_of(const Shadow* shadow, std::size_t offset) {
+  for (const auto& [address, allocation] : memory().allocations) {
+    if (allocation.shadow.get() != shadow)
+      continue;
+    const std::string where = "byte " + std::to_string(offset) + " of " + std::to_string(allocation.bytes) + " at " +
+                              hex(reinterpret_cast<void*>(address));
+    constexpr std::size_t header = 128, before_label = sizeof(void*);  // Kokkos::Impl::SharedAllocationHeader
+    if (allocation.bytes < header || allocation.where == Where::pinned)
+      return where;
+    const char* const label = allocation.data + before_label;
+    const std::size_t length = strnlen(label, header - before_label);
+    const bool is_text = length > 0 && std::all_of(label, label + length, [](char c) { return c >= ' ' && c <= '~'; });
+    return is_text ? where + " (" + std::string(label, length) + ")" : where;
+  }
+  return "memory that was freed";
 }
 
 void tell_leaked_memory() {

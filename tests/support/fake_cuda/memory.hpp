@@ -8,6 +8,8 @@
 
 namespace fake_cuda {
 
+class Shadow;
+
 enum class Where { device, pinned, managed, pageable };
 
 /// Where `bytes` bytes at an address are, and where the stand-in may touch them. A range that leaves its allocation,
@@ -28,11 +30,15 @@ struct DeviceRange {
   std::uint64_t first = 0;
   std::size_t bytes = 0;
   char* data = nullptr;
+  Shadow* shadow = nullptr;  ///< null where races are not looked for
 };
 DeviceRange allocation_at(std::uint64_t address);
 
+/// Where that is, with the label that Kokkos has left in front of it.
+std::string name_of(const Shadow* shadow, std::size_t offset);
+
 /// A variable of device code, by the address that the host has for it: device memory, too, at an address of its own.
-char* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, const std::string& what);
+void* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, const std::string& what);
 /// And by its name in a fat binary, for device code.
 std::uint64_t variable_address(const void* binary, const std::string& name, std::size_t bytes,
                                const std::string& initial);

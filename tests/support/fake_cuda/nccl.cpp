@@ -19,6 +19,7 @@
 
 #include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -73,8 +74,10 @@ void write_file(const std::string& path, const char* data, std::size_t bytes) {
 
 void send(const Message& m) {
   const Place place = place_of(m.data, m.bytes, "ncclSend");
-  if (place.valid)
-    write_file(path_of(*m.comm, m.comm->rank, m.peer, m.comm->sent[m.peer]++), place.data, m.bytes);
+  if (!place.valid)
+    return;
+  note_read(m.data, m.bytes);
+  write_file(path_of(*m.comm, m.comm->rank, m.peer, m.comm->sent[m.peer]++), place.data, m.bytes);
 }
 
 bool receive(const Message& m) {
@@ -86,8 +89,10 @@ bool receive(const Message& m) {
     misuse("ncclRecv of " + std::to_string(m.bytes) + " bytes from member " + std::to_string(m.peer) + ", which sent " +
            std::to_string(status.st_size));
   const Place place = place_of(m.data, m.bytes, "ncclRecv");
-  if (place.valid)
+  if (place.valid) {
+    note_write(m.data, m.bytes);
     std::ifstream(path, std::ios::binary).read(place.data, static_cast<std::streamsize>(m.bytes));
+  }
   ++m.comm->received[m.peer];
   return std::remove(path.c_str()) == 0;
 }

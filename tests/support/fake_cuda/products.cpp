@@ -7,7 +7,10 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/support/fake_cuda/memory.hpp"
 #include "tests/support/fake_cuda/ptx_numbers.hpp"
+#include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/report.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -129,8 +132,7 @@ void multiply_in(const Product& p) {
   }
 }
 
-}  // namespace
-
+// Of host memory.
 void multiply(const Product& product) {
   const std::uint64_t inner = product.transposes_a ? product.a.rows : product.a.cols;
   if (product.d.rows * product.d.cols * inner > most_terms)
@@ -139,6 +141,36 @@ void multiply(const Product& product) {
     multiply_in<double>(product);
   else
     multiply_in<float>(product);
+}
+
+void note(const Matrix& m, bool writes) {
+  const std::size_t bytes = m.type == CUDA_R_64F ? 8 : m.type == CUDA_R_32F ? 4 : 2;
+  const bool is_one_piece = static_cast<std::uint64_t>(m.stride) == m.rows;
+  const std::size_t pieces = is_one_piece ? 1 : m.cols, numbers = is_one_piece ? m.rows * m.cols : m.rows;
+  for (std::size_t i = 0; m.data != nullptr && i < pieces; ++i)
+    (writes ? note_write : note_read)(m.data + place(m, 0, i) * bytes, numbers * bytes);
+}
+
+}  // namespace
+
+void perform(const Product& product) {
+  const auto& [a, b, c, d, second, transposes_a, transposes_b, rounds, alpha, beta, epilogue, bias, space, bytes] =
+      product;
+  for (const Matrix* const read : {&a, &b, &c})
+    note(*read, false);
+  note(second, epilogue != CUBLASLT_EPILOGUE_DGELU);
+  const bool sums = epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  const std::uint64_t length = epilogue == CUBLASLT_EPILOGUE_BGRADB ? d.cols : d.rows;
+  note({d.type, length, 1, static_cast<std::int64_t>(length), bias}, sums);
+  note(d, true);
+  note_write(space, bytes);
+  if (setting("KERNELS", 1) == 0)
+    return;
+  Product now = product;  // a graph does it again
+  for (char** data : {&now.a.data, &now.b.data, &now.c.data, &now.d.data, &now.second.data, &now.bias})
+    if (*data != nullptr)
+      *data = place_of(*data, 1, "cublasLtMatmul").data;
+  multiply(now);
 }
 
 }  // namespace fake_cuda

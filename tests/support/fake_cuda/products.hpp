@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fake_cuda {
@@ -13,7 +14,7 @@ struct Matrix {
   cudaDataType type;
   std::uint64_t rows, cols;
   std::int64_t stride;  ///< of a column
-  char* data;           ///< where the host may touch it
+  char* data;
 };
 
 /// d (m, n) = epilogue(alpha op(a) (m, k) op(b) (k, n) + beta c (m, n)); see cublasLtEpilogue_t.
@@ -23,7 +24,11 @@ struct Product {
   double alpha, beta;
   std::uint64_t epilogue;
   char* bias;  ///< of the type of d: (m), or a gradient of it
+  void* workspace;
+  std::size_t workspace_bytes;
 };
-void multiply(const Product& product);
+
+/// All data are in memory of the device. Nothing but that they are touched is noted where kernels do not run.
+void perform(const Product& product);
 
 }  // namespace fake_cuda

@@ -8,6 +8,9 @@
 #include <limits>
 #include <set>
 
+#include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/shadow.hpp"
+
 namespace fake_cuda::ptx {
 namespace {
 
@@ -255,7 +258,7 @@ char* Warp::reach(const Instruction& instruction, int lane, Space space, std::ui
       return reach_shared(instruction, lane, address & 0xffffffffU, bytes, use, value);
     case Space::local: return within((*local_)[static_cast<std::size_t>(lane)], "local memory");
     case Space::parameter: return within(block_.launch.parameters, "parameters");
-    default: return reach_global(instruction, lane, address, bytes);
+    default: return reach_global(instruction, lane, address, bytes, use != Use::read);
   }
 }
 
@@ -279,7 +282,8 @@ char* Warp::reach_shared(const Instruction& instruction, int lane, std::uint64_t
   return data;
 }
 
-char* Warp::reach_global(const Instruction& instruction, int lane, std::uint64_t address, std::size_t bytes) {
+char* Warp::reach_global(const Instruction& instruction, int lane, std::uint64_t address, std::size_t bytes,
+                         bool writes) {
   DeviceRange& known = block_.allocation;
   if (address - known.first >= known.bytes)
     known = allocation_at(address);
@@ -292,6 +296,11 @@ char* Warp::reach_global(const Instruction& instruction, int lane, std::uint64_t
   }
   constexpr std::uint64_t sector_bytes = 32;
   sectors_.push_back(address / sector_bytes);
+  if (known.shadow != nullptr) {
+    if (!known.shadow->has_touched())
+      note_kernel_in(*known.shadow);
+    known.shadow->touch(address - known.first, bytes, writes);
+  }
   return known.data + (address - known.first);
 }
 

@@ -93,7 +93,7 @@ class Warp {
   void call(const Instruction& instruction, Lanes lanes);
   char* reach_shared(const Instruction& instruction, int lane, std::uint64_t offset, std::size_t bytes, Use use,
                      const void* value);
-  char* reach_global(const Instruction& instruction, int lane, std::uint64_t address, std::size_t bytes);
+  char* reach_global(const Instruction& instruction, int lane, std::uint64_t address, std::size_t bytes, bool writes);
   std::uint64_t special(Special which, int lane) const;
 
   Block& block_;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tests/support/fake_cuda/device.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -39,6 +40,7 @@ Stream& legacy_stream() {
 bool is_idle(const Stream& stream) { return stream.done == stream.queued; }
 
 void push_wait(Stream& stream, Stream& after) {
+  stream.line.wait_for(after.line.clock());
   if (is_idle(after))
     return;
   stream.operations.push_back({.work = {}, .after = &after, .after_count = after.queued});
@@ -108,13 +110,13 @@ cudaError_t enqueue(Stream& stream, const std::string& what, Work work, HostRang
   if (stream.capture) {
     if (stream.capture->invalidated)
       return refuse(cudaErrorStreamCaptureInvalidated, what + " in a capture that was broken off");
-    stream.capture->graph->nodes.push_back(std::make_shared<Node>(Node{what, std::move(work), stream.tail}));
+    stream.capture->graph->nodes.push_back(std::make_shared<Node>(Node{what, std::move(work), stream.tail, &stream}));
     stream.tail = {stream.capture->graph->nodes.back().get()};
     return cudaSuccess;
   }
   if (const cudaError_t ordered = order_with_legacy(stream, what); ordered != cudaSuccess)
     return ordered;
-  stream.operations.push_back({.work = std::move(work), .host = host});
+  stream.operations.push_back({.work = std::move(work), .host = host, .actor = stream.line.add(what, stream.name)});
   ++stream.queued;
   return cudaSuccess;
 }
@@ -136,9 +138,14 @@ void end_capture_of_streams(const Capture& capture) {
 bool advance(Stream& stream, std::uint64_t count) {
   while (stream.done < count) {
     Operation& operation = stream.operations.front();
-    if (operation.after != nullptr ? !advance(*operation.after, operation.after_count)
-                                   : operation.work && !operation.work())
-      return false;
+    if (operation.after != nullptr) {
+      if (!advance(*operation.after, operation.after_count))
+        return false;
+    } else if (operation.work) {
+      const Acting acting(operation.actor);
+      if (!operation.work())
+        return false;
+    }
     stream.operations.pop_front();
     ++stream.done;
   }
@@ -159,9 +166,15 @@ void finish(Lock& lock, Stream& stream, std::uint64_t count) {
   }
 }
 
+void synchronize(Lock& lock, Stream& stream) {
+  const Clock known = stream.line.clock();
+  finish(lock, stream, stream.queued);
+  host_clock().join(known);
+}
+
 void finish_everything(Lock& lock) {
   for (std::size_t i = 0; i < streams().all.size(); ++i)  // others may add some meanwhile
-    finish(lock, *streams().all[i], streams().all[i]->queued);
+    synchronize(lock, *streams().all[i]);
 }
 
 bool is_pending(const char* data, std::size_t bytes) {
@@ -224,7 +237,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     if (const cudaError_t ordered = order_with_legacy(*stream, "cudaStreamSynchronize"); ordered != cudaSuccess)
       return ordered;
   ++counts().stream_synchronizations;
-  finish(lock, *stream, stream->queued);
+  synchronize(lock, *stream);
   return cudaSuccess;
 }
 
@@ -237,8 +250,10 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     return captured_refusal(*stream, "cudaStreamQuery");
   if (const cudaError_t allowed = unsafe_call("cudaStreamQuery"); allowed != cudaSuccess)
     return allowed;
-  if (is_idle(*stream))
+  if (is_idle(*stream)) {
+    host_clock().join(stream->line.clock());
     return cudaSuccess;
+  }
   static_cast<void>(advance(*stream, stream->done + 1));  // a little at each question
   return cudaErrorNotReady;
 }

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/fake_cuda/clocks.hpp"
 #include "tests/support/fake_cuda/report.hpp"
 
 /// Streams, events and captures. Work is done as late as CUDA allows: when somebody waits for it. So who does not wait
@@ -35,6 +36,7 @@ struct Operation {
   Stream* after = nullptr;  ///< or: waits until `after` has done its first `after_count`
   std::uint64_t after_count = 0;
   HostRange host = {};
+  std::shared_ptr<const Actor> actor = {};
 };
 
 /// What a graph is made of, in an order in which it can be done.
@@ -42,6 +44,7 @@ struct Node {
   std::string what;
   Work work;
   std::vector<const Node*> after;
+  const Stream* stream;  ///< that was captured
 };
 struct Graph {
   std::vector<std::shared_ptr<Node>> nodes;
@@ -65,6 +68,7 @@ struct Stream {
   std::deque<Operation> operations;
   std::uint64_t queued = 0;
   std::uint64_t done = 0;
+  Line line;                  ///< what it has waited for
   bool has_messages = false;  ///< its work goes on without anybody waiting
   std::shared_ptr<Capture> capture;
   std::vector<const Node*> tail;  ///< in the capture: what its next node comes after
@@ -86,6 +90,8 @@ void end_capture_of_streams(const Capture& capture);
 
 /// Does what has been queued; lets go of the lock where it has to wait for other processes.
 void finish(Lock& lock, Stream& stream, std::uint64_t count);
+/// Also, the host knows what the stream knows now.
+void synchronize(Lock& lock, Stream& stream);
 void finish_everything(Lock& lock);
 
 /// Does what can be done, up to `count`; false: not all of it.

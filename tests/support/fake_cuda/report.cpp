@@ -3,11 +3,13 @@
 // Misuse, counts, and what is said at the end of the process.
 #include "tests/support/fake_cuda/report.hpp"
 
+#include <cxxabi.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
 #include "tests/support/fake_cuda/device.hpp"
 
@@ -119,6 +121,19 @@ void misuse(const std::string& text) {
     std::fprintf(stderr, "fake CUDA: %s\n", text.c_str());
   if (setting("ABORT", 0) != 0)  // for a debugger
     std::abort();
+}
+
+std::string readable(const std::string& text) {
+  const std::size_t first = text.rfind(' ') + 1;  // 0 where there is none
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(text.c_str() + first, nullptr, nullptr, &status), std::free);
+  if (status != 0)
+    return text;
+  std::string after = name.get();
+  if (const std::size_t ours = after.find("espalier::"); ours != std::string::npos)
+    after.erase(0, ours);
+  return text.substr(0, first) + after.substr(0, 100);
 }
 
 cudaError_t refuse(cudaError_t status, const std::string& text) {

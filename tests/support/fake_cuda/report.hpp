@@ -21,6 +21,10 @@ Lock lock_all();
 /// ends with 97.
 void misuse(const std::string& text);
 
+/// Of a mangled name, or a text that ends with one, what stands before the arguments, and not all of what Kokkos wraps
+/// around it.
+std::string readable(const std::string& text);
+
 /// The answer of a call. An error is kept for cudaGetLastError; `refuse` is for one that is a misuse, too.
 cudaError_t answer(cudaError_t status);
 cudaError_t refuse(cudaError_t status, const std::string& text);
