@@ -33,7 +33,7 @@ steady() {
 # ---- The stand-in itself ----
 ESPALIER_FAKE_CUDA_KERNELS=1 exits 0 "$folder/instructions"
 found=0
-for program in misuse kernel_mistakes; do
+for program in misuse race_mistakes kernel_mistakes; do
   ESPALIER_FAKE_CUDA_KERNELS=1 exits 0 "$folder/$program" none
   while read -r name text; do
     code=97

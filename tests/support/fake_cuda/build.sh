@@ -24,7 +24,7 @@ VERSIONS
 launcher=; ! command -v ccache >/dev/null || launcher=ccache
 objects=() failed=
 for source in "$here"/*.cpp; do
-  [[ $source != */misuse.cpp ]] || continue
+  [[ $source != */misuse.cpp && $source != */race_mistakes.cpp ]] || continue
   object=$folder/$(basename "$source" .cpp).o
   objects+=("$object")
   (cd "$here/../../.." && $launcher "${CXX:-g++}" -std=c++20 -O3 -g1 -fwrapv -ffp-contract=off -Wall -Wextra -Wshadow -Werror -fPIC -I. -isystem "$include" \
@@ -37,8 +37,10 @@ while (($(jobs -rp | wc -l))); do wait -n || failed=yes; done
 for name in "$cudart" "$cublaslt" libnccl.so.2 libcudnn.so.9 libcuda.so.1; do
   ln -sf libfake_cuda.so "$folder/$name"
 done
-# Programs that look at the stand-in: mistakes of the host, and of kernels, are found; instructions do what they should.
-"${CXX:-g++}" -std=c++20 -isystem "$include" "$here/misuse.cpp" -o "$folder/misuse" "$(realpath "$folder")/libfake_cuda.so" -pthread
+# Programs that look at the stand-in: mistakes of the host, of kernels, and races are found; instructions do what they should.
+for program in misuse race_mistakes; do
+  "${CXX:-g++}" -std=c++20 -isystem "$include" "$here/$program.cpp" -o "$folder/$program" "$(realpath "$folder")/libfake_cuda.so" -pthread
+done
 for program in kernel_mistakes instructions; do
   nvcc -std=c++20 -arch=sm_80 --no-compress -cudart shared -ccbin "${CXX:-g++}" -diag-suppress 550 "$here/$program.cu" \
     -o "$folder/$program"

@@ -77,17 +77,17 @@ Work work_of(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Actor
 }
 
 // Each node of a launch comes after those that the graph says, and after what the stream has waited for. What one
-// stream captured is of one line; that of the first is the line of the launching stream.
+// stream captured is of one line; what the first did is of that of the launching stream.
 Actors actors_of(const std::vector<std::shared_ptr<Node>>& nodes, Stream& stream) {
   Actors actors;
   std::map<const Stream*, std::size_t> branches;
   std::map<const Node*, const Actor*> known;
+  const Clock start = stream.line.clock();
   const std::uint64_t before = stream.line.add(nodes.size());
   for (const auto& node : nodes) {
     const std::size_t line = stream.line.branch(branches.emplace(node->stream, branches.size()).first->second);
-    auto actor = std::make_shared<Actor>(Actor{line, before + actors.size() + 1, stream.line.before(), node->what,
+    auto actor = std::make_shared<Actor>(Actor{line, before + actors.size() + 1, start, node->what,
                                                node->stream->name + " of a graph in " + stream.name});
-    actor->before.join(stream.line.branch(0), before);
     for (const Node* const earlier : node->after) {
       const Actor& other = *known[earlier];
       if (ignores_waits() && other.line != line)
@@ -98,6 +98,7 @@ Actors actors_of(const std::vector<std::shared_ptr<Node>>& nodes, Stream& stream
     known[node.get()] = actor.get();
     actors.push_back(std::move(actor));
   }
+  stream.line.wait_for(stream.line.clock());  // what comes then comes after all branches
   return actors;
 }
 

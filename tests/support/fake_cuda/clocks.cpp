@@ -55,7 +55,7 @@ std::shared_ptr<const Actor> Line::add(const std::string& what, const std::strin
 
 Clock Line::clock() const {
   Clock all = before_;
-  for (const std::size_t line : branches_)  // each launch of a graph has joined its branches
+  for (const std::size_t line : branches_)
     all.join(line, last_);
   return all;
 }

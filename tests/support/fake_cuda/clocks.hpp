@@ -45,7 +45,7 @@ class Line {
 
   /// What comes from now on comes after what that clock knows.
   void wait_for(const Clock& clock) { before_.join(clock); }
-  /// What is done when all is done that the line holds now.
+  /// What is done when all is done that the line and its branches hold now.
   Clock clock() const;
 
   const Clock& before() const { return before_; }

@@ -90,10 +90,11 @@ cudaError_t copy_later(Lock& lock, const Copy& copy, cudaMemcpyKind kind, cudaSt
     Work work = checked_work(copy, to, from, host);
     return enqueue(*stream, copy.what, std::move(work), host);
   }
+  // CUDA may wait for it, or may not: the memory of the host is as if it did, but for others it orders nothing.
   ++counts().blocking_copies;
   const cudaError_t queued = enqueue(*stream, copy.what, [copy] { return perform(copy); });
   if (queued == cudaSuccess)
-    synchronize(lock, *stream);
+    finish(lock, *stream, stream->queued);
   return queued;
 }
 
@@ -115,11 +116,20 @@ cudaError_t set_later(void* address, int value, std::size_t bytes, cudaStream_t 
   });
 }
 
-// cudaMemcpy and cudaMemset are in the legacy stream, and the first waits.
-cudaError_t finish_legacy(Lock& lock, cudaError_t queued) {
-  if (queued != cudaSuccess)
+// cudaMemcpy and cudaMemset are in the legacy stream. The first waits, but not for a copy within the device, and from
+// pageable memory it returns when that was read: see "API synchronization behavior" of the CUDA runtime.
+cudaError_t copy_now(Lock& lock, const Copy& copy, cudaMemcpyKind kind) {
+  Stream& legacy = *stream_of(nullptr, "");
+  const cudaError_t queued = copy_later(lock, copy, kind, nullptr);
+  if (queued != cudaSuccess || copy.bytes == 0)
     return queued;
-  synchronize(lock, *stream_of(nullptr, ""));
+  const bool to_host = is_on_host(place_of(copy.to, copy.bytes, copy.what).where);
+  const Where from = place_of(copy.from, copy.bytes, copy.what).where;
+  if (to_host || from == Where::pinned)
+    synchronize(lock, legacy);
+  else if (from == Where::pageable)
+    host_clock().join(legacy.line.before());
+  finish(lock, legacy, legacy.queued);
   return cudaSuccess;
 }
 
@@ -135,7 +145,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   if (const cudaError_t allowed = unsafe_call("cudaMemcpy"); allowed != cudaSuccess)
     return allowed;
   ++counts().blocking_copies;
-  return finish_legacy(lock, copy_later(lock, {to, from, bytes, "cudaMemcpy"}, kind, nullptr));
+  return copy_now(lock, {to, from, bytes, "cudaMemcpy"}, kind);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   Lock lock = lock_all();

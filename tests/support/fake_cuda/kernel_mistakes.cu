@@ -94,6 +94,25 @@ __global__ void copy(float* result, const float* from) {
   result[threadIdx.x] = own[threadIdx.x].x;
 }
 
+__global__ void fill(float* result) { result[threadIdx.x] = 1; }
+
+// Every other number is written by the first stream, and the rest or all by the second.
+__global__ void fill_every_other(float* result, int first) { result[2 * threadIdx.x + first] = 1; }
+void fill_in_two_streams(float* result, bool is_all) {
+  cudaStream_t streams[2];
+  for (cudaStream_t& stream : streams)
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  fill_every_other<<<1, threads / 2, 0, streams[0]>>>(result, 0);
+  if (is_all)
+    fill<<<1, threads, 0, streams[1]>>>(result);
+  else
+    fill_every_other<<<1, threads / 2, 0, streams[1]>>>(result, 1);
+  for (const cudaStream_t stream : streams) {
+    cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+  }
+}
+
 struct Memory {
   float *values, *results;
 };
@@ -125,6 +144,7 @@ constexpr Mistake mistakes[] = {
     {"half_at_barrier", "waits for threads of its warp",
      [](const Memory& m) { half_at_barrier<<<1, threads>>>(m.results); }},
     {"absent", "which does not take part", [](const Memory& m) { shuffle_with_absent<<<1, threads>>>(m.results); }},
+    {"race", "a race: the kernel", [](const Memory& m) { fill_in_two_streams(m.results, true); }},
     {"no_wait", "does not wait for it", [](const Memory& m) { copy<false><<<1, threads>>>(m.results, m.values); }},
 };
 
@@ -137,6 +157,7 @@ bool is_right(const Memory& m) {
   cudaMemcpy(m.values, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice);
   sum_all<<<blocks, threads>>>(m.results, m.values);
   cudaMemcpy(sums.data(), m.results, sums.size() * sizeof(float), cudaMemcpyDeviceToHost);
+  fill_in_two_streams(m.results, false);
   copy<true><<<1, threads>>>(m.results, m.values + 4);
   cudaMemcpy(copied.data(), m.results, copied.size() * sizeof(float), cudaMemcpyDeviceToHost);
   return sums == std::vector<float>{2016, 6112, 10208} && copied == std::vector<float>(threads, 4);

@@ -65,12 +65,12 @@ void note_kernel_in(Shadow& shadow) { scene().touched.push_back(&shadow); }
 
 // Of a pair of kernels or calls once.
 void tell_race(const Race& race) {
-  const auto verb = [](bool writes) { return writes ? std::string(" writes ") : std::string(" reads "); };
+  const auto verb = [](bool writes) { return writes ? std::string(" writes") : std::string(" reads"); };
   static auto& told = *new std::set<std::string>;
   const std::string pair = race.before.what + verb(race.before_writes) + race.now.what + verb(race.now_writes);
   if (told.insert(pair).second)
-    misuse("a race: " + text_of(race.now) + verb(race.now_writes) + name_of(race.shadow, race.offset) + ", which " +
-           text_of(race.before) + verb(race.before_writes) + "too, and nothing orders the two");
+    misuse("a race: " + text_of(race.now) + verb(race.now_writes) + " " + name_of(race.shadow, race.offset) +
+           ", which " + text_of(race.before) + verb(race.before_writes) + ": nothing orders the two");
 }
 
 }  // namespace fake_cuda

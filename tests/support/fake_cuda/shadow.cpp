@@ -27,6 +27,7 @@ struct Histories {
   std::size_t enough = std::size_t{1} << 16;  // then those that no shadow holds are forgotten
   ActorPointer actor;                         // who makes what stands here of states
   std::unordered_map<std::uint32_t, std::uint32_t> after_read, after_write;
+  std::uint32_t last[2] = {several, several}, after_last[2] = {};  // asked for: mostly it is the same again
   std::set<Shadow*> shadows;
 };
 
@@ -47,13 +48,17 @@ std::uint32_t new_state(History history) {
   return state;
 }
 
-void begin(const ActorPointer& actor) {
+void forget_steps() {
   Histories& h = histories();
-  if (h.actor == actor)
-    return;
-  h.actor = actor;
   h.after_read.clear();
   h.after_write.clear();
+  h.last[0] = h.last[1] = several;
+}
+
+void begin(const ActorPointer& actor) {
+  if (histories().actor != actor)
+    forget_steps();
+  histories().actor = actor;
 }
 
 template <class T>
@@ -61,8 +66,7 @@ auto zeros(std::size_t count) {
   return std::unique_ptr<T[], void (*)(void*)>(static_cast<T*>(std::calloc(count, sizeof(T))), std::free);
 }
 
-// The state after the actor reads or writes; tells what is a race.
-std::uint32_t next_state(std::uint32_t state, bool writes, const Shadow* shadow, std::size_t offset) {
+std::uint32_t find_next_state(std::uint32_t state, bool writes, const Shadow* shadow, std::size_t offset) {
   Histories& h = histories();
   auto& known = writes ? h.after_write : h.after_read;
   if (const auto found = known.find(state); found != known.end())
@@ -86,6 +90,34 @@ std::uint32_t next_state(std::uint32_t state, bool writes, const Shadow* shadow,
       writes && !h.after_write.empty() ? h.after_write.begin()->second : new_state(std::move(after));
   known.emplace(state, next);
   return next;
+}
+
+// The state after the actor reads or writes; tells what is a race.
+std::uint32_t next_state(std::uint32_t state, bool writes, const Shadow* shadow, std::size_t offset) {
+  static Histories& h = histories();
+  if (h.last[writes] != state) {
+    h.after_last[writes] = find_next_state(state, writes, shadow, offset);
+    h.last[writes] = state;
+  }
+  return h.after_last[writes];
+}
+
+// Of so many states the first that are `before`, at least one, become `after`: how many. A workspace of products has
+// hundreds of thousands.
+std::size_t replace_run(std::uint32_t* states, std::size_t count, std::uint32_t before, std::uint32_t after) {
+  constexpr std::size_t step = 16;
+  std::size_t done = 0;
+  for (; done + step <= count; done += step) {
+    std::uint32_t differences = 0;
+    for (std::size_t i = 0; i < step; ++i)
+      differences |= states[done + i] ^ before;
+    if (differences != 0)
+      break;
+    std::fill_n(states + done, step, after);
+  }
+  for (; done < count && states[done] == before; ++done)
+    states[done] = after;
+  return done;
 }
 
 }  // namespace
@@ -140,6 +172,11 @@ void Shadow::settle(const ActorPointer& actor) {
 void Shadow::touch_range(const ActorPointer& actor, std::size_t offset, std::size_t bytes, bool writes) {
   begin(actor);
   for (const std::size_t end = offset + bytes; offset < end;) {
+    if (offset % word_bytes == 0 && end - offset >= word_bytes && states_[offset / word_bytes] != several) {
+      const State before = states_[offset / word_bytes], after = next_state(before, writes, this, offset);
+      offset += word_bytes * replace_run(&states_[offset / word_bytes], (end - offset) / word_bytes, before, after);
+      continue;
+    }
     const std::size_t word = offset / word_bytes, next = std::min(end, (word + 1) * word_bytes);
     const std::size_t first = offset / grain % grains, count = (next - 1) / grain - offset / grain + 1;
     apply(word, (count == grains ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1) << first, writes);
@@ -161,8 +198,7 @@ void Shadow::forget_unused_states() {
       else
         for (const State state : shadow->parts_.at(word).of)
           is_used[state] = true;
-  h.after_read.clear();
-  h.after_write.clear();
+  forget_steps();
   h.unused.clear();
   for (std::uint32_t state = 0; state < h.all.size(); ++state)
     if (!is_used[state]) {
