@@ -104,6 +104,17 @@ trains nccl-interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved para
 (($(sed -nE 's/.*"messages": ([0-9]+).*/\1/p' nccl-interleaved.json | head -n 1) > 20)) || fail "few messages went by NCCL" nccl-interleaved.json
 stage "2 and 4 ranks on GPUs of their own, over NCCL"
 
+# Kernels run, and races between queues are looked for; they would be there if queues did not wait for each other. Tensor
+# collectives are in the queue of the kernels, and all data by way of the host are waited for there.
+ESPALIER_FAKE_CUDA_KERNELS=1 trains races-tensor 2 parallel.tensor=2 run.steps=2
+for layout in data pipeline; do
+  ESPALIER_FAKE_CUDA_KERNELS=1 trains races-$layout 2 parallel.$layout=2 run.steps=2
+  rm -rf run
+  ESPALIER_FAKE_CUDA_KERNELS=1 ESPALIER_FAKE_CUDA_IGNORE_WAITS=1 expect 97 "fake CUDA: a race: " \
+    "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.$layout=2 run.steps=2
+done
+stage "no races between queues, and many if none waited for another"
+
 # A rank that stands still: the watchdog, or who waits for it in MPI, ends the job.
 "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2 run.steps=1000000 run.log_interval=1000000 \
   run.communication_timeout=4 "run.directory=$work/late" >late.txt 2>&1 &

@@ -11,15 +11,19 @@ std::size_t num_lines = 0;
 
 }  // namespace
 
-void Clock::join(const Clock& other) {
+bool Clock::covers(const Clock& other) const {
   if (!other.numbers_ || numbers_ == other.numbers_)
+    return true;
+  bool knows_all = numbers_ && numbers_->size() >= other.numbers_->size();
+  for (std::size_t i = 0; knows_all && i < other.numbers_->size(); ++i)
+    knows_all = (*numbers_)[i] >= (*other.numbers_)[i];
+  return knows_all;
+}
+
+void Clock::join(const Clock& other) {
+  if (covers(other))
     return;
   const Numbers& theirs = *other.numbers_;
-  bool knows_all = numbers_ && numbers_->size() >= theirs.size();
-  for (std::size_t i = 0; knows_all && i < theirs.size(); ++i)
-    knows_all = (*numbers_)[i] >= theirs[i];
-  if (knows_all)
-    return;
   auto joined = std::make_shared<Numbers>(numbers_ ? *numbers_ : Numbers());
   joined->resize(std::max(joined->size(), theirs.size()));
   for (std::size_t i = 0; i < theirs.size(); ++i)

@@ -20,6 +20,7 @@ class Clock {
   bool covers(std::size_t line, std::uint64_t number) const {
     return numbers_ && line < numbers_->size() && (*numbers_)[line] >= number;
   }
+  bool covers(const Clock& other) const;
 
  private:
   using Numbers = std::vector<std::uint64_t>;
