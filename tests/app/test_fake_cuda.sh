@@ -106,13 +106,18 @@ stage "2 and 4 ranks on GPUs of their own, over NCCL"
 
 # Kernels run, and races between queues are looked for; they would be there if queues did not wait for each other. Tensor
 # collectives are in the queue of the kernels, and all data by way of the host are waited for there.
-ESPALIER_FAKE_CUDA_KERNELS=1 trains races-tensor 2 parallel.tensor=2 run.steps=2
+export ESPALIER_FAKE_CUDA_KERNELS=1 ESPALIER_FAKE_CUDA_LATE=100000
+trains races-tensor 2 parallel.tensor=2 run.steps=2
+trains races-zero1 2 parallel.data=2 parallel.zero_stage=1 checkpoint.interval=2 checkpoint.async=true
+trains races-zero_bubble 2 parallel.pipeline=2 parallel.schedule=zero_bubble
+trains races-interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2 model.num_layers=4
 for layout in data pipeline; do
-  ESPALIER_FAKE_CUDA_KERNELS=1 trains races-$layout 2 parallel.$layout=2 run.steps=2
+  trains races-$layout 2 parallel.$layout=2 run.steps=2
   rm -rf run
-  ESPALIER_FAKE_CUDA_KERNELS=1 ESPALIER_FAKE_CUDA_IGNORE_WAITS=1 expect 97 "fake CUDA: a race: " \
+  ESPALIER_FAKE_CUDA_IGNORE_WAITS=1 expect 97 "fake CUDA: a race: " \
     "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.$layout=2 run.steps=2
 done
+export ESPALIER_FAKE_CUDA_KERNELS=0; unset ESPALIER_FAKE_CUDA_LATE
 stage "no races between queues, and many if none waited for another"
 
 # A rank that stands still: the watchdog, or who waits for it in MPI, ends the job.
