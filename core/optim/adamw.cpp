@@ -72,7 +72,7 @@ Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts) {
       for (const Index number :
            {part.offset + done, part.moment_offset + done, smaller(most, part.size - done), Index{part.weight_decay}})
         numbers.push_back(number);
-  const auto result = allocate<Index>(Category::workspace, "adamw_parts", static_cast<Index>(numbers.size()));
+  auto result = allocate<Index>(Category::workspace, "adamw_parts", static_cast<Index>(numbers.size()));
   if (result.data() != nullptr)
     Kokkos::deep_copy(result,
                       Kokkos::View<const Index*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
