@@ -210,12 +210,20 @@ TEST(MatmulLibraries, kernels_that_were_timed_are_taken_again) {
   EXPECT_TRUE(prefer_matmul_choices(choices));
   EXPECT_EQ(product(), wanted);
   EXPECT_EQ(matmul_choices().kernels, choices.kernels);
-  // What cannot be read is chosen anew.
+  // That no kernel pays is a choice, too, which timing would not make.
+  MatmulChoices none = choices;
+  for (auto& [name, kernel] : none.kernels)
+    kernel.clear();
+  EXPECT_TRUE(prefer_matmul_choices(none));
+  EXPECT_TRUE(allclose(product(), wanted, 1e-5));
+  EXPECT_EQ(matmul_choices().kernels, none.kernels);
+  // What cannot be read is chosen anew, perhaps otherwise.
   MatmulChoices damaged = choices;
   for (auto& [name, kernel] : damaged.kernels)
     kernel = kernel.size() > 2 ? "zz" + kernel.substr(2) : "12";
   EXPECT_TRUE(prefer_matmul_choices(damaged));
-  EXPECT_EQ(product(), wanted);
+  EXPECT_TRUE(allclose(product(), wanted, 1e-5));
+  EXPECT_NE(matmul_choices().kernels, damaged.kernels);
   EXPECT_TRUE(prefer_matmul_choices({.made_with = choices.made_with, .kernels = {}}));
 }
 
