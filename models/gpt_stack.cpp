@@ -142,11 +142,10 @@ typename GptChunk<T, Residual>::Gradients& GptStack<T, Residual>::gradients(Micr
   return workspace_.gradients.at(static_cast<std::size_t>(place.chunk)).at(static_cast<std::size_t>(place.gradients));
 }
 
-// Kernels that wait for other ranks in between are not recorded.
 template <class T, class Residual>
 BlockGraphs& GptStack<T, Residual>::graphs(MicrobatchPlace place) {
   const auto [entry, is_new] = graphs_.try_emplace({place.chunk, place.slot, place.gradients});
-  if (is_new && uses_graphs_ && tensor_->size() == 1)
+  if (is_new && uses_graphs_)
     for (std::vector<QueueGraph>* const part : {&entry->second.forward, &entry->second.backward_input,
                                                 &entry->second.backward_weight, &entry->second.first_backward_weight})
       part->resize(static_cast<std::size_t>(chunk(place).layers().count));

@@ -22,7 +22,7 @@ class QueueGraph {
   /// Does `work`, which gives kernels to `queue` and to no other, behind all that the queue has been given so far. The
   /// first time as it is, since libraries then choose algorithms and allocate; the second time it is recorded, and from
   /// then on `work` is not called any more. So it must neither wait nor read what changes from time to time on the
-  /// host.
+  /// host, but in call_each_time().
   void run(const ExecSpace& queue, const std::function<void()>& work);
 
  private:
@@ -30,5 +30,10 @@ class QueueGraph {
   bool is_warm_ = false;
   std::unique_ptr<Recording> recording_;
 };
+
+/// Calls `call`, which the work of a QueueGraph wants each time that the graph runs: a message to other ranks, say.
+/// Where the work is being recorded, the recording is parted here: `call` comes between the parts, now and whenever
+/// they run, and what it refers to must be there then. It may wait, and use the queue.
+void call_each_time(const std::function<void()>& call);
 
 }  // namespace espalier

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
 #include "core/cuda_check.hpp"
 #include "parallel/queue_graph.hpp"
 
@@ -8,23 +10,91 @@ namespace {
 
 using Graph =
     std::unique_ptr<CUgraph_st, decltype([](cudaGraph_t graph) { static_cast<void>(cudaGraphDestroy(graph)); })>;
+// CUDA keeps it until it has run.
+using ExecutableGraph =
+    std::unique_ptr<CUgraphExec_st,
+                    decltype([](cudaGraphExec_t graph) { static_cast<void>(cudaGraphExecDestroy(graph)); })>;
 
-// What `work` gives to the stream, which does none of it. Relaxed: Kokkos asks for 0 bytes of scratch memory before
-// each kernel of teams, and cudaMalloc is one of the calls that the other modes forbid.
-Graph capture(cudaStream_t stream, const std::function<void()>& work) {
-  ESPALIER_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-  cudaGraph_t graph = nullptr;
-  try {
-    work();
-  } catch (...) {
-    static_cast<void>(cudaStreamEndCapture(stream, &graph));  // the queue is to be used again, if only to end
+// Kernels that follow one another, and a call of the host behind them; either may be missing.
+struct Part {
+  ExecutableGraph kernels;
+  std::function<void()> call;
+
+  void run(cudaStream_t stream) const {
+    if (kernels)
+      ESPALIER_CUDA(cudaGraphLaunch(kernels.get(), stream));
+    if (call)
+      call();
+  }
+};
+
+// @returns nullptr where nothing was recorded.
+ExecutableGraph make_executable(const Graph& graph) {
+  std::size_t nodes = 0;
+  ESPALIER_CUDA(cudaGraphGetNodes(graph.get(), nullptr, &nodes));
+  if (nodes == 0)
+    return nullptr;
+  cudaGraphExec_t executable = nullptr;
+  check_cuda(cudaGraphInstantiate(&executable, graph.get(), 0),
+             "cudaGraphInstantiate of a block (run.cuda_graphs=false does without)");
+  return ExecutableGraph(executable);
+}
+
+// Records what this thread gives to a stream, part by part; a part runs as soon as it is whole.
+class Recorder {
+ public:
+  explicit Recorder(cudaStream_t stream) : stream_(stream) { begin(); }
+  ~Recorder() {
+    if (!captures_)
+      return;
+    cudaGraph_t graph = nullptr;  // given up half-way: the queue is to be used again, if only to end
+    static_cast<void>(cudaStreamEndCapture(stream_, &graph));
     static_cast<void>(cudaGetLastError());
     const Graph broken(graph);
-    throw;
   }
-  check_cuda(cudaStreamEndCapture(stream, &graph),
-             "cudaStreamEndCapture of a block (run.cuda_graphs=false does without)");
-  return Graph(graph);
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  void part_at(const std::function<void()>& call) {
+    end_part(call);
+    begin();
+  }
+  std::vector<Part> finish() {
+    end_part({});
+    return std::move(parts_);
+  }
+
+ private:
+  // Relaxed: Kokkos asks for 0 bytes of scratch memory before each kernel of teams, and cudaMalloc is one of the calls
+  // that the other modes forbid.
+  void begin() {
+    ESPALIER_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed));
+    captures_ = true;
+  }
+  void end_part(const std::function<void()>& call) {
+    cudaGraph_t graph = nullptr;
+    captures_ = false;
+    check_cuda(cudaStreamEndCapture(stream_, &graph),
+               "cudaStreamEndCapture of a block (run.cuda_graphs=false does without)");
+    parts_.push_back({make_executable(Graph(graph)), call});
+    parts_.back().run(stream_);
+  }
+
+  cudaStream_t stream_;
+  bool captures_ = false;
+  std::vector<Part> parts_;
+};
+
+thread_local Recorder* active_recorder = nullptr;
+
+std::vector<Part> record(cudaStream_t stream, const std::function<void()>& work) {
+  Recorder recorder(stream);
+  struct Active {
+    explicit Active(Recorder& recorder) { active_recorder = &recorder; }
+    ~Active() { active_recorder = nullptr; }
+  } const active(recorder);
+  work();
+  return recorder.finish();
 }
 
 // Kokkos waits for the device around each kernel that a tool is told of, which no capture allows; and the tool would
@@ -42,15 +112,7 @@ constexpr bool kokkos_can_be_recorded = KOKKOS_VERSION >= 50000;
 }  // namespace
 
 struct QueueGraph::Recording {
-  cudaGraphExec_t handle = nullptr;
-
-  explicit Recording(const Graph& graph) {
-    check_cuda(cudaGraphInstantiate(&handle, graph.get(), 0),
-               "cudaGraphInstantiate of a block (run.cuda_graphs=false does without)");
-  }
-  ~Recording() { static_cast<void>(cudaGraphExecDestroy(handle)); }  // CUDA keeps it until it has run
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
+  std::vector<Part> parts;
 };
 
 QueueGraph::QueueGraph() = default;
@@ -64,9 +126,19 @@ void QueueGraph::run(const ExecSpace& queue, const std::function<void()>& work) 
     is_warm_ = true;
     return;
   }
-  if (!recording_)
-    recording_ = std::make_unique<Recording>(capture(queue.cuda_stream(), work));
-  ESPALIER_CUDA(cudaGraphLaunch(recording_->handle, queue.cuda_stream()));
+  if (!recording_) {
+    recording_ = std::make_unique<Recording>(Recording{record(queue.cuda_stream(), work)});
+    return;
+  }
+  for (const Part& part : recording_->parts)
+    part.run(queue.cuda_stream());
+}
+
+void call_each_time(const std::function<void()>& call) {
+  if (active_recorder == nullptr)
+    call();
+  else
+    active_recorder->part_at(call);
 }
 
 }  // namespace espalier

@@ -13,4 +13,6 @@ QueueGraph& QueueGraph::operator=(QueueGraph&&) noexcept = default;
 
 void QueueGraph::run(const ExecSpace&, const std::function<void()>& work) { work(); }
 
+void call_each_time(const std::function<void()>& call) { call(); }
+
 }  // namespace espalier

@@ -5,6 +5,7 @@
 #include "core/ops/elementwise.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/mpi_buffer.hpp"
+#include "parallel/queue_graph.hpp"
 
 namespace espalier {
 namespace {
@@ -13,25 +14,28 @@ constexpr long dropped_reduction = 2;  // of a rank's life, where PlantedFault::
 
 }  // namespace
 
+// Each time anew where a graph has the kernels around it: `collective` keeps what it needs.
 template <class T>
 template <class F>
 void TensorParallel<T>::communicate(const char* what, const F& collective) const {
   if (size_ == 1)
     return;
   ESPALIER_ASSERT(axis_ != nullptr, std::string(what) + ": this object only plans");
-  if (axis_->device_link() != nullptr) {  // only queued here
-    const int queued = queue_clock_ != nullptr ? queue_clock_->mark() : 0;
+  call_each_time([this, what, collective] {
+    if (axis_->device_link() != nullptr) {  // only queued here
+      const int queued = queue_clock_ != nullptr ? queue_clock_->mark() : 0;
+      collective();
+      if (queue_clock_ != nullptr)
+        queued_.push_back({what, queued, queue_clock_->mark()});
+      return;
+    }
+    const double begin = axis_->clock().now();
     collective();
-    if (queue_clock_ != nullptr)
-      queued_.push_back({what, queued, queue_clock_->mark()});
-    return;
-  }
-  const double begin = axis_->clock().now();
-  collective();
-  const double end = axis_->clock().now();
-  seconds_ += end - begin;
-  if (axis_->timeline().is_on())
-    axis_->timeline().record({.name = what, .category = "tensor_comm", .begin = begin, .end = end});
+    const double end = axis_->clock().now();
+    seconds_ += end - begin;
+    if (axis_->timeline().is_on())
+      axis_->timeline().record({.name = what, .category = "tensor_comm", .begin = begin, .end = end});
+  });
 }
 
 template <class T>
@@ -47,12 +51,12 @@ Tensor<T, 2> TensorParallel<T>::gather(const ExecSpace& exec, const Tensor2<Resi
   if constexpr (std::is_same_v<T, Residual>) {
     if (!sequence_parallel_)
       return local;
-    communicate("gather", [&] { all_gather(exec, *axis_, full_, local); });
+    communicate("gather", [=, this] { all_gather(exec, *axis_, full_, local); });
   } else {
     const Tensor<T, 2> ours = our_rows();
     convert<T, Residual>(exec, flatten(ours), flatten(local));
     if (sequence_parallel_)
-      communicate("gather", [&] { all_gather(exec, *axis_, full_, ours); });
+      communicate("gather", [=, this] { all_gather(exec, *axis_, full_, ours); });
   }
   return full_;
 }
@@ -66,7 +70,7 @@ void TensorParallel<T>::drop(const ExecSpace& exec, Tensor<T, 2> ours) const {
 
 template <class T>
 void TensorParallel<T>::sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const {
-  communicate("reduce", [&] {
+  communicate("reduce", [=, this] {
     if (axis_->context().planted_fault == PlantedFault::drop_all_reduce && ++reductions_ == dropped_reduction)
       return drop(exec, ours);
     if (sequence_parallel_)
@@ -90,7 +94,7 @@ Tensor<T, 2> TensorParallel<T>::reduce(const ExecSpace& exec, const Tensor2<Resi
 
 template <class T>
 void TensorParallel<T>::all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const {
-  communicate("all_reduce_rows", [&] { all_reduce(exec, *axis_, values, op); });
+  communicate("all_reduce_rows", [=, this] { all_reduce(exec, *axis_, values, op); });
 }
 
 #define ESPALIER_INSTANTIATE(T) template class TensorParallel<T>;

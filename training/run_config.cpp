@@ -178,7 +178,7 @@ void visit_keys(Config& c, Visitor&& v) {
            "GEMM library of linear layers and head; auto: by CPU");
   v.choice("attention", c.run.attention, library_choices(all_attention_libraries),
            "whose kernels; auto: cuDNN's where it is built in");
-  v.boolean("cuda_graphs", c.run.cuda_graphs, "on GPUs, without a tensor axis: start the kernels of a layer at once");
+  v.boolean("cuda_graphs", c.run.cuda_graphs, "on GPUs: start the kernels of a layer at once");
   v.text("cluster", c.run.cluster,
          "cluster file or preset that step times are predicted for (espalier bench machine); \"\": a rough guess");
   v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is written to trace/");
