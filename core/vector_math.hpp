@@ -73,22 +73,36 @@ KOKKOS_INLINE_FUNCTION void row_for(const Workers& workers, Index n, const F& f)
   }
 }
 
-/// Sum of f(i) over [0, n), on every worker. On hosts in independent lanes, which the compiler can
-/// vectorise although it may not reorder a sum by itself; the order depends on nothing but n.
+namespace impl {
+/// All f(i) over [0, n) and `start`, combined: on a host, in independent lanes, which the compiler can vectorise
+/// although it may not reorder by itself, and these by halves. The order depends on nothing but n.
+template <class S, class F, class Combine>
+KOKKOS_INLINE_FUNCTION S reduce_in_lanes(Index n, S start, const F& f, const Combine& combine) {
+  constexpr int lanes = 32;
+  S lane[lanes];
+  for (int l = 0; l < lanes; ++l)
+    lane[l] = start;
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int l = 0; l < lanes; ++l)
+      lane[l] = combine(lane[l], f(i + l));
+  for (int l = 0; i + l < n; ++l)
+    lane[l] = combine(lane[l], f(i + l));
+#pragma GCC unroll 8
+  for (int half = lanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int l = 0; l < half; ++l)
+      lane[l] = combine(lane[l], lane[l + half]);
+  return lane[0];
+}
+}  // namespace impl
+
+/// Sum of f(i) over [0, n), on every worker; on hosts the order depends on nothing but n.
 template <class S, class Workers, class F>
 KOKKOS_INLINE_FUNCTION S row_sum(const Workers& workers, Index n, const F& f) {
   S sum{};
   if constexpr (exec_is_host) {
-    constexpr int lanes = 32;
-    S lane[lanes] = {};
-    Index i = 0;
-    for (; i + lanes <= n; i += lanes)
-      for (int l = 0; l < lanes; ++l)
-        lane[l] += f(i + l);
-    for (; i < n; ++i)
-      sum += f(i);
-    for (int l = 0; l < lanes; ++l)
-      sum += lane[l];
+    sum = impl::reduce_in_lanes(n, sum, f, [](const S a, const S b) { return a + b; });
   } else {
     Kokkos::parallel_reduce(
         impl::range_of(workers, n), [&](const Index i, S& partial) { partial += f(i); }, sum);
@@ -118,20 +132,7 @@ template <class S, class Workers, class F>
 KOKKOS_INLINE_FUNCTION S row_max(const Workers& workers, Index n, const F& f) {
   S largest = lowest<S>;
   if constexpr (exec_is_host) {
-    constexpr int lanes = 32;
-    S lane[lanes];
-    for (int l = 0; l < lanes; ++l)
-      lane[l] = largest;
-    Index i = 0;
-    for (; i + lanes <= n; i += lanes)
-      for (int l = 0; l < lanes; ++l) {
-        const S value = f(i + l);
-        lane[l] = value > lane[l] ? value : lane[l];
-      }
-    for (; i < n; ++i)
-      largest = f(i) > largest ? f(i) : largest;
-    for (int l = 0; l < lanes; ++l)
-      largest = lane[l] > largest ? lane[l] : largest;
+    largest = impl::reduce_in_lanes(n, largest, f, [](const S a, const S b) { return b > a ? b : a; });
   } else {
     Kokkos::parallel_reduce(
         impl::range_of(workers, n),
