@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/ops/cudnn_parts.hpp"
 
 namespace espalier::impl {
 namespace {
@@ -32,35 +33,15 @@ enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_log_sum_exp, uid
 
 std::int64_t local_channels(const CudnnShape& shape) { return shape.num_heads * shape.head_size; }
 
-// What one call computes of a micro-batch: so many of its sequences, and of their heads.
-struct Part {
-  std::int64_t sequences, heads;
-};
+CudnnPart whole(const CudnnShape& shape) { return {shape.batch, shape.num_heads}; }
 
-Part whole(const CudnnShape& shape) { return {shape.batch, shape.num_heads}; }
-
-std::int64_t largest_divisor(std::int64_t number, std::int64_t at_most) {
-  std::int64_t divisor = std::clamp(at_most, std::int64_t{1}, number);
-  while (number % divisor != 0)
-    --divisor;
-  return divisor;
-}
-
-// In a fixed order, cuDNN before 9.25 keeps (B, NH, T, T) numbers on sm_90, which is what tiles are there to avoid: so
-// backward takes as much at a time as keeps them within this. Still enough to fill a GPU: 128 heads at T = 1024.
-constexpr std::int64_t most_kept_bytes = std::int64_t{256} << 20;
-// Of one head, and of what else it may want.
-constexpr std::size_t most_workspace_bytes = std::size_t{1} << 30;
-
-Part part_of_backward(const CudnnShape& shape) {
-  const std::int64_t of_head = 2 * shape.sequence_length * shape.sequence_length;
-  const std::int64_t heads = most_kept_bytes / of_head;
-  return {largest_divisor(shape.batch, heads / shape.num_heads), largest_divisor(shape.num_heads, heads)};
+CudnnPart part_of_backward(const CudnnShape& shape) {
+  return cudnn_backward_part(shape.batch, shape.num_heads, shape.sequence_length);
 }
 
 // Describes heads in an array of `parts` times Cl columns: (B, NH, T, HS), or what `part` has of them.
 template <class Attributes>
-Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, const Part& part, std::int64_t parts, Uid uid) {
+Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, const CudnnPart& part, std::int64_t parts, Uid uid) {
   const std::int64_t stride = parts * local_channels(shape);
   tensor.set_uid(uid)
       .set_dim({part.sequences, part.heads, shape.sequence_length, shape.head_size})
@@ -68,14 +49,14 @@ Attributes& lay_out(Attributes& tensor, const CudnnShape& shape, const Part& par
   return tensor;
 }
 
-Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, const Part& part, std::int64_t parts, Uid uid) {
+Tensor heads(fe::graph::Graph& graph, const CudnnShape& shape, const CudnnPart& part, std::int64_t parts, Uid uid) {
   Tensor_attributes tensor;
   return graph.tensor(lay_out(tensor, shape, part, parts, uid));
 }
 
 // (B, NH, T, 1), in fp32; packed, as cuDNN wants it: several sequences have all their heads, a few heads are of one.
 template <class Attributes>
-Attributes& lay_out_statistics(Attributes& tensor, const CudnnShape& shape, const Part& part) {
+Attributes& lay_out_statistics(Attributes& tensor, const CudnnShape& shape, const CudnnPart& part) {
   tensor.set_uid(uid_log_sum_exp)
       .set_data_type(fe::DataType_t::FLOAT)
       .set_dim({part.sequences, part.heads, shape.sequence_length, 1})
@@ -88,7 +69,7 @@ float scale_of(const CudnnShape& shape) {
 }
 
 void describe_forward(fe::graph::Graph& graph, const CudnnShape& shape) {
-  const Part part = whole(shape);
+  const CudnnPart part = whole(shape);
   auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale_of(shape));
   options.set_causal_mask(true);
   const auto [out, log_sum_exp] = graph.sdpa(heads(graph, shape, part, 3, uid_q), heads(graph, shape, part, 3, uid_k),
@@ -98,7 +79,7 @@ void describe_forward(fe::graph::Graph& graph, const CudnnShape& shape) {
 }
 
 void describe_backward(fe::graph::Graph& graph, const CudnnShape& shape) {
-  const Part part = part_of_backward(shape);
+  const CudnnPart part = part_of_backward(shape);
   auto options =
       fe::graph::SDPA_backward_attributes().set_attn_scale(scale_of(shape)).set_deterministic_algorithm(true);
   options.set_causal_mask(true);
@@ -173,9 +154,9 @@ CudnnAttention::CudnnAttention(const CudnnShape& shape, cudnnContext* handle, co
     workspace_bytes_ = std::max(workspace_bytes_, static_cast<std::size_t>(bytes));
     if (step.is_bad() && refusal_.empty())
       refusal_ = first_line(step.get_message());
-    if (workspace_bytes_ > most_workspace_bytes && refusal_.empty())
+    if (workspace_bytes_ > most_cudnn_workspace_bytes && refusal_.empty())
       refusal_ = fmt::format("its workspace of {} MiB is larger than {} MiB", workspace_bytes_ >> 20,
-                             most_workspace_bytes >> 20);
+                             most_cudnn_workspace_bytes >> 20);
   };
   plan(graphs_->forward, describe_forward);
   plan(graphs_->backward, describe_backward);
@@ -197,7 +178,7 @@ void CudnnAttention::forward(CUstream_st* stream, const CudnnArrays& arrays) con
 // Part after part: heads side by side in a row, sequences below each other.
 void CudnnAttention::backward(CUstream_st* stream, const CudnnArrays& arrays) const {
   const std::int64_t channels = local_channels(shape_);
-  const Part part = part_of_backward(shape_);
+  const CudnnPart part = part_of_backward(shape_);
   for (std::int64_t sequence = 0; sequence < shape_.batch; sequence += part.sequences)
     for (std::int64_t head = 0; head < shape_.num_heads; head += part.heads) {
       const std::int64_t row = sequence * shape_.sequence_length;

@@ -1,11 +1,14 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 #include "core/error.hpp"
 #include "core/memory_ledger.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "tests/support/allclose.hpp"
 #include "tests/support/product_operands.hpp"
 #include "tests/support/reference_ops.hpp"
 

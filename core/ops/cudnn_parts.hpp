@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "core/scalars.hpp"
+
+// What attention through cuDNN needs, told without cuDNN: letters as in attention.hpp.
+
+namespace espalier {
+
+/// What one call computes of a micro-batch: so many of its sequences, and of their heads.
+struct CudnnPart {
+  Index sequences, heads;
+};
+
+/// The part that a call of the backward takes, so that the (T, T) matrices that cuDNN may keep of it are within 256 MiB
+/// where those of one head are.
+CudnnPart cudnn_backward_part(Index batch /* B */, Index num_heads /* NH (local) */, Index sequence_length /* T */);
+
+/// Where cuDNN wants more device memory to work in than this, our own kernels compute.
+inline constexpr std::size_t most_cudnn_workspace_bytes = std::size_t{1} << 30;
+
+/// The most device memory that attention of a micro-batch in 16 bits holds on to: what cuDNN 9.19 wants on A100 and
+/// H200; it wants none on B200. Our own kernels hold none.
+std::size_t cudnn_workspace_bound(Index batch /* B */, Index num_heads /* NH (local) */, Index sequence_length /* T */);
+
+}  // namespace espalier
