@@ -21,6 +21,7 @@
 #include "models/cost.hpp"
 #include "parallel/device.hpp"
 #include "parallel/runtime.hpp"
+#include "training/config_warnings.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/require_memory.hpp"
 #include "training/trainer.hpp"
@@ -265,6 +266,9 @@ void print_table(const nlohmann::ordered_json& result) {
 
 int bench_step(const BenchStepArguments& options, Runtime& runtime) {
   const RunConfig config = bench_config(options, runtime.size());
+  if (runtime.rank() == 0)
+    for (const std::string& warning : config_warnings(config, runtime.size()))
+      note_to_stderr("warning: " + warning);
   const Measured measured =
       with_compute_type(config.precision.compute, [&]<class T>() { return measure<T>(config, runtime); });
   if (runtime.rank() != 0)

@@ -16,6 +16,7 @@
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "parallel/runtime.hpp"
+#include "training/config_warnings.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/layouts_to_verify.hpp"
 #include "training/saved_reference.hpp"
@@ -151,6 +152,9 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
   with_compute_type(config.precision.compute, [&]<class T>() { agree_on_libraries<T>(config, world); });
+  if (runtime.rank() == 0)
+    for (const std::string& warning : config_warnings(config, 1))
+      note_to_stderr("warning: " + warning);
   if (!options.save.empty()) {
     with_compute_type(config.precision.compute, [&]<class T>() {
       save_reference<T>(config, verify_options, world, options.save,

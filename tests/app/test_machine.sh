@@ -26,8 +26,9 @@ expect 2 "no_such.toml" "${two_ranks[@]}" "$espalier" train tiny.toml run.direct
 once "no_such.toml"
 
 # A step: what is told is what was run, whether an option or an override chose it.
-expect 0 '"model": "byte-1m"' "$espalier" bench step --model byte-1m --micro-batch 1 --steps 1 --json
+expect 0 '"model": "byte-1m"' "$espalier" bench step --model byte-1m --micro-batch 1 --steps 1 --json precision.residual=state
 says '"micro_batch": 1,' '"sequence_length": 256,' '"precision": "fp32",'
+once "warning: precision.residual and precision.gradient_reduction do nothing: compute is fp32"
 expect 0 '"model": "custom"' "$espalier" bench step --model byte-1m --micro-batch 1 --steps 1 --json model.num_layers=1 \
   batch.micro_batch_size=2 batch.global_batch_size=2 batch.sequence_length=32 precision.compute=bf16
 says '"micro_batch": 2,' '"sequence_length": 32,' '"precision": "bf16",' ", bf16, 64 tokens a step"
