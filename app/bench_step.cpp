@@ -165,6 +165,7 @@ struct Measured {
   std::size_t resident_over_start = 0;
   std::size_t peak_resident = 0;
   std::size_t device_bytes_at_start = 0;
+  std::size_t link_bytes = 0;  // of device memory, that NCCL has taken
 };
 
 template <class T>
@@ -199,6 +200,7 @@ Measured measure(RunConfig config, Runtime& runtime) {
 
   Trainer<T> trainer(ExecSpace(), config, layout, mesh);
   measured.steps = time_steps(trainer, config.total_steps(), progress);
+  measured.link_bytes = runtime.world().context().link_bytes();
   measured.resident_over_start = resident_bytes() - std::min(resident_bytes(), at_start);
   measured.peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
   measured.peak_resident = peak_resident_bytes();
@@ -251,6 +253,7 @@ nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config
     json["device_bytes"] = memory.total_bytes;
     json["device_bytes_in_use"] = peak_in_use;
     json["device_bytes_over_start"] = peak_in_use - std::min(peak_in_use, measured.device_bytes_at_start);
+    json["nccl_bytes"] = measured.link_bytes;
   }
   return json;
 }

@@ -35,6 +35,9 @@ struct CommunicationContext {
   std::shared_ptr<DeviceLinkFactory> device_links = nullptr;  ///< of Transport::nccl
   int ranks_per_device = 1;                                   ///< the most of any
   PinnedPool pinned;
+
+  /// Of this rank's device memory, what its device links have taken so far: see DeviceLinkFactory::device_bytes().
+  std::size_t link_bytes() const { return device_links == nullptr ? 0 : device_links->device_bytes(); }
 };
 
 }  // namespace espalier

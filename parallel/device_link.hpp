@@ -49,6 +49,10 @@ class DeviceLinkFactory {
   virtual std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
                                               const std::string& name, const LinkUse& use) = 0;
 
+  /// Device memory that was free before this rank's links were made and is not any more: in no ledger, and an estimate,
+  /// as others may use the device, too.
+  virtual std::size_t device_bytes() const { return 0; }
+
   /// @throws Error (ExitCode::communication) when a link of this rank has failed since: what, and of whom. To be asked
   /// while the host waits for something else.
   virtual void require_alive() const {}

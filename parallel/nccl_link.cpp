@@ -11,6 +11,7 @@
 
 #include "core/cuda_check.hpp"
 #include "core/kokkos_compat.hpp"
+#include "parallel/device.hpp"
 #include "parallel/device_link.hpp"
 #include "parallel/messages.hpp"
 #include "parallel/nccl_watchdog.hpp"
@@ -175,13 +176,18 @@ class NcclFactory : public DeviceLinkFactory {
  public:
   std::unique_ptr<DeviceLink> connect(const Communicator& communicator, const std::vector<int>& members,
                                       const std::string& name, const LinkUse& use) override {
-    return std::make_unique<NcclLink>(communicator, members, name, use, watchdog_);
+    const std::size_t free_before = device_memory().free_bytes;
+    auto link = std::make_unique<NcclLink>(communicator, members, name, use, watchdog_);  // and tried
+    device_bytes_ += free_before - std::min(free_before, device_memory().free_bytes);
+    return link;
   }
+  std::size_t device_bytes() const override { return device_bytes_; }
   void require_alive() const override { watchdog_->require_alive(); }
   void abandon(const Error& reason) override { watchdog_->abandon(reason); }
 
  private:
   std::shared_ptr<NcclWatchdog> watchdog_ = std::make_shared<NcclWatchdog>();
+  std::size_t device_bytes_ = 0;
 };
 
 }  // namespace

@@ -88,6 +88,8 @@ class Loop {
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
       note("attention by " + describe_attention<T>(attention_shape(config_, layout_)));
+    if (const std::size_t bytes = mesh_.world().context().link_bytes(); bytes > 0)
+      note(fmt::format("NCCL has taken about {} of the GPU, which no category counts", bytes_text(bytes)));
     try {
       return train_in_directory(trainer, saver, resumed_step, stop_request);
     } catch (const Error& error) {

@@ -9,6 +9,7 @@
 #include "core/kokkos_compat.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/communicator.hpp"
+#include "parallel/device.hpp"
 #include "parallel/device_link.hpp"
 #include "parallel/device_queue.hpp"
 #include "tests/parallel/contributions.hpp"
@@ -53,7 +54,9 @@ class HeldQueue {
 TEST(NcclLink, CarriesWhatKernelsBeforeItMade) {
   const auto factory = make_nccl_factory();
   ASSERT_NE(factory, nullptr);
+  EXPECT_EQ(factory->device_bytes(), 0u);
   const auto link = factory->connect(world(), {world().rank()}, "self", {});
+  EXPECT_LT(factory->device_bytes(), device_memory().total_bytes);
   const ExecSpace queue = make_queue();
   constexpr Index count = 1 << 20;
   const Tensor<float, 1> out("espalier::other::out", count);
