@@ -120,6 +120,8 @@ PlanTask task_from(const PlanOptions& options) {
     if (options.reserve_gib >= 0)
       problem.cluster.reserved_bytes = static_cast<Index>(options.reserve_gib * static_cast<double>(gib));
     problem.implementation = espalier_implementation(problem.cluster.device.moves_messages);
+    if (planned.own_attention)
+      problem.implementation.cudnn_attention = false;
     problem.sequence_length = planned.sequence_length;
     require_cluster(problem.cluster, name);
     task.problems.push_back(problem);

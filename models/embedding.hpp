@@ -5,6 +5,7 @@
 #include "core/arena.hpp"
 #include "models/gpt_config.hpp"
 #include "models/linear.hpp"
+#include "models/logit_rows.hpp"
 
 namespace espalier {
 
@@ -35,9 +36,8 @@ class VocabParallelEmbedding {
   int position_table_;
 };
 
-/// Logits of a row in memory, and so rows of the token table, are a multiple of this. A share of a vocabulary is of any
-/// length; tensor cores want whole lines of 128 bytes, of operands and of results, and products that are as long.
-inline constexpr Index logit_multiple = exec_is_host ? 1 : 64;
+/// Of logits of a row, and rows of the token table, on what this program runs on.
+inline constexpr Index logit_multiple = exec_is_host ? logit_multiple_on_host : logit_multiple_on_gpu;
 
 /// Declares the token table, (V, C), on a stage: where the embedding is, and where the head is without it. Both copies
 /// start alike, and their gradients are summed.

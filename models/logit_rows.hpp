@@ -11,6 +11,12 @@ namespace espalier {
 inline constexpr Index most_logits_on_host = Index{16} << 20;
 inline constexpr Index most_logits_on_gpu = Index{256} << 20;
 
+/// Logits of a row in memory, and so rows of a rank's token table, are a multiple of this. A share of a vocabulary is
+/// of any length; tensor cores want whole lines of 128 bytes, of operands and of results, and products that are as
+/// long.
+inline constexpr Index logit_multiple_on_host = 1;
+inline constexpr Index logit_multiple_on_gpu = 64;
+
 /// Rows of a micro-batch of `tokens` whose logits exist at a time: `most` logits of a rank, but 64 rows or more, so
 /// that the products stay large. The same on all ranks of the tensor axis.
 Index logit_rows(Index tokens, Index vocab_size, int tensor_size, Index most);

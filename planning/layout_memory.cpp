@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/ops/cudnn_parts.hpp"
 #include "models/logit_rows.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "planning/pipeline_time.hpp"
@@ -92,6 +93,7 @@ class StageMemory {
                 (layout.sequence_parallel ? layout.tensor : 1)),
         whole_(state_bytes(layout.precision, implementation)),
         each_(sharded_state_bytes(whole_, layout.zero_stage, replicas_)),
+        attention_workspace_(attention_workspace_on_rank(model, layout, implementation, sequence_length)),
         blocks_(blocks_per_part(model, layout)),
         kept_(activation_bytes_per_layer(model, layout, implementation, sequence_length)),
         kept_without_recomputation_(
@@ -107,6 +109,7 @@ class StageMemory {
     if (stage.last)
       add_logits(memory);
     add_block_at_work(memory, stage);
+    add(memory, Category::workspace, static_cast<double>(attention_workspace_));
     return memory;
   }
 
@@ -125,10 +128,11 @@ class StageMemory {
 
   StageElements elements_of(const Stage& stage) const {
     const double block = parameters_per_layer_on_rank(model_, layout_);
-    const double embedding = stage.first ? embedding_parameters_on_rank(model_, layout_) : 0;
-    const double head = stage.last ? head_parameters_on_rank(model_, layout_) : 0;
+    const double embedding = stage.first ? embedding_parameters_on_rank(model_, layout_, implementation_) : 0;
+    const double head = stage.last ? head_parameters_on_rank(model_, layout_, implementation_) : 0;
     const bool shares_table = model_.tied_embeddings && stage.first != stage.last;
-    const double table = shares_table ? real(model_.vocab_size) * real(model_.hidden_size) / layout_.tensor : 0;
+    const double table =
+        shares_table ? vocabulary_on_rank(model_, layout_, implementation_) * real(model_.hidden_size) : 0;
     const double second_table = stage.first ? 0 : table;  // the last stage has the table for its head
     return {.all = stage.num_blocks() * block + embedding + head + second_table,
             .largest = std::max({block, embedding, head}),
@@ -195,7 +199,7 @@ class StageMemory {
   // With their gradient: of all rows, in fp32 as well; or of a chunk of them.
   void add_logits(MemoryByCategory& memory) const {
     const double e = activation_bytes(layout_.precision);
-    const double columns = real(model_.vocab_size) / layout_.tensor;
+    const double columns = vocabulary_on_rank(model_, layout_, implementation_);
     if (implementation_.logits_at_once > 0)
       add(memory, Category::workspace,
           real(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor,
@@ -231,8 +235,9 @@ class StageMemory {
   double stream_;    // bytes of one (rows, C) of the residual stream on a rank
   StateBytes whole_;
   StateBytes each_;
-  std::vector<Index> blocks_;  // of each part of the model
-  double kept_;                // bytes that a block keeps of a micro-batch
+  std::size_t attention_workspace_;  // bytes
+  std::vector<Index> blocks_;        // of each part of the model
+  double kept_;                      // bytes that a block keeps of a micro-batch
   double kept_without_recomputation_;
 };
 
@@ -296,13 +301,29 @@ double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& l
   return norms + (parameters_per_layer(model) - norms) / layout.tensor + real(model.hidden_size) * copied_columns;
 }
 
-double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout) {
-  return real(model.hidden_size) * (real(model.vocab_size) / layout.tensor + real(model.max_sequence_length));
+double vocabulary_on_rank(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation) {
+  const double multiple = real(implementation.logit_multiple);
+  return multiple * std::ceil(std::ceil(real(model.vocab_size) / layout.tensor) / multiple);
 }
 
-double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout) {
-  const double norm = (model.rms_norm ? 1 : 2) * real(model.hidden_size);
-  return norm + (head_parameters(model) - norm) / layout.tensor;
+double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout,
+                                    const Implementation& implementation) {
+  return real(model.hidden_size) *
+         (vocabulary_on_rank(model, layout, implementation) + real(model.max_sequence_length));
+}
+
+double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout,
+                               const Implementation& implementation) {
+  const double norms = model.rms_norm ? 1 : 2;
+  const double table = model.tied_embeddings ? 0 : vocabulary_on_rank(model, layout, implementation);
+  return real(model.hidden_size) * (norms + table);
+}
+
+std::size_t attention_workspace_on_rank(const ModelShape& model, const PlanLayout& layout,
+                                        const Implementation& implementation, Index sequence_length) {
+  if (!implementation.cudnn_attention || activation_bytes(layout.precision) != 2)
+    return 0;
+  return cudnn_workspace_bound(layout.micro_batch, model.num_heads / layout.tensor, sequence_length / layout.context);
 }
 
 std::vector<Index> blocks_per_part(Index num_layers, int parts) {

@@ -32,11 +32,20 @@ double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& lay
 /// there are more ranks than such heads.
 double kv_size_on_rank(const ModelShape& model, const PlanLayout& layout);
 
+/// Logits of a row, and rows of the token table, in the memory of the tensor rank that has most of the vocabulary.
+double vocabulary_on_rank(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation);
+
 /// Elements of the weights on a tensor rank: of one block, of the embedding (the position table is not split), of the
 /// head.
 double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& layout);
-double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout);
-double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout);
+double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout,
+                                    const Implementation& implementation);
+double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation);
+
+/// The most workspace that attention through cuDNN holds on to on a rank; 0 where it does not compute.
+/// @pre why_impossible() is empty (planning/layout_limits.hpp)
+std::size_t attention_workspace_on_rank(const ModelShape& model, const PlanLayout& layout,
+                                        const Implementation& implementation, Index sequence_length);
 
 /// Blocks of each part of the model in forward order: equal where they divide; one fewer first and last where then they
 /// divide (embedding and head count as blocks); else as even as possible.

@@ -107,6 +107,12 @@ class Memo : MemoText {
         say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
     say("| total | {}, {} of what is free |\n\n", bytes_text(stage.total()),
         share_text(static_cast<double>(stage.total()), static_cast<double>(room_)));
+    if (const std::size_t bytes =
+            attention_workspace_on_rank(problem_.model, layout_, problem_.implementation, problem_.sequence_length);
+        bytes > 0)
+      say("{} of the workspace are for cuDNN's attention, where it is built in; run.attention = \"own\" needs "
+          "none.\n\n",
+          bytes_text(bytes));
     for (const auto& [name, rejection] : plain_rejections(problem_, space_, &best_))
       say("- Not {} ({}): {}.\n", name, rejection.layout.text(), rejection.reason);
     say("\n");

@@ -87,8 +87,8 @@ std::string replicas_text(const MemoSubject& subject) {
 // Both ends of the pipeline hold the token table.
 std::string table_text(const MemoSubject& subject) {
   const ModelShape& model = subject.problem.model;
-  const double table =
-      real(model.vocab_size) * real(model.hidden_size) / subject.layout().tensor * gradient_bytes(subject);
+  const double table = vocabulary_on_rank(model, subject.layout(), subject.problem.implementation) *
+                       real(model.hidden_size) * gradient_bytes(subject);
   return fmt::format(
       "- The token table is the embedding of the first stage and the head of the last: "
       "each makes a part of its gradient, {} a rank, "

@@ -34,6 +34,7 @@ class ModelReader {
     read_kind();
     read_positions(planned);
     read_batch(planned);
+    read_attention(planned);
     const std::string from_default =
         starts_from_preset || inherited_.empty()
             ? ""
@@ -116,6 +117,13 @@ class ModelReader {
           fmt::format("{} is longer than the model's max_sequence_length {}", length, shape_.max_sequence_length));
     if (length > 0)
       planned.sequence_length = length;
+  }
+
+  // Which words there are is for `train` to say.
+  void read_attention(PlannedModel& planned) {
+    std::string attention;
+    reader_.read("run", "attention", attention);
+    planned.own_attention = attention == "own";
   }
 
   void read_choice(const char* key, const char* no, const char* yes, bool& value) {

@@ -14,13 +14,15 @@ struct PlannedModel {
   ModelShape model;
   Index global_batch = 0;          ///< sequences; 0: not given
   Index sequence_length = 0;       ///< tokens; 0: not given, and no learned positions tell it
+  bool own_attention = false;      ///< run.attention is "own"
   std::vector<std::string> notes;  ///< what was taken for granted, a sentence each
 };
 
 /// A preset of the planner, or a file where the text ends with ".toml". @throws Error (usage).
 PlannedModel planned_model(const std::string& name_or_file);
 
-/// A config of `train`, of which only [model] and [batch] are read: whatever else it says or lacks is for `train`.
+/// A config of `train`, of which [model], [batch] and run.attention are read: whatever else it says or lacks is for
+/// `train`.
 /// [model] may describe what `train` has not yet: any preset of the planner, num_kv_heads, norm, activation, position,
 /// tied_embeddings, bias, dropout (docs/planner.md). @param name of the file, for messages
 /// @throws Error (usage) that lists every problem with its position.

@@ -214,6 +214,8 @@ Implementation espalier_implementation(bool on_host) {
   made.gathers_rows_again = true;
   made.splits_messages = false;
   made.logits_at_once = on_host ? most_logits_on_host : most_logits_on_gpu;
+  made.logit_multiple = on_host ? logit_multiple_on_host : logit_multiple_on_gpu;
+  made.cudnn_attention = !on_host;
   return made;
 }
 

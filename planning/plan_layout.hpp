@@ -38,6 +38,8 @@ struct Implementation {
   bool splits_messages = true;  ///< each tensor rank sends its part of a stage's output [Narayanan et al. 2021, 4.1]
   bool fused_loss = true;       ///< logits to their gradient in one kernel
   Index logits_at_once = 0;     ///< of a rank, about; 0: those of all rows of a micro-batch exist at once
+  Index logit_multiple = 1;     ///< logits of a row, and rows of a rank's token table, are a multiple of this in memory
+  bool cudnn_attention = false;  ///< of 16 bits, which may keep (T, T) matrices of some heads at a time
   bool recomputes_last_product =
       false;                    ///< of a block, though only its result needs it, which is the next block's input
   bool one_ring = false;        ///< gathers through one network card of a node at a time

@@ -115,8 +115,8 @@ class Pricer {
 
   double elements(const ChunkParts& chunk) const {
     return chunk.blocks * parameters_per_layer_on_rank(problem_.model, layout_) +
-           (chunk.embedding ? embedding_parameters_on_rank(problem_.model, layout_) : 0) +
-           (chunk.head ? head_parameters_on_rank(problem_.model, layout_) : 0);
+           (chunk.embedding ? embedding_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0) +
+           (chunk.head ? head_parameters_on_rank(problem_.model, layout_, problem_.implementation) : 0);
   }
 
   ChunkTimes chunk_times(const ChunkParts& chunk) const {
@@ -238,7 +238,8 @@ class Pricer {
     result[PlanPhase::optimizer] += traffic_seconds(
         cluster().device, (problem_.implementation.fused_optimizer ? adam_bytes : unfused_adam_bytes) * own);
     if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
-      const double table = real(problem_.model.vocab_size) * real(problem_.model.hidden_size) / layout_.tensor;
+      const double table =
+          vocabulary_on_rank(problem_.model, layout_, problem_.implementation) * real(problem_.model.hidden_size);
       price.tied_seconds =
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
       price.reduction_seconds = price.tied_seconds;

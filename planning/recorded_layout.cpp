@@ -59,10 +59,12 @@ LayoutRoom room_for(const RunSetup& setup, const PlanLayout& layout) {
   const std::optional<Cluster> machine = machine_of(setup);
   if (!machine)
     return {.text = "neither run.device_memory nor run.cluster tells what a device has"};
-  const PlanProblem problem{.model = model_shape(setup.shape, "the model"),
-                            .cluster = *machine,
-                            .implementation = espalier_implementation(machine->device.moves_messages),
-                            .sequence_length = setup.sequence_length};
+  PlanProblem problem{.model = model_shape(setup.shape, "the model"),
+                      .cluster = *machine,
+                      .implementation = espalier_implementation(machine->device.moves_messages),
+                      .sequence_length = setup.sequence_length};
+  if (setup.attention == "own")
+    problem.implementation.cudnn_attention = false;
   LayoutPrice price{.layout = layout};
   price.memory = layout_memory(problem.model, layout, problem.implementation, problem.sequence_length);
   price.memory_bytes = peak_bytes(price.memory);

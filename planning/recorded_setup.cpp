@@ -125,6 +125,7 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
   reader.read_bytes("run", "device_memory", setup.device_memory);
+  reader.read("run", "attention", setup.attention);
   reader.read("run", "cluster", setup.cluster);
   reader.read("run", "trace_first_step", setup.trace_first_step);
   reader.read("run", "trace_steps", setup.trace_steps);

@@ -34,7 +34,8 @@ struct RunSetup {
   Index total_steps = 0;  ///< of the whole run; 0: not known
   Index checkpoint_interval = 0;
   Index device_memory = 0;  ///< bytes, the budget of a rank; 0: none
-  std::string cluster;      ///< preset or file that times were predicted for; empty: none
+  std::string attention = "auto";
+  std::string cluster;  ///< preset or file that times were predicted for; empty: none
   Index trace_first_step = 2;
   Index trace_steps = 0;
   double initial_loss_scale = 65536;

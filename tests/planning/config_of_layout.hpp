@@ -12,10 +12,11 @@
 
 namespace espalier::test {
 
-/// The config with which `train` would run a layout of a model, in bf16; to predict from, nothing runs it.
+/// The config with which `train` would run a layout of a model, in bf16 and with attention of our own; to predict from,
+/// nothing runs it.
 inline RunConfig config_of_layout(const ModelShape& shape, const PlanLayout& layout) {
   std::vector<std::string> keys = model_keys(trainable_config(shape));
-  keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "precision.compute=bf16",
+  keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "precision.compute=bf16", "run.attention=own",
                            fmt::format("batch.global_batch_size={}", layout.global_batch),
                            fmt::format("batch.micro_batch_size={}", layout.micro_batch)});
   const std::vector<std::string> parallel = parallel_keys(layout, blocks_per_part(shape, layout));

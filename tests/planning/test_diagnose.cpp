@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/memory_text.hpp"
 #include "planning/diagnose.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/recorded_layout.hpp"
@@ -316,6 +317,30 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
   setup.device_memory = 1 << 10;
   EXPECT_THAT(change().setting, HasSubstr("not parallel.tensor = 2, with twice the replicas: it does not fit: stage "));
   EXPECT_EQ(change().gain_seconds, 0);
+}
+
+// The room for another layout is that beside the attention that the run asked for.
+TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
+  RunSetup setup{.shape = {.vocab_size = 50257,
+                           .max_sequence_length = 1024,
+                           .num_layers = 12,
+                           .hidden_size = 768,
+                           .num_heads = 12,
+                           .ffn_hidden_size = 3072},
+                 .global_batch_size = 4,
+                 .micro_batch_size = 4,
+                 .sequence_length = 1024,
+                 .compute = "bf16",
+                 .cluster = "h100"};
+  const PlanLayout layout = recorded_layout(setup);
+  Implementation implementation = espalier_implementation();
+  const auto need = [&] {
+    return bytes_text(peak_bytes(layout_memory(model_shape(setup.shape, "it"), layout, implementation, 1024)));
+  };
+  EXPECT_THAT(room_for(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
+  setup.attention = "own";
+  implementation.cudnn_attention = false;
+  EXPECT_THAT(room_for(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
 }
 
 TEST(Diagnose, StalledLoader) {

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <tuple>
 
+#include "core/ops/cudnn_parts.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/types.hpp"
+#include "models/logit_rows.hpp"
 #include "planning/layout_limits.hpp"
 #include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
@@ -127,7 +130,59 @@ TEST(LayoutMemory, a_gpu_has_more_logits_at_a_time) {
     const auto memory = layout_memory(model_preset("gpt2-124m"), layout, espalier_implementation(on_host), 1024);
     return static_cast<double>(memory[0][Category::workspace]);
   };
-  EXPECT_NEAR(workspace(false) - workspace(true), (8192.0 / 2 - 328) * 50257 * 2, 1e6);  // 2 pieces instead of 25
+  const auto attention = static_cast<double>(cudnn_workspace_bound(8, 12, 1024));
+  EXPECT_NEAR(workspace(false) - workspace(true), (4096.0 * 50304 - 328.0 * 50257) * 2 + attention,
+              1e6);  // 2 pieces instead of 25
+}
+
+// What `train` pads on a GPU: logits to lines of 128 bytes, and the token table to as many rows, of zeros.
+TEST(LayoutMemory, a_gpu_has_rows_of_zeros_in_the_token_table) {
+  const ModelShape model = model_preset("gpt2-124m");
+  const Implementation on_host = espalier_implementation(true);
+  Implementation on_gpu = on_host;
+  on_gpu.logit_multiple = espalier_implementation(false).logit_multiple;
+  for (const auto& [text, ours, rows] : {std::tuple("micro_batch=4", Index{50257}, Index{47}),
+                                         std::tuple("micro_batch=4,tensor=2", Index{25129}, Index{23})}) {
+    SCOPED_TRACE(text);
+    const PlanLayout layout = layout_of(text, 4);
+    EXPECT_EQ(vocabulary_on_rank(model, layout, on_host), ours);
+    EXPECT_EQ(vocabulary_on_rank(model, layout, on_gpu), ours + rows);
+    const Parameter table{.spec = {.row_multiple = logit_multiple_on_gpu}, .local_shape = {ours, 768}};
+    EXPECT_EQ(table.padded_rows(), ours + rows) << "what the store of parameters makes of it";
+    const auto more = [&](Category category) {
+      return layout_memory(model, layout, on_gpu, 1024)[0][category] -
+             layout_memory(model, layout, on_host, 1024)[0][category];
+    };
+    const auto elements = static_cast<std::size_t>(rows) * 768;
+    EXPECT_EQ(more(Category::weights), 2 * elements);
+    EXPECT_EQ(more(Category::gradients), 4 * elements);
+    EXPECT_EQ(more(Category::optimizer), 12 * elements);
+    const Index logits = logit_rows(4096, model.vocab_size, layout.tensor, most_logits_on_host) * rows;
+    EXPECT_EQ(more(Category::workspace), 2 * static_cast<std::size_t>(logits));
+  }
+  EXPECT_EQ(vocabulary_on_rank(model_preset("llama3-8b"), layout_of("tensor=8", 8), on_gpu), 128256 / 8 + 32);
+}
+
+// cuDNN's attention has a workspace, in 16 bits and on GPUs.
+TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
+  const ModelShape model = model_preset("gpt2-124m");
+  const Implementation on_gpu = espalier_implementation(false);
+  Implementation own = on_gpu;
+  own.cudnn_attention = false;
+  const auto held = [&](const char* text, const Implementation& implementation) {
+    return attention_workspace_on_rank(model, layout_of(text, 16), implementation, 1024);
+  };
+  EXPECT_EQ(held("micro_batch=4", on_gpu), cudnn_workspace_bound(4, 12, 1024));
+  EXPECT_EQ(held("micro_batch=4,tensor=2,precision=fp16", on_gpu), cudnn_workspace_bound(4, 6, 1024));
+  EXPECT_EQ(held("micro_batch=4,precision=fp32", on_gpu), 0u);
+  EXPECT_EQ(held("micro_batch=4", own), 0u);
+  EXPECT_EQ(held("micro_batch=4", espalier_implementation(true)), 0u);
+  const PlanLayout stages = layout_of("pipeline=2,micro_batch=4", 16);
+  const auto with = layout_memory(model, stages, on_gpu, 1024);
+  const auto without = layout_memory(model, stages, own, 1024);
+  for (std::size_t stage = 0; stage < 2; ++stage)
+    EXPECT_EQ(with[stage][Category::workspace] - without[stage][Category::workspace],
+              cudnn_workspace_bound(4, 12, 1024));
 }
 
 // Stages of a plan against what `train` lays out for the config of that plan: its own sums, without memory.
@@ -137,7 +192,9 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
   const ModelShape shape = model_preset(model);
   const RunConfig config = config_of_layout(shape, layout);
   const auto exact = predict_memory(config, make_run_layout(config, layout.num_devices()));
-  const auto planned = layout_memory(shape, layout, espalier_implementation(exec_is_host), shape.max_sequence_length);
+  Implementation implementation = espalier_implementation(exec_is_host);
+  implementation.cudnn_attention = false;  // what it wants only cuDNN knows, where there is a GPU
+  const auto planned = layout_memory(shape, layout, implementation, shape.max_sequence_length);
   const double products = static_cast<double>(matmul_workspace_bytes<bfloat16>(default_matmul_library<bfloat16>()));
   ASSERT_EQ(planned.size(), exact.size());
   for (std::size_t stage = 0; stage < exact.size(); ++stage) {

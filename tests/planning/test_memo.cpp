@@ -53,6 +53,12 @@ TEST(Memo, answers_every_question) {
   EXPECT_THAT(memo.text, HasSubstr(memo.result.ranking.front().layout.text()));
 }
 
+TEST(Memo, what_attention_holds_is_told_where_it_may) {
+  const Written memo = write("gpt2-1558m", "a100-80", 8, 64, "tensor=1,micro_batch=4");
+  EXPECT_THAT(memo.text, HasSubstr("200.0 MiB of the workspace are for cuDNN's attention"));
+  EXPECT_THAT(write("gpt2-1558m", "a100-80", 8, 64, "", Precision::fp32).text, Not(HasSubstr("cuDNN's attention")));
+}
+
 // No number is canned: another machine and model, another memo, with the numbers of its own best layout.
 TEST(Memo, numbers_come_from_the_model) {
   const Written one = write("gpt3-175b", "a100-80:16", 128, 256, "");

@@ -51,6 +51,14 @@ TEST(ModelFile, takes_every_config_of_train) {
   EXPECT_TRUE(planned.notes.empty());
 }
 
+// It decides whether cuDNN's workspace is planned for.
+TEST(ModelFile, tells_whether_attention_is_our_own) {
+  const std::string model = "[model]\npreset = \"gpt2-124m\"\n";
+  EXPECT_FALSE(parse_planned_model(model, "m.toml").own_attention);
+  EXPECT_FALSE(parse_planned_model(model + "[run]\nattention = \"cudnn\"\n", "m.toml").own_attention);
+  EXPECT_TRUE(parse_planned_model(model + "[run]\nsteps = 5\nattention = \"own\"\n", "m.toml").own_attention);
+}
+
 TEST(ModelFile, what_the_layout_decides_is_not_judged) {
   EXPECT_EQ(refusal_of("[model]\npreset = \"gpt2-124m\"\n[parallel]\ntensor = 7\npipeline = 0\n[batch]\n"
                        "global_batch_size = 7\nmicro_batch_size = 2\n"),
