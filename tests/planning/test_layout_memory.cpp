@@ -204,10 +204,10 @@ void expect_memory_of_train(const std::string& model, const std::string& text, I
           static_cast<double>(exact[stage][category]) - (category == Category::workspace ? products : 0);
       EXPECT_NEAR(static_cast<double>(planned[stage][category]), wanted, share * wanted) << to_string(category);
     };
-    for (const Category category : {Category::weights, Category::gradients, Category::optimizer})
-      expect_near(category, 0.005);
+    // Nearer than the rows of zeros that a GPU's token table has.
+    for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::workspace})
+      expect_near(category, 0.0005);
     expect_near(Category::activations, 0.01);
-    expect_near(Category::workspace, 0.02);
     const double total = static_cast<double>(exact[stage].total()) - products;
     EXPECT_NEAR(static_cast<double>(planned[stage].total()), total, 0.01 * total);
   }
