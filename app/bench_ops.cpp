@@ -12,185 +12,289 @@
 #include "core/kokkos_compat.hpp"
 #include "core/machine_memory.hpp"
 #include "core/ops/attention.hpp"
+#include "core/ops/attention_library.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/embedding.hpp"
 #include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "core/ops/norm.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/stopwatch.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
+#include "models/embedding.hpp"
 #include "models/gpt_config.hpp"
 #include "parallel/runtime.hpp"
+#include "training/gemm_rate.hpp"
+#include "training/run_config.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
 
 struct BenchOpsArguments {
   BenchShape shape;
+  std::string precision = "fp32";
+  std::string only;
+  std::vector<std::string> overrides;
   bool json = false;
 };
 
-// Best of a few calls, after one that warms up.
+// Best of a few rounds. Calls that are short are queued, as in a step, so that a GPU does not wait for the host.
 template <class F>
 double best_seconds(const ExecSpace& exec, const F& run) {
-  double best = 1e30;
-  for (int i = 0; i < 5; ++i) {
+  const auto seconds_of = [&](int calls) {
     const Stopwatch stopwatch;
-    run();
-    compat::fence(exec, "espalier::bench_ops: the call is over when the clock stops");
-    const double seconds = stopwatch.seconds();
-    if (i > 0)
-      best = std::min(best, seconds);
-  }
+    for (int call = 0; call < calls; ++call)
+      run();
+    compat::fence(exec, "espalier::bench_ops: the calls are over when the clock stops");
+    return stopwatch.seconds() / calls;
+  };
+  seconds_of(1);  // warms up, and chooses kernels
+  const double once = seconds_of(1);
+  const int calls = once > 5e-3 ? 1 : 8;
+  double best = once;
+  for (int round = 0; round < 3; ++round)
+    best = std::min(best, seconds_of(calls));
   return best;
 }
 
-template <int Rank, class... Extents>
-Tensor<float, Rank> filled(Extents... extents) {
-  Tensor<float, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
-  Kokkos::deep_copy(tensor, 0.5F);
+// Numbers of both signs that look random: a GPU multiplies equal ones faster.
+template <class S, int Rank, class... Extents>
+Tensor<S, Rank> filled(Extents... extents) {
+  const Tensor<S, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
+  S* const data = tensor.data();
+  Kokkos::parallel_for(
+      "espalier::app::fill", RangePolicy(ExecSpace(), 0, (extents * ...)), KOKKOS_LAMBDA(const Index i) {
+        const auto bits = static_cast<std::uint32_t>(i) * 2654435761U >> 8;  // of 24
+        data[i] = static_cast<S>(static_cast<State<S>>(bits) * State<S>(0x1p-24) - State<S>(0.5));
+      });
   return tensor;
 }
 
+// a = b + s c on arrays that no cache holds: bytes a second.
+double memory_rate(const ExecSpace& exec) {
+  constexpr Index elements = exec_is_host ? Index{1} << 24 : Index{1} << 27;
+  const auto a = filled<float, 1>(elements), b = filled<float, 1>(elements), c = filled<float, 1>(elements);
+  const double seconds = best_seconds(exec, [&] {
+    Kokkos::parallel_for(
+        "espalier::app::triad", RangePolicy(exec, 0, elements),
+        KOKKOS_LAMBDA(const Index i) { a(i) = b(i) + 0.5F * c(i); });
+  });
+  return 3 * sizeof(float) * static_cast<double>(elements) / seconds;
+}
+
 /// Times ops at the shapes of one layer of a model; bench/bench_ops.cpp looks at each op more closely.
+template <class T>
 class OpsBench {
  public:
-  explicit OpsBench(const BenchShape& shape)
-      : shape_(gpt_preset(shape.model)),
-        attention_{shape.micro_batch, shape.sequence_length, shape_.num_heads, shape_.head_size()},
-        rows_(shape.micro_batch * shape.sequence_length) {}
+  OpsBench(const GptConfig& model, const BenchOpsArguments& options)
+      : shape_(model),
+        attention_{options.shape.micro_batch, options.shape.sequence_length, model.num_heads, model.head_size()},
+        rows_(options.shape.micro_batch * options.shape.sequence_length),
+        only_(options.only) {}
 
   nlohmann::ordered_json run() {
     const Index c = shape_.hidden_size;
     const Index f = shape_.ffn_hidden_size;
+    memory_rate_ = memory_rate(exec_);
+    results_.push_back({{"op", "memory, a = b + s c"},
+                        {"seconds", 0.0},
+                        {"gflops_per_second", 0.0},
+                        {"gbytes_per_second", memory_rate_ * 1e-9},
+                        {"of_memory", 1.0}});
     linear("qkv", 3 * c, c);
     linear("attention proj", c, c);
     linear("mlp up", f, c);
     linear("mlp down", c, f);
+    linear("head", padded_vocabulary(), c);
     embedding();
     layernorm();
     gelu();
-    attention();
+    for (const AttentionLibrary library : attention_libraries())
+      if (library == AttentionLibrary::own || has_masters<T>)  // cuDNN's is for 16 bits
+        attention(library);
     cross_entropy();
+    squared_norm();
     adamw();
     return results_;
   }
 
  private:
+  bool wants(const std::string& name) const { return name.find(only_) != std::string::npos; }
+
   template <class F>
   void add(const std::string& name, double flops, double bytes, const F& run) {
+    if (!wants(name))
+      return;
     const double seconds = best_seconds(exec_, run);
     results_.push_back({{"op", name},
                         {"seconds", seconds},
                         {"gflops_per_second", flops / seconds * 1e-9},
                         {"gbytes_per_second", bytes / seconds * 1e-9}});
+    if (flops == 0)
+      results_.back()["of_memory"] = bytes / seconds / memory_rate_;
   }
 
   // y = x w^T with w (n, k), and both gradients.
   void linear(const std::string& name, Index n, Index k) {
-    product(name + ", forward", rows_, n, k, Transpose::no, Transpose::yes);
-    product(name + ", input gradient", rows_, k, n, Transpose::no, Transpose::no);
-    product(name + ", weight gradient", n, k, rows_, Transpose::yes, Transpose::no);
+    product<T>(name + ", forward", rows_, n, k, Transpose::no, Transpose::yes);
+    product<T>(name + ", input gradient", rows_, k, n, Transpose::no, Transpose::no);
+    product<State<T>>(name + ", weight gradient", n, k, rows_, Transpose::yes, Transpose::no);
   }
 
-  void product(const std::string& name, Index m, Index n, Index k, Transpose ta, Transpose tb) {
-    const auto a = ta == Transpose::no ? filled<2>(m, k) : filled<2>(k, m);
-    const auto b = tb == Transpose::no ? filled<2>(k, n) : filled<2>(n, k);
-    const auto c = filled<2>(m, n);
+  template <class Out>
+  void product(const std::string& of, Index m, Index n, Index k, Transpose ta, Transpose tb) {
+    const std::string name = "matmul " + of;
+    if (!wants(name))
+      return;
+    const auto a = ta == Transpose::no ? filled<T, 2>(m, k) : filled<T, 2>(k, m);
+    const auto b = tb == Transpose::no ? filled<T, 2>(k, n) : filled<T, 2>(n, k);
+    const auto c = filled<Out, 2>(m, n);
+    const double moved = bytes<T>(m * k + k * n) + bytes<Out>(m * n);
     const MatmulLibrary chosen = matmul_library();
     for (const MatmulLibrary library : matmul_libraries()) {
+      if (library == MatmulLibrary::tiled && std::max({m, n, k}) == padded_vocabulary())
+        continue;  // many seconds; the other products tell as much
+      if (library == MatmulLibrary::cublaslt_tf32 && !std::is_same_v<T, float>)
+        continue;  // no other than cublaslt
       set_matmul_library(library);
-      add(fmt::format("matmul {} by {}", name, to_string(library)),
-          2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), bytes(m * k + k * n + m * n),
-          [&] { matmul<float>(exec_, c, ta, a, tb, b); });
+      add(fmt::format("{} by {}", name, to_string(library)),
+          2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), moved,
+          [&] { matmul<T, Out>(exec_, c, ta, a, tb, b); });
     }
     set_matmul_library(chosen);
   }
 
   void embedding() {
+    if (!wants("embedding, forward") && !wants("embedding, backward"))
+      return;
     const Index c = shape_.hidden_size;
-    const auto table = filled<2>(shape_.vocab_size, c), dtable = filled<2>(shape_.vocab_size, c);
-    const auto x = filled<2>(rows_, c), dx = filled<2>(rows_, c);
-    const Tensor<TokenId, 1> tokens("espalier::workspace::bench_tokens", static_cast<std::size_t>(rows_));
-    const auto host = Kokkos::create_mirror_view(tokens);
-    for (Index i = 0; i < rows_; ++i)  // all over the table, as in text
-      host(static_cast<std::size_t>(i)) = static_cast<TokenId>(i * 7919 % shape_.vocab_size);
-    Kokkos::deep_copy(tokens, host);
-    add("embedding, forward", 0, bytes(2 * rows_ * c), [&] { embedding_forward<float>(exec_, x, tokens, table); });
-    add("embedding, backward", 0, bytes(3 * rows_ * c), [&] { embedding_backward<float>(exec_, dtable, dx, tokens); });
+    const auto table = filled<T, 2>(shape_.vocab_size, c);
+    const auto dtable = filled<State<T>, 2>(shape_.vocab_size, c);
+    const auto x = filled<T, 2>(rows_, c), dx = filled<T, 2>(rows_, c);
+    const Tensor<TokenId, 1> tokens = some_tokens();
+    add("embedding, forward", 0, 2 * bytes<T>(rows_ * c), [&] { embedding_forward<T>(exec_, x, tokens, table); });
+    add("embedding, backward", 0, bytes<T>(rows_ * c) + 2 * bytes<State<T>>(rows_ * c),
+        [&] { embedding_backward<T>(exec_, dtable, dx, tokens); });
   }
 
   void layernorm() {
     const Index c = shape_.hidden_size;
-    const auto x = filled<2>(rows_, c), y = filled<2>(rows_, c), dx = filled<2>(rows_, c), dy = filled<2>(rows_, c);
-    const auto weight = filled<1>(c), bias = filled<1>(c), mean = filled<1>(rows_), rstd = filled<1>(rows_);
-    const auto dweight = filled<1>(c), dbias = filled<1>(c);
-    add("layernorm, forward", 0, bytes(2 * rows_ * c),
-        [&] { layernorm_forward<float>(exec_, y, mean, rstd, x, weight, bias); });
-    add("layernorm, input gradient", 0, bytes(4 * rows_ * c),
-        [&] { layernorm_backward_input<float>(exec_, dx, dx, dy, x, mean, rstd, weight); });
-    add("layernorm, weight gradient", 0, bytes(2 * rows_ * c),
-        [&] { layernorm_backward_weight<float>(exec_, dweight, dbias, dy, x, mean, rstd, 1); });
+    const auto x = filled<T, 2>(rows_, c), y = filled<T, 2>(rows_, c), dx = filled<T, 2>(rows_, c);
+    const auto dy = filled<T, 2>(rows_, c);
+    const auto weight = filled<T, 1>(c), bias = filled<T, 1>(c);
+    const auto mean = filled<State<T>, 1>(rows_), rstd = filled<State<T>, 1>(rows_);
+    const auto dweight = filled<State<T>, 1>(c), dbias = filled<State<T>, 1>(c);
+    const auto partial = filled<State<T>, 2>(layernorm_partial_rows(rows_, c), 2 * c);
+    add("layernorm, forward", 0, 2 * bytes<T>(rows_ * c),
+        [&] { layernorm_forward<T>(exec_, y, mean, rstd, x, weight, bias); });
+    add("layernorm, input gradient", 0, 4 * bytes<T>(rows_ * c),
+        [&] { layernorm_backward_input<T>(exec_, dx, dx, dy, x, mean, rstd, weight, partial); });
+    if (partial.extent(0) > 0)
+      add("layernorm, weight gradient of partial sums", 0, bytes<State<T>>(static_cast<Index>(partial.size())),
+          [&] { layernorm_backward_weight<State<T>>(exec_, dweight, dbias, partial, 1); });
+    else
+      add("layernorm, weight gradient", 0, 2 * bytes<T>(rows_ * c),
+          [&] { layernorm_backward_weight<T>(exec_, dweight, dbias, dy, x, mean, rstd, 1); });
   }
 
   void gelu() {
-    const Index elements = rows_ * shape_.ffn_hidden_size;
-    const auto x = filled<2>(rows_, shape_.ffn_hidden_size), y = filled<2>(rows_, shape_.ffn_hidden_size);
-    const auto dx = filled<2>(rows_, shape_.ffn_hidden_size);
-    add("gelu, forward", 0, bytes(2 * elements), [&] { gelu_forward<float>(exec_, y, x); });
-    add("gelu, backward", 0, bytes(3 * elements), [&] { gelu_backward<float>(exec_, dx, y, x); });
+    const Index f = shape_.ffn_hidden_size;
+    const auto x = filled<T, 2>(rows_, f), y = filled<T, 2>(rows_, f), dx = filled<T, 2>(rows_, f);
+    add("gelu, forward", 0, 2 * bytes<T>(rows_ * f), [&] { gelu_forward<T>(exec_, y, x); });
+    add("gelu, backward", 0, 3 * bytes<T>(rows_ * f), [&] { gelu_backward<T>(exec_, dx, y, x); });
   }
 
   // Products of the causal half: two forward, five backward, which makes the probabilities again.
-  void attention() {
+  void attention(AttentionLibrary library) {
+    const AttentionLibrary chosen = attention_library();
+    set_attention_library(library);
+    const std::string by = describe_attention<T>(attention_);  // own kernels also where cuDNN has none
     const Index c = shape_.hidden_size;
-    const auto qkv = filled<2>(rows_, 3 * c), dqkv = filled<2>(rows_, 3 * c);
-    const auto out = filled<2>(rows_, c), dout = filled<2>(rows_, c);
-    const auto log_sum_exp = filled<1>(rows_ * shape_.num_heads);
+    const auto qkv = filled<T, 2>(rows_, 3 * c), dqkv = filled<T, 2>(rows_, 3 * c);
+    const auto out = filled<T, 2>(rows_, c), dout = filled<T, 2>(rows_, c);
+    const auto log_sum_exp = filled<State<T>, 1>(rows_ * shape_.num_heads);
     const double product = static_cast<double>(rows_ * c) * static_cast<double>(attention_.sequence_length + 1);
-    add("attention, forward", 2 * product, bytes(4 * rows_ * c),
-        [&] { attention_forward<float>(exec_, out, log_sum_exp, qkv, attention_); });
-    add("attention, backward", 5 * product, bytes(8 * rows_ * c),
-        [&] { attention_backward<float>(exec_, dqkv, dout, out, log_sum_exp, qkv, attention_); });
+    const auto forward = [&] { attention_forward<T>(exec_, out, log_sum_exp, qkv, attention_); };
+    add("attention, forward by " + by, 2 * product, 4 * bytes<T>(rows_ * c), forward);
+    forward();  // backward reads what it leaves
+    add("attention, backward by " + by, 5 * product, 8 * bytes<T>(rows_ * c),
+        [&] { attention_backward<T>(exec_, dqkv, dout, out, log_sum_exp, qkv, attention_); });
+    set_attention_library(chosen);
   }
 
   void cross_entropy() {
-    const auto logits = filled<2>(rows_, shape_.vocab_size);
-    const auto losses = filled<1>(rows_);
-    const Tensor<TokenId, 1> targets("espalier::workspace::bench_targets", static_cast<std::size_t>(rows_));
-    add("cross_entropy, forward and backward", 0, bytes(2 * rows_ * shape_.vocab_size),
-        [&] { cross_entropy_forward_backward<float>(exec_, losses, logits, targets, 1e-3F); });
+    if (!wants("cross_entropy, forward and backward"))
+      return;
+    const Tensor<T, 2> logits = Kokkos::subview(filled<T, 2>(rows_, padded_vocabulary()), Kokkos::ALL,
+                                                std::pair<Index, Index>(0, shape_.vocab_size));
+    const auto losses = filled<State<T>, 1>(rows_);
+    const Tensor<TokenId, 1> targets = some_tokens();
+    add("cross_entropy, forward and backward", 0, 2 * bytes<T>(rows_ * shape_.vocab_size),
+        [&] { cross_entropy_forward_backward<T>(exec_, losses, logits, targets, State<T>(1e-3)); });
   }
 
+  void squared_norm() {
+    const Index elements = num_flat();
+    const SquaredNorm norm(exec_, {{0, elements}});
+    const auto gradient = filled<State<T>, 1>(elements);
+    add("squared_norm", 0, bytes<State<T>>(elements), [&] { norm.compute<State<T>>(exec_, gradient); });
+  }
+
+  // Masters and moments are read and written, gradients read; weights that are not their own masters are written.
   void adamw() {
-    const Index elements = std::min(num_parameters(shape_), Index{1} << 26);
-    const auto weights = filled<1>(elements), m = filled<1>(elements), v = filled<1>(elements), g = filled<1>(elements);
+    const Index elements = num_flat();
+    const auto weights = filled<T, 1>(elements);
+    const auto masters = has_masters<T> ? filled<State<T>, 1>(elements) : Tensor<State<T>, 1>();
+    const auto m = filled<State<T>, 1>(elements), g = filled<State<T>, 1>(elements);
+    const Tensor<State<T>, 1> v("espalier::workspace::bench_v", static_cast<std::size_t>(elements));
     const Tensor<double, 0> clip("espalier::workspace::bench_clip");
     Kokkos::deep_copy(clip, 1.0);
     const auto parts = make_adamw_parts({{0, 0, elements, true}});
-    add("adamw", 0, bytes(7 * elements),
-        [&] { adamw_update<float>(exec_, weights, weights, m, v, g, parts, AdamWConfig{}, 1e-3, clip, 1); });
+    add("adamw", 0, 7 * bytes<State<T>>(elements) + (has_masters<T> ? bytes<T>(elements) : 0),
+        [&] { adamw_update<T>(exec_, weights, masters, m, v, g, parts, AdamWConfig{}, 1e-6, clip, 1); });
   }
 
-  static double bytes(Index elements) { return 4.0 * static_cast<double>(elements); }
+  // All over the table, as in text.
+  Tensor<TokenId, 1> some_tokens() const {
+    const Tensor<TokenId, 1> tokens("espalier::workspace::bench_tokens", static_cast<std::size_t>(rows_));
+    const auto host = Kokkos::create_mirror_view(tokens);
+    for (Index i = 0; i < rows_; ++i)
+      host(static_cast<std::size_t>(i)) = static_cast<TokenId>(i * 7919 % shape_.vocab_size);
+    Kokkos::deep_copy(tokens, host);
+    return tokens;
+  }
+
+  // Rows of logits lie as far from each other in training, too.
+  Index padded_vocabulary() const { return (shape_.vocab_size + logit_multiple - 1) / logit_multiple * logit_multiple; }
+
+  // Elements of the sweeps over all parameters.
+  Index num_flat() const { return std::min(num_parameters(shape_), Index{1} << 26); }
+
+  template <class S>
+  static double bytes(Index elements) {
+    return static_cast<double>(sizeof(S)) * static_cast<double>(elements);
+  }
 
   ExecSpace exec_;
   GptConfig shape_;
   AttentionShape attention_;
   Index rows_;
+  std::string only_;
+  double memory_rate_ = 1;  // bytes a second
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
 };
 
 // The largest set of tensors that lies in memory at a time: those of attention, or of the feed-forward layer, or
 // logits. In floating point, where no absurd size overflows.
-void require_room(const BenchShape& shape) {
-  const GptConfig model = gpt_preset(shape.model);
+template <class T>
+void require_room(const GptConfig& model, const BenchShape& shape) {
   const double rows = static_cast<double>(shape.micro_batch) * static_cast<double>(shape.sequence_length);
   const Index width = std::max({8 * model.hidden_size, 3 * model.ffn_hidden_size, model.vocab_size});
-  const double need = rows * static_cast<double>(width) * sizeof(float);
+  const double need = rows * static_cast<double>(width) * sizeof(T);
   const std::size_t available = machine_memory_bytes();
   if (available == 0 || need <= static_cast<double>(available))
     return;
@@ -201,30 +305,47 @@ void require_room(const BenchShape& shape) {
                                  .todo = "lower --micro-batch or --sequence-length, or choose a smaller --model"});
 }
 
+// The preset, and what an override changes of it.
+RunConfig ops_config(const BenchOpsArguments& options) {
+  std::vector<std::string> keys = {"model.preset=" + options.shape.model, "precision.compute=" + options.precision,
+                                   "data.train=[\"none\"]", "run.steps=1"};
+  keys.insert(keys.end(), options.overrides.begin(), options.overrides.end());
+  return parse_run_config("", "espalier bench ops", keys, 1);
+}
+
+void print_ops(const nlohmann::ordered_json& results) {
+  fmt::print("{:<56} {:>10} {:>10} {:>8} {:>10}\n", "op", "ms", "GFLOP/s", "GB/s", "of memory");
+  for (const auto& row : results)
+    fmt::print("{:<56} {:>10.3f} {:>10.1f} {:>8.1f} {:>10}\n", row["op"].get<std::string>(),
+               row["seconds"].get<double>() * 1e3, row["gflops_per_second"].get<double>(),
+               row["gbytes_per_second"].get<double>(),
+               row.contains("of_memory") ? fmt::format("{:.2f}", row["of_memory"].get<double>()) : "");
+}
+
 int bench_ops(const BenchOpsArguments& options, int num_ranks) {
-  const Index positions = gpt_preset(options.shape.model).max_sequence_length;
   if (num_ranks > 1)
     throw Error(ExitCode::usage, {.what = "bench ops runs on one rank",
                                   .got = counted(num_ranks, "rank"),
                                   .wanted = "1",
                                   .todo = "start it without mpiexec (espalier bench step takes several)"});
+  const RunConfig config = ops_config(options);
+  const GptConfig& model = config.model.shape;
+  const Index positions = model.max_sequence_length;
   if (options.shape.sequence_length > positions)
     throw Error(ExitCode::usage,
                 {.what = "--sequence-length is longer than the model",
                  .got = fmt::format("{} tokens", options.shape.sequence_length),
                  .wanted = fmt::format("at most the {} positions of {}", positions, options.shape.model),
-                 .todo = "lower --sequence-length, or choose another --model"});
-  require_room(options.shape);
-  const nlohmann::ordered_json results = OpsBench(options.shape).run();
-  if (options.json) {
+                 .todo = "lower --sequence-length, or choose another --model or model.max_sequence_length"});
+  const nlohmann::ordered_json results = with_compute_type(config.precision.compute, [&]<class T>() {
+    require_room<T>(model, options.shape);
+    set_libraries<T>(config);
+    return OpsBench<T>(model, options).run();
+  });
+  if (options.json)
     fmt::print("{}\n", results.dump(2));
-    return 0;
-  }
-  fmt::print("{:<48} {:>10} {:>10} {:>8}\n", "op", "ms", "GFLOP/s", "GB/s");
-  for (const auto& row : results)
-    fmt::print("{:<48} {:>10.3f} {:>10.1f} {:>8.1f}\n", row["op"].get<std::string>(),
-               row["seconds"].get<double>() * 1e3, row["gflops_per_second"].get<double>(),
-               row["gbytes_per_second"].get<double>());
+  else
+    print_ops(results);
   return 0;
 }
 
@@ -235,9 +356,15 @@ void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   CLI::App* const command = bench.add_subcommand(
       "ops", "Ops of a layer, table and update at the shapes of a model, products by every GEMM library");
   add_shape_options(*command, options->shape);
+  command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
+      ->check(CLI::IsMember(compute_types));
+  command->add_option("--only", options->only, "part of a name: attention, say");
   command->add_flag("--json", options->json, "print JSON");
+  command->add_option("overrides", options->overrides, "section.key=value of a config, as model.num_heads=32");
   add_gpu_options(*command);
-  command->footer("  OMP_NUM_THREADS=2 espalier bench ops --model byte-11m --micro-batch 8");
+  command->footer(
+      "  OMP_NUM_THREADS=2 espalier bench ops --model byte-11m --micro-batch 8\n"
+      "  espalier bench ops --precision bf16 --only attention model.num_heads=6");
   command->callback([options, &chosen] {
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return bench_ops(*options, runtime->size()); };
