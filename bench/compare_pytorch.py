@@ -4,7 +4,8 @@
 """Times a training step of GPT-2 in Espalier and in PyTorch in turns; started by bench/compare_pytorch.
 
 Each round runs every contestant once in a process of its own, so that all meet whatever else the machine does, and none
-has another's memory. PyTorch's peer is the best of the modes that keep weights and moments in fp32.
+has another's memory. PyTorch's peer is the best of the modes that keep weights and moments in fp32; on a GPU, whose minutes
+count, it alone goes on after the first round. The table is told after each round, as far as it has come.
 
 On a GPU PyTorch's contestant is as follows, where in doubt in its favour: weights and moments in fp32, autocast to bf16,
 torch.compile, fused AdamW, batches that wait in pinned memory and are copied behind the kernels, a token table of 50304 rows
@@ -235,6 +236,16 @@ def print_rows(results: dict[str, list[dict]], rows: dict[str, dict], flops_per_
               f"{''.join(f'{row[key] / 1e9:{width}.2f}' for key, width in zip(keys, widths))}")
 
 
+def print_for_documentation(rows: dict, args: argparse.Namespace, device: str, memory: str) -> None:
+    """The row for the table "Beside PyTorch" of docs/performance.md."""
+    ours, theirs = rows["espalier"], rows[rows["peer"]]
+    print(f"| {device} | {args.model}, {args.precision}, {args.micro_batch} x {args.sequence_length} "
+          f"| {ours['tokens_per_second']:.0f} | {theirs['tokens_per_second']:.0f} | {rows['ratio']:.2f} "
+          f"| {ours['gemm_fraction']:.2f} and {theirs['gemm_fraction']:.2f} "
+          f"| {ours[memory] / 1e9:.2f} and {theirs[memory] / 1e9:.2f} | {rows['memory_ratio']:.2f} "
+          f"| {datetime.date.today().isoformat()} |", flush=True)
+
+
 def machine(results: dict[str, list[dict]], args: argparse.Namespace) -> str:
     """What was measured on, as the head of a table says it."""
     if args.device == "cpu":
@@ -274,9 +285,11 @@ def table(results: dict[str, list[dict]], args: argparse.Namespace) -> dict:
     peers = [f"pytorch {mode}" for mode in MODES[args.device][args.precision][0] if f"pytorch {mode}" in rows]
     if peers:
         best = max(peers, key=lambda name: rows[name]["tokens_per_second"])
+        rows["peer"] = best
         rows["ratio"] = rows["espalier"]["tokens_per_second"] / rows[best]["tokens_per_second"]
         rows["memory_ratio"] = rows["espalier"][memory[-1]] / rows[best][memory[-1]]
         print(f"espalier over {best}: {rows['ratio']:.2f} of the rate, {rows['memory_ratio']:.2f} of the memory")
+        print_for_documentation(rows, args, results["espalier"][0].get("device", "CPU"), memory[-1])
     if on_gpu:
         rows["machine"] = machine(results, args)
     return rows
@@ -298,20 +311,28 @@ def require_gpu() -> None:
     sys.exit(2)
 
 
-def compare(args: argparse.Namespace) -> dict:
-    """All rounds of one model."""
+def compare(args: argparse.Namespace, save) -> dict:
+    """All rounds of one model; save(rows) after each on a GPU."""
     commands = contestants(args)
     results: dict[str, list[dict]] = {name: [] for name in commands}
+    running = list(commands)
+    rows = {}
     for _ in range(args.rounds):
-        for name in list(results):
+        for name in list(running):
             try:
                 results[name].append(run(commands[name], args))
             except ContestantFailed as failure:
                 if args.device == "cpu" or name == "espalier":
                     sys.exit(str(failure))
                 print(f"{name} is left out: {failure}", file=sys.stderr)  # the others have cost minutes of a GPU
-                del results[name]
-    return table(results, args)
+                running.remove(name)
+                if not results[name]:
+                    del results[name]
+        if args.device == "cuda":
+            rows = table(results, args)
+            save(rows)
+            running = [name for name in running if name in ("espalier", rows.get("peer"))]
+    return rows or table(results, args)
 
 
 def parse() -> argparse.Namespace:
@@ -353,9 +374,13 @@ def main() -> None:
     rows = {}
     for model in models:
         one = argparse.Namespace(**{**vars(args), "model": model, "micro_batch": args.micro_batch or MICRO_BATCHES[model]})
-        rows[model] = compare(one)
-        if args.json:  # as far as it has come
-            Path(args.json).write_text(json.dumps(rows if len(models) > 1 else rows[model], indent=2) + "\n")
+
+        def save(of_model: dict, model: str = model) -> None:
+            rows[model] = of_model
+            if args.json:  # as far as it has come
+                Path(args.json).write_text(json.dumps(rows if len(models) > 1 else of_model, indent=2) + "\n")
+
+        save(compare(one, save))
 
 
 if __name__ == "__main__":
