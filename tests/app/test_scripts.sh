@@ -13,7 +13,7 @@ fail() { echo "FAILED: $*"; sed 's/^/  | /' "$work/out.txt"; failures=$((failure
 mkdir -p "$work/tree/examples" "$work/tree/bench" "$work/tree/runs/quickstart" "$work/tree/runs/layouts"
 cp -r "$root/ci" "$work/tree"
 cp -r "$root/examples/layouts" "$work/tree/examples"
-cp "$root"/bench/*.sh "$root/bench/compare_pytorch" "$work/tree/bench"
+cp "$root"/bench/*.sh "$root"/bench/{compare_pytorch,profile_step} "$work/tree/bench"
 touch "$work/tree/runs/quickstart/.made_by_ci_quickstart" "$work/tree/runs/layouts/text.txt"
 export ESPALIER_CACHE=$work/tree/cache
 cd "$work/tree" || exit 1
@@ -55,6 +55,36 @@ grep -q "1 tests passed, 1 skipped$" "$work/out.txt" || fail "a skipped test is 
 echo 'add_test(a.fails false)' >>build/CTestTestfile.cmake
 ci/test ctest >"$work/out.txt" 2>&1 && fail "ci/test passed although a test failed"
 grep -q "1 tests passed, 1 skipped, failed: a.fails$" "$work/out.txt" || fail "the failed test, and it alone, should be named"
+
+# ci/gpu goes on where it stopped, with programs that only say how often they were started.
+mkdir -p bin build-gpu/reference
+# shellcheck disable=SC2016  # for the script that is written
+printf '#!/bin/sh\ncase $1 in *compute_cap*) echo 9.0 ;; *) echo "${GPU:-NVIDIA H100}" ;; esac\n' >bin/nvidia-smi
+printf '#!/bin/sh\necho started >>%s/starts\n' "$PWD" | tee bin/ctest build-gpu/{core,models,parallel,training}_tests \
+  build-gpu/{parallel_faults,espalier} >build-gpu/reference/config.toml
+printf '#!/bin/sh\nshift 2\nexec "$@"\n' >bin/mpiexec.mpich
+touch build-gpu/build.ninja
+chmod +x bin/* build-gpu/*
+# gpu EXIT_CODE STARTS ARGUMENT...: ends so, and has started so many programs.
+gpu() {
+  local status=0 count; : >starts
+  PATH=$PWD/bin:$PATH ci/gpu "${@:3}" >"$work/out.txt" 2>&1 || status=$?
+  count=$(wc -l <starts)
+  [[ $status == "$1" && $count == "$2" ]] || fail "ci/gpu ${*:3}: exit code $status and $count starts, wanted $1 and $2"
+}
+gpu 0 5 smoke
+gpu 0 0 smoke
+[[ $(grep -c '^passed   before ' "$work/out.txt") == 5 ]] || fail "what has passed before is not listed"
+gpu 0 4 verify  # of six, two of which are of smoke, too
+gpu 0 5 --again smoke
+gpu 0 1 --again --only layernorm smoke
+GPU="NVIDIA H200" gpu 0 5 smoke
+echo "exit 1" >>build-gpu/core_tests
+gpu 1 5 smoke
+grep -q "^FAILED .* layernorm " "$work/out.txt" || fail "the item that failed is not named"
+gpu 1 1 smoke
+gpu 1 0 --seconds 5 smoke
+grep -q "^left out .* layernorm .* goes on here" "$work/out.txt" || fail "what was left out is not told"
 
 ((failures == 0)) || exit 1
 echo "$count scripts"
