@@ -81,7 +81,7 @@ stage_tests() {
   export ESPALIER_RANKS_PER_GPU=8
   local run=(ctest --test-dir build-gpu --output-on-failure --no-tests=error --timeout 240 -LE long -j "$num_tests")
   local layouts='^training[.](layouts|recompute|precision|data_parallel)'
-  local states='^training[.](resume|kept_kernels|restarts|rollback|spikes|checkpoint_saver|stored_layers|sharded_save|next_loss|round_trips|s.*_start|saved_reference)'
+  local states='^training[.](resume|kept_|restarts|rollback|spikes|checkpoint_|stored_|sharded_|next_loss|round_trips|same_|saved_)'
   local times='^training[.](gemm_rate|operation_pace|pipeline_time|overlap)'
   item core 240 "${run[@]}" -L core
   item models 240 "${run[@]}" -L models
@@ -114,9 +114,9 @@ stage_sanitize() {
   beside memcheck_step 180 bash -c "cd build-gpu/reference && ${sanitize[*]} --tool memcheck ../espalier verify config.toml \
     --precision bf16 --against bf16"
   for suite in Layernorm Gelu Linear Norm AdamW Embedding CrossEntropy AttentionRows Attention FusedLinear Matmul; do
-    beside "memcheck_$suite" 180 "${sanitize[@]}" --tool memcheck build-gpu/core_tests --gtest_filter="*$suite*"
+    beside "memcheck_$suite" 180 "${sanitize[@]}" --tool memcheck build-gpu/core_tests --gtest_filter="$suite.*:*/$suite.*"
   done
   for suite in Layernorm Norm Embedding CrossEntropy AttentionRows Attention; do
-    beside "racecheck_$suite" 180 "${sanitize[@]}" --tool racecheck build-gpu/core_tests --gtest_filter="*$suite*"
+    beside "racecheck_$suite" 180 "${sanitize[@]}" --tool racecheck build-gpu/core_tests --gtest_filter="$suite.*:*/$suite.*"
   done
 }
