@@ -94,17 +94,25 @@ stage_tests() {
   item training 400 "${run[@]}" -L training -E "$layouts|$states|$times"
 }
 
+# show NAME LINES: the last ones of what it has measured, but for products of our own slow kernel.
+show() { [[ ! $1 =~ $only || ! -f $log/$1.log ]] || grep -v ' by tiled ' "$log/$1.log" | tail -n "$2" | sed 's/^/    /'; }
+
 # What torch.compile has made is kept: an item that ran out of time gets further when it is run again.
 stage_bench() {
   export TORCHINDUCTOR_CACHE_DIR=$root/build-gpu/inductor TORCHINDUCTOR_FX_GRAPH_CACHE=1
   local ops=(build-gpu/espalier bench ops --precision bf16)
   local compare=(bench/compare_pytorch --device cuda --espalier build-gpu/espalier --rounds 2)
   item ops 120 "${ops[@]}" --model gpt2-124m --micro-batch 32 --sequence-length 1024
+  show ops 50
   item attention 60 "${ops[@]}" --only attention, --micro-batch 1 --sequence-length 8192 model.hidden_size=2048 \
     model.num_heads=32 model.max_sequence_length=8192
+  show attention 5
   item profile 180 bench/profile_step build-gpu/espalier
+  show profile 5
   needs=60 item pytorch_gpt2-124m 300 "${compare[@]}" --model gpt2-124m --json "$log/gpt2-124m.json"
+  show pytorch_gpt2-124m 8
   needs=330 item pytorch_gpt2-1558m 560 "${compare[@]}" --model gpt2-1558m --json "$log/gpt2-1558m.json"
+  show pytorch_gpt2-1558m 8
 }
 
 # Memory first, then races of what uses shared memory.
