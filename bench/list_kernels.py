@@ -8,23 +8,41 @@ between two kernels of AdamW. The products of the head are what a library runs a
 """
 import collections
 import csv
+import math
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 
-def read(path: Path) -> list[tuple[str, float]]:
-    """Name and nanoseconds of each kernel, in the order in which they ran."""
+class Kernel(NamedTuple):
+    name: str
+    ns: float
+    bytes: float  # from and to memory; nan where the profiler does not tell
+
+
+def read(path: Path) -> list[Kernel]:
+    """The kernels, in the order in which they ran."""
     lines = [line for line in path.read_text().splitlines() if "," in line and not line.startswith("==")]
-    kernels = []
-    for row in csv.DictReader(lines):
-        name = row.get("Kernel Name") or row.get("Name") or ""
-        duration = row.get("Metric Value") or row.get("Duration (ns)") or ""
-        if duration and not name.startswith("[CUDA mem"):
-            kernels.append((name, float(duration.replace(",", ""))))
-    return list(zip(demangled([name for name, _ in kernels]), [duration for _, duration in kernels]))
+    kernels: dict[str, dict[str, str]] = {}  # what is told of each; ncu has a line for each metric
+    for number, row in enumerate(csv.DictReader(lines)):
+        told = kernels.setdefault(row.get("ID") or str(number), {"name": row.get("Kernel Name") or row.get("Name") or ""})
+        if "Metric Name" in row:
+            told[row["Metric Name"]] = row["Metric Value"]
+        else:
+            told["gpu__time_duration.sum"] = row.get("Duration (ns)") or ""
+    timed = [told for told in kernels.values() if told.get("gpu__time_duration.sum")]
+    timed = [told for told in timed if not told["name"].startswith("[CUDA mem")]
+    return [
+        Kernel(name, number_of(told["gpu__time_duration.sum"]), number_of(told.get("dram__bytes.sum") or "nan"))
+        for name, told in zip(demangled([told["name"] for told in timed]), timed)
+    ]
+
+
+def number_of(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def demangled(names: list[str]) -> list[str]:
@@ -45,22 +63,22 @@ def short(name: str) -> str:
     return "espalier " + found[0] if found else name[:110]
 
 
-def last_step(kernels: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    updates = [i for i, (name, _) in enumerate(kernels) if "adamw" in name]
+def last_step(kernels: list[Kernel]) -> list[Kernel]:
+    updates = [i for i, kernel in enumerate(kernels) if "adamw" in kernel.name]
     if len(updates) < 2:
         sys.exit(f"list_kernels: error: {len(kernels)} kernels, {len(updates)} of AdamW: no whole step was profiled")
     return kernels[updates[-2] + 1 : updates[-1] + 1]
 
 
-def head_products(step: list[tuple[str, float]]) -> list[tuple[str, float]]:
+def head_products(step: list[Kernel]) -> list[Kernel]:
     products = []
-    for i, (name, _) in enumerate(step):
-        if "cross_entropy" not in name:
+    for i, kernel in enumerate(step):
+        if "cross_entropy" not in kernel.name:
             continue
         before, after = i, i + 1
-        while before > 0 and not is_ours(step[before - 1][0]):
+        while before > 0 and not is_ours(step[before - 1].name):
             before -= 1
-        while after < len(step) and not is_ours(step[after][0]):
+        while after < len(step) and not is_ours(step[after].name):
             after += 1
         products += step[before:i] + step[i + 1 : after]
     return products
@@ -68,16 +86,19 @@ def head_products(step: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 def main() -> None:
     step = last_step(read(Path(sys.argv[1])))
-    total = sum(duration for _, duration in step)
-    times: dict[str, list[float]] = collections.defaultdict(list)
-    for name, duration in step:
-        times[short(name)].append(duration)
-    print(f"{len(step)} kernels, {total * 1e-6:.2f} ms\n{'ms':>8} {'share':>6} {'count':>6}  kernel")
-    for name, each in sorted(times.items(), key=lambda item: -sum(item[1])):
-        print(f"{sum(each) * 1e-6:8.3f} {sum(each) / total:6.3f} {len(each):6}  {name}")
+    total = sum(kernel.ns for kernel in step)
+    alike: dict[str, list[Kernel]] = collections.defaultdict(list)
+    for kernel in step:
+        alike[short(kernel.name)].append(kernel)
+    print(f"{len(step)} kernels, {total * 1e-6:.2f} ms; GB/s from and to memory, where the profiler counts bytes")
+    print(f"{'ms':>8} {'share':>6} {'count':>6} {'GB/s':>6}  kernel")
+    for name, kernels in sorted(alike.items(), key=lambda item: -sum(kernel.ns for kernel in item[1])):
+        ns = sum(kernel.ns for kernel in kernels)
+        rate = sum(kernel.bytes for kernel in kernels) / ns
+        print(f"{ns * 1e-6:8.3f} {ns / total:6.3f} {len(kernels):6} {'' if math.isnan(rate) else f'{rate:.0f}':>6}  {name}")
     print("products of the head, in their order (forward, gradient of weights, gradient of input, for each chunk of rows)")
-    for name, duration in head_products(step):
-        print(f"{duration * 1e-6:8.3f} ms  {name}")
+    for kernel in head_products(step):
+        print(f"{kernel.ns * 1e-6:8.3f} ms  {kernel.name}")
 
 
 if __name__ == "__main__":
