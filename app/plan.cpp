@@ -285,7 +285,9 @@ int plan(const PlanOptions& options) {
 void add_plan(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App* const command = app.add_subcommand("plan", "Recommends a layout for a model, a machine and a batch");
-  command->add_option("--model", options->model, "Preset (gpt3-175b, llama3-8b, ...), or a config: its [model]")
+  command
+      ->add_option("--model", options->model,
+                   "Preset (gpt3-175b, llama3-8b, ...), or a config: its [model], [batch] and run.attention")
       ->type_name("NAME|FILE");
   command
       ->add_option("--cluster", options->clusters,

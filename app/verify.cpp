@@ -153,7 +153,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   world.set_deadline(config.run.communication_timeout);
   with_compute_type(config.precision.compute, [&]<class T>() { agree_on_libraries<T>(config, world); });
   if (runtime.rank() == 0)
-    for (const std::string& warning : config_warnings(config, 1))
+    for (const std::string& warning : compute_warnings(config))
       note_to_stderr("warning: " + warning);
   if (!options.save.empty()) {
     with_compute_type(config.precision.compute, [&]<class T>() {

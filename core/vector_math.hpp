@@ -74,23 +74,28 @@ KOKKOS_INLINE_FUNCTION void row_for(const Workers& workers, Index n, const F& f)
 }
 
 namespace impl {
-/// All f(i) over [0, n) and `start`, combined: on a host, in independent lanes, which the compiler can vectorise
-/// although it may not reorder by itself, and these by halves. The order depends on nothing but n.
+/// All f(i) over [0, n), combined: on a host, in independent lanes, which the compiler can vectorise although it may
+/// not reorder by itself, and these by halves. The order depends on nothing but n. Combined with `identity` a number
+/// stays what it is.
 template <class S, class F, class Combine>
-KOKKOS_INLINE_FUNCTION S reduce_in_lanes(Index n, S start, const F& f, const Combine& combine) {
+KOKKOS_INLINE_FUNCTION S reduce_in_lanes(Index n, S identity, const F& f, const Combine& combine) {
   constexpr int lanes = 32;
   S lane[lanes];
   for (int l = 0; l < lanes; ++l)
-    lane[l] = start;
+    lane[l] = identity;
   Index i = 0;
   for (; i + lanes <= n; i += lanes)
     for (int l = 0; l < lanes; ++l)
       lane[l] = combine(lane[l], f(i + l));
   for (int l = 0; i + l < n; ++l)
     lane[l] = combine(lane[l], f(i + l));
+#ifndef __CUDACC__  // which would warn of pragmas of GCC's
 #pragma GCC unroll 8
+#endif
   for (int half = lanes / 2; half > 0; half /= 2)
+#ifndef __CUDACC__
 #pragma GCC unroll 16
+#endif
     for (int l = 0; l < half; ++l)
       lane[l] = combine(lane[l], lane[l + half]);
   return lane[0];

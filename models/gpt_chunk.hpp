@@ -16,7 +16,7 @@
 namespace espalier {
 
 /// The kernels of a chunk's blocks on the arrays of one place of a micro-batch, recorded where the device can (a
-/// graph a block, parted where a tensor axis exchanges data). Empty: they are started one by one. The first
+/// graph a block, split where a tensor axis exchanges data). Empty: they are started one by one. The first
 /// backward_weight of a step overwrites gradients.
 struct BlockGraphs {
   std::vector<QueueGraph> forward, backward_input, backward_weight, first_backward_weight;

@@ -22,7 +22,7 @@ class QueueGraph {
   /// Does `work`, which gives kernels to `queue` and to no other, behind all that the queue has been given so far. The
   /// first time as it is, since libraries then choose algorithms and allocate; the second time it is recorded, and from
   /// then on `work` is not called any more. So it must neither wait nor read what changes from time to time on the
-  /// host, but in call_each_time().
+  /// host, but in call_each_time(), nor run another graph.
   void run(const ExecSpace& queue, const std::function<void()>& work);
 
  private:

@@ -16,7 +16,7 @@ using ExecutableGraph =
                     decltype([](cudaGraphExec_t graph) { static_cast<void>(cudaGraphExecDestroy(graph)); })>;
 
 // Kernels that follow one another, and a call of the host behind them; either may be missing.
-struct Part {
+struct Segment {
   ExecutableGraph kernels;
   std::function<void()> call;
 
@@ -40,7 +40,7 @@ ExecutableGraph make_executable(const Graph& graph) {
   return ExecutableGraph(executable);
 }
 
-// Records what this thread gives to a stream, part by part; a part runs as soon as it is whole.
+// Records what this thread gives to a stream, segment by segment, each of which runs as soon as it is whole.
 class Recorder {
  public:
   explicit Recorder(cudaStream_t stream) : stream_(stream) { begin(); }
@@ -55,13 +55,15 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  void part_at(const std::function<void()>& call) {
-    end_part(call);
+  bool captures() const { return captures_; }  // not while a call is made
+
+  void split_at(const std::function<void()>& call) {
+    end_segment(call);
     begin();
   }
-  std::vector<Part> finish() {
-    end_part({});
-    return std::move(parts_);
+  std::vector<Segment> finish() {
+    end_segment({});
+    return std::move(segments_);
   }
 
  private:
@@ -71,23 +73,24 @@ class Recorder {
     ESPALIER_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed));
     captures_ = true;
   }
-  void end_part(const std::function<void()>& call) {
+  void end_segment(const std::function<void()>& call) {
     cudaGraph_t graph = nullptr;
     captures_ = false;
     check_cuda(cudaStreamEndCapture(stream_, &graph),
                "cudaStreamEndCapture of a block (run.cuda_graphs=false does without)");
-    parts_.push_back({make_executable(Graph(graph)), call});
-    parts_.back().run(stream_);
+    segments_.push_back({make_executable(Graph(graph)), call});
+    segments_.back().run(stream_);
   }
 
   cudaStream_t stream_;
   bool captures_ = false;
-  std::vector<Part> parts_;
+  std::vector<Segment> segments_;
 };
 
 thread_local Recorder* active_recorder = nullptr;
 
-std::vector<Part> record(cudaStream_t stream, const std::function<void()>& work) {
+std::vector<Segment> record(cudaStream_t stream, const std::function<void()>& work) {
+  ESPALIER_ASSERT(active_recorder == nullptr, "QueueGraph::run: within the work of another graph");
   Recorder recorder(stream);
   struct Active {
     explicit Active(Recorder& recorder) { active_recorder = &recorder; }
@@ -112,7 +115,7 @@ constexpr bool kokkos_can_be_recorded = KOKKOS_VERSION >= 50000;
 }  // namespace
 
 struct QueueGraph::Recording {
-  std::vector<Part> parts;
+  std::vector<Segment> segments;
 };
 
 QueueGraph::QueueGraph() = default;
@@ -130,15 +133,15 @@ void QueueGraph::run(const ExecSpace& queue, const std::function<void()>& work) 
     recording_ = std::make_unique<Recording>(Recording{record(queue.cuda_stream(), work)});
     return;
   }
-  for (const Part& part : recording_->parts)
-    part.run(queue.cuda_stream());
+  for (const Segment& segment : recording_->segments)
+    segment.run(queue.cuda_stream());
 }
 
 void call_each_time(const std::function<void()>& call) {
-  if (active_recorder == nullptr)
+  if (active_recorder == nullptr || !active_recorder->captures())
     call();
   else
-    active_recorder->part_at(call);
+    active_recorder->split_at(call);
 }
 
 }  // namespace espalier

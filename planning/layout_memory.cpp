@@ -323,7 +323,8 @@ std::size_t attention_workspace_on_rank(const ModelShape& model, const PlanLayou
                                         const Implementation& implementation, Index sequence_length) {
   if (!implementation.cudnn_attention || activation_bytes(layout.precision) != 2)
     return 0;
-  return cudnn_workspace_bound(layout.micro_batch, model.num_heads / layout.tensor, sequence_length / layout.context);
+  return cudnn_workspace_bound(layout.micro_batch, model.num_heads / layout.tensor, model.head_size(),
+                               sequence_length / layout.context);
 }
 
 std::vector<Index> blocks_per_part(Index num_layers, int parts) {

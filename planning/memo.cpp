@@ -110,8 +110,7 @@ class Memo : MemoText {
     if (const std::size_t bytes =
             attention_workspace_on_rank(problem_.model, layout_, problem_.implementation, problem_.sequence_length);
         bytes > 0)
-      say("{} of the workspace are for cuDNN's attention, where it is built in; run.attention = \"own\" needs "
-          "none.\n\n",
+      say("{} of the workspace are for attention, where cuDNN computes it; run.attention = \"own\" needs none.\n\n",
           bytes_text(bytes));
     for (const auto& [name, rejection] : plain_rejections(problem_, space_, &best_))
       say("- Not {} ({}): {}.\n", name, rejection.layout.text(), rejection.reason);

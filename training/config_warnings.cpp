@@ -33,9 +33,8 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
 
 }  // namespace
 
-std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
+std::vector<std::string> compute_warnings(const RunConfig& c) {
   std::vector<std::string> warnings;
-  const Index replicas = world_size / (c.parallel.tensor * c.parallel.pipeline);
   if (c.precision.compute != "fp16" && c.precision.loss_scale != LossScaleConfig{})
     warnings.push_back(fmt::format("the loss scale of [precision] does nothing: compute is {}, which needs none",
                                    c.precision.compute));
@@ -44,6 +43,16 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
         fmt::format("precision.residual and precision.gradient_reduction do nothing: compute is {}, of which the state "
                     "is as well",
                     c.precision.compute));
+  warn_of_other_libraries(c, warnings);
+  for (const auto& [key, sentence] : absent_libraries(c))
+    warnings.push_back(fmt::format(
+        "run.{}: {}: a run needs one that has it; memory is predicted without what it works in", key, sentence));
+  return warnings;
+}
+
+std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
+  std::vector<std::string> warnings = compute_warnings(c);
+  const Index replicas = world_size / (c.parallel.tensor * c.parallel.pipeline);
   if (c.parallel.zero_stage > 0 && replicas == 1)
     warnings.emplace_back("parallel.zero_stage does nothing: there is one replica, nobody to share with");
   if (c.parallel.sequence_parallel && c.parallel.tensor == 1)
@@ -62,10 +71,6 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
     warnings.push_back(
         fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",
                     c.optimizer.warmup_steps, counted(c.total_steps(), "step")));
-  warn_of_other_libraries(c, warnings);
-  for (const auto& [key, sentence] : absent_libraries(c))
-    warnings.push_back(fmt::format(
-        "run.{}: {}: a run needs one that has it; memory is predicted without what it works in", key, sentence));
   if (c.data.validation.empty() && (c.run.eval_interval > 0 || c.run.eval_samples > 0))
     warnings.emplace_back("run.eval_interval and run.eval_samples do nothing: data.validation names no files");
   return warnings;

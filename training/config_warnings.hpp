@@ -12,4 +12,7 @@ namespace espalier {
 /// Settings that are allowed but do nothing, or less than they seem to: one sentence each.
 std::vector<std::string> config_warnings(const RunConfig& config, int world_size);
 
+/// Those of them that hold in any layout and for any number of steps: of [precision], and of libraries that compute.
+std::vector<std::string> compute_warnings(const RunConfig& config);
+
 }  // namespace espalier

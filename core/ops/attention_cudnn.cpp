@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "core/ops/cudnn_parts.hpp"
 #include "core/ops/cudnn_plan.hpp"
 #include "core/ops/stream_workspace.hpp"
 #include "core/region.hpp"
@@ -33,11 +34,8 @@ std::optional<Cudnn>& cudnn() {
   return state;
 }
 
-// Heads of other sizes than multiples of 8 are not for tensor cores.
 bool is_for_tensor_cores(const AttentionShape& shape) {
-  constexpr Index step = 8;
-  return shape.batch > 0 && shape.sequence_length > 0 && shape.num_heads > 0 && shape.head_size > 0 &&
-         shape.head_size % step == 0;
+  return shape.batch > 0 && shape.sequence_length > 0 && shape.num_heads > 0 && is_cudnn_head_size(shape.head_size);
 }
 
 // Made at the first call.

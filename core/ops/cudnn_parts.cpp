@@ -29,7 +29,12 @@ CudnnPart cudnn_backward_part(Index batch, Index num_heads, Index sequence_lengt
   return {largest_divisor(batch, heads / num_heads), largest_divisor(num_heads, heads)};
 }
 
-std::size_t cudnn_workspace_bound(Index batch, Index num_heads, Index sequence_length) {
+bool is_cudnn_head_size(Index head_size) { return head_size > 0 && head_size % 8 == 0; }
+
+std::size_t cudnn_workspace_bound(Index batch, Index num_heads, Index head_size, Index sequence_length) {
+  constexpr Index largest_head = 256;
+  if (!is_cudnn_head_size(head_size) || head_size > largest_head)
+    return 0;
   constexpr std::size_t beside = 512;  // counters of cuDNN's, and the gap that aligns them
   const CudnnPart part = cudnn_backward_part(batch, num_heads, sequence_length);
   const Index of_head = 2 * whole_tiles(sequence_length, 64) * whole_tiles(sequence_length, 128);

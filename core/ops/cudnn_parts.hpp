@@ -23,7 +23,12 @@ CudnnPart cudnn_backward_part(Index batch /* B */, Index num_heads /* NH (local)
 inline constexpr std::size_t most_cudnn_workspace_bytes = std::size_t{1} << 30;
 
 /// The most device memory that attention of a micro-batch in 16 bits holds on to: what cuDNN 9.19 wants on A100 and
-/// H200; it wants none on B200. Our own kernels hold none.
-std::size_t cudnn_workspace_bound(Index batch /* B */, Index num_heads /* NH (local) */, Index sequence_length /* T */);
+/// H200; it wants none on B200, and none for heads that only our own kernels take, which hold none. Of heads above 128
+/// it is told for Hopper, the only one that takes them.
+std::size_t cudnn_workspace_bound(Index batch /* B */, Index num_heads /* NH (local) */, Index head_size /* HS */,
+                                  Index sequence_length /* T */);
+
+/// Whether rows of heads are such that tensor cores can take them.
+bool is_cudnn_head_size(Index head_size /* HS */);
 
 }  // namespace espalier

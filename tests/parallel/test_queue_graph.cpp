@@ -61,6 +61,19 @@ TEST(QueueGraph, CallsComeBetweenKernelsEachTime) {
   EXPECT_EQ(on_host(x), Values(3, 4 * 1100 + 78));
 }
 
+TEST(QueueGraph, ACallWithinACallIsMadeEachTime) {
+  const ExecSpace queue;
+  const Tensor<double, 1> x = on_device<double>(Values(3, 0), 3);
+  QueueGraph graph;
+  for (int i = 1; i <= 3; ++i) {
+    graph.run(queue, [&] {
+      add(queue, x, 1);
+      call_each_time([&] { call_each_time([&] { add(queue, x, 10); }); });
+    });
+    EXPECT_EQ(on_host(x), Values(3, 11 * i));
+  }
+}
+
 TEST(QueueGraph, ACallThatFailsLeavesTheQueueUsable) {
   const ExecSpace queue;
   const Tensor<double, 1> x = on_device<double>(Values(3, 0), 3);
@@ -84,6 +97,11 @@ TEST(QueueGraph, ACallThatFailsLeavesTheQueueUsable) {
   run();
   run();
   EXPECT_EQ(on_host(x), Values(3, 34));
+  fails = true;
+  EXPECT_THROW(run(), std::runtime_error);  // while it runs again
+  fails = false;
+  run();
+  EXPECT_EQ(on_host(x), Values(3, 46));
 }
 
 }  // namespace

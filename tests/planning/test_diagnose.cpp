@@ -321,17 +321,18 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
 
 // The room for another layout is that beside the attention that the run asked for.
 TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
-  RunSetup setup{.shape = {.vocab_size = 50257,
-                           .max_sequence_length = 1024,
-                           .num_layers = 12,
-                           .hidden_size = 768,
-                           .num_heads = 12,
-                           .ffn_hidden_size = 3072},
-                 .global_batch_size = 4,
-                 .micro_batch_size = 4,
-                 .sequence_length = 1024,
-                 .compute = "bf16",
-                 .cluster = "h100"};
+  RunSetup setup;
+  setup.shape = {.vocab_size = 50257,
+                 .max_sequence_length = 1024,
+                 .num_layers = 12,
+                 .hidden_size = 768,
+                 .num_heads = 12,
+                 .ffn_hidden_size = 3072};
+  setup.global_batch_size = 4;
+  setup.micro_batch_size = 4;
+  setup.sequence_length = 1024;
+  setup.compute = "bf16";
+  setup.cluster = "h100";
   const PlanLayout layout = recorded_layout(setup);
   Implementation implementation = espalier_implementation();
   const auto need = [&] {

@@ -175,6 +175,8 @@ cudaError_t release(void* address, bool pinned, const char* call) {
 
 }  // namespace
 
+void hold_device_memory(std::ptrdiff_t bytes) { memory().used += static_cast<std::size_t>(bytes); }
+
 Place place_of(const void* address, std::size_t bytes, const std::string& what) {
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   const auto& allocations = memory().allocations;

@@ -34,6 +34,9 @@ struct DeviceRange {
 };
 DeviceRange allocation_at(std::uint64_t address);
 
+/// A library takes device memory, or gives it back where bytes < 0, at no address that anybody knows.
+void hold_device_memory(std::ptrdiff_t bytes);
+
 /// Where that is, with the label that Kokkos has left in front of it.
 std::string name_of(const Shadow* shadow, std::size_t offset);
 

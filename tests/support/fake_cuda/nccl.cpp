@@ -26,6 +26,8 @@ namespace {
 
 constexpr std::chrono::microseconds pump_interval{200};
 
+constexpr std::ptrdiff_t bytes_of_comm = 5 << 20;  // of device memory, until it ends
+
 struct Comm {
   std::string folder;
   int rank = 0, size = 0;
@@ -218,6 +220,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
     return ncclUnhandledCudaError;
   *handle = reinterpret_cast<ncclComm_t>(comm.get());
   comms()[*handle] = std::move(comm);
+  hold_device_memory(bytes_of_comm);
   start_pump();
   return ncclSuccess;
 }
@@ -230,6 +233,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   for (Stream* const stream : comm->streams)
     finish(lock, *stream, stream->queued);
   comm->ended = true;
+  hold_device_memory(-bytes_of_comm);
   remove_folder_when_last(*comm);
   return ncclSuccess;
 }
@@ -240,6 +244,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   if (comm == nullptr)
     return ncclInvalidArgument;
   comm->aborted = comm->ended = true;
+  hold_device_memory(-bytes_of_comm);
   remove_folder_when_last(*comm);
   return ncclSuccess;
 }
