@@ -72,15 +72,17 @@ def last_step(kernels: list[Kernel]) -> list[Kernel]:
 
 def head_products(step: list[Kernel]) -> list[Kernel]:
     products = []
+    seen = 0  # kernels before it were looked at: between two chunks of rows no kernel of ours but theirs runs
     for i, kernel in enumerate(step):
         if "cross_entropy" not in kernel.name:
             continue
         before, after = i, i + 1
-        while before > 0 and not is_ours(step[before - 1].name):
+        while before > seen and not is_ours(step[before - 1].name):
             before -= 1
         while after < len(step) and not is_ours(step[after].name):
             after += 1
         products += step[before:i] + step[i + 1 : after]
+        seen = after
     return products
 
 

@@ -86,5 +86,23 @@ gpu 1 1 smoke
 gpu 1 0 --seconds 5 smoke
 grep -q "^left out .* layernorm .* goes on here" "$work/out.txt" || fail "what was left out is not told"
 
+# The head's products of each chunk of rows are listed once, with what ncu tells: a line for each metric of a kernel.
+if command -v python3 >/dev/null; then
+  id=0
+  {
+    echo '==PROF== Connected'
+    echo '"ID","Kernel Name","Metric Name","Metric Value"'
+    for kernel in espalier::adamw_update espalier::layernorm_forward head_forward_1 espalier::cross_entropy head_dw_1 head_dx_1 \
+      head_forward_2 espalier::cross_entropy head_dw_2 head_dx_2 espalier::layernorm_backward espalier::adamw_update; do
+      printf '"%d","%s","dram__bytes.sum","2,000"\n"%d","%s","gpu__time_duration.sum","1,000,000"\n' $id $kernel $id $kernel
+      id=$((id + 1))
+    done
+  } >kernels.csv
+  python3 "$root/bench/list_kernels.py" kernels.csv >"$work/out.txt" 2>&1 || fail "list_kernels.py: exit code $?"
+  grep -q "^11 kernels, 11.00 ms" "$work/out.txt" || fail "a step of 11 kernels of a millisecond was profiled"
+  [[ $(sed -nE 's/^ +1[.]000 ms  //p' "$work/out.txt" | paste -sd ' ') == \
+    "head_forward_1 head_dw_1 head_dx_1 head_forward_2 head_dw_2 head_dx_2" ]] || fail "the head's products are others"
+fi
+
 ((failures == 0)) || exit 1
 echo "$count scripts"
