@@ -240,21 +240,27 @@ def print_rows(results: dict[str, list[dict]], rows: dict[str, dict], flops_per_
 
 
 def print_for_documentation(rows: dict, args: argparse.Namespace, device: str, memory: str) -> None:
-    """The row for the table "Beside PyTorch" of docs/performance.md."""
+    """The row for the table "Beside PyTorch" of docs/performance.md, under what it tells."""
     ours, theirs = rows["espalier"], rows[rows["peer"]]
-    print(f"| {device} | {args.model}, {args.precision}, {args.micro_batch} x {args.sequence_length} "
+    kind = {"device_bytes_in_use": "of the GPU, in use", "peak_resident_bytes": "resident, peak"}[memory]
+    overrides = "".join(f", `--override {key}`" for key in args.override)
+    print(f"device, shape, tokens/s, PyTorch's, ratio, fractions of own GEMM rate, GB ({kind}), ratio, date:")
+    print(f"| {device} | {args.model}, {args.precision}, {args.micro_batch} x {args.sequence_length}{overrides} "
           f"| {ours['tokens_per_second']:.0f} | {theirs['tokens_per_second']:.0f} | {rows['ratio']:.2f} "
           f"| {ours['gemm_fraction']:.2f} and {theirs['gemm_fraction']:.2f} "
           f"| {ours[memory] / 1e9:.2f} and {theirs[memory] / 1e9:.2f} | {rows['memory_ratio']:.2f} "
           f"| {datetime.date.today().isoformat()} |", flush=True)
 
 
+def cpu_name() -> str:
+    return next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                 if line.startswith("model name")), "unknown CPU")
+
+
 def machine(results: dict[str, list[dict]], args: argparse.Namespace) -> str:
     """What was measured on, as the head of a table says it."""
     if args.device == "cpu":
-        cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                    if line.startswith("model name")), "unknown CPU")
-        return f"{args.threads} threads, {cpu}"
+        return f"{args.threads} threads, {cpu_name()}"
     try:
         asked = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
                                text=True, check=True)
@@ -266,7 +272,8 @@ def machine(results: dict[str, list[dict]], args: argparse.Namespace) -> str:
             f"{datetime.date.today().isoformat()}")
 
 
-def table(results: dict[str, list[dict]], args: argparse.Namespace) -> dict:
+def table(results: dict[str, list[dict]], args: argparse.Namespace, peer: str = "") -> dict:
+    """Medians; PyTorch's peer is the one named, else the best of them."""
     def median(name: str, key: str) -> float:
         return statistics.median(result[key] for result in results[name])
 
@@ -287,12 +294,13 @@ def table(results: dict[str, list[dict]], args: argparse.Namespace) -> dict:
     print_rows(results, rows, flops_per_token, on_gpu)
     peers = [f"pytorch {mode}" for mode in MODES[args.device][args.precision][0] if f"pytorch {mode}" in rows]
     if peers:
-        best = max(peers, key=lambda name: rows[name]["tokens_per_second"])
+        best = peer or max(peers, key=lambda name: rows[name]["tokens_per_second"])
         rows["peer"] = best
         rows["ratio"] = rows["espalier"]["tokens_per_second"] / rows[best]["tokens_per_second"]
         rows["memory_ratio"] = rows["espalier"][memory[-1]] / rows[best][memory[-1]]
         print(f"espalier over {best}: {rows['ratio']:.2f} of the rate, {rows['memory_ratio']:.2f} of the memory")
-        print_for_documentation(rows, args, results["espalier"][0].get("device", "CPU"), memory[-1])
+        device = results["espalier"][0]["device"] if on_gpu else cpu_name()
+        print_for_documentation(rows, args, device, memory[-1])
     if on_gpu:
         rows["machine"] = machine(results, args)
     return rows
@@ -320,6 +328,7 @@ def compare(args: argparse.Namespace, save) -> dict:
     results: dict[str, list[dict]] = {name: [] for name in commands}
     running = list(commands)
     rows = {}
+    peer = ""  # on a GPU that of the first round: medians of one run and of several are not to be compared
     for _ in range(args.rounds):
         for name in list(running):
             try:
@@ -332,9 +341,10 @@ def compare(args: argparse.Namespace, save) -> dict:
                 if not results[name]:
                     del results[name]
         if args.device == "cuda":
-            rows = table(results, args)
+            rows = table(results, args, peer)
             save(rows)
-            running = [name for name in running if name.startswith("espalier") or name == rows.get("peer")]
+            peer = rows.get("peer", "")
+            running = [name for name in running if name.startswith("espalier") or name == peer]
     return rows or table(results, args)
 
 
