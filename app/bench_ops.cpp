@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench_shape.hpp"
+#include "app/bench_timing.hpp"
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
 #include "core/error.hpp"
-#include "core/kokkos_compat.hpp"
 #include "core/machine_memory.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/attention_library.hpp"
@@ -21,7 +21,6 @@
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/norm.hpp"
 #include "core/optim/adamw.hpp"
-#include "core/stopwatch.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "models/embedding.hpp"
@@ -42,50 +41,6 @@ struct BenchOpsArguments {
   bool json = false;
 };
 
-// Best of a few rounds. Calls that are short are queued, as in a step, so that a GPU does not wait for the host.
-template <class F>
-double best_seconds(const ExecSpace& exec, const F& run) {
-  const auto seconds_of = [&](int calls) {
-    const Stopwatch stopwatch;
-    for (int call = 0; call < calls; ++call)
-      run();
-    compat::fence(exec, "espalier::bench_ops: the calls are over when the clock stops");
-    return stopwatch.seconds() / calls;
-  };
-  seconds_of(1);  // warms up, and chooses kernels
-  const double once = seconds_of(1);
-  const int calls = once > 5e-3 ? 1 : 8;
-  double best = once;
-  for (int round = 0; round < 3; ++round)
-    best = std::min(best, seconds_of(calls));
-  return best;
-}
-
-// Numbers of both signs that look random: a GPU multiplies equal ones faster.
-template <class S, int Rank, class... Extents>
-Tensor<S, Rank> filled(Extents... extents) {
-  const Tensor<S, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
-  S* const data = tensor.data();
-  Kokkos::parallel_for(
-      "espalier::app::fill", RangePolicy(ExecSpace(), 0, (extents * ...)), KOKKOS_LAMBDA(const Index i) {
-        const auto bits = static_cast<std::uint32_t>(i) * 2654435761U >> 8;  // of 24
-        data[i] = static_cast<S>(static_cast<State<S>>(bits) * State<S>(0x1p-24) - State<S>(0.5));
-      });
-  return tensor;
-}
-
-// a = b + s c on arrays that no cache holds: bytes a second.
-double memory_rate(const ExecSpace& exec) {
-  constexpr Index elements = exec_is_host ? Index{1} << 24 : Index{1} << 27;
-  const auto a = filled<float, 1>(elements), b = filled<float, 1>(elements), c = filled<float, 1>(elements);
-  const double seconds = best_seconds(exec, [&] {
-    Kokkos::parallel_for(
-        "espalier::app::triad", RangePolicy(exec, 0, elements),
-        KOKKOS_LAMBDA(const Index i) { a(i) = b(i) + 0.5F * c(i); });
-  });
-  return 3 * sizeof(float) * static_cast<double>(elements) / seconds;
-}
-
 /// Times ops at the shapes of one layer of a model; bench/bench_ops.cpp looks at each op more closely.
 template <class T>
 class OpsBench {
@@ -99,9 +54,12 @@ class OpsBench {
   nlohmann::ordered_json run() {
     const Index c = shape_.hidden_size;
     const Index f = shape_.ffn_hidden_size;
-    memory_rate_ = memory_rate(exec_);
-    results_.push_back({{"op", "memory, a = b + s c"},
-                        {"seconds", 0.0},
+    const double seconds = triad_seconds(exec_);
+    memory_rate_ = 3 * bytes<float>(triad_elements) / seconds;
+    const std::string memory = "memory, a = b + s c";
+    const bool memory_alone = wants(memory);
+    results_.push_back({{"op", memory},
+                        {"seconds", seconds},
                         {"gflops_per_second", 0.0},
                         {"gbytes_per_second", memory_rate_ * 1e-9},
                         {"of_memory", 1.0}});
@@ -109,7 +67,7 @@ class OpsBench {
     linear("attention proj", c, c);
     linear("mlp up", f, c);
     linear("mlp down", c, f);
-    linear("head", padded_vocabulary(), c);
+    linear("head", padded_vocabulary(), c, Tiled::no);  // many seconds; the other products tell as much
     embedding();
     layernorm();
     gelu();
@@ -119,11 +77,24 @@ class OpsBench {
     cross_entropy();
     squared_norm();
     adamw();
+    if (results_.size() == 1 && !memory_alone)
+      throw Error(ExitCode::usage, {.what = "no op has such a name",
+                                    .got = "--only " + only_,
+                                    .wanted = fmt::format("part of a name: {}", fmt::join(ops_, "; ")),
+                                    .todo = "give another --only, or none for all ops"});
     return results_;
   }
 
  private:
-  bool wants(const std::string& name) const { return name.find(only_) != std::string::npos; }
+  enum class Tiled { no, yes };
+
+  // What is not wanted neither allocates nor runs.
+  bool wants(const std::string& name) {
+    const std::string op = name.substr(0, name.find(','));
+    if (ops_.empty() || ops_.back() != op)
+      ops_.push_back(op);
+    return name.find(only_) != std::string::npos;
+  }
 
   template <class F>
   void add(const std::string& name, double flops, double bytes, const F& run) {
@@ -139,30 +110,34 @@ class OpsBench {
   }
 
   // y = x w^T with w (n, k), and both gradients.
-  void linear(const std::string& name, Index n, Index k) {
-    product<T>(name + ", forward", rows_, n, k, Transpose::no, Transpose::yes);
-    product<T>(name + ", input gradient", rows_, k, n, Transpose::no, Transpose::no);
-    product<State<T>>(name + ", weight gradient", n, k, rows_, Transpose::yes, Transpose::no);
+  void linear(const std::string& name, Index n, Index k, Tiled tiled = Tiled::yes) {
+    product<T>(name + ", forward", rows_, n, k, Transpose::no, Transpose::yes, tiled);
+    product<T>(name + ", input gradient", rows_, k, n, Transpose::no, Transpose::no, tiled);
+    product<State<T>>(name + ", weight gradient", n, k, rows_, Transpose::yes, Transpose::no, tiled);
   }
 
   template <class Out>
-  void product(const std::string& of, Index m, Index n, Index k, Transpose ta, Transpose tb) {
-    const std::string name = "matmul " + of;
-    if (!wants(name))
+  void product(const std::string& of, Index m, Index n, Index k, Transpose ta, Transpose tb, Tiled tiled) {
+    const auto name_by = [&](MatmulLibrary library) { return fmt::format("matmul {} by {}", of, to_string(library)); };
+    std::vector<MatmulLibrary> wanted;
+    for (const MatmulLibrary library : matmul_libraries()) {
+      if (library == MatmulLibrary::tiled && tiled == Tiled::no)
+        continue;
+      if (library == MatmulLibrary::cublaslt_tf32 && !std::is_same_v<T, float>)
+        continue;  // no other than cublaslt
+      if (wants(name_by(library)))
+        wanted.push_back(library);
+    }
+    if (wanted.empty())
       return;
     const auto a = ta == Transpose::no ? filled<T, 2>(m, k) : filled<T, 2>(k, m);
     const auto b = tb == Transpose::no ? filled<T, 2>(k, n) : filled<T, 2>(n, k);
     const auto c = filled<Out, 2>(m, n);
     const double moved = bytes<T>(m * k + k * n) + bytes<Out>(m * n);
     const MatmulLibrary chosen = matmul_library();
-    for (const MatmulLibrary library : matmul_libraries()) {
-      if (library == MatmulLibrary::tiled && std::max({m, n, k}) == padded_vocabulary())
-        continue;  // many seconds; the other products tell as much
-      if (library == MatmulLibrary::cublaslt_tf32 && !std::is_same_v<T, float>)
-        continue;  // no other than cublaslt
+    for (const MatmulLibrary library : wanted) {
       set_matmul_library(library);
-      add(fmt::format("{} by {}", name, to_string(library)),
-          2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), moved,
+      add(name_by(library), 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), moved,
           [&] { matmul<T, Out>(exec_, c, ta, a, tb, b); });
     }
     set_matmul_library(chosen);
@@ -183,47 +158,60 @@ class OpsBench {
 
   void layernorm() {
     const Index c = shape_.hidden_size;
+    const Index partial_rows = layernorm_partial_rows(rows_, c);
+    const std::string weight_gradient =
+        partial_rows > 0 ? "layernorm, weight gradient of partial sums" : "layernorm, weight gradient";
+    if (!wants("layernorm, forward") && !wants("layernorm, input gradient") && !wants(weight_gradient))
+      return;
     const auto x = filled<T, 2>(rows_, c), y = filled<T, 2>(rows_, c), dx = filled<T, 2>(rows_, c);
     const auto dy = filled<T, 2>(rows_, c);
     const auto weight = filled<T, 1>(c), bias = filled<T, 1>(c);
     const auto mean = filled<State<T>, 1>(rows_), rstd = filled<State<T>, 1>(rows_);
     const auto dweight = filled<State<T>, 1>(c), dbias = filled<State<T>, 1>(c);
-    const auto partial = filled<State<T>, 2>(layernorm_partial_rows(rows_, c), 2 * c);
+    const auto partial = filled<State<T>, 2>(partial_rows, 2 * c);
     add("layernorm, forward", 0, 2 * bytes<T>(rows_ * c),
         [&] { layernorm_forward<T>(exec_, y, mean, rstd, x, weight, bias); });
     add("layernorm, input gradient", 0, 4 * bytes<T>(rows_ * c),
         [&] { layernorm_backward_input<T>(exec_, dx, dx, dy, x, mean, rstd, weight, partial); });
-    if (partial.extent(0) > 0)
-      add("layernorm, weight gradient of partial sums", 0, bytes<State<T>>(static_cast<Index>(partial.size())),
+    if (partial_rows > 0)
+      add(weight_gradient, 0, bytes<State<T>>(static_cast<Index>(partial.size())),
           [&] { layernorm_backward_weight<State<T>>(exec_, dweight, dbias, partial, 1); });
     else
-      add("layernorm, weight gradient", 0, 2 * bytes<T>(rows_ * c),
+      add(weight_gradient, 0, 2 * bytes<T>(rows_ * c),
           [&] { layernorm_backward_weight<T>(exec_, dweight, dbias, dy, x, mean, rstd, 1); });
   }
 
   void gelu() {
+    if (!wants("gelu, forward") && !wants("gelu, backward"))
+      return;
     const Index f = shape_.ffn_hidden_size;
     const auto x = filled<T, 2>(rows_, f), y = filled<T, 2>(rows_, f), dx = filled<T, 2>(rows_, f);
     add("gelu, forward", 0, 2 * bytes<T>(rows_ * f), [&] { gelu_forward<T>(exec_, y, x); });
     add("gelu, backward", 0, 3 * bytes<T>(rows_ * f), [&] { gelu_backward<T>(exec_, dx, y, x); });
   }
 
-  // Products of the causal half: two forward, five backward, which makes the probabilities again.
   void attention(AttentionLibrary library) {
     const AttentionLibrary chosen = attention_library();
     set_attention_library(library);
     const std::string by = describe_attention<T>(attention_);  // own kernels also where cuDNN has none
+    const std::string forward = "attention, forward by " + by, backward = "attention, backward by " + by;
+    if (wants(forward) || wants(backward))
+      attention(forward, backward);
+    set_attention_library(chosen);
+  }
+
+  // Products of the causal half: two forward, five backward, which makes the probabilities again.
+  void attention(const std::string& forward_name, const std::string& backward_name) {
     const Index c = shape_.hidden_size;
     const auto qkv = filled<T, 2>(rows_, 3 * c), dqkv = filled<T, 2>(rows_, 3 * c);
     const auto out = filled<T, 2>(rows_, c), dout = filled<T, 2>(rows_, c);
     const auto log_sum_exp = filled<State<T>, 1>(rows_ * shape_.num_heads);
     const double product = static_cast<double>(rows_ * c) * static_cast<double>(attention_.sequence_length + 1);
     const auto forward = [&] { attention_forward<T>(exec_, out, log_sum_exp, qkv, attention_); };
-    add("attention, forward by " + by, 2 * product, 4 * bytes<T>(rows_ * c), forward);
+    add(forward_name, 2 * product, 4 * bytes<T>(rows_ * c), forward);
     forward();  // backward reads what it leaves
-    add("attention, backward by " + by, 5 * product, 8 * bytes<T>(rows_ * c),
+    add(backward_name, 5 * product, 8 * bytes<T>(rows_ * c),
         [&] { attention_backward<T>(exec_, dqkv, dout, out, log_sum_exp, qkv, attention_); });
-    set_attention_library(chosen);
   }
 
   void cross_entropy() {
@@ -238,6 +226,8 @@ class OpsBench {
   }
 
   void squared_norm() {
+    if (!wants("squared_norm"))
+      return;
     const Index elements = num_flat();
     const SquaredNorm norm(exec_, {{0, elements}});
     const auto gradient = filled<State<T>, 1>(elements);
@@ -246,6 +236,8 @@ class OpsBench {
 
   // Masters and moments are read and written, gradients read; weights that are not their own masters are written.
   void adamw() {
+    if (!wants("adamw"))
+      return;
     const Index elements = num_flat();
     const auto weights = filled<T, 1>(elements);
     const auto masters = has_masters<T> ? filled<State<T>, 1>(elements) : Tensor<State<T>, 1>();
@@ -284,7 +276,8 @@ class OpsBench {
   AttentionShape attention_;
   Index rows_;
   std::string only_;
-  double memory_rate_ = 1;  // bytes a second
+  std::vector<std::string> ops_;  // what there is
+  double memory_rate_ = 1;        // bytes a second
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
 };
 

@@ -113,6 +113,7 @@ expect 2 "checkpoint wants a command" "$espalier" checkpoint
 expect 2 "espalier checkpoint inspect --help" "$espalier" checkpoint inspect
 expect 2 "--model: gpt9 not in {gpt2-124m" "$espalier" bench step --model gpt9
 expect 2 "at most the 256 positions" "$espalier" bench ops --model byte-1m --sequence-length 100000
+expect 2 "embedding; layernorm; gelu; attention" "$espalier" bench ops --model byte-1m --only no_such_op
 expect 2 "got -1" "$espalier" generate --checkpoint run --seed -1
 expect 2 "got -1" "$espalier" data pack --seed -1 --output s.bin text.txt
 echo "a text" >kept.txt
