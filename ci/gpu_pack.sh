@@ -74,7 +74,8 @@ pack_programs() {
   mkdir "$work/programs"
   (cd build-gpu && find . -name CTestTestfile.cmake -not -path './prefix/*' -exec cp --parents {} "$work/programs" ';')
   # The launcher of the pack, whichever was there when the tests were listed.
-  find "$work/programs" -type f -exec sed -E -i "s#\"[^\" ]*/mpiexec(\.mpich)?\"#\"$prefix/bin/mpiexec.mpich\"#g; s#$root#@ROOT@#g" {} +
+  find "$work/programs" -type f -exec \
+    sed -E -i "s#\"[^\" ]*/mpiexec(\.mpich)?\"#\"$prefix/bin/mpiexec.mpich\"#g; s#$root#@ROOT@#g" {} +
   (cd build-gpu && cp built_from built_from.arch "$work/programs" && cp "${programs[@]}" "$work/programs")
   (cd "$work/programs" && strip "${programs[@]}")
   # What the programs share, xz finds as far back as 64 MB: nvcc has compressed their kernels already.
@@ -101,8 +102,11 @@ of_the_pack() { [[ ! -f build-gpu/build.ninja && -f build-gpu/built_from ]]; }
 
 # The compiler of MPI and that of HDF5 for the unpacked prefix: theirs name /usr.
 compiler_wrapper() {
-  printf '#!/bin/sh\nflags="%s"\nfor argument; do [ "$argument" != -show ] || { echo %s $flags; exit 0; }; done\nexec %s "$@" $flags\n' \
-    "$3" "$2" "$2" >"$prefix/bin/$1"
+  {
+    printf '#!/bin/sh\nflags="%s"\n' "$3"
+    printf 'for argument; do [ "$argument" != -show ] || { echo %s $flags; exit 0; }; done\n' "$2"
+    printf 'exec %s "$@" $flags\n' "$2"
+  } >"$prefix/bin/$1"
   chmod +x "$prefix/bin/$1"
 }
 

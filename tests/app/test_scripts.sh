@@ -59,7 +59,7 @@ grep -q "1 tests passed, 1 skipped, failed: a.fails$" "$work/out.txt" || fail "t
 # ci/gpu goes on where it stopped, with programs that only say how often they were started.
 mkdir -p bin build-gpu/reference
 # shellcheck disable=SC2016  # for the script that is written
-printf '#!/bin/sh\ncase $1 in *compute_cap*) echo 9.0 ;; *) echo "${GPU:-NVIDIA H100}" ;; esac\n' >bin/nvidia-smi
+printf '#!/bin/sh\ncase $1 in *compute_cap*) echo 9.0 ;; *driver*) echo "${DRIVER:-580}" ;; *) echo "${GPU:-NVIDIA H100}" ;; esac\n' >bin/nvidia-smi
 printf '#!/bin/sh\necho started >>%s/starts\n' "$PWD" | tee bin/ctest build-gpu/{core,models,parallel,training}_tests \
   build-gpu/{parallel_faults,espalier} >build-gpu/reference/config.toml
 printf '#!/bin/sh\nshift 2\nexec "$@"\n' >bin/mpiexec.mpich
@@ -78,13 +78,24 @@ gpu 0 0 smoke
 gpu 0 4 verify  # of six, two of which are of smoke, too
 gpu 0 5 --again smoke
 gpu 0 1 --again --only layernorm smoke
+gpu 2 0 --only no_such_item smoke verify
+grep -q "of these: .*layernorm.*verify_fp64" "$work/out.txt" || fail "--only that matches nothing does not say what there is"
 GPU="NVIDIA H200" gpu 0 5 smoke
+echo "# another" >>bench/lib.sh
+gpu 0 5 smoke
 echo "exit 1" >>build-gpu/core_tests
 gpu 1 5 smoke
 grep -q "^FAILED .* layernorm " "$work/out.txt" || fail "the item that failed is not named"
 gpu 1 1 smoke
 gpu 1 0 --seconds 5 smoke
 grep -q "^left out .* layernorm .* goes on here" "$work/out.txt" || fail "what was left out is not told"
+echo "echo measured" >>build-gpu/espalier
+gpu 0 1 --only '^ops$' bench
+gpu 0 0 --only '^ops$' bench
+grep -q "^ *measured" "$work/out.txt" || fail "what was measured before is not shown"
+DRIVER=590 gpu 1 0 --seconds 5 --only '^ops$' bench
+grep -q "^ *measured" "$work/out.txt" && fail "what was measured with another driver is shown for an item that is left out"
+DRIVER=590 gpu 0 1 --only '^ops$' bench
 
 # The head's products of each chunk of rows are listed once, with what ncu tells: a line for each metric of a kernel.
 if command -v python3 >/dev/null; then
