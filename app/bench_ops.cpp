@@ -252,7 +252,7 @@ class OpsBench {
 
   // All over the table, as in text.
   Tensor<TokenId, 1> some_tokens() const {
-    const Tensor<TokenId, 1> tokens("espalier::workspace::bench_tokens", static_cast<std::size_t>(rows_));
+    Tensor<TokenId, 1> tokens("espalier::workspace::bench_tokens", static_cast<std::size_t>(rows_));
     const auto host = Kokkos::create_mirror_view(tokens);
     for (Index i = 0; i < rows_; ++i)
       host(static_cast<std::size_t>(i)) = static_cast<TokenId>(i * 7919 % shape_.vocab_size);

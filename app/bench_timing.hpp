@@ -33,7 +33,7 @@ double best_seconds(const ExecSpace& exec, const F& run) {
 /// Numbers of both signs that look random: a GPU multiplies equal ones faster.
 template <class S, int Rank, class... Extents>
 Tensor<S, Rank> filled(Extents... extents) {
-  const Tensor<S, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
+  Tensor<S, Rank> tensor("espalier::workspace::bench", static_cast<std::size_t>(extents)...);
   S* const data = tensor.data();
   Kokkos::parallel_for(
       "espalier::app::fill", RangePolicy(ExecSpace(), 0, (extents * ...)), KOKKOS_LAMBDA(const Index i) {
