@@ -16,7 +16,7 @@ using ExecutableGraph =
                     decltype([](cudaGraphExec_t graph) { static_cast<void>(cudaGraphExecDestroy(graph)); })>;
 
 // Kernels that follow one another, and a call of the host behind them; either may be missing.
-struct Segment {
+struct GraphSegment {
   ExecutableGraph kernels;
   std::function<void()> call;
 
@@ -61,7 +61,7 @@ class Recorder {
     end_segment(call);
     begin();
   }
-  std::vector<Segment> finish() {
+  std::vector<GraphSegment> finish() {
     end_segment({});
     return std::move(segments_);
   }
@@ -84,12 +84,12 @@ class Recorder {
 
   cudaStream_t stream_;
   bool captures_ = false;
-  std::vector<Segment> segments_;
+  std::vector<GraphSegment> segments_;
 };
 
 thread_local Recorder* active_recorder = nullptr;
 
-std::vector<Segment> record(cudaStream_t stream, const std::function<void()>& work) {
+std::vector<GraphSegment> record(cudaStream_t stream, const std::function<void()>& work) {
   ESPALIER_ASSERT(active_recorder == nullptr, "QueueGraph::run: within the work of another graph");
   Recorder recorder(stream);
   struct Active {
@@ -115,7 +115,7 @@ constexpr bool kokkos_can_be_recorded = KOKKOS_VERSION >= 50000;
 }  // namespace
 
 struct QueueGraph::Recording {
-  std::vector<Segment> segments;
+  std::vector<GraphSegment> segments;
 };
 
 QueueGraph::QueueGraph() = default;
@@ -133,7 +133,7 @@ void QueueGraph::run(const ExecSpace& queue, const std::function<void()>& work) 
     recording_ = std::make_unique<Recording>(Recording{record(queue.cuda_stream(), work)});
     return;
   }
-  for (const Segment& segment : recording_->segments)
+  for (const GraphSegment& segment : recording_->segments)
     segment.run(queue.cuda_stream());
 }
 
