@@ -93,7 +93,7 @@ unset ESPALIER_RANKS_PER_GPU
 export ESPALIER_FAKE_CUDA_DEVICES=4
 steady nccl-data 2 parallel.data=2
 steady nccl-tensor 2 parallel.tensor=2
-says "NCCL has taken about 5 MiB of the GPU"
+says "NCCL has taken about 10.0 MiB of the GPU"
 grep -q '"tensor_comm":[^,}]*[1-9]' run/metrics.jsonl || fail "tensor collectives take no time" run/metrics.jsonl
 steady nccl-pipeline 2 parallel.pipeline=2
 steady nccl-hybrid 4 parallel.tensor=2 parallel.pipeline=2
