@@ -32,7 +32,7 @@ class QueueGraph {
 };
 
 /// Calls `call`, which the work of a QueueGraph wants each time that the graph runs: a message to other ranks, say.
-/// Where the work is being recorded, the recording is parted here: `call` comes between the parts, now and whenever
+/// Where the work is being recorded, the recording is split here: `call` comes between the segments, now and whenever
 /// they run, and what it refers to must be there then. It may wait, and use the queue.
 void call_each_time(const std::function<void()>& call);
 
