@@ -3,6 +3,7 @@
 #include "io/block_copy.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -58,7 +59,23 @@ Index offset_in(const Box& box, const std::vector<Index>& at) {
   return offset;
 }
 
+template <class S>
+bool all_finite(const void* values, Index size) {
+  const S* const begin = static_cast<const S*>(values);
+  return std::all_of(begin, begin + size, [](S value) { return std::isfinite(static_cast<double>(value)); });
+}
+
 }  // namespace
+
+bool is_finite(ScalarType type, const void* values, Index size) {
+  switch (type) {
+    case ScalarType::fp32: return all_finite<float>(values, size);
+    case ScalarType::fp64: return all_finite<double>(values, size);
+    case ScalarType::bf16: return all_finite<bfloat16>(values, size);
+    case ScalarType::fp16: return all_finite<float16>(values, size);
+  }
+  return false;
+}
 
 void copy_overlap(const Box& source_box, ScalarType source_type, const void* source, const Box& target_box,
                   ScalarType target_type, void* target) {

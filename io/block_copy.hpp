@@ -29,4 +29,7 @@ bool overlaps(const A& a, const B& b) {
 void copy_overlap(const Box& source_box, ScalarType source_type, const void* source, const Box& target_box,
                   ScalarType target_type, void* target);
 
+/// Is each of the values a finite number?
+bool is_finite(ScalarType type, const void* values, Index size);
+
 }  // namespace espalier

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <set>
 
 #include "io/block_copy.hpp"
@@ -16,6 +16,9 @@
 namespace espalier {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "a checkpoint holds numbers of little-endian machines");
+
+constexpr Index piece_bytes = Index{4} << 20;  // is still in the cache when it is hashed
 constexpr const char* use_another = "use another checkpoint; this one is damaged or was tampered with";
 
 [[noreturn]] void refuse_checkpoint(const Path& path, std::string what, std::string got, std::string wanted,
@@ -37,6 +40,12 @@ void check_regular(const Path& path, const std::string& todo = use_another) {
   if (!std::filesystem::is_regular_file(status))
     refuse_checkpoint(path, "a file of a checkpoint is not a plain file", "a link, directory or device", "a plain file",
                       todo);
+}
+
+void check_size(const Path& path, Index found, Index wanted) {
+  if (found != wanted)
+    refuse_checkpoint(path, found < wanted ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
+                      fmt::format("{} bytes", found), fmt::format("{} bytes", wanted));
 }
 
 void check_inside(const Path& path, const TensorInfo& info, const WantedBox& box) {
@@ -65,41 +74,78 @@ struct CheckpointReader::Data {
   std::map<std::string, std::vector<std::size_t>> blocks_in;  // file -> the same
   std::set<std::string> trusted;                              // files whose metadata has been hashed
   std::string open_name;                                      // one file is held open
-  std::unique_ptr<Hdf5Reader> open_file;
+  std::optional<InputFile> open_file;
   std::size_t cached_block = ~std::size_t{0};  // the last block that was read for a part of it
   std::vector<unsigned char> cache;
 
-  const Hdf5Reader& file(const std::string& name);
+  const InputFile& file(const std::string& name);
   void read_block(const StoredBlock& block, void* destination);
+  void verify_block(const StoredBlock& block);
+
+  // Reads a block and holds it against its checksum. `place(done)`: where the piece that begins there goes; `see(piece,
+  // bytes)` follows.
+  template <class Place, class See>
+  void read_pieces(const StoredBlock& block, const Place& place, const See& see);
 };
 
-const Hdf5Reader& CheckpointReader::Data::file(const std::string& name) {
-  if (open_file != nullptr && open_name == name)
+const InputFile& CheckpointReader::Data::file(const std::string& name) {
+  if (open_file && open_name == name)
     return *open_file;
+  const auto stored = std::find_if(manifest.files.begin(), manifest.files.end(),
+                                   [&](const StoredFile& candidate) { return candidate.name == name; });
+  open_file.reset();  // before the next one opens
+  InputFile input(path / name, ExitCode::checkpoint);
+  check_size(path / name, static_cast<Index>(input.size()), stored->bytes);
   if (trusted.count(name) == 0) {
     std::vector<DatasetPlace> places;
     for (const std::size_t i : blocks_in[name])
       places.push_back(manifest.blocks[i].place);
-    const auto stored = std::find_if(manifest.files.begin(), manifest.files.end(),
-                                     [&](const StoredFile& candidate) { return candidate.name == name; });
-    const std::string found = metadata_hash(path / name, places, ExitCode::checkpoint);
+    const std::string found = metadata_hash(input, places);
     if (found != stored->xxh3_128)
       refuse_checkpoint(path / name, "a checkpoint file is damaged outside its data", "XXH3-128 " + found,
                         stored->xxh3_128);
     trusted.insert(name);
   }
-  open_file = nullptr;  // before the next one opens
-  open_file = std::make_unique<Hdf5Reader>(path / name);
   open_name = name;
-  return *open_file;
+  return open_file.emplace(std::move(input));
 }
 
-void CheckpointReader::Data::read_block(const StoredBlock& block, void* destination) {
-  file(block.file).read(block.dataset, block.type, block.count, block.place, destination);
-  const std::string found = xxh3_128(destination, static_cast<std::size_t>(block.place.bytes));
+template <class Place, class See>
+void CheckpointReader::Data::read_pieces(const StoredBlock& block, const Place& place, const See& see) {
+  const InputFile& input = file(block.file);
+  Hasher hasher;
+  for (Index done = 0; done < block.place.bytes; done += piece_bytes) {
+    const auto bytes = static_cast<std::size_t>(std::min(piece_bytes, block.place.bytes - done));
+    unsigned char* const piece = place(done);
+    input.read_at(static_cast<std::size_t>(block.place.offset + done), piece, bytes);
+    hasher.update(piece, bytes);
+    see(piece, bytes);
+  }
+  const std::string found = hasher.xxh3_128();
   if (found != block.xxh3_128)
     refuse_checkpoint((path / block.file).string() + ": dataset " + block.dataset,
                       "the data of a checkpoint are damaged", "XXH3-128 " + found, block.xxh3_128);
+}
+
+void CheckpointReader::Data::read_block(const StoredBlock& block, void* destination) {
+  read_pieces(
+      block, [&](Index done) { return static_cast<unsigned char*>(destination) + done; },
+      [](const unsigned char*, std::size_t) {});
+}
+
+// Whatever size a manifest claims, it takes no more memory than a piece.
+void CheckpointReader::Data::verify_block(const StoredBlock& block) {
+  cached_block = ~std::size_t{0};
+  cache.resize(static_cast<std::size_t>(std::min(piece_bytes, block.place.bytes)));
+  bool finite = true;
+  read_pieces(
+      block, [&](Index) { return cache.data(); },
+      [&](const unsigned char* piece, std::size_t bytes) {
+        finite = finite && is_finite(block.type, piece, static_cast<Index>(bytes / size_of(block.type)));
+      });
+  if (!finite)
+    refuse_checkpoint(path, "a checkpoint holds numbers that are not finite", "nan or inf in " + block.name,
+                      "finite numbers", "use an older checkpoint; every byte is as it was written");
 }
 
 CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_unique<Data>()) {
@@ -114,11 +160,7 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
   for (const StoredFile& file : data_->manifest.files) {
     const Path path = directory / file.name;
     check_regular(path);
-    const auto bytes = static_cast<Index>(std::filesystem::file_size(path, error));
-    if (error || bytes != file.bytes)
-      refuse_checkpoint(path,
-                        bytes < file.bytes ? "a file of a checkpoint is truncated" : "a file of a checkpoint has grown",
-                        fmt::format("{} bytes", bytes), fmt::format("{} bytes", file.bytes));
+    check_size(path, static_cast<Index>(std::filesystem::file_size(path, error)), file.bytes);
   }
   for (std::size_t i = 0; i < data_->manifest.blocks.size(); ++i) {
     const StoredBlock& block = data_->manifest.blocks[i];
@@ -211,17 +253,19 @@ Index CheckpointReader::verify() const {
     data_->file(file.name);  // a file without a block has metadata too
     bytes += file.bytes;
   }
-  data_->cached_block = ~std::size_t{0};
-  for (const StoredBlock& block : data_->manifest.blocks) {
-    data_->cache.resize(static_cast<std::size_t>(block.place.bytes));
-    data_->read_block(block, data_->cache.data());
-  }
+  for (const StoredBlock& block : data_->manifest.blocks)
+    data_->verify_block(block);
   if (const auto& index = data_->manifest.index) {
     const Path path = data_->path / index->name;
     const std::string todo =
         "Espalier itself never reads it, and goes on from here; do not trust what other tools show";
     check_regular(path, todo);
-    const std::string found = metadata_hash(path, {}, ExitCode::checkpoint);
+    const InputFile file(path, ExitCode::checkpoint);
+    const auto size = static_cast<Index>(file.size());
+    if (size != index->bytes)
+      refuse_checkpoint(path, "the index of a checkpoint is damaged", fmt::format("{} bytes", size),
+                        fmt::format("{} bytes", index->bytes), todo);
+    const std::string found = metadata_hash(file, {});
     if (found != index->xxh3_128)
       refuse_checkpoint(path, "the index of a checkpoint is damaged", "XXH3-128 " + found, index->xxh3_128, todo);
     bytes += index->bytes;

@@ -27,8 +27,8 @@ struct WantedBox {
 };
 
 /// Reads any box of any tensor, whatever layout wrote it. Trusts the manifest's checksums only: every stored
-/// block that is touched is read and hashed as a whole, and so are the parts of a file that are no data,
-/// before HDF5 sees them.
+/// block that is touched is read and hashed as a whole, and so are the parts of a file that are no data. The manifest
+/// says where the bytes of a block lie, so HDF5 reads nothing here: a forged file could harm it.
 class CheckpointReader {
  public:
   /// Checks the manifest and the files' kinds and sizes. Every error of this class is Error(checkpoint).
@@ -55,7 +55,7 @@ class CheckpointReader {
   /// The whole tensor, which must have this shape.
   void read(const std::string& name, const std::vector<Index>& global_shape, ScalarType type, void* destination) const;
 
-  /// Reads every byte of every file against its checksum. Returns the bytes read.
+  /// Reads every byte of every file against its checksum, and every number: all must be finite. Returns the bytes read.
   Index verify() const;
 
  private:

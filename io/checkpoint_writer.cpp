@@ -98,8 +98,9 @@ ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<
     const std::vector<DatasetPlace> places = place.completes ? file.places() : std::vector<DatasetPlace>();
     file.close();
     if (place.completes) {
-      record.file.bytes = static_cast<Index>(std::filesystem::file_size(path));
-      record.file.xxh3_128 = metadata_hash(path, places, ExitCode::write);
+      const InputFile written(path, ExitCode::write);
+      record.file.bytes = static_cast<Index>(written.size());
+      record.file.xxh3_128 = metadata_hash(written, places);
     }
   } catch (...) {
     std::error_code ignored;

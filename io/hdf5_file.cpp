@@ -3,7 +3,6 @@
 #include "io/hdf5_file.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -12,10 +11,8 @@
 namespace espalier {
 namespace {
 
-using hdf5::Dataset, hdf5::Dataspace, hdf5::Datatype, hdf5::Object, hdf5::PropertyList, hdf5::enter, hdf5::file_access,
+using hdf5::Dataset, hdf5::Dataspace, hdf5::Object, hdf5::PropertyList, hdf5::enter, hdf5::file_access,
     hdf5::create_parents, hdf5::file_creation, hdf5::stored_type, hdf5::to_extents;
-
-std::string to_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
 DatasetPlace place_of(hid_t dataset) {
   return {static_cast<Index>(H5Dget_offset(dataset)), static_cast<Index>(H5Dget_storage_size(dataset))};
@@ -112,75 +109,6 @@ void Hdf5Writer::close() {
     }
   }
   sync_file(path_);
-}
-
-Hdf5Reader::Hdf5Reader(const Path& path) : path_(path) {
-  const auto turn = enter();
-  const PropertyList access(file_access());
-  file_ = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
-  if (file_ < 0)
-    refuse("", "a checkpoint file cannot be opened", hdf5::message(), "an HDF5 file");
-}
-
-Hdf5Reader::~Hdf5Reader() {
-  const auto turn = enter();
-  if (file_ >= 0)
-    H5Fclose(file_);
-}
-
-void Hdf5Reader::refuse(const std::string& dataset, std::string what, std::string got, std::string wanted) const {
-  throw Error(ExitCode::checkpoint,
-              {.what = std::move(what),
-               .where = path_.string() + (dataset.empty() ? "" : ": dataset " + dataset),
-               .got = std::move(got),
-               .wanted = std::move(wanted),
-               .todo = "use another checkpoint; this one was damaged or not written by Espalier"});
-}
-
-void Hdf5Reader::read(const std::string& name, ScalarType type, const std::vector<Index>& shape, DatasetPlace place,
-                      void* destination) const {
-  const auto turn = enter();
-  // Soft and external links could lead to another file.
-  for (std::size_t end = name.find('/');; end = name.find('/', end + 1)) {
-    H5L_info_t link = {};
-    const std::string prefix = name.substr(0, end);
-    if (H5Lget_info(file_, prefix.c_str(), &link, H5P_DEFAULT) < 0)
-      refuse(name, "a dataset is missing", hdf5::message(), "the dataset that the manifest names");
-    if (link.type != H5L_TYPE_HARD)
-      refuse(name, "a dataset is reached through a link", "a soft or external link at " + prefix, "hard links only");
-    if (end == std::string::npos)
-      break;
-  }
-  const Dataset dataset(H5Dopen2(file_, name.c_str(), H5P_DEFAULT));
-  if (dataset < 0)
-    refuse(name, "a dataset cannot be opened", hdf5::message(), "a readable dataset");
-
-  const PropertyList creation(H5Dget_create_plist(dataset));
-  if (creation < 0 || H5Pget_layout(creation) != H5D_CONTIGUOUS)
-    refuse(name, "a dataset is not contiguous", "a chunked, compact or virtual dataset", "a contiguous dataset");
-  if (H5Pget_external_count(creation) != 0)
-    refuse(name, "a dataset lies outside its file", "external storage", "data inside the file");
-  if (H5Pget_nfilters(creation) != 0)
-    refuse(name, "a dataset is filtered", "filters (compression)", "no filters");
-
-  const Datatype found_type(H5Dget_type(dataset));
-  if (found_type < 0 || H5Tequal(found_type, stored_type(type)) <= 0)
-    refuse(name, "a dataset has another type", "another HDF5 type", espalier::to_string(type));
-  const Dataspace space(H5Dget_space(dataset));
-  const int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
-  std::vector<hsize_t> extents(rank > 0 ? static_cast<std::size_t>(rank) : 0);
-  if (rank > 0)
-    H5Sget_simple_extent_dims(space, extents.data(), nullptr);
-  const bool is_null = space < 0 || H5Sget_simple_extent_type(space) == H5S_NULL;
-  if (rank < 0 || is_null || extents != to_extents(shape))
-    refuse(name, "a dataset has another shape", to_text(std::vector<Index>(extents.begin(), extents.end())),
-           to_text(shape));
-  const DatasetPlace found = place_of(dataset);
-  if (found.offset != place.offset || found.bytes != place.bytes)
-    refuse(name, "a dataset lies elsewhere in its file", fmt::format("{} bytes at {}", found.bytes, found.offset),
-           fmt::format("{} bytes at {}", place.bytes, place.offset));
-  if (H5Dread(dataset, stored_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, destination) < 0)
-    refuse(name, "a dataset cannot be read", hdf5::message(), "readable data");
 }
 
 std::string hdf5_version() {

@@ -18,8 +18,8 @@ struct DatasetPlace {
 };
 
 /// A new HDF5 file of plain contiguous datasets, written by HDF5's serial driver with checksummed metadata
-/// (format V110). Any thread may use these two classes: HDF5 is not thread-safe where sites build it, so one call waits
-/// for the other.
+/// (format V110). Any thread may use it: HDF5 is not thread-safe where sites build it, so one call waits for the other.
+/// Nothing of Espalier reads a file through HDF5, whose versions in use are harmed by files that were forged.
 class Hdf5Writer {
  public:
   enum class Open { create, append };
@@ -45,25 +45,6 @@ class Hdf5Writer {
   Path path_;
   WriteBehind write_behind_;
   std::int64_t file_ = -1;  ///< negative: closed, or tried to
-};
-
-/// Opens a file that may be hostile: only datasets reached by hard links, contiguous, inside the file,
-/// without filters and of the expected type and shape are read. @throws Error (checkpoint).
-class Hdf5Reader {
- public:
-  explicit Hdf5Reader(const Path& path);
-  Hdf5Reader(const Hdf5Reader&) = delete;
-  ~Hdf5Reader();
-
-  /// Reads the whole dataset, which must lie at `place`.
-  void read(const std::string& name, ScalarType type, const std::vector<Index>& shape, DatasetPlace place,
-            void* destination) const;
-
- private:
-  [[noreturn]] void refuse(const std::string& dataset, std::string what, std::string got, std::string wanted) const;
-
-  Path path_;
-  std::int64_t file_ = -1;
 };
 
 /// HDF5's version, as "1.10.8".

@@ -8,8 +8,7 @@
 
 namespace espalier {
 
-std::string metadata_hash(const Path& path, std::vector<DatasetPlace> places, ExitCode code) {
-  const InputFile file(path, code);
+std::string metadata_hash(const InputFile& file, std::vector<DatasetPlace> places) {
   const auto end = static_cast<Index>(file.size());
   std::vector<unsigned char> piece(std::size_t{1} << 20);
   Hasher hasher;

@@ -11,6 +11,6 @@ namespace espalier {
 
 /// XXH3-128 of the bytes of a file that lie in none of the places, in file order. With the datasets' own
 /// hashes, every byte of a checkpoint has a checksum.
-std::string metadata_hash(const Path& path, std::vector<DatasetPlace> places, ExitCode code);
+std::string metadata_hash(const InputFile& file, std::vector<DatasetPlace> places);
 
 }  // namespace espalier

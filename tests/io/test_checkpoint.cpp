@@ -241,3 +241,22 @@ TEST(Checkpoint, a_replacement_by_two_renames_loses_nothing_either) {
   EXPECT_TRUE(loads(directory / "c/step-00000005", Model(2)));
   EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"step-00000005", "step-00000006"}));
 }
+
+// Every byte is as it was written, and yet it is no checkpoint to use.
+TEST(Checkpoint, numbers_that_are_not_finite_are_found_by_verify) {
+  const TemporaryDirectory directory;
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+    Model in_fp32;
+    in_fp32.weight[17] = static_cast<float>(bad);
+    const Path first = save(directory / "c", 1, in_fp32);
+    expect_error(ExitCode::checkpoint, {"not finite", "weights/h.0.weight"}, [&] { CheckpointReader(first).verify(); });
+    Model in_fp64;
+    in_fp64.bias[2] = bad;
+    const Path second = save(directory / "c", 2, in_fp64);
+    expect_error(ExitCode::checkpoint, {"not finite", "weights/h.0.bias"}, [&] { CheckpointReader(second).verify(); });
+    const std::uint16_t in_16_bits[3] = {0, std::isnan(bad) ? std::uint16_t{0x7fff} : std::uint16_t{0xfc00}, 0};
+    const Path third =
+        save_checkpoint(directory / "c", info_of(3), std::vector{whole_tensor("w", ScalarType::fp16, {3}, in_16_bits)});
+    expect_error(ExitCode::checkpoint, {"not finite", "w"}, [&] { CheckpointReader(third).verify(); });
+  }
+}
