@@ -9,8 +9,18 @@
 #include <mutex>
 #include <string>
 
-/// A stand-in for the CUDA runtime, the driver, cuBLASLt and NCCL on machines without a GPU, so that the host's side of
-/// the CUDA build runs and is looked at: see "What CUDA builds are checked by" in docs/portability.md.
+/// A mock of the CUDA runtime, the driver, cuBLASLt, NCCL and cuDNN for machines without a GPU (docs/portability.md).
+/// It plays H200s, checks calls strictly, and executes the PTX that nvcc leaves in the program (--no-compress). cuDNN
+/// refuses every plan. Launches of 2^24 threads, products of 2^30 terms and kernels of compressed text are left out.
+/// Memory that nobody has written is NaN in allocations of up to 16 MiB. A misuse is a line "fake CUDA: ..." and exit
+/// code 97. Environment variables, each ESPALIER_FAKE_CUDA_ and:
+///   DEVICES=1        GPUs that a process sees          ARCH=90         their architecture
+///   DRIVER=13000     version of the driver             FREE_MIB=N      memory that other programs have left
+///   SHARED=DIR       messages of NCCL between ranks    KERNELS=0       kernels and products do nothing
+///   RACES=0          races are not looked for          IGNORE_WAITS=1  races are found as if no stream waited
+///   LATE=9           events are late so often          LEAKS=0         leaks are not reported
+///   EPILOGUE_MS=5    epilogues of products are slow    ABORT=1         a misuse aborts, for a debugger
+///   REPORT=FILE      counts, as JSON (below)           MARK=TEXT       kernel that marks the steps
 namespace fake_cuda {
 
 /// Everything is behind one mutex; who waits lets go of it meanwhile.
