@@ -10,6 +10,7 @@
 #include "app/gpu_options.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/random.hpp"
+#include "io/block_copy.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "io/tokenizer.hpp"
 #include "models/sampler.hpp"
@@ -31,7 +32,8 @@ struct GenerateArguments {
 // A model with weights and room for sequences that grow: memory and work follow the text, not the longest one possible.
 class Generator {
  public:
-  Generator(const CheckpointReader& checkpoint, const GptConfig& shape) : shape_(shape), model_(parameters_, shape) {
+  Generator(const CheckpointReader& checkpoint, const GptConfig& shape)
+      : path_(checkpoint.path()), shape_(shape), model_(parameters_, shape) {
     parameters_.allocate();
     load_weights(checkpoint, parameters_);
   }
@@ -44,6 +46,12 @@ class Generator {
     const auto host = Kokkos::create_mirror_view(row);
     Kokkos::deep_copy(exec_, host, row);
     compat::fence(exec_, "espalier::generate: the logits are read on the host");
+    if (!is_finite(ScalarType::fp32, host.data(), logits.cols))
+      throw Error(ExitCode::checkpoint, {.what = "the weights of a checkpoint give logits that are not finite",
+                                         .where = path_.string(),
+                                         .got = "nan or inf",
+                                         .wanted = "the finite weights of a model that has not diverged",
+                                         .todo = "name an older checkpoint"});
     return {host.data(), host.data() + logits.cols};
   }
 
@@ -59,6 +67,7 @@ class Generator {
   }
 
   ExecSpace exec_;
+  Path path_;
   GptConfig shape_;
   ParameterStore<float> parameters_;
   Gpt<float> model_;

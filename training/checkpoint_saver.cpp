@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/stopwatch.hpp"
 #include "io/background_task.hpp"
 #include "io/checkpoint_directory.hpp"
@@ -95,6 +97,26 @@ void CheckpointSaver<T>::drain() {
     mesh_.world().position().set_operation(-1, "save", -1, -1);
   while (in_flight_)
     end_turn();
+}
+
+template <class T>
+void CheckpointSaver<T>::judge(double validation_loss) {
+  if (std::isfinite(validation_loss))
+    return;
+  const Index step = trainer_.steps_done();
+  if (in_flight_ && in_flight_->step == step)
+    in_flight_.reset();
+  attempt_together(mesh_.world(), ExitCode::write, [&] {
+    if (mesh_.world().rank() == 0)
+      for (const Path& path : set_aside_checkpoints_after(checkpoints_, step - 1))
+        note_(fmt::format("set aside {}: its validation loss is not finite", path.string()));
+  });
+  throw Error(ExitCode::numerical, {.what = "the training diverged: the validation loss is not finite",
+                                    .where = fmt::format("after step {}", step),
+                                    .got = fmt::format("{}", std::abs(validation_loss)),
+                                    .wanted = "a finite number",
+                                    .todo = "nothing goes on from this step; lower optimizer.learning_rate or lengthen "
+                                            "optimizer.warmup_steps; in fp16, try precision.compute=bf16"});
 }
 
 template <class T>

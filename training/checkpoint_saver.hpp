@@ -27,7 +27,8 @@ class CheckpointSaver {
   ~CheckpointSaver();  ///< gives up a save that is being written
 
   /// Saves the trainer's state of now. Returns when it is published, with checkpoint.async when it is copied; then
-  /// waits for the save before, if that is still being written. @throws Error (write), also of the save before.
+  /// waits for the save before, if that is still being written. @throws Error (write), also of the save before;
+  /// (numerical) where the state is none to go on from (checkpoint_info()).
   void save();
 
   /// At the boundary of a step: publishes what has been written meanwhile. @throws Error (write).
@@ -35,6 +36,10 @@ class CheckpointSaver {
 
   /// Waits for the save in flight, if there is one, and publishes it. @throws Error (write).
   void drain();
+
+  /// Of the state of the step just taken. One that is not finite makes it none to go on from: its save is given up, or
+  /// set aside where it is published; nothing is deleted. @throws Error (numerical) then.
+  void judge(double validation_loss);
 
   /// Seconds for which saves have held up training since this was asked last.
   double take_seconds() { return std::exchange(seconds_, 0.0); }

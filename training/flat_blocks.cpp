@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/error.hpp"
+#include "core/ops/finite.hpp"
 #include "core/shard_boxes.hpp"
 
 namespace espalier {
@@ -50,6 +51,19 @@ void check_size(const FlatArray<S>& array) {
       fmt::format("espalier::FlatArray: {} has {} elements for runs of {}", array.group, array.data.extent(0), held));
 }
 
+// Arrays for compute in 16 bits may overflow where the checkpoint does not: the first step tells.
+template <class S>
+void require_finite(const ExecSpace& exec, const CheckpointReader& checkpoint, const std::vector<Parameter>& parameters,
+                    const FlatArray<S>& array) {
+  if constexpr (std::is_same_v<S, State<S>>)
+    if (const std::string tensor = not_finite_tensor(exec, parameters, array); !tensor.empty())
+      throw Error(ExitCode::checkpoint, {.what = "a checkpoint holds numbers that are not finite",
+                                         .where = checkpoint.path().string(),
+                                         .got = "nan or inf in " + tensor,
+                                         .wanted = "finite numbers",
+                                         .todo = "use an older checkpoint"});
+}
+
 }  // namespace
 
 std::string stored_name(const std::string& group, const Parameter& parameter) {
@@ -74,6 +88,22 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
   return blocks;
 }
 
+template <class S>
+std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters,
+                              const FlatArray<S>& array) {
+  Index place = first_not_finite<S>(exec, array.data);
+  for (const IndexRange& run : array.held) {
+    if (place < run.size()) {
+      for (const Parameter& parameter : parameters)
+        if (intersection(parameter.flat_range(), {run.begin + place, run.begin + place + 1}).size() > 0)
+          return stored_name(array.group, parameter);
+      return array.group;  // between two parameters
+    }
+    place -= run.size();
+  }
+  return {};
+}
+
 template <class... S>
 void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
                       const std::vector<Parameter>& parameters, const FlatArray<S>&... arrays) {
@@ -91,12 +121,14 @@ void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
                       "espalier::read_flat_arrays: any instance may read the arrays, and the host copies go away");
       },
       mirrors);
+  (require_finite(exec, checkpoint, parameters, arrays), ...);
 }
 
 #define ESPALIER_INSTANTIATE(S)                                                                                     \
   template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const std::string&, const S*, \
                                                        const std::vector<IndexRange>&,                              \
-                                                       const std::vector<IndexRange>&);
+                                                       const std::vector<IndexRange>&);                             \
+  template std::string not_finite_tensor<S>(const ExecSpace&, const std::vector<Parameter>&, const FlatArray<S>&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

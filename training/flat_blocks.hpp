@@ -32,8 +32,14 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
                                          const S* host, const std::vector<IndexRange>& held,
                                          const std::vector<IndexRange>& counted);
 
+/// The tensor of the first number in the array that is not finite, as "exp_avg/h.3.mlp.up.weight"; empty: all are.
+template <class S>
+std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters,
+                              const FlatArray<S>& array);
+
 /// Fills all that the arrays hold, whatever layout wrote the checkpoint. A stored block that several of them want,
-/// weights and their masters, is read once. @throws Error (checkpoint).
+/// weights and their masters, is read once. @throws Error (checkpoint), also for numbers that are not finite in arrays
+/// of the state type.
 template <class... S>
 void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
                       const std::vector<Parameter>& parameters, const FlatArray<S>&... arrays);

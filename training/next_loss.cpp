@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "io/units.hpp"
 #include "training/with_compute_type.hpp"
 
 namespace espalier {
@@ -57,9 +58,24 @@ double next_loss_tolerance(ScalarType compute) {
 }
 
 template <class T>
+double require_finite_loss(Trainer<T>& trainer) {
+  const Index samples = trainer.next_samples();
+  const double next = trainer.next_loss(samples);
+  if (std::isfinite(next) || (trainer.steps_done() > 0 && std::isfinite(trainer.past_loss(samples))))
+    return next;
+  throw Error(
+      ExitCode::numerical,
+      {.what = "the training diverged: the weights give no finite loss",
+       .where = fmt::format("after step {}", trainer.steps_done()),
+       .got = fmt::format("loss {} of the next {}", std::abs(next), counted(samples, "sample")),
+       .wanted = "a finite loss of these samples, or of those of the step before",
+       .todo = "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
+}
+
+template <class T>
 void store_next_loss(nlohmann::json& state, Trainer<T>& trainer) {
   const Index samples = trainer.next_samples();
-  const double loss = trainer.next_loss(samples);
+  const double loss = require_finite_loss(trainer);
   if (std::isfinite(loss))  // JSON knows no other numbers
     state["next_loss"] = {{"samples", samples}, {"loss", loss}, {"compute", to_string(scalar_type_of<T>())}};
 }
@@ -91,6 +107,7 @@ void check_next_loss(const nlohmann::json& state, const std::string& checkpoint,
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                            \
+  template double require_finite_loss<T>(Trainer<T>&);                                     \
   template void store_next_loss<T>(nlohmann::json&, Trainer<T>&);                          \
   template void check_next_loss<T>(const nlohmann::json&, const std::string&, Trainer<T>&, \
                                    const std::function<void(const std::string&)>&);

@@ -9,7 +9,14 @@
 
 namespace espalier {
 
+/// Refuses weights that give no finite loss: neither of the next samples, nor of those of the step just taken, as
+/// single samples may overflow. Collective; one forward pass, two where the first loss is not finite.
+/// @returns the loss of the next samples, finite or not. @throws Error (numerical).
+template <class T>
+double require_finite_loss(Trainer<T>& trainer);
+
 /// Stores the loss of the first samples after this step in a checkpoint's state. Collective; one forward pass.
+/// @throws Error (numerical) as require_finite_loss().
 template <class T>
 void store_next_loss(nlohmann::json& state, Trainer<T>& trainer);
 

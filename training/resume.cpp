@@ -85,6 +85,22 @@ struct Loaded {
   nlohmann::json state;
 };
 
+// Earlier programs saved weights whose loss is not finite, too.
+template <class T>
+void require_sound_weights(const Path& path, Trainer<T>& trainer) {
+  try {
+    require_finite_loss(trainer);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::numerical)
+      throw;
+    throw Error(ExitCode::checkpoint, {.what = "the weights of a checkpoint give no finite loss",
+                                       .where = path.string(),
+                                       .got = error.report().got,
+                                       .wanted = error.report().wanted,
+                                       .todo = "use an older checkpoint"});
+  }
+}
+
 // All ranks load, or all throw the reason of the first that could not.
 template <class T>
 Loaded load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
@@ -98,6 +114,8 @@ Loaded load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, 
     load_training_state(*checkpoint, trainer, tensors);
   });
   keep_matmul_library(*checkpoint, config, note);
+  if (config.checkpoint.check_loss && !checkpoint->state().contains("next_loss"))
+    require_sound_weights(path, trainer);
   note_changes(differences, note);
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
                    checkpoint->info().layout.value("text", "an unknown layout"), mesh.layout().text()));

@@ -243,7 +243,7 @@ class Loop {
       TrainProgress progress = progress_of(report, total);
       if (trainer.has_validation() &&
           (last || (config_.run.eval_interval > 0 && report.step % config_.run.eval_interval == 0)))
-        progress.validation_loss = trainer.evaluate();
+        saver.judge(progress.validation_loss.emplace(trainer.evaluate()));
       const double pace = since_first_step.seconds() / static_cast<double>(steps_of_this_start);
       progress.seconds_left = pace * static_cast<double>(total - report.step);
       progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));

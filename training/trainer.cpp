@@ -315,6 +315,15 @@ double Trainer<T>::next_loss(Index num_samples) {
 }
 
 template <class T>
+double Trainer<T>::past_loss(Index num_samples) {
+  const Index position = loader_.position();
+  loader_.seek(position - config_.batch.global_batch_size);
+  const std::vector<Batch> batches = loader_.preview(num_samples);
+  loader_.seek(position);
+  return mean_loss(batches, num_samples * config_.batch.sequence_length);
+}
+
+template <class T>
 void Trainer<T>::restore(Index steps_done, Index data_position, double last_loss) {
   steps_done_ = steps_done;
   last_loss_ = last_loss;

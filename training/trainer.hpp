@@ -73,6 +73,8 @@ class Trainer {
   /// so that a checkpoint can tell whether it was resumed rightly. Costs one forward pass for each micro-batch that the
   /// samples fill; next_samples() are one on each replica.
   double next_loss(Index num_samples);
+  /// The same of the first samples of the step just taken. @pre a step has been taken
+  double past_loss(Index num_samples);
   Index next_samples() const { return config_.batch.micro_batch_size * mesh_->dp().size(); }
 
   const ParameterStore<T>& parameters() const { return parameters_; }

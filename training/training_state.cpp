@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/ops/matmul_library.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
 #include "training/kept_kernels.hpp"
 #include "training/next_loss.hpp"
@@ -99,6 +100,24 @@ CheckpointInfo info_of(const Trainer<T>& trainer, const RunConfig& config, const
   return info;
 }
 
+// Of every rank all that it holds: replicas as well, which nobody writes.
+template <class T>
+void require_finite_state(const Trainer<T>& trainer, const Communicator& world) {
+  attempt_together(world, ExitCode::numerical, [&] {
+    for (const CountedArray<State<T>>& counted : counted_arrays(trainer, {}))
+      if (const std::string tensor = not_finite_tensor(ExecSpace(), trainer.parameters().parameters(), counted.array);
+          !tensor.empty())
+        throw Error(
+            ExitCode::numerical,
+            {.what = "the training diverged: an update left numbers that are not finite",
+             .where = fmt::format("{}, after step {}", tensor, trainer.steps_done()),
+             .got = "nan or inf",
+             .wanted = "finite numbers",
+             .todo =
+                 "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
+  });
+}
+
 template <class T>
 CountedArray<State<T>> counted_weights(const Trainer<T>& trainer, const StateOwnership& ownership) {
   return {masters_of(trainer.parameters(), trainer.optimizer()),
@@ -128,11 +147,14 @@ std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, co
 template <class T>
 CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                                const std::string& run_name) {
+  require_finite_state(trainer, mesh.world());
   CheckpointInfo info = info_of(trainer, config, mesh, run_name);
   if (nlohmann::json choices = gather_matmul_choices(mesh.world()); !choices.empty())
     info.state["matmul_kernels"] = std::move(choices);
   if (config.checkpoint.check_loss)
     store_next_loss(info.state, trainer);
+  else if (trainer.steps_done() == config.total_steps())
+    require_finite_loss(trainer);
   return info;
 }
 

@@ -28,7 +28,9 @@ StateOwnership ownership_of(const Trainer<T>& trainer);
 template <class T>
 std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, const StateOwnership& ownership);
 
-/// All other state. Collective over the mesh.
+/// All other state. Collective over the mesh. @throws Error (numerical) for a trainer whose state is not to be saved:
+/// weights, masters or moments that are not finite, or weights that give no finite loss (checked with
+/// checkpoint.check_loss, and after the last step).
 template <class T>
 CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                                const std::string& run_name);

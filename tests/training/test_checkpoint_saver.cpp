@@ -149,6 +149,33 @@ TEST(CheckpointSaver, OneThatIsGivenUpPublishesNothing) {
   barrier(world());
 }
 
+TEST(CheckpointSaver, AValidationThatIsNotFiniteLeavesTheCheckpointBefore) {
+  const SharedFolder folder("taken_back");
+  for (const char* const async : {"false", "true"})
+    for (const bool published : {true, false}) {
+      const std::string name = fmt::format("c-{}-{}", async, published);
+      Saving saving(tiny_config(folder, world().size(), {fmt::format("checkpoint.async={}", async)}), folder / name);
+      for (int step = 1; step <= 2; ++step) {
+        saving.trainer().step();
+        saving.saver.save();
+        if (step == 1 || published)
+          saving.saver.drain();
+      }
+      saving.saver.judge(1.5);
+      expect_refusal(ExitCode::numerical, {"validation loss is not finite", "step 2"},
+                     [&] { saving.saver.judge(std::numeric_limits<double>::quiet_NaN()); });
+      saving.saver.drain();
+      barrier(world());
+      const auto found = find_checkpoints(folder / name);
+      ASSERT_EQ(found.size(), 1U) << name;
+      EXPECT_TRUE(found[0].complete && found[0].step == 1) << name;
+      EXPECT_EQ(std::filesystem::exists(folder / (name + "/step-00000002.abandoned")),
+                published || async == std::string("false"))
+          << name;
+      barrier(world());
+    }
+}
+
 TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {
   const SharedFolder folder("async_memory");
   const RunConfig base = saver_config(folder, {"model.num_layers=4", "batch.micro_batch_size=2"});
