@@ -7,6 +7,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "io/input_files.hpp"
 #include "io/pack.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
@@ -23,20 +24,27 @@ struct PackCommand {
   PackOptions options;
 };
 
+// "12 documents and the end of 1 other"
+std::string parts_text(const PackSummary& summary) {
+  const Index whole = summary.num_validation_documents;
+  const Index cut = summary.num_cut_documents;
+  if (whole == 0)
+    return "the end of " + counted(cut, "document");
+  return counted(whole, "document") + (cut == 0 ? "" : " and the end of " + counted(cut, "other"));
+}
+
 int pack(const PackCommand& command) {
   const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const PackSummary summary =
       pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
   fmt::print("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
              bytes_text(static_cast<std::size_t>(summary.text_bytes)));
-  if (!summary.empty_files.empty())
-    fmt::print(stderr, "warning: without text: {}, the first of them {}\n",
-               counted(static_cast<Index>(summary.empty_files.size()), "file"), summary.empty_files.front().string());
   fmt::print("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
   if (!command.validation.empty())
-    fmt::print("{}: {} ({})\n", command.validation, counted(summary.validation_tokens, "token"),
-               summary.split_inside_documents ? "the last lines of each document"
-                                              : counted(summary.num_validation_documents, "document"));
+    fmt::print("{}: {}, {:.3g} % of all ({})\n", command.validation, counted(summary.validation_tokens, "token"),
+               100 * summary.validation_share(), parts_text(summary));
+  for (const std::string& warning : summary.warnings)
+    fmt::print(stderr, "warning: {}\n", warning);
   return 0;
 }
 
@@ -75,7 +83,8 @@ void add_pack(CLI::App& data, Chosen& chosen) {
   pack_app->add_option("--validation-fraction", command->options.validation_fraction,
                        "share of the text that goes there: at least 0, less than 1; default 0");
   pack_app->add_option("--tokenizer", command->tokenizer, "byte (default)");
-  pack_app->add_option("--exclude", command->exclude, "patterns of file names to leave out");
+  pack_app->add_option("--exclude", command->exclude,
+                       "patterns of file names ('*.dat') or paths ('held_out/*') to leave out");
   pack_app->add_option("--document-separator", command->options.document_separator,
                        "text that ends a document; none: every file is one document");
   pack_app->add_option("--seed", command->options.seed, "of the choice of validation documents; default 0")

@@ -31,7 +31,8 @@ Error error_from(const std::exception& error, ExitCode otherwise) {
     return {ExitCode::memory,
             {.what = "this machine has no more memory to give",
              .got = text,
-             .todo = "use a smaller model or batch, or more ranks"}};
+             .todo = "raise the limit of memory (`ulimit -v`, or the batch job's), or free some; where a model is "
+                     "trained, a smaller one, a smaller batch or more ranks need less"}};
   const bool is_assertion = dynamic_cast<const std::logic_error*>(&error) != nullptr;
   return {is_assertion ? ExitCode::defect : otherwise, {.what = text}};
 }

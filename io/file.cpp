@@ -4,10 +4,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -53,6 +54,18 @@ std::string advice(int error_number, const Path& path) {
                      .got = system_message(error_number),
                      .wanted = "a readable regular file",
                      .todo = "check the path, relative ones start at the working directory"});
+}
+
+// A run keeps all its token files open, and the usual limit of 1024 files is a soft one.
+int open_to_read(const Path& path) {
+  const auto open = [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); };  // a FIFO would wait
+  const int descriptor = open();
+  rlimit limit = {};
+  if (descriptor >= 0 || errno != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return descriptor;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return open();
 }
 
 // `write` takes how many bytes are written already; one that writes a part only is called again, and says why it cannot
@@ -120,10 +133,7 @@ void OutputFile::sync_and_close() {
     throw_write_error("cannot close a written file", called_, errno);
 }
 
-InputFile::InputFile(const Path& path, ExitCode code)
-    : path_(path),
-      code_(code),
-      file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a FIFO would wait for a writer
+InputFile::InputFile(const Path& path, ExitCode code) : path_(path), code_(code), file_(open_to_read(path)) {
   struct stat status = {};
   if (!file_.is_open() || ::fstat(file_.get(), &status) != 0)
     throw_read_error(path, code, errno);
@@ -138,47 +148,27 @@ void InputFile::read_at(std::size_t offset, void* data, std::size_t bytes) const
         ::pread(file_.get(), static_cast<char*>(data) + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR)
       continue;
-    if (got <= 0)
-      throw_read_error(path_, code_, got < 0 ? errno : ENODATA);
+    if (got < 0)
+      throw_read_error(path_, code_, errno);
+    struct stat status = {};
+    if (got == 0 && ::fstat(file_.get(), &status) == 0)
+      throw Error(code_, {.what = "a file was cut while it was read",
+                          .where = path_.string(),
+                          .got = fmt::format("{} bytes", status.st_size),
+                          .wanted = fmt::format("the {} bytes that it had at the start", size_),
+                          .todo = "copy or make it again, under another name while a run reads it"});
     done += static_cast<std::size_t>(got);
   }
 }
 
-MappedFile::MappedFile(const Path& path, ExitCode code) : path_(path), code_(code) {
-  const InputFile file(path, code);
-  size_ = file.size();
-  struct stat status = {};
-  if (::fstat(file.file_.get(), &status) == 0)
-    inode_ = status.st_ino;
-  if (size_ == 0)
-    return;
-  void* const address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.file_.get(), 0);
-  if (address == MAP_FAILED)
-    throw_read_error(path, code, errno);
-  data_ = static_cast<const unsigned char*>(address);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      code_(other.code_),
-      inode_(other.inode_),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr)
-    ::munmap(const_cast<unsigned char*>(data_), size_);
-}
-
-void MappedFile::require_whole() const {
-  struct stat status = {};
-  if (::stat(path_.c_str(), &status) == 0 && status.st_ino == inode_ &&
-      static_cast<std::size_t>(status.st_size) < size_)
-    throw Error(code_, {.what = "a file was cut while it was read",
-                        .where = path_.string(),
-                        .got = fmt::format("{} bytes", status.st_size),
-                        .wanted = fmt::format("the {} bytes that it had at the start", size_),
-                        .todo = "copy or make it again, under another name while a run reads it"});
+void InputFile::read_pieces(std::size_t begin, std::size_t end, std::size_t piece_bytes,
+                            const std::function<void(std::string_view)>& visit) const {
+  std::string piece(std::min(piece_bytes, end - begin), '\0');
+  for (std::size_t at = begin; at < end; at += piece.size()) {
+    piece.resize(std::min(piece_bytes, end - at));
+    read_at(at, piece.data(), piece.size());
+    visit(piece);
+  }
 }
 
 std::string read_file(const Path& path, ExitCode code) {

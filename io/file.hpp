@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -51,45 +52,24 @@ class OutputFile {
   FileDescriptor file_;
 };
 
-/// A regular file, read through pread(2): what cannot be read is an error, where a mapped file would be a signal.
+/// A regular file, read through pread(2): what cannot be read is an error, where a mapped file would be a signal. It
+/// stays open, so that another one may take its name.
 class InputFile {
  public:
   /// @throws Error (code) when the file is missing, unreadable or not a regular file; so do the reads.
   InputFile(const Path& path, ExitCode code);
+  const Path& path() const { return path_; }
   std::size_t size() const { return size_; }
   /// Fills `data` with so many bytes from `offset` on. A file that has become shorter is an error.
   void read_at(std::size_t offset, void* data, std::size_t bytes) const;
+  /// Calls `visit` with the bytes from `begin` to `end` in order, in pieces of `piece_bytes`; the last may be shorter.
+  void read_pieces(std::size_t begin, std::size_t end, std::size_t piece_bytes,
+                   const std::function<void(std::string_view)>& visit) const;
 
  private:
-  friend class MappedFile;
   Path path_;
   ExitCode code_;
   FileDescriptor file_;
-  std::size_t size_ = 0;
-};
-
-/// A whole file mapped for reading; empty files map to no bytes. For files that are too large to be copied. Reading
-/// behind the end of one that was cut meanwhile is SIGBUS: require_whole() comes before.
-class MappedFile {
- public:
-  /// @throws Error (code) when the file is missing, unreadable or not a regular file.
-  MappedFile(const Path& path, ExitCode code);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
-  ~MappedFile();
-  const unsigned char* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
-
-  /// @throws Error when the file has become shorter. One that took its place under the name is another: the mapped one
-  /// stays as it was.
-  void require_whole() const;
-
- private:
-  Path path_;
-  ExitCode code_;
-  std::uint64_t inode_ = 0;
-  const unsigned char* data_ = nullptr;
   std::size_t size_ = 0;
 };
 

@@ -9,6 +9,9 @@
 #include <cstring>
 #include <limits>
 
+#include "io/file_kind.hpp"
+#include "io/units.hpp"
+
 namespace espalier {
 namespace {
 
@@ -18,6 +21,7 @@ constexpr std::int32_t llmc_magic_uint16 = 20240520;
 constexpr std::int32_t llmc_magic_uint32 = 20240801;
 constexpr std::int32_t llmc_version_uint32 = 7;  // dev/data/data_common.py: the first one, of llama-3
 constexpr std::size_t llmc_header_bytes = 256 * sizeof(std::int32_t);
+constexpr std::size_t piece_of_tokens = 1 << 20;  // bytes that are read at once where all are
 
 [[noreturn]] void refuse(const Path& path, std::string what, std::string got, std::string wanted,
                          std::string todo = {}) {
@@ -25,6 +29,18 @@ constexpr std::size_t llmc_header_bytes = 256 * sizeof(std::int32_t);
 }
 
 const char* const pack_again = "copy the file again, or make it again with `espalier data pack`";
+
+// What a format is known by: the bytes up to the first token.
+struct FileHead {
+  std::string bytes;
+  std::size_t file_bytes = 0;
+};
+
+FileHead read_head(const InputFile& file) {
+  FileHead head{std::string(std::min(file.size(), llmc_header_bytes), '\0'), file.size()};
+  file.read_at(0, head.bytes.data(), head.bytes.size());
+  return head;
+}
 
 void check_size(const TokenFileInfo& info, std::size_t file_bytes) {
   const auto payload = static_cast<Index>(file_bytes) - info.payload_offset;
@@ -43,12 +59,12 @@ void check_size(const TokenFileInfo& info, std::size_t file_bytes) {
     refuse(info.path, "empty token file", "0 tokens", "at least one sequence of tokens");
 }
 
-TokenFileInfo parse_espalier(const Path& path, const MappedFile& file) {
-  if (file.size() < sizeof(TokenFileHeader))
-    refuse(path, "truncated token file", fmt::format("{} bytes", file.size()), "a header of 256 bytes, then tokens",
+TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
+  if (head.file_bytes < sizeof(TokenFileHeader))
+    refuse(path, "truncated token file", fmt::format("{} bytes", head.file_bytes), "a header of 256 bytes, then tokens",
            pack_again);
   TokenFileHeader header;
-  std::memcpy(&header, file.data(), sizeof(header));
+  std::memcpy(&header, head.bytes.data(), sizeof(header));
   if (header.header_hash != xxh3_64(&header, offsetof(TokenFileHeader, header_hash)))
     refuse(path, "token file with a damaged header", fmt::format("checksum {:016x}", header.header_hash),
            fmt::format("{:016x}", xxh3_64(&header, offsetof(TokenFileHeader, header_hash))), pack_again);
@@ -69,12 +85,12 @@ TokenFileInfo parse_espalier(const Path& path, const MappedFile& file) {
   return info;
 }
 
-TokenFileInfo parse_llmc(const Path& path, const MappedFile& file, std::int32_t magic) {
+TokenFileInfo parse_llmc(const Path& path, const FileHead& head, std::int32_t magic) {
   std::int32_t header[3];
-  if (file.size() < llmc_header_bytes)
-    refuse(path, "truncated llm.c token file", fmt::format("{} bytes", file.size()),
+  if (head.file_bytes < llmc_header_bytes)
+    refuse(path, "truncated llm.c token file", fmt::format("{} bytes", head.file_bytes),
            "a header of 1024 bytes, then tokens", pack_again);
-  std::memcpy(header, file.data(), sizeof(header));
+  std::memcpy(header, head.bytes.data(), sizeof(header));
   const bool is_wide = magic == llmc_magic_uint32;
   if (header[1] != 1 && !(is_wide && header[1] == llmc_version_uint32))
     refuse(path, "llm.c token file of another format version", fmt::format("version {}", header[1]),
@@ -90,37 +106,46 @@ TokenFileInfo parse_llmc(const Path& path, const MappedFile& file, std::int32_t 
 }
 
 // Raw uint16 files have no mark of their own, so a damaged header of another format must not pass for one.
-bool looks_like_damaged_header(const MappedFile& file) {
+bool looks_like_damaged_header(const FileHead& head) {
   const TokenFileHeader ours;
   int wrong_bits = 0;
   for (std::size_t i = 0; i < sizeof(ours.magic); ++i)
-    wrong_bits += std::popcount(static_cast<unsigned>(static_cast<unsigned char>(ours.magic[i]) ^ file.data()[i]));
+    wrong_bits += std::popcount(
+        static_cast<unsigned>(static_cast<unsigned char>(ours.magic[i]) ^ static_cast<unsigned char>(head.bytes[i])));
   if (wrong_bits <= 8)
     return true;
-  if (file.size() < llmc_header_bytes)
+  if (head.file_bytes < llmc_header_bytes)
     return false;
   std::uint32_t header[3];
-  std::memcpy(header, file.data(), sizeof(header));
-  const std::size_t payload = file.size() - llmc_header_bytes;
+  std::memcpy(header, head.bytes.data(), sizeof(header));
+  const std::size_t payload = head.file_bytes - llmc_header_bytes;
   return (header[1] == 1 || header[1] == llmc_version_uint32) &&
          (payload == 2 * std::size_t{header[2]} || payload == 4 * std::size_t{header[2]});
 }
 
-TokenFileInfo parse(const Path& path, const MappedFile& file) {
+TokenFileInfo parse(const InputFile& file) {
+  const Path& path = file.path();
+  const FileHead head = read_head(file);
   if (file.size() == 0)
     refuse(path, "empty token file", "0 bytes", "at least one sequence of tokens", pack_again);
   const TokenFileHeader ours;
   std::int32_t magic = 0;
-  std::memcpy(&magic, file.data(), std::min(sizeof(magic), file.size()));
-  if (std::memcmp(file.data(), ours.magic, std::min(sizeof(ours.magic), file.size())) == 0)
-    return parse_espalier(path, file);
+  std::memcpy(&magic, head.bytes.data(), std::min(sizeof(magic), file.size()));
+  if (std::memcmp(head.bytes.data(), ours.magic, std::min(sizeof(ours.magic), file.size())) == 0)
+    return parse_espalier(path, head);
   if (magic == llmc_magic_uint16 || magic == llmc_magic_uint32)
-    return parse_llmc(path, file, magic);
-  if (path.extension() != ".bin" || (file.size() >= 8 && looks_like_damaged_header(file)))
+    return parse_llmc(path, head, magic);
+  const char* const formats =
+      "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or raw uint16 tokens in a file named *.bin (nanoGPT)";
+  if (const auto kind = marked_kind(head.bytes))
+    refuse(path, "not a token file", kind->name, formats, kind->todo);
+  if (path.extension() != ".bin" || (file.size() >= 8 && looks_like_damaged_header(head)))
     refuse(path, "not a token file",
-           fmt::format("magic number {} (0x{:08x})", magic, static_cast<std::uint32_t>(magic)),
-           "\"ESPTOKEN\", or llm.c's 20240520 or 20240801, or raw uint16 tokens in a file named *.bin (nanoGPT)",
+           fmt::format("magic number {} (0x{:08x})", magic, static_cast<std::uint32_t>(magic)), formats,
            "make one from text with `espalier data pack`");
+  if (const auto kind = kind_beside_uint16(file))
+    refuse(path, "not a token file", kind->name,
+           "uint16, which a file named *.bin without a mark is taken for (nanoGPT)", kind->todo);
   TokenFileInfo info;
   info.path = path;
   info.format = TokenFormat::nanogpt;
@@ -140,24 +165,22 @@ void widen(const unsigned char* bytes, std::span<TokenId> tokens) {
   }
 }
 
-// The first token that is not below vocab_size, or -1. Maxima of blocks vectorise, a search with an exit does
-// not.
+// The first token that is not below vocab_size, or -1. Maxima of blocks vectorise, a search with an exit does not.
 template <class Stored>
-Index find_beyond(const unsigned char* bytes, Index count, Index vocab_size) {
-  constexpr Index block = 4096;
+Index find_beyond(std::string_view bytes, Index vocab_size) {
+  constexpr std::size_t block = 4096;
+  const std::size_t count = bytes.size() / sizeof(Stored);
   Stored buffer[block];
-  for (Index first = 0; first < count; first += block) {
-    const Index size = std::min(block, count - first);
-    std::memcpy(buffer, bytes + static_cast<std::size_t>(first) * sizeof(Stored),
-                static_cast<std::size_t>(size) * sizeof(Stored));
-    Stored largest = 0;
-    for (Index i = 0; i < size; ++i)
-      largest = std::max(largest, buffer[i]);
-    if (static_cast<Index>(largest) < vocab_size)
-      continue;
-    for (Index i = 0; i < size; ++i)
-      if (static_cast<Index>(buffer[i]) >= vocab_size)
-        return first + i;
+  for (std::size_t first = 0; first < count; first += block) {
+    const std::size_t size = std::min(block, count - first);
+    std::memcpy(buffer, bytes.data() + first * sizeof(Stored), size * sizeof(Stored));
+    const Stored* const found = *std::max_element(buffer, buffer + size) < static_cast<std::uint64_t>(vocab_size)
+                                    ? buffer + size
+                                    : std::find_if(buffer, buffer + size, [=](Stored token) {
+                                        return static_cast<Index>(token) >= vocab_size;
+                                      });
+    if (found != buffer + size)
+      return static_cast<Index>(first) + (found - buffer);
   }
   return -1;
 }
@@ -166,8 +189,8 @@ Index find_beyond(const unsigned char* bytes, Index count, Index vocab_size) {
 
 bool is_own_token_file(const Path& path) {
   const TokenFileHeader ours;
-  const MappedFile file(path, ExitCode::data);
-  return file.size() == 0 || std::memcmp(file.data(), ours.magic, std::min(sizeof(ours.magic), file.size())) == 0;
+  const FileHead head = read_head(InputFile(path, ExitCode::data));
+  return std::memcmp(head.bytes.data(), ours.magic, std::min(sizeof(ours.magic), head.bytes.size())) == 0;
 }
 
 const char* to_string(TokenFormat format) {
@@ -179,7 +202,15 @@ const char* to_string(TokenFormat format) {
   return "unknown";
 }
 
-TokenFile::TokenFile(const Path& path) : file_(path, ExitCode::data), info_(parse(path, file_)) {
+std::string to_text(const TokenFileInfo& info) {
+  const char* const format = info.format == TokenFormat::espalier  ? "espalier's format"
+                             : info.format == TokenFormat::nanogpt ? "raw without a header (nanoGPT)"
+                                                                   : "llm.c's format";
+  return fmt::format("{}: {} of {} bytes, {}, tokenizer {}", info.path.string(), counted(info.num_tokens, "token"),
+                     info.bytes_per_token, format, info.tokenizer.empty() ? "not stated" : info.tokenizer);
+}
+
+TokenFile::TokenFile(const Path& path) : file_(path, ExitCode::data), info_(parse(file_)) {
   check_size(info_, file_.size());
 }
 
@@ -187,36 +218,69 @@ void TokenFile::read(Index first, std::span<TokenId> tokens) const {
   ESPALIER_ASSERT(
       first >= 0 && first + static_cast<Index>(tokens.size()) <= info_.num_tokens,
       fmt::format("{} tokens from {} on are asked of a file of {}", tokens.size(), first, info_.num_tokens));
-  file_.require_whole();
-  const unsigned char* const bytes = file_.data() + info_.payload_offset + first * info_.bytes_per_token;
-  if (info_.bytes_per_token == 2)
-    widen<std::uint16_t>(bytes, tokens);
+  const auto width = static_cast<std::size_t>(info_.bytes_per_token);
+  std::vector<unsigned char> bytes(tokens.size() * width);
+  file_.read_at(static_cast<std::size_t>(info_.payload_offset) + static_cast<std::size_t>(first) * width, bytes.data(),
+                bytes.size());
+  if (width == 2)
+    widen<std::uint16_t>(bytes.data(), tokens);
   else
-    widen<std::uint32_t>(bytes, tokens);
+    widen<std::uint32_t>(bytes.data(), tokens);
+}
+
+void TokenFile::read_payload(const std::function<void(std::string_view)>& visit) const {
+  file_.read_pieces(static_cast<std::size_t>(info_.payload_offset), file_.size(), piece_of_tokens, visit);
+}
+
+TokenFile::Fingerprint TokenFile::fingerprint(bool whole) const {
+  constexpr std::size_t num_pieces = 64;
+  constexpr std::size_t piece_bytes = std::size_t{16} << 10;
+  const auto begin = static_cast<std::size_t>(info_.payload_offset);
+  const std::size_t size = file_.size() - begin;
+  Hasher sample;
+  std::string piece(std::min(piece_bytes, size), '\0');
+  for (std::size_t i = 0; i < num_pieces; ++i) {  // the first of them at the beginning, the last at the end
+    file_.read_at(begin + (size - piece.size()) * i / (num_pieces - 1), piece.data(), piece.size());
+    sample.update(piece.data(), piece.size());
+  }
+  Fingerprint result{static_cast<Index>(file_.size()), fmt::format("{:016x}", sample.xxh3_64()), ""};
+  if (info_.format == TokenFormat::espalier) {
+    result.whole = fmt::format("{:016x}", info_.payload_hash);
+  } else if (whole) {
+    Hasher all;
+    read_payload([&](std::string_view text) { all.update(text.data(), text.size()); });
+    result.whole = fmt::format("{:016x}", all.xxh3_64());
+  }
+  return result;
 }
 
 void TokenFile::check_vocabulary(Index vocab_size) const {
-  const unsigned char* const bytes = file_.data() + info_.payload_offset;
-  const Index position = info_.bytes_per_token == 2 ? find_beyond<std::uint16_t>(bytes, info_.num_tokens, vocab_size)
-                                                    : find_beyond<std::uint32_t>(bytes, info_.num_tokens, vocab_size);
-  if (position < 0)
-    return;
-  std::uint32_t token = 0;
-  std::memcpy(&token, bytes + position * info_.bytes_per_token, static_cast<std::size_t>(info_.bytes_per_token));
-  throw Error(ExitCode::data,
-              {.what = "a token is beyond the model's vocabulary",
-               .where = fmt::format("{}: token {} of {}", info_.path.string(), position, info_.num_tokens),
-               .got = fmt::format("id {}", token),
-               .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
-               .todo = "raise model.vocab_size, or use data packed with the model's tokenizer"});
+  Index position = 0;  // of the piece
+  read_payload([&](std::string_view piece) {
+    const Index beyond = info_.bytes_per_token == 2 ? find_beyond<std::uint16_t>(piece, vocab_size)
+                                                    : find_beyond<std::uint32_t>(piece, vocab_size);
+    if (beyond >= 0) {
+      std::uint32_t token = 0;
+      std::memcpy(&token, piece.data() + beyond * info_.bytes_per_token,
+                  static_cast<std::size_t>(info_.bytes_per_token));
+      throw Error(ExitCode::data,
+                  {.what = "a token is beyond the model's vocabulary",
+                   .where = fmt::format("{}: token {} of {}", info_.path.string(), position + beyond, info_.num_tokens),
+                   .got = fmt::format("id {}", token),
+                   .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
+                   .todo = "raise model.vocab_size, or use data packed with the model's tokenizer"});
+    }
+    position += static_cast<Index>(piece.size()) / info_.bytes_per_token;
+  });
 }
 
 void TokenFile::verify_checksum() const {
   if (info_.format != TokenFormat::espalier)
     return;
-  const std::uint64_t hash = xxh3_64(file_.data() + info_.payload_offset, file_.size() - sizeof(TokenFileHeader));
-  if (hash != info_.payload_hash)
-    refuse(info_.path, "damaged token file", fmt::format("XXH3-64 of the tokens {:016x}", hash),
+  Hasher hasher;
+  read_payload([&](std::string_view piece) { hasher.update(piece.data(), piece.size()); });
+  if (hasher.xxh3_64() != info_.payload_hash)
+    refuse(info_.path, "damaged token file", fmt::format("XXH3-64 of the tokens {:016x}", hasher.xxh3_64()),
            fmt::format("{:016x}", info_.payload_hash), pack_again);
 }
 

@@ -51,8 +51,12 @@ struct TokenFileInfo {
   std::uint64_t payload_hash = 0;  ///< of our own format
 };
 
-/// A token file, memory-mapped. Three formats: ours; nanoGPT's headerless uint16 (known by its name, *.bin);
-/// llm.c's with 256 int32 of header (magic 20240520: uint16, 20240801: uint32). Every error is Error(data).
+/// How a file is read: "train.bin: 5000 tokens of 2 bytes, espalier's format, tokenizer byte".
+std::string to_text(const TokenFileInfo& info);
+
+/// A token file, which stays open. Three formats: ours; llm.c's with 256 int32 of header (magic 20240520: uint16,
+/// 20240801: uint32); nanoGPT's headerless uint16, which a file named *.bin is taken for that has no mark, not even of
+/// another program, and not the shape of anything else (io/file_kind.hpp). Every error is Error(data).
 class TokenFile {
  public:
   explicit TokenFile(const Path& path);
@@ -63,6 +67,20 @@ class TokenFile {
   /// largest one, never a negative (ignored) one.
   void read(Index first, std::span<TokenId> tokens) const;
 
+  /// What tells this file from others without keeping it.
+  struct Fingerprint {
+    Index bytes = 0;
+    std::string sample;  ///< XXH3-64 of 64 pieces of 16 KiB: the first, the last, and others at equal distances
+    std::string whole;   ///< of all tokens; empty where they have not been read
+    /// By all tokens, where both have them.
+    bool operator==(const Fingerprint& other) const {
+      const bool both = !whole.empty() && !other.whole.empty();
+      return bytes == other.bytes && sample == other.sample && (!both || whole == other.whole);
+    }
+  };
+  /// @param whole reads the file; ours has the checksum of all tokens in its header, where it is taken from
+  Fingerprint fingerprint(bool whole) const;
+
   /// Reads the whole file. @throws Error (data) at the first token that is not below vocab_size.
   void check_vocabulary(Index vocab_size) const;
 
@@ -70,7 +88,9 @@ class TokenFile {
   void verify_checksum() const;
 
  private:
-  MappedFile file_;
+  void read_payload(const std::function<void(std::string_view)>& visit) const;
+
+  InputFile file_;
   TokenFileInfo info_;
 };
 

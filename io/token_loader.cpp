@@ -56,12 +56,13 @@ void SampleIndex::read(Index sample, TokenId* inputs, TokenId* targets) const {
   const auto [from, first_token] = place(sample);
   const TokenFile& file = *from;
   const auto size = static_cast<std::size_t>(sequence_length_);
-  file.read(first_token, {inputs, size});
-  file.read(first_token + 1, {targets, size});
+  std::vector<TokenId> tokens(size + 1);
+  file.read(first_token, tokens);
+  std::copy_n(tokens.begin(), size, inputs);
+  std::copy_n(tokens.begin() + 1, size, targets);
   if (vocab_size_ == 0)
     return;
-  const TokenId largest = std::max(*std::max_element(inputs, inputs + size), targets[size - 1]);
-  if (largest >= vocab_size_)
+  if (*std::max_element(tokens.begin(), tokens.end()) >= vocab_size_)
     file.check_vocabulary(vocab_size_);  // throws with the position
 }
 

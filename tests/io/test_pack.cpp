@@ -4,6 +4,9 @@
 
 #include <set>
 
+#include "io/documents.hpp"
+#include "io/hash.hpp"
+#include "io/input_files.hpp"
 #include "io/pack.hpp"
 #include "io/token_file.hpp"
 #include "tests/io/support.hpp"
@@ -87,48 +90,168 @@ TEST(Pack, whole_documents_go_to_either_side) {
   EXPECT_NE(text_of(directory / "other.val"), text_of(directory / "out/val"));
 }
 
-TEST(Pack, few_documents_give_their_tails) {
+// The share is one of the text, whatever its shape: the numbers of documents and lines, and how long they are.
+TEST(Pack, validation_has_its_share_of_any_text) {
   const TemporaryDirectory directory;
-  std::string text;
-  for (int i = 0; i < 1000; ++i)
-    text += "line " + std::to_string(i) + "\n";
-  write_bytes(directory / "book", text);
-  const PackSummary summary = pack_text({directory / "book"}, ByteTokenizer(), directory / "train", directory / "val",
-                                        {.validation_fraction = 0.1});
-  EXPECT_TRUE(summary.split_inside_documents);
-  const std::string validation = text_of(directory / "val");
-  EXPECT_EQ(text_of(directory / "train") + validation, text);
-  EXPECT_TRUE(validation.starts_with("line "));
-  EXPECT_NEAR(static_cast<double>(validation.size()), 0.1 * static_cast<double>(text.size()), 20);
+  const auto repeated = [](int count, const auto& part) {
+    std::string text;
+    for (int i = 0; i < count; ++i)
+      text += part(i);
+    return text;
+  };
+  const auto words = [](int count, int first) {
+    std::string text;
+    for (int i = 0; i < count; ++i)
+      text += "word" + std::to_string(first + i) + (i % 9 == 8 ? "\n" : " ");
+    return text;
+  };
+  const std::vector<std::string> texts = {
+      repeated(40, [](int i) { return "one line of document " + std::to_string(i) + "\n%\n"; }),
+      repeated(300, [&](int i) { return words(i == 7 ? 20000 : 30 + i % 50, i) + "%\n"; }),  // one is most of the text
+      repeated(3, [&](int i) { return words(2000 + i, 0) + "\n%\n"; }),
+      words(5000, 0),  // one document
+      repeated(30000,
+               [](int i) { return std::string(1, static_cast<char>('a' + i % 23)); }),  // neither lines nor words
+      repeated(10000, [](int) { return std::string("\xe6\xa0\x91"); }),                 // characters of three bytes
+      repeated(500, [&](int i) { return (i % 10 ? std::string() : words(20, i)) + "\n%\n"; }),  // most are empty
+      repeated(64, [&](int i) { return words(25, i % 8) + "\n%\n"; }),                          // copies
+  };
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    for (const double fraction : {0.01, 0.05, 0.3, 0.9, 0.97})
+      for (const std::uint64_t seed : {0, 1, 2}) {
+        write_bytes(directory / "text", texts[i]);
+        const PackSummary summary =
+            pack_text({directory / "text"}, ByteTokenizer(), directory / "train", directory / "val",
+                      {.document_separator = "%\n", .validation_fraction = fraction, .seed = seed});
+        SCOPED_TRACE(std::to_string(i) + ": " + std::to_string(fraction) + ", seed " + std::to_string(seed));
+        EXPECT_EQ(summary.train_tokens + summary.validation_tokens, static_cast<Index>(texts[i].size()));
+        EXPECT_NEAR(summary.validation_share(), fraction, 0.1 * fraction);
+        EXPECT_LE(summary.num_cut_documents, i == 7 ? 8 : 1);
+        for (const char* const side : {"train", "val"})
+          EXPECT_NE(text_of(directory / side).find_first_not_of("% \n"), std::string::npos) << side;
+      }
 }
 
-TEST(Pack, a_share_that_would_take_none_or_all_takes_one_or_leaves_one) {
+TEST(Pack, copies_of_a_document_are_on_one_side_even_where_it_is_cut) {
   const TemporaryDirectory directory;
-  std::string text;
-  for (int i = 0; i < 60; ++i)
-    text += "document number " + std::to_string(i) + "\n%\n";
-  write_bytes(directory / "all", text);
-  for (const double fraction : {1e-9, 0.999999999}) {
-    const PackSummary summary = pack_text({directory / "all"}, ByteTokenizer(), directory / "train", directory / "val",
-                                          {.document_separator = "\n%\n", .validation_fraction = fraction});
-    EXPECT_FALSE(summary.split_inside_documents);
-    EXPECT_EQ(summary.num_validation_documents, fraction < 0.5 ? 1 : 59);
-    EXPECT_EQ(summary.train_tokens + summary.validation_tokens, summary.text_bytes);
+  std::string book;
+  for (int i = 0; i < 300; ++i)
+    book += "line " + std::to_string(i) + " of the book\n";
+  write_bytes(directory / "a", book + "\n%\n" + book + "\n%\n" + book);  // the last without a separator
+  write_bytes(directory / "b", book);
+  const PackSummary summary = pack_text({directory / "a", directory / "b"}, ByteTokenizer(), directory / "train",
+                                        directory / "val", {.document_separator = "\n%\n", .validation_fraction = 0.1});
+  EXPECT_EQ(summary.num_cut_documents, 4);
+  const std::string train = text_of(directory / "train");
+  std::string validation = text_of(directory / "val");
+  for (int i = 0; i < 300; ++i) {
+    const std::string line = "line " + std::to_string(i) + " of the book\n";
+    EXPECT_NE(train.find(line) == std::string::npos, validation.find(line) == std::string::npos) << line;
+  }
+  ASSERT_FALSE(summary.warnings.empty());
+  EXPECT_NE(summary.warnings.front().find("3 of 4 documents are copies"), std::string::npos);
+}
+
+// A separator may lie across two pieces of a file that is read piece by piece.
+TEST(Pack, documents_do_not_depend_on_how_a_file_is_read) {
+  const TemporaryDirectory directory;
+  const std::string separator = "<|endoftext|>";
+  for (int shift = -1; shift < static_cast<int>(separator.size()) + 1; ++shift) {
+    const std::string first((1 << 20) - shift, 'x');
+    write_bytes(directory / "text", first + separator + "the second" + separator + "\n");
+    std::vector<Document> documents;
+    const InputFile file(directory / "text", ExitCode::data);
+    EXPECT_EQ(for_each_document(file, separator, [&](const Document& document) { documents.push_back(document); }), 2);
+    ASSERT_EQ(documents.size(), 2u) << shift;
+    EXPECT_EQ(documents[0].text_end, static_cast<Index>(first.size()));
+    EXPECT_EQ(documents[1].begin, static_cast<Index>(first.size() + separator.size()));
+    EXPECT_EQ(documents[1].end, static_cast<Index>(file.size())) << "the last line end belongs to it";
+    EXPECT_EQ(documents[1].hash, xxh3_64("the second", 10));
   }
 }
 
-TEST(Pack, one_document_gives_its_last_line_or_words) {
+TEST(Pack, text_that_contradicts_the_options_is_told) {
   const TemporaryDirectory directory;
-  const auto tail_of = [&](const std::string& text) {
+  const auto warnings = [&](const std::string& text, const std::string& separator, double fraction = 0) {
+    write_bytes(directory / "text", text);
+    std::string all;
+    for (const std::string& warning : pack_text({directory / "text"}, ByteTokenizer(), directory / "train",
+                                                fraction > 0 ? directory / "val" : Path(),
+                                                {.document_separator = separator, .validation_fraction = fraction})
+                                          .warnings)
+      all += warning + "\n";
+    return all;
+  };
+  const auto expect_part = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  EXPECT_EQ(warnings("one\n%\ntwo\n%\n", "\n%\n"), "");
+  expect_part(warnings("one\n%\ntwo\n%\n", "\\n%\\n"), R"("\n%\n" occurs 2 times: in bash it is written)");
+  expect_part(warnings("one\n%\ntwo\n%\n", "\\n%\\n"), R"(--document-separator $'\n%\n')");
+  expect_part(warnings("one\r\n%\r\ntwo\r\n%\r\n", "\n%\n"), R"(\r\n%\r\n)");
+  expect_part(warnings("one\n%\ntwo\n%\n", "<|endoftext|>"), "does not occur: every file is one document");
+  expect_part(warnings("one<|endoftext|>two<|endoftext|>", ""), "--document-separator '<|endoftext|>'");
+  expect_part(warnings("{\"text\": \"a\"}\n{\"text\": \"b\"}\n", ""), "JSON lines is packed as it stands");
+  expect_part(warnings("[\n {\"text\": \"a\"}\n]\n", ""), "JSON is packed");
+  expect_part(warnings("<!DOCTYPE html>\n<p>a\n", ""), "HTML is packed");
+  expect_part(warnings("a{b}\n[a] note\n{not json}\n", "") + "none", "none");
+  expect_part(warnings(std::string(5000, 'a') + "\n", "", 0.05), "validation has 250 tokens only");
+  expect_part(warnings("abc", "", 0.05), "5 % are wanted");
+}
+
+TEST(Pack, one_document_gives_its_end) {
+  const TemporaryDirectory directory;
+  const auto tail_of = [&](const std::string& text, double fraction = 0.1) {
     write_bytes(directory / "one", text);
     pack_text({directory / "one"}, ByteTokenizer(), directory / "train", directory / "val",
-              {.validation_fraction = 0.1});
+              {.validation_fraction = fraction});
     EXPECT_EQ(text_of(directory / "train") + text_of(directory / "val"), text);
     return text_of(directory / "val");
   };
-  EXPECT_EQ(tail_of("a first line\na second line that is long\n"), "a second line that is long\n");
-  EXPECT_EQ(tail_of("words of a single line, and no end of it"), "it");
-  EXPECT_EQ(tail_of("two words"), "words");
+  std::string lines;
+  for (int i = 0; i < 1000; ++i)
+    lines += "line " + std::to_string(i) + "\n";
+  EXPECT_TRUE(tail_of(lines).starts_with("line "));
+  std::string words;
+  for (int i = 0; i < 1000; ++i)
+    words += "word" + std::to_string(i) + " ";
+  EXPECT_TRUE(tail_of(words).starts_with("word"));
+  EXPECT_EQ(tail_of("a first line\na second line that is long\n"), "ong\n");  // its last line is far too much
+  EXPECT_EQ(tail_of("two \xe6\xa0\x91\xe6\xa0\x91", 0.2), "\xe6\xa0\x91");    // never a part of a character
+  EXPECT_EQ(tail_of("ab"), "b");
+}
+
+// What is held out must not be trained on: by its name or its path, through links, and never silently.
+TEST(Pack, excluded_files_are_left_out_under_any_name) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory / "dir");
+  for (const char* const name : {"dir/a1.txt", "dir/a2.txt", "dir/a3.txt", "dir/7"})
+    write_bytes(directory / name, name);
+  std::filesystem::create_hard_link(directory / "dir/a1.txt", directory / "dir/copy.txt");
+  std::filesystem::create_symlink(directory / "dir/a2.txt", directory / "dir/alias.txt");
+  const std::string at = directory.path().string() + "/";
+  const auto names = [&](const std::vector<std::string>& exclude) {
+    std::string text;
+    for (const Path& path : expand_inputs({at + "dir/*"}, exclude))
+      text += path.filename().string() + " ";
+    return text;
+  };
+  EXPECT_EQ(names({}), "7 a1.txt a2.txt a3.txt ");
+  EXPECT_EQ(names({"[0-9]"}), "a1.txt a2.txt a3.txt ");
+  EXPECT_EQ(names({"a1.txt"}), "7 a2.txt a3.txt ") << "copy.txt is the same file";
+  EXPECT_EQ(names({at + "dir/a1.txt"}), "7 a2.txt a3.txt ");
+  EXPECT_EQ(names({at + "dir/../dir/a[12].txt"}), "7 a3.txt ");
+  EXPECT_EQ(names({at + "dir/{a1,a3}.txt"}), "7 a2.txt ");
+  EXPECT_EQ(names({at + "dir/alias.txt"}), "7 a1.txt a3.txt ") << "what the link leads to";
+  EXPECT_EQ(names({"alias.txt"}), "7 a1.txt a2.txt a3.txt ") << "the link alone";
+  expect_error(ExitCode::data, {"no files to pack"}, [&] { names({at + "dir"}); });
+  expect_error(ExitCode::data, {"matches none of the inputs", "b*, dir/none.txt"}, [&] {
+    names({"a1.txt", "b*", "dir/none.txt"});
+  });
+  std::filesystem::current_path(directory.path());
+  EXPECT_EQ(names({"dir/a1.txt"}), "7 a2.txt a3.txt ");
+  EXPECT_EQ(names({"./dir/a1.txt", "dir/7"}), "a2.txt a3.txt ");
+  std::filesystem::current_path("/");
 }
 
 TEST(Pack, what_is_written_is_neither_read_nor_written_twice) {
@@ -175,7 +298,7 @@ TEST(Pack, bad_input_leaves_no_output) {
   write_bytes(directory / "x.dat", std::string("ab\0c", 4));
   expect_error(ExitCode::data, {"x.dat", "not text", "offset 2", "--exclude 'x.dat'"},
                [&] { pack_text({directory / "x.dat"}, ByteTokenizer(), directory / "train", "", {}); });
-  write_bytes(directory / "short", "oneword");
+  write_bytes(directory / "short", "x");
   expect_error(ExitCode::data, {"no text is left for validation"}, [&] {
     pack_text({directory / "short"}, ByteTokenizer(), directory / "train", directory / "val",
               {.validation_fraction = 0.1});
@@ -186,7 +309,8 @@ TEST(Pack, bad_input_leaves_no_output) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 3);
   const PackSummary summary =
       pack_text({directory / "empty", directory / "short"}, ByteTokenizer(), directory / "train", "", {});
-  EXPECT_EQ(summary.empty_files, std::vector<Path>{directory / "empty"});
+  ASSERT_EQ(summary.warnings.size(), 1u);
+  EXPECT_EQ(summary.warnings[0], "without text: " + (directory / "empty").string());
   expect_error(ExitCode::usage, {"fraction"},
                [&] { pack_text({}, ByteTokenizer(), directory / "t", directory / "v", {.validation_fraction = 1}); });
   expect_error(ExitCode::usage, {"go together", "0.1 and no file"},

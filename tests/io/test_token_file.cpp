@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <numeric>
 
 #include "io/token_file.hpp"
@@ -62,7 +63,7 @@ TEST(TokenFile, unfinished_writer_leaves_nothing) {
   expect_error(ExitCode::data, {"id 256"}, [&] { write_tokens(directory / "u", {256}, 256); });
 }
 
-// Behind the end of a mapping is SIGBUS; a file that takes the place of the mapped one does it no harm.
+// Behind the end of a mapping would be SIGBUS; a file that takes the place of the mapped one does it no harm.
 TEST(TokenFile, a_file_that_is_cut_while_it_is_open_is_told) {
   const TemporaryDirectory directory;
   const Path path = directory / "cut.bin";
@@ -77,6 +78,10 @@ TEST(TokenFile, a_file_that_is_cut_while_it_is_open_is_told) {
   std::vector<TokenId> last(1);
   expect_error(ExitCode::data, {"cut while it was read", "cut.bin", "100 bytes", "20000 bytes"},
                [&] { file.read(9999, last); });
+  expect_error(ExitCode::data, {"cut while it was read", "100 bytes"}, [&] { file.check_vocabulary(8); });
+  const TokenFile ours(write_tokens(directory / "t", std::vector<TokenId>(5000, 7), 256));
+  std::filesystem::resize_file(directory / "t", 0);
+  expect_error(ExitCode::data, {"cut while it was read", "0 bytes"}, [&] { ours.verify_checksum(); });
 }
 
 TEST(TokenFile, reads_nanogpt) {
@@ -115,6 +120,92 @@ TEST(TokenFile, bad_files_are_refused) {
   expect_error(ExitCode::data, {"not a token file", "data pack"}, [&] { TokenFile(directory / "text.txt"); });
   TokenFileWriter(directory / "none", "byte", 256).finish();
   expect_error(ExitCode::data, {"empty token file", "0 tokens"}, [&] { TokenFile(directory / "none"); });
+}
+
+// A file without a mark is uint16 only when it looks like that.
+TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
+  const TemporaryDirectory directory;
+  const auto refused = [&](const std::string& bytes, const std::string& part) {
+    write_bytes(directory / "x.bin", bytes);
+    expect_error(ExitCode::data, {"not a token file", part}, [&] { TokenFile(directory / "x.bin"); });
+  };
+  const auto bytes_of = [](const auto& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+  };
+  const auto swapped = [](std::string bytes, std::size_t width) {
+    for (std::size_t i = 0; i + width <= bytes.size(); i += width)
+      std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                   bytes.begin() + static_cast<std::ptrdiff_t>(i + width));
+    return bytes;
+  };
+  for (const std::size_t count : {40, 3000, 150000}) {
+    std::vector<std::int32_t> narrow(count), wide(count), small(count);
+    std::vector<std::int64_t> long_ones(count);
+    std::vector<std::uint16_t> good(count), bytes(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      narrow[i] = static_cast<std::int32_t>(i * 7919 % 50257);
+      wide[i] = static_cast<std::int32_t>(i * 7919 % 128256);
+      small[i] = static_cast<std::int32_t>(i * 31 % 65);
+      long_ones[i] = narrow[i];
+      good[i] = static_cast<std::uint16_t>(narrow[i]);
+      bytes[i] = static_cast<std::uint16_t>(i * 31 % 256);
+    }
+    refused(bytes_of(narrow), "32 bits: every second uint16 is 0");
+    refused(bytes_of(small), "32 bits: every second uint16 is 0");
+    refused(bytes_of(wide), "32 bits: every second uint16 is at most 1");
+    refused(bytes_of(long_ones), "64 bits: three of four");
+    refused(swapped(bytes_of(narrow), 4), "32 bits, high byte first");
+    refused(swapped(bytes_of(wide), 4), "32 bits, high byte first");
+    refused(swapped(bytes_of(long_ones), 8), "64 bits, high byte first");
+    refused(swapped(bytes_of(bytes), 2), "high byte first");
+    refused(std::string(2 * count, '\0'), "nothing but zeros");
+    std::string text;
+    while (text.size() < 2 * count)
+      text += "It was the best of times, it was \xe2\x80\x9cthe worst\xe2\x80\x9d of times.\n";
+    text.resize(text.size() / 2 * 2);
+    refused(text, "text");
+    for (const auto& values : {good, bytes}) {
+      write_values(directory / "good.bin", values);
+      EXPECT_EQ(TokenFile(directory / "good.bin").num_tokens(), static_cast<Index>(count));
+    }
+  }
+  const std::string filling(1000, '\x7f');
+  refused(std::string("MMIDIDX\0\0", 9) + filling, "Megatron");
+  refused("\x93NUMPY\1" + filling, "NumPy");
+  refused("PK\3\4" + filling, "zip");
+  refused("\x1f\x8b\x08" + filling, "gzip");
+  refused("\x28\xb5\x2f\xfd" + filling, "zstd");
+  refused("PAR1" + filling, "Parquet");
+  refused("ARROW1" + filling, "Arrow");
+  refused("\x89HDF\r\n\x1a\n" + filling, "HDF5");
+  refused(std::string("\x40\0\0\0\0\0\0\0{\"a\"", 12) + filling, "safetensors");
+  refused("\x80\4\x95" + filling, "pickle");
+  refused("{\"text\": \"a\", \"id\": 1234567890}\n{\"text\"", "text");
+}
+
+TEST(TokenFile, fingerprints_tell_files_apart) {
+  const TemporaryDirectory directory;
+  std::vector<std::uint16_t> tokens(3000000);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::uint16_t>(i * 7919 % 50257);
+  const auto fingerprint = [&](bool whole) {
+    write_values(directory / "t.bin", tokens);
+    return TokenFile(directory / "t.bin").fingerprint(whole);
+  };
+  const auto before = fingerprint(true);
+  EXPECT_EQ(fingerprint(false), before) << "what is not read counts for nothing";
+  for (const std::size_t changed : {std::size_t{0}, tokens.size() - 1}) {
+    tokens[changed] ^= 1;
+    EXPECT_FALSE(fingerprint(false) == before) << changed;
+    tokens[changed] ^= 1;
+  }
+  tokens[20000] ^= 1;  // between two pieces
+  EXPECT_FALSE(fingerprint(true) == before);
+  tokens[20000] ^= 1;
+  tokens.push_back(1);
+  EXPECT_FALSE(fingerprint(false) == before);
+  write_bytes(directory / "few.bin", "\1\2");
+  EXPECT_EQ(TokenFile(directory / "few.bin").fingerprint(true).bytes, 2);
 }
 
 TEST(TokenFile, truncation_anywhere_is_seen) {

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/input_files.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace espalier {
+namespace {
+
+[[noreturn]] void refuse_inputs(std::string what, std::string where, std::string todo) {
+  throw Error(ExitCode::data, {.what = std::move(what), .where = std::move(where), .todo = std::move(todo)});
+}
+
+const char* const about_patterns = "check the path; patterns are the shell's: * ? [a-z] {a,b}";
+
+// What a file is, under whatever name.
+using Identity = std::pair<dev_t, ino_t>;
+std::optional<Identity> identity(const Path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0)
+    return std::nullopt;
+  return Identity{status.st_dev, status.st_ino};
+}
+
+// As the shell would have, had the pattern not been quoted; with `~` and braces. Empty without a match.
+std::vector<std::string> expand_pattern(const std::string& pattern) {
+  std::error_code ignored;
+  if (std::filesystem::exists(pattern, ignored))
+    return {pattern};  // an existing path wins over its meaning as a pattern
+  ::glob_t found = {};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &found) == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  const bool only_files = pattern.find_first_of("*?[{") != std::string::npos;
+  if (only_files)
+    std::erase_if(paths, [](const std::string& path) { return std::filesystem::is_directory(path); });
+  return paths;
+}
+
+bool matches(const std::string& pattern, const Path& name) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; }
+
+// An input as it was named, and the file that this leads to; empty behind a broken link.
+struct Candidate {
+  Path given;
+  Path canonical;
+};
+
+// One pattern of --exclude, and whether it has met a file.
+class Exclusion {
+ public:
+  explicit Exclusion(const std::string& pattern) : pattern_(pattern) {
+    for (const std::string& path : expand_pattern(pattern)) {
+      std::error_code ignored;
+      const Path canonical = std::filesystem::canonical(path, ignored);
+      if (std::filesystem::is_directory(canonical, ignored))
+        directories_.push_back(canonical);
+      else if (const auto file = identity(path))
+        files_.insert(*file);
+    }
+  }
+
+  bool excludes(const Candidate& candidate) const {
+    const auto file = identity(candidate.given);
+    return matches(pattern_, candidate.given.filename()) || matches(pattern_, candidate.canonical.filename()) ||
+           (file && files_.contains(*file)) ||
+           std::any_of(directories_.begin(), directories_.end(),
+                       [&](const Path& directory) { return lies_below(directory, candidate.canonical); });
+  }
+  const std::string& pattern() const { return pattern_; }
+
+ private:
+  static bool lies_below(const Path& directory, const Path& path) {
+    return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first == directory.end();
+  }
+
+  std::string pattern_;
+  std::set<Identity> files_;
+  std::vector<Path> directories_;
+};
+
+std::vector<Candidate> candidates_of(const std::vector<std::string>& patterns) {
+  std::vector<Candidate> candidates;
+  std::vector<std::string> missing;
+  for (const std::string& pattern : patterns) {
+    const std::vector<std::string> paths = expand_pattern(pattern);
+    if (paths.empty())
+      missing.push_back(pattern);
+    for (const std::string& path : paths) {
+      if (std::filesystem::is_directory(path))
+        refuse_inputs("a directory is given where a file is wanted", path, fmt::format("name its files: '{}/*'", path));
+      std::error_code broken_link;
+      candidates.push_back({path, std::filesystem::canonical(path, broken_link)});
+    }
+  }
+  if (!missing.empty())
+    refuse_inputs("no file matches", fmt::format("{}", fmt::join(missing, ", ")), about_patterns);
+  return candidates;
+}
+
+// Takes off what is excluded. Held-out text must not be trained on because of a typing error.
+void exclude_from(std::vector<Candidate>& candidates, const std::vector<std::string>& patterns) {
+  std::set<Identity> excluded_files;
+  std::set<Path> excluded_names;
+  std::vector<std::string> unused;
+  for (const std::string& pattern : patterns) {
+    const Exclusion exclusion(pattern);
+    bool is_used = false;
+    for (const Candidate& candidate : candidates) {
+      if (!exclusion.excludes(candidate))
+        continue;
+      is_used = true;
+      excluded_names.insert(candidate.given);
+      // A link that is excluded by its own name does not take with it what it leads to.
+      const bool is_only_a_link = candidate.given.filename() != candidate.canonical.filename() &&
+                                  std::filesystem::is_symlink(candidate.given) &&
+                                  !exclusion.excludes({candidate.canonical, candidate.canonical});
+      if (const auto file = identity(candidate.given); file && !is_only_a_link)
+        excluded_files.insert(*file);
+    }
+    if (!is_used)
+      unused.push_back(pattern);
+  }
+  if (!unused.empty())
+    refuse_inputs("a pattern of --exclude matches none of the inputs", fmt::format("{}", fmt::join(unused, ", ")),
+                  fmt::format("correct it or leave it away, else text that you hold out would be packed; {}",
+                              "a pattern is of a file name ('*.dat') or of a path ('corpus/held_out/*')"));
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    const auto file = identity(candidate.given);
+    return excluded_names.contains(candidate.given) || (file && excluded_files.contains(*file));
+  });
+}
+
+}  // namespace
+
+std::string as_pattern(const std::string& name) {
+  std::string pattern;
+  for (const char c : name) {
+    if (std::string_view("*?[]{}~\\").find(c) != std::string_view::npos)
+      pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude) {
+  std::vector<Candidate> candidates = candidates_of(patterns);
+  exclude_from(candidates, exclude);
+  std::map<Path, Identity> named;
+  for (const Candidate& candidate : candidates) {
+    const auto file = identity(candidate.given);
+    if (!file)
+      throw Error(ExitCode::data, {.what = "a file to pack cannot be reached",
+                                   .where = candidate.given.string(),
+                                   .got = system_message(errno),
+                                   .wanted = "a file, or a link that leads to one",
+                                   .todo = "correct the link, or leave it out with --exclude"});
+    if (!std::filesystem::is_regular_file(candidate.given))
+      throw Error(ExitCode::data, {.what = "what is to be packed is no file",
+                                   .where = candidate.given.string(),
+                                   .got = "a pipe, a device or a socket",
+                                   .wanted = "a regular file: text is read twice",
+                                   .todo = "write the text to a file first"});
+    named.emplace(candidate.canonical, *file);
+  }
+  std::vector<Path> files;
+  std::set<Identity> seen;
+  for (const auto& [path, file] : named)
+    if (seen.insert(file).second)
+      files.push_back(path);
+  if (files.empty())
+    refuse_inputs("no files to pack", "", "name files or patterns that are not all excluded");
+  return files;
+}
+
+}  // namespace espalier

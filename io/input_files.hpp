@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/file.hpp"
+
+namespace espalier {
+
+/// Files named by paths and shell patterns, as canonical paths, sorted; a file reached by several names
+/// (patterns, symbolic or hard links) comes once.
+///
+/// `exclude` are patterns, too. One without a slash ("*.dat") is of file names, as given or as they are behind links.
+/// One that leads to files, or to a directory above them, is of paths ("corpus/held_out/*"). Hard links to an excluded
+/// file are excluded along with it.
+/// @throws Error (data) for a path that is missing, a pattern of either kind without a match (all of them named), and a
+/// directory among the inputs.
+std::vector<Path> expand_inputs(const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {});
+
+/// A name as a pattern that matches it alone.
+std::string as_pattern(const std::string& name);
+
+}  // namespace espalier

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/validation_split.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace espalier {
+namespace {
+
+constexpr double close_enough = 0.05;  // of the wanted share, or of what is left for training where that is less
+constexpr Index most_slack = 1 << 16;  // bytes that are searched for the start of a line
+
+// Bins of equal relative width, so narrow that two documents rarely meet in one: 32768 for each power of two, down to
+// shares that nobody wants.
+constexpr int bin_bits = 15;
+constexpr int least_exponent = -24;
+constexpr std::size_t num_bins = static_cast<std::size_t>(1 - least_exponent) << bin_bits;
+
+std::size_t bin_of(double number) {
+  int exponent = 0;
+  const double mantissa = std::frexp(number, &exponent);  // in [0.5, 1)
+  const auto within = static_cast<std::size_t>((mantissa - 0.5) * 2 * (1 << bin_bits));
+  return (static_cast<std::size_t>(std::max(0, exponent - least_exponent)) << bin_bits) + within;
+}
+
+// The place in [from, to] that is nearest to `wanted` and may be a start, by what stands before and behind it.
+template <class IsStart>
+Index nearest_start(std::string_view text, Index from, Index to, Index wanted, const IsStart& is_start) {
+  for (Index distance = 0; distance <= std::max(wanted - from, to - wanted); ++distance)
+    for (const Index at : {wanted - distance, wanted + distance})
+      if (at >= from && at <= to &&
+          is_start(text[static_cast<std::size_t>(at - 1)], text[static_cast<std::size_t>(at)]))
+        return at;
+  return -1;
+}
+
+}  // namespace
+
+ValidationSplit::ValidationSplit(std::uint64_t seed, double fraction)
+    : random_(seed, "validation_split"), fraction_(fraction), bytes_(num_bins, 0.0) {}
+
+void ValidationSplit::see(const Document& document) {
+  if (!document.has_text())
+    return;
+  const double own = number(document);
+  const auto size = static_cast<double>(document.size());
+  bytes_[bin_of(own)] += size;
+  if (own < fraction_)
+    bytes_below_ += size;
+}
+
+void ValidationSplit::settle() {
+  double all = 0;
+  for (const double bytes : bytes_)
+    all += bytes;
+  const double wanted = fraction_ * all;
+  const double slack = close_enough * std::min(wanted, all - wanted);
+  if (std::abs(bytes_below_ - wanted) <= slack) {
+    limit_ = fraction_;
+    return;
+  }
+  double taken = 0;
+  while (taken + bytes_[limit_bin_] <= wanted + slack)
+    taken += bytes_[limit_bin_++];
+  if (taken >= wanted - slack)
+    return;
+  share_of_limit_ = (wanted - taken) / bytes_[limit_bin_];
+  slack_of_limit_ = slack / bytes_[limit_bin_];
+}
+
+ValidationSplit::Tail ValidationSplit::tail(const Document& document) const {
+  if (!document.has_text())
+    return {};
+  const double own = number(document);
+  const std::size_t bin = bin_of(own);
+  if (own < limit_ || bin < limit_bin_)
+    return {document.size(), 0};
+  if (share_of_limit_ == 0 || bin != limit_bin_)
+    return {};
+  const auto size = static_cast<double>(document.size());
+  const auto part = static_cast<Index>(std::llround(share_of_limit_ * size));
+  return {std::min(std::max(Index{1}, part), document.size() - 1),
+          std::min(most_slack, static_cast<Index>(slack_of_limit_ * size))};
+}
+
+Index tail_begin(const InputFile& file, const Document& document, const ValidationSplit::Tail& tail) {
+  if (tail.wanted == 0)
+    return document.end;
+  // Text must stand on both sides.
+  const Index first = document.text_begin + 1;
+  const Index last = document.text_end - 1;
+  if (tail.wanted >= document.size())
+    return document.begin;
+  if (first > last)
+    return document.end;
+  const Index wanted = std::clamp(document.end - tail.wanted, first, last);
+  const Index from = std::clamp(wanted - std::max(tail.slack, Index{3}), first, last);
+  const Index to = std::clamp(wanted + std::max(tail.slack, Index{3}), first, last);
+  std::string text(static_cast<std::size_t>(to - from + 2), '\0');
+  file.read_at(static_cast<std::size_t>(from - 1), text.data(), text.size());
+  const auto nearest = [&](Index reach, const auto& is_start) {
+    const Index least = std::max(from, wanted - reach);
+    const Index most = std::min(to, wanted + reach);
+    const Index found = nearest_start(text, least - from + 1, most - from + 1, wanted - from + 1, is_start);
+    return found < 0 ? found : found + from - 1;
+  };
+  for (const char end : {'\n', ' '})
+    if (const Index found = nearest(tail.slack, [=](char before, char) { return before == end; }); found >= 0)
+      return found;
+  const auto is_character = [](char, char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };  // of UTF-8
+  const Index found = nearest(3, is_character);
+  return found < 0 ? wanted : found;
+}
+
+}  // namespace espalier

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/random.hpp"
+#include "io/documents.hpp"
+
+namespace espalier {
+
+/// Which documents validate: a share of the text, not of the documents. Each has a random number made of the seed and
+/// its text, and those with the smallest go, so that copies of a document go to the same side, and the order of the
+/// files does not matter. The numbers below the wanted share take about that share of the text: where that is close
+/// enough, another file moves no document. Else the limit is moved, and where whole documents do not meet the share,
+/// the document at the limit is cut in two: its tail validates.
+///
+/// What is kept of the documents is a histogram, the same for any number of them.
+class ValidationSplit {
+ public:
+  /// @param fraction of the text that validates, in [0, 1)
+  ValidationSplit(std::uint64_t seed, double fraction);
+
+  void see(const Document& document);  ///< each of them, first of all
+  void settle();                       ///< then, once
+
+  /// The end of a document that validates.
+  struct Tail {
+    Index wanted = 0;  ///< bytes: all of it, none, or a part
+    Index slack = 0;   ///< so much more or less does no harm
+  };
+  Tail tail(const Document& document) const;
+
+ private:
+  double number(const Document& document) const { return random_.uniform(document.hash); }
+
+  RandomStream random_;
+  double fraction_;
+  std::vector<double> bytes_;  // by the bin of the number
+  double bytes_below_ = 0;     // of documents whose number is below fraction_
+  double limit_ = 0;           // below it a document validates, whatever its bin
+  std::size_t limit_bin_ = 0;  // below it, too
+  double share_of_limit_ = 0;  // of each document in limit_bin_
+  double slack_of_limit_ = 0;
+};
+
+/// Where a tail of about `tail.wanted` bytes begins: at a line, else at a word, else at a character within the slack,
+/// with text on both sides of it.
+Index tail_begin(const InputFile& file, const Document& document, const ValidationSplit::Tail& tail);
+
+}  // namespace espalier
