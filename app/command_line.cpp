@@ -28,6 +28,8 @@ CLI::Validator in_range(Number min, Number max, const std::string& range) {
           range};
 }
 
+constexpr char bracket_mark = '\x1f';  // before a bracket that belongs to the value
+
 // Words of `text` in lines of at most `columns`.
 std::string wrapped(const std::string& text, std::size_t columns) {
   std::string result;
@@ -81,6 +83,31 @@ void refuse_empty_values(const CLI::App& command) {
                                         .wanted = option->get_type_name(),
                                         .todo = fmt::format("give it a value, or leave it away (espalier {} --help)",
                                                             command.get_name())});
+}
+
+std::vector<std::string> bracket_arguments(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    const std::size_t value = argument.starts_with("--") ? argument.find('=') + 1 : 0;  // 0 without a '=', too
+    if (argument.ends_with(']') && argument.substr(value).starts_with('['))
+      argument.insert(value, 1, bracket_mark);
+  }
+  return arguments;
+}
+
+void keep_brackets(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options())
+    if (option->get_items_expected_max() > 0)
+      option->transform([](const std::string& text) { return without_bracket_marks(text); }, "");
+  for (CLI::App* const command : app.get_subcommands({}))
+    keep_brackets(*command);
+}
+
+std::string without_bracket_marks(const std::string& text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] != bracket_mark || i + 1 == text.size() || text[i + 1] != '[')
+      result += text[i];
+  return result;
 }
 
 std::string HelpFormatter::make_description(const CLI::App* app) const {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "core/scalars.hpp"
 
@@ -23,6 +25,14 @@ void note_to_stderr(const std::string& text);
 
 /// @throws Error (usage) for an option whose value is empty, as of a shell variable that is not set.
 void refuse_empty_values(const CLI::App& command);
+
+/// CLI11 takes a value in brackets for a list, and takes the brackets off: from the pattern "[0-9]" of an option that
+/// may have several values. Arguments from bracket_arguments() keep theirs in all options of `app` and its commands.
+std::vector<std::string> bracket_arguments(std::vector<std::string> arguments);
+void keep_brackets(CLI::App& app);
+
+/// An argument as the user has written it.
+std::string without_bracket_marks(const std::string& text);
 
 /// Lays help out in 80 columns.
 class HelpFormatter : public CLI::Formatter {

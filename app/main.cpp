@@ -67,7 +67,7 @@ const CLI::App& named_command(const CLI::App& app, std::vector<std::string>& rev
 
 // For an option with too many values, or none, the parser has only its own counts to tell.
 std::string usage_text(const CLI::ParseError& error) {
-  std::string text = error.what();
+  std::string text = without_bracket_marks(error.what());
   const std::string option = text.substr(0, text.find(':'));
   if (text.find(": At Most 1 required but received ") != std::string::npos)
     return fmt::format("{} is given {} times, wanted once", option, text.substr(text.rfind(' ') + 1));
@@ -118,7 +118,7 @@ void require_same_command(const Communicator& world, const std::string& command)
 void parse(CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> arguments = arguments_for_us(argc, argv);
   try {
-    app.parse(std::vector<std::string>(arguments));
+    app.parse(bracket_arguments(arguments));
   } catch (const CLI::ParseError& error) {
     throw_usage(app, arguments, error);
   }
@@ -174,6 +174,7 @@ int command(int argc, char** argv) {
   add_data(app, chosen);
   add_checkpoint(app, chosen);
   add_bench(app, chosen);
+  keep_brackets(app);
   if (wants_text_only(argc, argv)) {
     try {
       app.parse(argc, argv);
