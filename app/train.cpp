@@ -102,6 +102,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
                    "save and stop after so many steps of this start (exit 75); 0 (default): no limit")
       ->check(at_least(0));
   command->add_flag("--retry", options->train.retry, "start although several starts have come no further (exit 93)");
+  command->add_flag("--new-data", options->train.new_data,
+                    "resume although the token files are not those of the checkpoint");
   command->add_option(
       "--replay", options->replay,
       "compute the step of RUN/incidents/... again, on one rank, sample by sample; the config is in there");

@@ -10,6 +10,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/host_ranks.hpp"
 #include "parallel/texts.hpp"
+#include "training/data_files.hpp"
 #include "training/same_start.hpp"
 
 namespace espalier {
@@ -46,13 +47,15 @@ std::vector<TokenFile> open_all(const RunConfig::Data& data) {
   return files;
 }
 
-// One path may lead to copies on each host, or below working directories that differ. Formats without a checksum tell
-// their sizes alone.
-void require_same_files(const std::vector<TokenFile>& files, const Communicator& world) {
-  std::string contents;
-  for (const TokenFile& file : files)
-    contents += fmt::format("{}: {} tokens, checksum {:016x}\n", file.info().path.string(), file.num_tokens(),
-                            file.info().payload_hash);
+std::string contents_of(const TokenFile& file) {
+  const std::string checksum = file.info().format == TokenFormat::espalier
+                                   ? fmt::format("{:016x}", file.info().payload_hash)
+                                   : file.fingerprint(false).sample + " of samples";
+  return fmt::format("{}: {} tokens, checksum {}\n", file.info().path.string(), file.num_tokens(), checksum);
+}
+
+// One path may lead to copies on each host, or below working directories that differ.
+void require_same_files(const std::string& contents, const Communicator& world) {
   const std::vector<int> different = different_ranks(world, contents);
   if (different.empty())
     return;
@@ -69,10 +72,16 @@ void require_same_files(const std::vector<TokenFile>& files, const Communicator&
 
 }  // namespace
 
-void check_token_files(const RunConfig& config, const Communicator& world) {
+nlohmann::json check_token_files(const RunConfig& config, const Communicator& world,
+                                 const std::function<void(const std::string&)>& note) {
   std::vector<TokenFile> files;
-  attempt_together(world, ExitCode::data, [&] { files = open_all(config.data); });
-  require_same_files(files, world);
+  std::string contents;
+  attempt_together(world, ExitCode::data, [&] {
+    files = open_all(config.data);
+    for (const TokenFile& file : files)
+      contents += contents_of(file);
+  });
+  require_same_files(contents, world);
   const bool first_of_host = host_ranks(world).rank() == 0;
   attempt_together(world, ExitCode::data, [&] {
     Index bytes = 0;
@@ -85,6 +94,7 @@ void check_token_files(const RunConfig& config, const Communicator& world) {
       file.check_vocabulary(config.model.shape.vocab_size);
     }
   });
+  return describe_data_files(config, world, note);
 }
 
 }  // namespace espalier

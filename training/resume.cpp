@@ -9,6 +9,7 @@
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
+#include "training/data_files.hpp"
 #include "training/kept_kernels.hpp"
 #include "training/next_loss.hpp"
 #include "training/stored_config.hpp"
@@ -83,6 +84,7 @@ void note_changes(const std::vector<ConfigDifference>& changes, const Note& note
 struct Loaded {
   Path path;
   nlohmann::json state;
+  bool new_data = false;  // its token files were others, or may have been
 };
 
 // Earlier programs saved weights whose loss is not finite, too.
@@ -101,15 +103,33 @@ void require_sound_weights(const Path& path, Trainer<T>& trainer) {
   }
 }
 
+// What the token files hold counts, not where they lie. @returns what has changed and may, by --new-data
+std::string require_same_data(const CheckpointReader& checkpoint, const nlohmann::json& contents, bool new_data) {
+  const std::string changed = contents.is_null() ? "" : changed_data_files(checkpoint, contents);
+  if (!changed.empty() && !new_data)
+    throw Error(ExitCode::data, {.what = "the token files are not those of the checkpoint:" + changed,
+                                 .where = checkpoint.path().string(),
+                                 .wanted = "the same files in the same order, wherever they lie",
+                                 .todo = "bring the files back, or resume on the new ones: --new-data"});
+  return changed;
+}
+
 // All ranks load, or all throw the reason of the first that could not.
 template <class T>
-Loaded load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
-            const std::vector<std::string>& tensors, const Note& note) {
+Loaded load(const Path& path, const TrainOptions& options, const RunConfig& config, const ProcessMesh& mesh,
+            Trainer<T>& trainer, const std::vector<std::string>& tensors, const Note& note) {
   std::optional<CheckpointReader> checkpoint;
+  std::string changed_data;
+  bool by_content = false;
   std::vector<ConfigDifference> differences;
   attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
     checkpoint.emplace(path);
-    differences = require_same_run(*checkpoint, config);
+    by_content = !trainer.data_files().is_null() && knows_data_files(*checkpoint);
+    differences = require_same_run(*checkpoint, config,
+                                   options.new_data ? DataPaths::any
+                                   : by_content     ? DataPaths::as_many
+                                                    : DataPaths::same_files);
+    changed_data = require_same_data(*checkpoint, trainer.data_files(), options.new_data);
     keep_matmul_choices(*checkpoint, mesh.world().rank(), note);
     load_training_state(*checkpoint, trainer, tensors);
   });
@@ -117,18 +137,21 @@ Loaded load(const Path& path, const RunConfig& config, const ProcessMesh& mesh, 
   if (config.checkpoint.check_loss && !checkpoint->state().contains("next_loss"))
     require_sound_weights(path, trainer);
   note_changes(differences, note);
+  if (!changed_data.empty())
+    note("the token files are not those of the checkpoint (--new-data):" + changed_data);
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
                    checkpoint->info().layout.value("text", "an unknown layout"), mesh.layout().text()));
-  return {path, checkpoint->state()};
+  return {path, checkpoint->state(), options.new_data && !(by_content && changed_data.empty())};
 }
 
 // The newest of the run's checkpoints whose data are sound.
 template <class T>
-Loaded load_newest(const std::vector<Path>& paths, const RunConfig& config, const ProcessMesh& mesh,
-                   Trainer<T>& trainer, const std::vector<std::string>& tensors, const Note& note) {
+Loaded load_newest(const std::vector<Path>& paths, const TrainOptions& options, const RunConfig& config,
+                   const ProcessMesh& mesh, Trainer<T>& trainer, const std::vector<std::string>& tensors,
+                   const Note& note) {
   for (const Path& path : paths) {
     try {
-      return load(path, config, mesh, trainer, tensors, note);
+      return load(path, options, config, mesh, trainer, tensors, note);
     } catch (const Error& error) {
       if (error.code() != ExitCode::checkpoint)
         throw;
@@ -170,7 +193,7 @@ bool lies_in(const Path& checkpoints, const Path& checkpoint) {
 // A checkpoint whose bytes are right and whose loss is not would not get better with another one: no passing over.
 template <class T>
 Index checked(const Loaded& loaded, const RunConfig& config, Trainer<T>& trainer, const Note& note) {
-  if (config.checkpoint.check_loss)
+  if (config.checkpoint.check_loss && !loaded.new_data)
     check_next_loss(loaded.state, loaded.path.string(), trainer, note);
   return trainer.steps_done();
 }
@@ -212,7 +235,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
         require_own_directory(options, config, note);
       return std::vector{path};
     });
-    return checked(load(named.front(), config, mesh, trainer, tensors, note), config, trainer, note);
+    return checked(load(named.front(), options, config, mesh, trainer, tensors, note), config, trainer, note);
   }
   const std::vector<Path> own =
       found_by_root(mesh.world(), [&] { return usable_checkpoints(checkpoints, options.resume != "never", note); });
@@ -220,7 +243,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
     if (!options.init_from.empty())
       note(fmt::format("--init-from {} was for the first start: the run goes on from its own checkpoint",
                        options.init_from));
-    return checked(load_newest(own, config, mesh, trainer, tensors, note), config, trainer, note);
+    return checked(load_newest(own, options, config, mesh, trainer, tensors, note), config, trainer, note);
   }
   attempt_together(mesh.world(), ExitCode::usage, [&] {
     if (mesh.world().rank() == 0)

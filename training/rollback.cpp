@@ -23,7 +23,9 @@ Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, cons
   std::vector<IndexRange> passed_over = trainer.passed_over();
   passed_over.push_back(report.samples);
   const Path checkpoints = Path(config.run.directory) / "checkpoints";
-  const Index step = resume_training(TrainOptions{}, checkpoints, config, mesh, trainer, note);
+  TrainOptions options;
+  options.new_data = true;  // that of this start, which has been accepted
+  const Index step = resume_training(options, checkpoints, config, mesh, trainer, note);
   if (step != trainer.steps_done())
     throw Error(ExitCode::checkpoint, {.what = "there is no checkpoint to go back to",
                                        .where = checkpoints.string(),

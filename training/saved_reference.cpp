@@ -31,12 +31,14 @@ bool may_differ(const std::string& key) {
   return std::any_of(free.begin(), free.end(), begins) && std::none_of(fixed.begin(), fixed.end(), begins);
 }
 
-// Of each file to train on: "5000 tokens, checksum 0123456789abcdef". Formats without a checksum tell their number.
+// Of each file to train on: "5000 tokens, checksum 0123456789abcdef". Of formats without one it is of samples.
 nlohmann::json token_files(const RunConfig& config) {
   nlohmann::json files = nlohmann::json::array();
   for (const std::string& path : config.data.train) {
     const TokenFile file(path);
-    files.push_back(fmt::format("{}, checksum {:016x}", counted(file.num_tokens(), "token"), file.info().payload_hash));
+    const TokenFile::Fingerprint fingerprint = file.fingerprint(false);
+    files.push_back(fmt::format("{}, checksum {}", counted(file.num_tokens(), "token"),
+                                fingerprint.whole.empty() ? fingerprint.sample : fingerprint.whole));
   }
   return files;
 }

@@ -45,16 +45,23 @@ std::vector<std::string> stored_files(const std::string& stored, const char* key
 // May a run go on, or begin again, with another value of this key? The same files may be found under other paths.
 class MayChange {
  public:
-  MayChange(const std::string& stored, const RunConfig& config) : stored_(stored), config_(config) {}
+  MayChange(const std::string& stored, const RunConfig& config, DataPaths paths = DataPaths::same_files)
+      : stored_(stored), config_(config), paths_(paths) {}
   bool operator()(const std::string& key) const {
-    return may_change_on_resume(key) ||
-           (key == "data.train" && same_files(stored_files(stored_, "train"), config_.data.train)) ||
-           (key == "data.validation" && same_files(stored_files(stored_, "validation"), config_.data.validation));
+    return may_change_on_resume(key) || (key == "data.train" && may_be("train", config_.data.train)) ||
+           (key == "data.validation" && may_be("validation", config_.data.validation));
   }
 
  private:
+  bool may_be(const char* key, const std::vector<std::string>& files) const {
+    const std::vector<std::string> before = stored_files(stored_, key);
+    return paths_ == DataPaths::any || (paths_ == DataPaths::as_many && before.size() == files.size()) ||
+           same_files(before, files);
+  }
+
   const std::string& stored_;
   const RunConfig& config_;
+  DataPaths paths_;
 };
 
 // A preset is only a name for the keys that follow it.
@@ -90,18 +97,22 @@ std::vector<ConfigDifference> differences_from(const std::string& stored, const 
   return differences;
 }
 
-std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config) {
+std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config,
+                                               DataPaths paths) {
   const std::string stored = stored_config(checkpoint);
   std::vector<ConfigDifference> differences = differences_from(stored, config);
-  if (const std::string refused = refused_lines(differences, MayChange(stored, config)); !refused.empty()) {
+  if (const std::string refused = refused_lines(differences, MayChange(stored, config, paths)); !refused.empty()) {
     const bool same_model = refused_lines(differences, leaves_the_model).empty();
     const bool other_data = refused.find("\n  data.") != std::string::npos;
-    throw Error(ExitCode::usage,
-                {.what = "the checkpoint belongs to a run with another config:" + refused,
-                 .where = checkpoint.path().string(),
-                 .todo = fmt::format("go back to the stored values{}, or start a new run in another run.directory{}",
-                                     other_data ? " (moved files: link them at the stored paths, ln -s NEW OLD)" : "",
-                                     same_model ? " (--init-from takes over the weights)" : "")});
+    throw Error(
+        ExitCode::usage,
+        {.what = "the checkpoint belongs to a run with another config:" + refused,
+         .where = checkpoint.path().string(),
+         .todo = fmt::format(
+             "go back to the stored values{}, or start a new run in another run.directory{}",
+             other_data ? " (moved files: link them at the stored paths, ln -s NEW OLD; to train on others: --new-data)"
+                        : "",
+             same_model ? " (--init-from takes over the weights)" : "")});
   }
   return differences;
 }

@@ -22,9 +22,14 @@ std::string model_section(const std::string& config);
 /// know counts as stored with its default.
 std::vector<ConfigDifference> differences_from(const std::string& stored, const RunConfig& config);
 
+/// What the paths of [data] may be: such that lead to the same files, as many others, whose content is compared
+/// elsewhere, or any.
+enum class DataPaths { same_files, as_many, any };
+
 /// For a run that goes on from this checkpoint: what differs, all of which may (may_change_on_resume()).
 /// @throws Error (usage) that lists what may not.
-std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config);
+std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoint, const RunConfig& config,
+                                               DataPaths paths = DataPaths::same_files);
 
 /// What a run has left in its directory, checkpoints apart.
 struct EarlierRun {

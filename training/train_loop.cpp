@@ -69,7 +69,8 @@ class Loop {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
                                                                      options_.resume, options_.init_from));
     require_memory(config_, layout_, memory_of_a_rank(mesh_.world()));
-    check_token_files(config_, mesh_.world());
+    const auto tell = [&](const std::string& text) { note(text); };
+    const nlohmann::json data_files = check_token_files(config_, mesh_.world(), tell);
     // What refuses a start comes before it signs on.
     open_directory();
     agree_on_libraries<T>(config_, mesh_.world());
@@ -81,10 +82,9 @@ class Loop {
     prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
     MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
-    CheckpointSaver<T> saver(config_, run_path() / "checkpoints", mesh_, trainer,
-                             [&](const std::string& text) { note(text); });
-    const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer,
-                                               [&](const std::string& text) { note(text); });
+    trainer.set_data_files(data_files);
+    CheckpointSaver<T> saver(config_, run_path() / "checkpoints", mesh_, trainer, tell);
+    const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer, tell);
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
       note("attention by " + describe_attention<T>(attention_shape(config_, layout_)));

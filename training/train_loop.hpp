@@ -17,6 +17,7 @@ struct TrainOptions {
   Index stop_after = 0;         ///< steps of this start, then save and stop; 0: none
   bool retry = false;           ///< start although several starts have come no further
   std::string program = "unknown";  ///< name and version, for run.json
+  bool new_data = false;            ///< resume although the token files are not those of the checkpoint
 };
 
 /// What the console wants to know besides the step itself.

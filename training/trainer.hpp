@@ -88,6 +88,10 @@ class Trainer {
   double last_loss() const { return last_loss_; }              ///< of the last step that had a finite one
   const std::string& tokenizer() const { return tokenizer_; }  ///< that made the token files; empty: unknown
 
+  /// What the token files hold (training/data_files), for checkpoints; null: it has not been looked at.
+  const nlohmann::json& data_files() const { return data_files_; }
+  void set_data_files(nlohmann::json contents) { data_files_ = std::move(contents); }
+
   /// The flat ranges in which this rank stands for all that hold the same: every element of the model is in those of
   /// one rank. Of the weights, and of what lies in owned() only: reduced gradients and moments.
   const std::vector<IndexRange>& counted_weights() const { return counted_weights_; }
@@ -121,6 +125,7 @@ class Trainer {
   ParameterStore<T> parameters_;
   Gpt<T> model_;
   std::string tokenizer_;
+  nlohmann::json data_files_;
   TokenLoader loader_;
   std::optional<SequentialLoader> validation_;
   PipelineSchedule schedule_;

@@ -74,18 +74,21 @@ nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
   nlohmann::json passed_over = nlohmann::json::array();
   for (const IndexRange& samples : trainer.passed_over())
     passed_over.push_back({samples.begin, samples.end});
-  return {{"step", trainer.steps_done()},
-          {"data_position", trainer.data_position()},
-          {"tokens", trainer.tokens()},
-          {"passed_over", passed_over},
-          {"loss", trainer.last_loss()},
-          {"tokenizer", trainer.tokenizer()},
-          {"seed", config.run.seed},
-          {"config", to_toml(config)},
-          {"matmul", to_string(matmul_library())},
-          {"kokkos", KOKKOS_VERSION},
-          {"loss_scale", trainer.loss_scaler().state()},
-          {"spike_guard", trainer.spike_guard().state()}};
+  nlohmann::json state = {{"step", trainer.steps_done()},
+                          {"data_position", trainer.data_position()},
+                          {"tokens", trainer.tokens()},
+                          {"passed_over", passed_over},
+                          {"loss", trainer.last_loss()},
+                          {"tokenizer", trainer.tokenizer()},
+                          {"seed", config.run.seed},
+                          {"config", to_toml(config)},
+                          {"matmul", to_string(matmul_library())},
+                          {"kokkos", KOKKOS_VERSION},
+                          {"loss_scale", trainer.loss_scaler().state()},
+                          {"spike_guard", trainer.spike_guard().state()}};
+  if (!trainer.data_files().is_null())
+    state["data_files"] = trainer.data_files();
+  return state;
 }
 
 // Without what a forward pass would tell.

@@ -37,8 +37,10 @@ refused 2 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --resume good mo
 grep -q -- --init-from out.txt && fail "weights of another model are offered"
 refused 2 "--init-from takes over the weights" "$espalier" train tiny.toml run.seed=2
 refused 2 "run.seed: 1 -> 2" "$espalier" train tiny.toml run.seed=2
-cp train.bin moved.bin
-refused 2 "ln -s NEW OLD" "$espalier" train tiny.toml 'data.train=["moved.bin"]'
+write_text 301 other.txt
+exits 0 "$espalier" data pack --output other.bin other.txt
+refused 3 "data.train[0]" "$espalier" train tiny.toml 'data.train=["other.bin"]'
+refused 2 "ln -s NEW OLD" "$espalier" train tiny.toml 'data.train=["train.bin","other.bin"]'
 refused 2 "unknown key" "$espalier" train tiny.toml run.sede=2
 refused 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]'
 refused 7 "budget" "$espalier" train tiny.toml run.device_memory=100kB

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/data_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "io/json_fields.hpp"
+#include "io/token_file.hpp"
+#include "io/units.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/texts.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* key_in_state = "data_files";
+constexpr std::size_t most_notes = 8;  // a data set may have thousands of files
+
+using Note = std::function<void(const std::string&)>;
+using Fingerprint = TokenFile::Fingerprint;
+
+nlohmann::json to_json(const Fingerprint& file) {
+  nlohmann::json item = {{"bytes", file.bytes}, {"sample", file.sample}};
+  if (!file.whole.empty())
+    item["whole"] = file.whole;
+  return item;
+}
+
+Fingerprint fingerprint_from(const nlohmann::json& item) {
+  return {field<Index>(item, "bytes"), field<std::string>(item, "sample"), field_or<std::string>(item, "whole", "")};
+}
+
+std::string text_of(const Fingerprint& file) {
+  return fmt::format("{} bytes, checksum {}", file.bytes,
+                     file.whole.empty() ? file.sample + " of samples" : file.whole);
+}
+
+Index total_bytes(const std::vector<TokenFile>& files) {
+  Index bytes = 0;
+  for (const TokenFile& file : files)
+    bytes += file.info().payload_offset + file.info().num_tokens * file.info().bytes_per_token;
+  return bytes;
+}
+
+// Validation on what is trained on says nothing about other text.
+void note_files_in_both(const RunConfig& config, const nlohmann::json& contents, const Note& note) {
+  for (std::size_t i = 0; i < config.data.validation.size(); ++i)
+    for (std::size_t j = 0; j < config.data.train.size(); ++j)
+      if (fingerprint_from(contents["validation"][i]) == fingerprint_from(contents["train"][j])) {
+        note(fmt::format("warning: the validation file {} is trained on: it holds the same tokens as {}",
+                         config.data.validation[i], config.data.train[j]));
+        break;
+      }
+}
+
+nlohmann::json describe_on_root(const RunConfig& config, const Note& note) {
+  nlohmann::json contents = {{"train", nlohmann::json::array()}, {"validation", nlohmann::json::array()}};
+  std::vector<TokenFile> files;
+  for (const std::vector<std::string>* paths : {&config.data.train, &config.data.validation})
+    for (const std::string& path : *paths)
+      files.emplace_back(Path(path));
+  const bool reads_all = total_bytes(files) <= config.data.check_limit;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const bool is_train = i < config.data.train.size();
+    contents[is_train ? "train" : "validation"].push_back(to_json(files[i].fingerprint(reads_all)));
+    if (i < most_notes)
+      note((is_train ? "trains on " : "validates on ") + to_text(files[i].info()));
+  }
+  if (files.size() > most_notes)
+    note(fmt::format("and {} more", counted(static_cast<Index>(files.size() - most_notes), "token file")));
+  note_files_in_both(config, contents, note);
+  return contents;
+}
+
+}  // namespace
+
+nlohmann::json describe_data_files(const RunConfig& config, const Communicator& world,
+                                   const std::function<void(const std::string&)>& note) {
+  std::string contents;
+  attempt_together(world, ExitCode::data, [&] {
+    if (world.rank() == 0)
+      contents = describe_on_root(
+                     config, note ? note : [](const std::string&) {})
+                     .dump();
+  });
+  return nlohmann::json::parse(broadcast_text(world, contents, 0));
+}
+
+bool knows_data_files(const CheckpointReader& checkpoint) { return checkpoint.state().contains(key_in_state); }
+
+std::string changed_data_files(const CheckpointReader& checkpoint, const nlohmann::json& contents) {
+  if (!knows_data_files(checkpoint))
+    return "";
+  std::string lines;
+  try {
+    const nlohmann::json& stored = object_field(checkpoint.state(), key_in_state);
+    for (const char* const kind : {"train", "validation"}) {
+      const auto theirs = field<std::vector<nlohmann::json>>(stored, kind);
+      const auto ours = field<std::vector<nlohmann::json>>(contents, kind);
+      for (std::size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
+        const std::string before = i < theirs.size() ? text_of(fingerprint_from(theirs[i])) : "absent";
+        const std::string now = i < ours.size() ? text_of(fingerprint_from(ours[i])) : "absent";
+        if (i >= theirs.size() || i >= ours.size() || !(fingerprint_from(theirs[i]) == fingerprint_from(ours[i])))
+          lines += fmt::format("\n  data.{}[{}]: {} -> {}", kind, i, before, now);
+      }
+    }
+  } catch (const std::runtime_error& error) {
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say rightly what its token files held",
+                                       .where = (checkpoint.path() / "manifest.json").string(),
+                                       .got = error.what(),
+                                       .todo = "resume from an older checkpoint"});
+  }
+  return lines;
+}
+
+}  // namespace espalier

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "io/checkpoint_reader.hpp"
+#include "parallel/communicator.hpp"
+#include "training/run_config.hpp"
+
+namespace espalier {
+
+/// Size and checksums of each token file, for the checkpoints: {"train": [{"bytes": 1, "sample": "...", "whole":
+/// "..."}], "validation": []}, in the order of the config. "whole" is of all tokens; it is absent where the file has no
+/// checksum of its own and the files are larger than data.check_limit together. "sample" is of 64 pieces all over the
+/// file. `note` is told how each is read, and which validate and are trained on. Rank 0 reads, all ranks know.
+/// Collective.
+/// @throws Error (data).
+nlohmann::json describe_data_files(const RunConfig& config, const Communicator& world,
+                                   const std::function<void(const std::string&)>& note);
+
+/// For a run that resumes: one line for each file that is not that of the checkpoint; empty: they are the same,
+/// wherever they lie, or the checkpoint does not say. @throws Error (checkpoint) where it cannot be read.
+std::string changed_data_files(const CheckpointReader& checkpoint, const nlohmann::json& contents);
+
+/// Does the checkpoint say what its token files held? Those of older programs do not.
+bool knows_data_files(const CheckpointReader& checkpoint);
+
+}  // namespace espalier
