@@ -87,6 +87,33 @@ GptConfig read_shape(const CheckpointReader& checkpoint) {
   }
 }
 
+// The character that a byte of UTF-8 belongs to.
+std::string character_at(const std::string& text, std::size_t at) {
+  const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
+  std::size_t begin = at;
+  while (begin > 0 && continues(begin))
+    --begin;
+  std::size_t end = at + 1;
+  while (end < text.size() && continues(end))
+    ++end;
+  return text.substr(begin, end - begin);
+}
+
+// A model may have a smaller vocabulary than its tokenizer: then some texts cannot be told to it.
+void require_vocabulary(const std::string& prompt, const Tokenizer& tokenizer, const std::vector<TokenId>& tokens,
+                        Index vocab_size) {
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] >= vocab_size)
+      throw Error(ExitCode::usage,
+                  {.what = "the prompt has a character that the model does not know",
+                   .where = fmt::format("--prompt, token {} of {}", i + 1, tokens.size()),
+                   .got = fmt::format("id {} in \"{}\"", tokens[i],
+                                      tokenizer.name() == "byte" ? character_at(prompt, i)
+                                                                 : tokenizer.decode(std::span(&tokens[i], 1))),
+                   .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
+                   .todo = "leave the character out of the prompt"});
+}
+
 int generate(const GenerateArguments& options) {
   const CheckpointReader checkpoint(resolve_checkpoint(options.checkpoint, note_to_stderr));
   const GptConfig shape = read_shape(checkpoint);
@@ -99,6 +126,8 @@ int generate(const GenerateArguments& options) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(name);
   std::vector<TokenId> tokens;
   tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);
+
+  require_vocabulary(options.prompt, *tokenizer, tokens, shape.vocab_size);
 
   Generator generator(checkpoint, shape);
   const RandomStream random(options.seed, "generate");
@@ -134,7 +163,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--top-p", options->sampling.top_p,
                    "only the most likely tokens of this total probability; default 0.95")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(real_between(0, 1));
   command->add_option("--seed", options->seed, "same seed, same text; default 1")->check(at_least(0));
   add_gpu_options(*command);
   command->footer("  espalier generate --checkpoint runs/quickstart --prompt \"The best way to\"");

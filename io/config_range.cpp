@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace espalier {
 
 std::string describe(IntegerRange range) {
@@ -27,7 +29,7 @@ std::string describe(RealRange range) {
 bool inside(Index value, IntegerRange range) { return value >= range.min && value <= range.max; }
 
 bool inside(double value, RealRange range) {
-  return (range.min_open ? value > range.min : value >= range.min) &&
+  return std::isfinite(value) && (range.min_open ? value > range.min : value >= range.min) &&
          (range.max_open ? value < range.max : value <= range.max);
 }
 

@@ -172,7 +172,8 @@ bool ConfigReader::read(std::string_view section, std::string_view key, double& 
   if (!item->value->is_number() || !number)
     data_->wrong(*item, section, key, describe(*item->value), "a number");
   else if (!inside(*number, range))
-    data_->wrong(*item, section, key, to_toml_text(*item->value), describe(range));
+    data_->wrong(*item, section, key, to_toml_text(*item->value),
+                 std::isfinite(*number) ? describe(range) : "a finite number");
   else
     value = *number;
   return true;

@@ -2,13 +2,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt_stack.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
+#include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/ops/cross_entropy.hpp"
 
 namespace espalier {
 namespace {
+
+constexpr TokenId any_ignored = std::numeric_limits<TokenId>::min();  // targets may be negative
+
+// The one place where tokens enter a model: what a kernel is given lies in its tables.
+void require_tokens(const TokenId* tokens, Index count, TokenId least, Index vocab_size) {
+  const TokenId* const beyond = std::find_if(
+      tokens, tokens + count, [=](TokenId token) { return token < least || static_cast<Index>(token) >= vocab_size; });
+  if (beyond != tokens + count)
+    throw Error(ExitCode::data, {.what = "a token is beyond the model's vocabulary",
+                                 .where = fmt::format("token {} of {}", beyond - tokens, count),
+                                 .got = fmt::format("id {}", *beyond),
+                                 .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
+                                 .todo = "use tokens of the model's own tokenizer, or raise model.vocab_size"});
+}
 
 // Copies host tokens to the front of a device array.
 void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, Index count) {
@@ -154,10 +172,14 @@ BlockGraphs& GptStack<T, Residual>::graphs(MicrobatchPlace place) {
 
 template <class T, class Residual>
 void GptStack<T, Residual>::load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const {
-  if (slot.tokens.extent(0) > 0)
-    upload(exec, slot.tokens, batch.inputs, slot.tokens.extent(0));
-  if (slot.targets.extent(0) > 0)
-    upload(exec, slot.targets, batch.targets, slot.targets.extent(0));
+  if (const auto count = static_cast<Index>(slot.tokens.extent(0)); count > 0) {
+    require_tokens(batch.inputs, count, 0, config_.vocab_size);
+    upload(exec, slot.tokens, batch.inputs, count);
+  }
+  if (const auto count = static_cast<Index>(slot.targets.extent(0)); count > 0) {
+    require_tokens(batch.targets, count, any_ignored, config_.vocab_size);
+    upload(exec, slot.targets, batch.targets, count);
+  }
 }
 
 template <class T, class Residual>
@@ -229,6 +251,7 @@ Matrix<T> GptStack<T, Residual>::logits(const ExecSpace& exec, const std::vector
   Slot& target = slot(0);
   std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
   padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
+  require_tokens(padded.data(), shape_.tokens(), 0, config_.vocab_size);
   upload(exec, target.tokens, padded.data(), shape_.tokens());
   chunk(0).forward(exec, shape_, target, workspace_.scratch, graphs(MicrobatchPlace()), {});
   return chunk(0).head().logits(exec, count - rows, rows, target.head, workspace_.scratch.head);

@@ -38,6 +38,34 @@ TEST(Gpt, loss_is_that_of_plain_loops) {
   compare_loss<double>(1e-13);
 }
 
+// One check where tokens enter, whoever brings them.
+TEST(Gpt, tokens_beyond_the_vocabulary_are_refused) {
+  TinyGpt<float> tiny(batch, length, 1);
+  const auto expect_refused = [&](const auto& action) {
+    try {
+      action();
+      ADD_FAILURE() << "a token beyond the table was used";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_NE(std::string(error.what()).find("beyond the model's vocabulary"), std::string::npos) << error.what();
+    }
+  };
+  for (const TokenId wrong : {static_cast<TokenId>(tiny.config.vocab_size), std::numeric_limits<TokenId>::max()}) {
+    Tokens inputs = tokens_with_ignored(), targets = tokens_with_ignored();
+    inputs.inputs[3] = wrong;
+    targets.targets[3] = wrong;
+    for (const Tokens& tokens : {inputs, targets}) {
+      expect_refused([&] { tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8); });
+      expect_refused([&] { tiny.model->evaluate(tiny.exec, 0, tokens.batch(), 1.0 / 8); });
+    }
+  }
+  Tokens negative = tokens_with_ignored();
+  negative.inputs[3] = -1;
+  expect_refused([&] { tiny.model->forward(tiny.exec, 0, negative.batch(), 1.0 / 8); });
+  TinyGpt<float> one(1, length, 1);
+  expect_refused([&] { one.model->logits(one.exec, {1, 2, static_cast<TokenId>(one.config.vocab_size)}); });
+}
+
 template <class T>
 void compare_overwritten_gradients(ResidualType residual) {
   const Tokens first = tokens_with_ignored(), second = tiny_tokens(rows, tiny_config(), "second");

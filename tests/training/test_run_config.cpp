@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <filesystem>
 #include <sstream>
 
@@ -48,6 +49,25 @@ TEST(RunConfig, StepsFromTokens) {
   const RunConfig config =
       parse_run_config(good, "run.toml", {"run.steps=0", "run.tokens=\"1M\"", "batch.sequence_length=100"}, 1);
   EXPECT_EQ(config.total_steps(), 625);
+}
+
+TEST(RunConfig, NoKeyTakesWhatIsNotFinite) {
+  std::istringstream lines(to_toml(RunConfig{}));
+  std::string section;
+  int num_keys = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('['))
+      section = line.substr(1, line.find(']') - 1);
+    const std::size_t equals = line.find(" = ");
+    if (line.starts_with('#') || equals == std::string::npos ||
+        !std::isdigit(static_cast<unsigned char>(line[equals + 3])))
+      continue;
+    const std::string key = section + "." + line.substr(0, equals);
+    ++num_keys;
+    for (const std::string value : {"nan", "-nan", "inf", "-inf"})
+      EXPECT_CONTAINS(error_of(good, {key + "=" + value}), key) << value;
+  }
+  EXPECT_GT(num_keys, 50);
 }
 
 TEST(RunConfig, AllProblemsAtOnceWithTheirPositions) {
