@@ -41,6 +41,19 @@ class Timeline {
 
   const std::vector<TimelineEvent>& events() const { return events_; }
 
+  /// While it lives, nothing is kept: for what belongs to no step, such as an evaluation.
+  class Pause {
+   public:
+    explicit Pause(Timeline& timeline) : timeline_(timeline), was_on_(timeline.on_) { timeline_.on_ = false; }
+    ~Pause() { timeline_.on_ = was_on_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Timeline& timeline_;
+    bool was_on_;
+  };
+
   /// Events from now on belong to this step.
   void set_step(std::int64_t step) { step_ = step; }
 

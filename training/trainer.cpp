@@ -285,6 +285,7 @@ template <class T>
 double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
   Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   double mean = 0;
+  const Timeline::Pause no_step(mesh_->world().timeline());
   or_abandon_links(mesh_->world(), [&] {
     PhaseSeconds seconds;
     forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "io/metrics.hpp"
+#include "io/trace_file.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/train_loop.hpp"
 
@@ -67,6 +68,25 @@ TEST(Trace, IsJsonWithEveryOperationOfEveryRank) {
           EXPECT_LT(begins[stage][name], before) << name << " of stage " << stage;
         }
       }
+  barrier(world());
+}
+
+// An evaluation is no part of any step: what it receives is not drawn as a bubble of the step before.
+TEST(Trace, HasEachOperationOfAStepOnceWhereRunsEvaluate) {
+  const SharedFolder folder("evaluation");
+  RunConfig config = traced_run(folder);
+  config.run.trace_steps = 2;
+  config.data.validation = config.data.train;
+  config.run.eval_interval = 1;
+  run(config);
+  std::map<std::string, int> times;  // by step and name
+  const Path path = folder / "run" / "trace" / fmt::format("rank-{:05}.json", world().rank());
+  for (const TimelineEvent& event : read_trace(path))
+    if (event.microbatch >= 0)
+      ++times[fmt::format("{} of step {}, chunk {}", event.name, event.step, event.chunk)];
+  EXPECT_FALSE(times.empty());
+  for (const auto& [name, count] : times)
+    EXPECT_EQ(count, 1) << name;
   barrier(world());
 }
 
