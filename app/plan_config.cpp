@@ -11,6 +11,7 @@
 #include "core/memory_text.hpp"
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
+#include "planning/gpu_caveat.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
 #include "training/predict_time.hpp"
@@ -140,6 +141,8 @@ std::string header(const PlanProblem& problem, const LayoutPrice& price, const s
   file.comment(price.layout.text());
   file.comment(fmt::format("predicted: {:.4g} s a step (+-{:.0f} %), {:.4g} tokens/s, {} of memory", price.step_seconds,
                            100 * price.error_share, price.tokens_per_second, bytes_text(price.memory_bytes)));
+  if (!problem.cluster.device.moves_messages)
+    file.comment(fmt::format("{} (docs/gpus.md): this is predicted.", gpu_caveat));
   if (const std::vector<std::string> more = unpriced(settings); !more.empty())
     file.comment(fmt::format("not in this prediction: {}", fmt::join(more, ", ")));
   if (!to_fill.empty())

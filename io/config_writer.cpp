@@ -27,7 +27,16 @@ std::string toml_quoted(std::string_view text) {
 
 }  // namespace
 
-void ConfigWriter::comment(std::string_view text) { text_ += fmt::format("# {}\n", text); }
+// A comment may hold no control character but a tab; what begins a new line is a comment, too.
+void ConfigWriter::comment(std::string_view text) {
+  text_ += "# ";
+  for (const char byte : text)
+    if (byte == '\n')
+      text_ += "\n# ";
+    else
+      text_ += (byte >= 0 && byte < ' ' && byte != '\t') || byte == 0x7F ? '?' : byte;
+  text_ += '\n';
+}
 
 void ConfigWriter::section(std::string_view section, std::string_view about) {
   section_ = section;

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "planning/html.hpp"
+#include "planning/markup.hpp"
 
 namespace espalier {
 namespace {

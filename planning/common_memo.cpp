@@ -9,6 +9,7 @@
 
 #include "core/memory_text.hpp"
 #include "io/units.hpp"
+#include "planning/gpu_caveat.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/runnable.hpp"
 #include "planning/why_slower.hpp"
@@ -44,7 +45,10 @@ class CommonMemo : MemoText {
     for (const PlanProblem& problem : problems_)
       names.push_back(problem.cluster.name);
     const ModelShape& model = problems_.front().model;
-    say("# How to train {} on {} devices of each of {}\n\n", model.name, space_.num_devices, fmt::join(names, ", "));
+    say("# How to train {} on {} devices of each of {}\n\n", model.name, space_.num_devices,
+        fmt::format("{}", fmt::join(names, ", ")));
+    if (std::ranges::any_of(problems_, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
+      say("**{}**: all times below are predicted.\n\n", gpu_caveat);
     say("**Recommendation.** {} on all of them: "
         "of the layouts that fit everywhere the one whose largest loss against a machine's own best is smallest.\n\n",
         common_.layout->text());

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "io/units.hpp"
+#include "planning/gpu_caveat.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/quantity.hpp"
@@ -49,6 +50,8 @@ class Memo : MemoText {
   void recommendation() {
     const Cluster& cluster = problem_.cluster;
     say("# How to train {} on {} {}\n\n", problem_.model.name, space_.num_devices, cluster.device.name);
+    if (!cluster.device.moves_messages)
+      say("**{}**: all times below are predicted.\n\n", gpu_caveat);
     say("**Recommendation.** {}: {} a step (+-{:.0f} %), {:.4g} tokens a second, MFU {:.1f} % of {} in {}, "
         "{} of {} on the fullest device.\n\n",
         layout_.text(), time_text(best_.step_seconds), 100 * best_.error_share, best_.tokens_per_second,

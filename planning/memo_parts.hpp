@@ -5,9 +5,13 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "planning/layout_limits.hpp"
+#include "planning/markup.hpp"
 #include "planning/search.hpp"
 
 namespace espalier {
@@ -27,12 +31,30 @@ struct MemoSubject {
   std::string fit_text(const LayoutPrice& price) const;
 };
 
-/// A text that grows by sentences.
+namespace impl {
+
+/// What a sentence shows of an argument: texts escaped, whoever wrote them; all else as it is.
+template <class Argument>
+decltype(auto) in_markdown(const Argument& argument) {
+  if constexpr (std::is_convertible_v<const Argument&, std::string_view>)
+    return markdown_escaped(argument);
+  else {
+    static_assert(std::is_arithmetic_v<Argument>, "a text that would not be escaped: make it a string");
+    return Argument(argument);
+  }
+}
+
+template <class Argument>
+using InMarkdown = decltype(in_markdown(std::declval<const Argument&>()));
+
+}  // namespace impl
+
+/// A text that grows by sentences. The formats are Markdown; what stands in them is text.
 class MemoText {
  protected:
   template <class... Arguments>
-  void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    text_ += fmt::format(format, std::forward<Arguments>(arguments)...);
+  void say(fmt::format_string<impl::InMarkdown<Arguments>...> format, const Arguments&... arguments) {
+    text_ += fmt::format(format, impl::in_markdown(arguments)...);
   }
 
   std::string text_;

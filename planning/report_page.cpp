@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "planning/html.hpp"
+#include "planning/markup.hpp"
 
 namespace espalier {
 namespace {

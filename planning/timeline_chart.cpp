@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "planning/chart.hpp"
-#include "planning/html.hpp"
+#include "planning/markup.hpp"
 
 namespace espalier {
 namespace {

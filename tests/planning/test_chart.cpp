@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planning/chart.hpp"
-#include "planning/html.hpp"
+#include "planning/markup.hpp"
 #include "planning/report_page.hpp"
 #include "tests/planning/not_finite.hpp"
 

@@ -9,7 +9,11 @@
 #include <tuple>
 
 #include "core/memory_text.hpp"
+#include "planning/common_layout.hpp"
+#include "planning/common_memo.hpp"
+#include "planning/gpu_caveat.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/markup.hpp"
 #include "planning/memo.hpp"
 #include "planning/mitigation.hpp"
 #include "planning/number_format.hpp"
@@ -42,6 +46,39 @@ Written write(const char* model, const char* cluster, int devices, Index batch, 
   written.result = search_layouts(written.problem, written.space);
   written.text = memo(written.problem, written.space, written.result, {});
   return written;
+}
+
+// Where names may stand: model, cluster and device, in sentences, headings and tables.
+TEST(Memo, names_from_files_are_text) {
+  const std::string hostile = "a|b <script>x</script> **bold** [c](http://d) `e` \\ ~~f~~ _g_\n# h\x1B[2J &amp; $i$";
+  Written written = write("gpt2-1558m", "a100-80", 8, 64, "");
+  written.problem.model.name = written.problem.cluster.name = written.problem.cluster.device.name = hostile;
+  const std::string one = memo(written.problem, written.space, written.result, {});
+  const std::vector<PlanProblem> problems(2, written.problem);
+  const LayoutPrice& best = written.result.ranking.front();
+  const CommonLayout common{.layout = best.layout, .prices = {best, best}, .bests = {best, best}};
+  for (const std::string& text : {one, common_memo(problems, written.space, common, {})}) {
+    EXPECT_THAT(text, HasSubstr(markdown_escaped(hostile)));
+    for (const char* const markup :
+         {"a|b", "<script", "</script", "**bold", "[c]", "`e", "~~f", "_g_", "\n# h", "\x1B", "&amp; $", "$i"})
+      EXPECT_THAT(text, Not(HasSubstr(markup))) << markup;
+  }
+}
+
+// A text without markup reads as it was.
+TEST(Memo, markdown_of_plain_text_is_the_text) {
+  for (const char* const plain : {"tensor 8 x data 2, ZeRO-1 (+-10 %)", "batch.micro_batch_size = 2: 1.5 GiB; \"own\"",
+                                  "it's 5' long", "a100-80:16x8", "\xC3\xA9t\xC3\xA9"})
+    EXPECT_EQ(markdown_escaped(plain), plain);
+  EXPECT_EQ(markdown_escaped("\xE9|"), "\uFFFD\\|");
+  EXPECT_EQ(markdown_escaped("_a_b_ c_"), "\\_a_b\\_ c\\_");
+}
+
+TEST(Memo, of_gpus_says_that_nothing_has_run_on_one) {
+  EXPECT_THAT(write("gpt2-1558m", "a100-80", 8, 64, "").text, HasSubstr(gpu_caveat));
+  Written cpu = write("gpt2-1558m", "a100-80", 8, 64, "");
+  cpu.problem.cluster.device.moves_messages = true;
+  EXPECT_THAT(memo(cpu.problem, cpu.space, cpu.result, {}), Not(HasSubstr(gpu_caveat)));
 }
 
 TEST(Memo, answers_every_question) {

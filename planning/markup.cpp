@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/html.hpp"
+#include "planning/markup.hpp"
+
+#include <cctype>
 
 namespace espalier {
 namespace {
@@ -41,6 +43,14 @@ std::string_view escaped(std::string_view character) {
   }
 }
 
+bool is_inside_a_word(std::string_view text, std::size_t at) {
+  const auto is_of_a_word = [](char byte) { return std::isalnum(static_cast<unsigned char>(byte)) != 0; };
+  return at > 0 && at + 1 < text.size() && is_of_a_word(text[at - 1]) && is_of_a_word(text[at + 1]);
+}
+
+// Those that begin or end emphasis, code, links, cells, formulas, headings.
+constexpr std::string_view markdown_signs = "\\`*_[]|~$#";
+
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
@@ -49,6 +59,26 @@ std::string html_escaped(std::string_view text) {
     const std::string_view character = first_character(text);
     result += character.empty() ? "\uFFFD" : escaped(character);
     text.remove_prefix(character.empty() ? 1 : character.size());
+  }
+  return result;
+}
+
+std::string markdown_escaped(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view character = first_character(text.substr(at));
+    const char first = text[at];
+    if (character.empty())
+      result += "\uFFFD";
+    else if (first == '\n' || first == '\t')
+      result += ' ';
+    else if (first == '"' || first == '\'')
+      result += first;
+    else if (markdown_signs.find(first) != std::string_view::npos && !(first == '_' && is_inside_a_word(text, at)))
+      result += {'\\', first};
+    else
+      result += escaped(character);
+    at += character.empty() ? 1 : character.size();
   }
   return result;
 }
