@@ -138,6 +138,10 @@ std::string draw(const LineChart& chart) {
     text += fmt::format("<path class=\"line {}\" data-name=\"{}\" d=\"{}\"/>\n", series.colour,
                         html_escaped(series.name), path_data(series, x, y));
   text += closed_paths;
+  for (const ChartMark& mark : chart.marks)
+    if (mark.x >= x.low() && mark.x <= x.high())
+      text += fmt::format("<line class=\"mark-line\" x1=\"{0}\" x2=\"{0}\" y2=\"100%\"><title>{1}</title></line>\n",
+                          impl::percent(x(mark.x)), html_escaped(mark.text));
   for (const ChartSeries& series : chart.series)
     text += marks(series, x, y);
   return text + closed_plot;

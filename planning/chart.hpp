@@ -21,10 +21,17 @@ struct ChartSeries {
   bool has_dots = false;  ///< few points that matter one by one
 };
 
+/// A place on the axis of steps.
+struct ChartMark {
+  double x = 0;
+  std::string text;
+};
+
 struct LineChart {
   std::string label;  ///< what a reader hears who does not see the picture
   std::vector<ChartSeries> series = {};
-  ChartUnit unit = {};  ///< of y
+  std::vector<ChartMark> marks = {};  ///< dashed lines over the whole height
+  ChartUnit unit = {};                ///< of y
   ScaleKind kind = ScaleKind::linear;
   bool from_zero = false;
 };

@@ -8,6 +8,7 @@
 #include "planning/find_end.hpp"
 #include "planning/find_faults.hpp"
 #include "planning/find_limits.hpp"
+#include "planning/find_settings.hpp"
 #include "planning/find_stability.hpp"
 
 namespace espalier {
@@ -24,6 +25,7 @@ bool has_times(const RecordedRun& run) {
 // All that costs time, however little.
 std::vector<Finding> find_time(const RecordedRun& run, const StepProfile& profile) {
   std::vector<Finding> findings = find_faults(run, profile);
+  find_settings(run, profile, findings);
   for (Finding& finding : find_limits(run, profile))
     findings.push_back(std::move(finding));
   for (Finding& finding : findings)
@@ -55,6 +57,21 @@ void rank(std::vector<Finding>& findings) {
 }
 
 }  // namespace
+
+const Finding* gravest(const Diagnosis& diagnosis) {
+  const auto found =
+      std::ranges::find_if(diagnosis.findings, [](const Finding& finding) { return !finding.verdict.empty(); });
+  return found == diagnosis.findings.end() ? nullptr : &*found;
+}
+
+const char* heading(Concern concern) {
+  switch (concern) {
+    case Concern::end: return "why it ended, or does not go on";
+    case Concern::time: return "where the time goes";
+    case Concern::stability: return "stability";
+  }
+  return "";
+}
 
 Diagnosis diagnose(const RecordedRun& run, const RecordedRun* against) {
   Diagnosis diagnosis{.findings = find_end(run)};

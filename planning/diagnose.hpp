@@ -25,6 +25,12 @@ struct Diagnosis {
 /// Looks through a run, beside another if there is one. Pure.
 Diagnosis diagnose(const RecordedRun& run, const RecordedRun* against = nullptr);
 
+/// The first finding that has a verdict; nullptr where nothing has spoilt the run.
+const Finding* gravest(const Diagnosis& diagnosis);
+
+/// "where the time goes": over the findings of this concern.
+const char* heading(Concern concern);
+
 /// For people, within 120 columns; for programs.
 std::string diagnosis_text(const RecordedRun& run, const Diagnosis& diagnosis);
 std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis);

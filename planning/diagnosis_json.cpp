@@ -27,6 +27,7 @@ Json finding_json(const Finding& finding) {
           {"unit", finding.unit},
           {"is_fault", finding.is_fault},
           {"risk", finding.risk},
+          {"verdict", finding.verdict},
           {"ranks", finding.ranks},
           {"evidence", finding.evidence},
           {"changes", changes}};

@@ -38,13 +38,15 @@ std::string item(const char* head, const std::string& text) {
   return fmt::format("        {}{}\n", head, wrapped(text, indent));
 }
 
-std::string run_text(const RecordedRun& run) {
+std::string run_text(const RecordedRun& run, const Diagnosis& diagnosis) {
+  const Finding* const grave = gravest(diagnosis);
   const RunSetup& setup = run.setup;
-  std::string text = fmt::format("{}: {}{}, {}, {}\n", run.directory.string(), run.record.state,
+  std::string text = fmt::format("{}: {}{}{}, {}, {}\n", run.directory.string(), run.record.state,
                                  run.life == Life::gone     ? " (its process is gone)"
                                  : run.life == Life::silent ? " (its process is out of sight)"
                                                             : "",
-                                 setup.mesh.text(), counted(setup.num_microbatches(), "micro-batch"));
+                                 grave != nullptr ? fmt::format(", {}", grave->verdict) : "", setup.mesh.text(),
+                                 counted(setup.num_microbatches(), "micro-batch"));
   for (const std::string& gap : run.gaps)
     text += fmt::format("  note: {}\n", wrapped(gap, 8));
   return text;
@@ -144,15 +146,6 @@ std::string finding_text(const Finding& finding, std::size_t number) {
   return text;
 }
 
-const char* heading(Concern concern) {
-  switch (concern) {
-    case Concern::end: return "why it ended, or does not go on";
-    case Concern::time: return "where the time goes";
-    case Concern::stability: return "stability";
-  }
-  return "";
-}
-
 constexpr std::size_t most_differences = 12;  // those that explain most come first
 
 std::string differences_text(const std::vector<Difference>& differences) {
@@ -188,7 +181,7 @@ std::string comparison_text(const Comparison& comparison) {
 }  // namespace
 
 std::string diagnosis_text(const RecordedRun& run, const Diagnosis& diagnosis) {
-  std::string text = run_text(run);
+  std::string text = run_text(run, diagnosis);
   if (diagnosis.profile)
     text += profile_text(run, *diagnosis.profile);
   std::optional<Concern> last;

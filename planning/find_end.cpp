@@ -125,7 +125,9 @@ std::vector<Finding> find_end(const RecordedRun& run) {
   finding.evidence.push_back(how_far(run));
   if (const std::vector<std::string> lines = lines_of(run.record.cause); lines.size() > 1)
     finding.evidence.insert(finding.evidence.end(), lines.begin() + 1, lines.end());
-  if (run.record.cause.find("culprit") == std::string::npos)  // else the cause tells the positions already
+  const bool ended_together =
+      run.record.exit_code == static_cast<int>(ExitCode::numerical);             // nobody waits for another
+  if (!ended_together && run.record.cause.find("culprit") == std::string::npos)  // else the cause tells the positions
     add_positions(run, finding);
   return {finding};
 }

@@ -10,6 +10,9 @@
 
 #include "core/median.hpp"
 #include "io/units.hpp"
+#include "planning/find_divergence.hpp"
+#include "planning/find_overfitting.hpp"
+#include "planning/loss_causes.hpp"
 #include "planning/step_profile.hpp"
 
 namespace espalier {
@@ -21,18 +24,8 @@ constexpr double far_away = 6;          // spreads
 constexpr double least_spread = 0.01;   // of the median
 constexpr double loss_rise = 1.1;
 constexpr double norm_rise = 3;
-constexpr double diverged = 1.5;             // times the first loss
-constexpr std::size_t last_losses = 3;       // one high loss is a spike, not a direction
-constexpr std::size_t steps_to_learn = 100;  // after which, and after the warmup, a loss has fallen
 constexpr double skipped_share = 0.02;
 constexpr double collapse = 1024;
-
-Change calmer(const RunSetup& setup) {
-  if (setup.clip_grad_norm <= 0)
-    return {.setting = "optimizer.clip_grad_norm = 1.0"};
-  return {.setting = fmt::format("optimizer.learning_rate = {:g}, or a longer optimizer.warmup_steps (now {})",
-                                 setup.peak_learning_rate / 2, setup.warmup_steps)};
-}
 
 void add_spikes(const RecordedRun& run, Cause cause, const char* what, double RecordedStep::*value, double least_rise,
                 std::vector<Finding>& findings) {
@@ -59,67 +52,34 @@ void add_spikes(const RecordedRun& run, Cause cause, const char* what, double Re
       fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
                   spikes.size() > where.size() ? ", ..." : ""),
       fmt::format("the largest stands {:.0f} spreads above the {} steps before it", worst.z, worst.num_before)};
-  finding.changes = {calmer(run.setup)};
+  finding.changes = {calmer(run)};
   findings.push_back(std::move(finding));
+}
+
+// The name of the first number of a step that is none; "" where there is none. Gradients that overflow the loss scale
+// of fp16 are no harm.
+std::string not_finite_in(const RecordedStep& step, bool scales_loss) {
+  if (!std::isfinite(step.loss))
+    return fmt::format("the loss is {}", step.loss);
+  if (!std::isfinite(step.gradient_norm) && !scales_loss)
+    return fmt::format("the gradient norm is {}", step.gradient_norm);
+  if (step.validation_loss && !std::isfinite(*step.validation_loss))
+    return fmt::format("the validation loss is {}", *step.validation_loss);
+  return "";
 }
 
 void find_not_finite(const RecordedRun& run, std::vector<Finding>& findings) {
-  const auto found = std::find_if(run.steps.begin(), run.steps.end(),
-                                  [](const RecordedStep& step) { return !std::isfinite(step.loss); });
+  const bool scales_loss = run.setup.compute == "fp16";
+  const auto found = std::ranges::find_if(
+      run.steps, [&](const RecordedStep& step) { return !not_finite_in(step, scales_loss).empty(); });
   if (found == run.steps.end())
     return;
-  Finding finding{.cause = Cause::not_finite, .title = {}, .risk = 1};
-  finding.title = fmt::format("the loss is {} at step {}", found->loss, found->times.step);
-  finding.changes = {calmer(run.setup)};
-  if (run.setup.compute == "fp16")
+  Finding finding{.cause = Cause::not_finite, .title = {}, .risk = 1, .verdict = "not finite"};
+  finding.title = fmt::format("{} at step {}", not_finite_in(*found, scales_loss), found->times.step);
+  if (findings.empty())  // else a divergence has told them
+    add_causes_of_instability(run, found->times.step, finding);
+  if (scales_loss)
     finding.changes.push_back({.setting = "precision.compute = \"bf16\""});
-  findings.push_back(std::move(finding));
-}
-
-// The end against the start, which needs no window of steps before: an explosion in the first ten has none.
-void find_divergence(const RecordedRun& run, std::vector<Finding>& findings) {
-  std::vector<double> losses;
-  for (const RecordedStep& step : run.steps)
-    if (std::isfinite(step.loss))
-      losses.push_back(step.loss);
-  if (losses.size() <= last_losses || losses.size() < run.steps.size())
-    return;  // not finite is a finding of its own
-  const auto median_of_last = [&](std::size_t count) {
-    return median_of(std::vector<double>(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end()));
-  };
-  const double last = median_of_last(last_losses);
-  const std::size_t tenth = losses.size() / 10;
-  const double first_tenth =
-      tenth > 0 ? median_of(std::vector<double>(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(tenth)))
-                : 0;
-  const double last_tenth = tenth > 0 ? median_of_last(tenth) : 0;
-  const bool rises = losses.front() > 0 && last > diverged * losses.front();
-  const bool never_falls =
-      first_tenth > 0 && last_tenth >= first_tenth &&
-      losses.size() >= std::max(steps_to_learn, 2 * static_cast<std::size_t>(run.setup.warmup_steps));
-  if (!rises && !never_falls)
-    return;
-  Finding finding{.cause = Cause::divergence,
-                  .title = {},
-                  .size = rises ? last / losses.front() : last_tenth / first_tenth,
-                  .unit = rises ? "times the first loss" : "times the first losses"};
-  if (rises) {
-    finding.title =
-        fmt::format("the training diverges, its loss rises: {:.4g} at step {}, {:.4g} at step {}", losses.front(),
-                    run.steps.front().times.step, losses.back(), run.steps.back().times.step);
-    finding.evidence = {
-        fmt::format("the median of the last {} losses is {:.2f} times the first", last_losses, finding.size)};
-  } else {
-    finding.title = fmt::format("the loss does not fall: {:.4g} in the first {} steps, {:.4g} in the last {} (medians)",
-                                first_tenth, tenth, last_tenth, tenth);
-    finding.evidence = {
-        fmt::format("{} steps, of which {} warm the learning rate up", losses.size(), run.setup.warmup_steps)};
-  }
-  finding.risk = rises ? 0.95 : 0.5;
-  finding.changes = {{.setting = fmt::format("optimizer.learning_rate = {:g} (now {:g})",
-                                             run.setup.peak_learning_rate / 10, run.setup.peak_learning_rate)}};
-  if (run.setup.clip_grad_norm <= 0)
-    finding.changes.push_back(calmer(run.setup));
   findings.push_back(std::move(finding));
 }
 
@@ -138,7 +98,7 @@ void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
                                 lowest ? ", as low as it may" : "");
     finding.risk = 0.8;
     finding.evidence = {"gradients overflow fp16 again and again; small ones are lost meanwhile"};
-    finding.changes = {{.setting = "precision.compute = \"bf16\""}, calmer(run.setup)};
+    finding.changes = {{.setting = "precision.compute = \"bf16\""}, calmer(run)};
     findings.push_back(std::move(finding));
   }
 }
@@ -169,7 +129,7 @@ void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) 
   if (anomalies > 0) {
     finding.evidence.push_back(
         fmt::format("{} were spikes or not finite, which stability.on_spike = \"skip\" passes over", anomalies));
-    finding.changes.push_back(calmer(run.setup));
+    finding.changes.push_back(calmer(run));
   }
   findings.push_back(std::move(finding));
 }
@@ -204,12 +164,16 @@ std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vecto
 
 std::vector<Finding> find_instability(const RecordedRun& run) {
   std::vector<Finding> findings;
-  find_not_finite(run, findings);
   find_divergence(run, findings);
-  add_spikes(run, Cause::loss_spike, "loss", &RecordedStep::loss, loss_rise, findings);
-  add_spikes(run, Cause::gradient_spike, "gradient norm", &RecordedStep::gradient_norm, norm_rise, findings);
+  find_not_finite(run, findings);
+  if (std::ranges::none_of(findings, [](const Finding& finding) { return finding.verdict == "diverged"; })) {
+    add_spikes(run, Cause::loss_spike, "loss", &RecordedStep::loss, loss_rise, findings);
+    add_spikes(run, Cause::gradient_spike, "gradient norm", &RecordedStep::gradient_norm, norm_rise, findings);
+  }  // else they are parts of it
   find_loss_scale(run, findings);
   find_skipped_steps(run, findings);
+  find_overfitting(run, findings);
+  find_unfinished_warmup(run, findings);
   return findings;
 }
 

@@ -25,7 +25,8 @@ struct Spike {
 std::vector<Spike> find_spikes(const std::vector<Index>& steps, const std::vector<double>& values, double least_rise);
 
 /// What endangers the training: losses that are no numbers, that rise or never fall, spikes of loss and gradient norm,
-/// skipped steps, a loss scale that has collapsed.
+/// skipped steps, a loss scale that has collapsed, validation that stands far above training, a rate that never came
+/// up.
 std::vector<Finding> find_instability(const RecordedRun& run);
 
 }  // namespace espalier

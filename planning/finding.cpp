@@ -15,6 +15,8 @@ const char* to_string(Cause cause) {
     case Cause::data_stall: return "data_stall";
     case Cause::checkpoint_stall: return "checkpoint_stall";
     case Cause::slow_compute: return "slow_compute";
+    case Cause::crowded_cores: return "crowded_cores";
+    case Cause::precision: return "precision";
     case Cause::uneven_stages: return "uneven_stages";
     case Cause::bubble: return "bubble";
     case Cause::stage_messages: return "stage_messages";
@@ -25,10 +27,13 @@ const char* to_string(Cause cause) {
     case Cause::overhead: return "overhead";
     case Cause::not_finite: return "not_finite";
     case Cause::divergence: return "divergence";
+    case Cause::plateau: return "plateau";
     case Cause::loss_spike: return "loss_spike";
     case Cause::gradient_spike: return "gradient_spike";
     case Cause::loss_scale_collapse: return "loss_scale_collapse";
     case Cause::skipped_steps: return "skipped_steps";
+    case Cause::overfitting: return "overfitting";
+    case Cause::learning_rate: return "learning_rate";
     case Cause::effective_batch: return "effective_batch";
   }
   return "unknown";
@@ -51,10 +56,13 @@ Concern concern_of(Cause cause) {
     case Cause::hangs: return Concern::end;
     case Cause::not_finite:
     case Cause::divergence:
+    case Cause::plateau:
     case Cause::loss_spike:
     case Cause::gradient_spike:
     case Cause::loss_scale_collapse:
     case Cause::skipped_steps:
+    case Cause::overfitting:
+    case Cause::learning_rate:
     case Cause::effective_batch: return Concern::stability;
     default: return Concern::time;
   }

@@ -18,6 +18,8 @@ enum class Cause {
   data_stall,          ///< steps wait for tokens
   checkpoint_stall,    ///< training waits for saves
   slow_compute,        ///< all ranks compute slower than predicted
+  crowded_cores,       ///< more threads than cores
+  precision,           ///< wider numbers than training needs
   uneven_stages,       ///< one stage has more to do
   bubble,              ///< too few micro-batches for the stages
   stage_messages,      ///< what of them nothing hides
@@ -27,11 +29,14 @@ enum class Cause {
   optimizer,
   overhead,        ///< outside of all phases
   not_finite,      ///< a loss that is no number
-  divergence,      ///< a loss that ends well above its first, or never falls
+  divergence,      ///< a loss that rises above its first, that of guessing or its lowest, or never falls
+  plateau,         ///< a loss that stands where token frequencies alone lead
   loss_spike,      ///< for a few steps far above those before
   gradient_spike,  ///< the same of the gradient's norm
   loss_scale_collapse,
   skipped_steps,
+  overfitting,     ///< validation far above training
+  learning_rate,   ///< that never came to its peak
   effective_batch  ///< changed, and with it what the learning rate means
 };
 const char* to_string(Cause cause);
@@ -58,6 +63,7 @@ struct Finding {
   std::string unit = {};        ///< "times as long", "s a message", "share idle"
   bool is_fault = false;        ///< not as planned, unlike what the layout costs anyway
   double risk = 0;              ///< of stability: 0 to 1
+  std::string verdict = {};     ///< of one that spoils the whole run, in a word or two: "diverged"
   std::vector<int> ranks = {};  ///< those that cause it, where some do
   std::vector<std::string> evidence = {};
   std::vector<Change> changes = {};  ///< best first

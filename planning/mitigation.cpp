@@ -14,7 +14,7 @@
 namespace espalier {
 namespace {
 
-struct Change {
+struct TriedChange {
   std::string text;
   PlanLayout layout;
 };
@@ -30,7 +30,7 @@ class SmallChanges {
  public:
   SmallChanges(const PlanProblem& problem, const PlanLayout& now) : problem_(problem), now_(now) {}
 
-  std::vector<Change> all() {
+  std::vector<TriedChange> all() {
     batches();
     chunks();
     schedule();
@@ -146,7 +146,7 @@ class SmallChanges {
 
   const PlanProblem& problem_;
   const PlanLayout& now_;
-  std::vector<Change> changes_;
+  std::vector<TriedChange> changes_;
 };
 
 // A degree of a layout, and where a space fixes it.
@@ -161,13 +161,14 @@ constexpr std::array<Degree, 4> degrees{{{&PlanLayout::tensor, &LayoutSpace::ten
 
 // One degree halved, another doubled; the other choices are those that suit the new degrees best. In place of a layout
 // that `train` runs come others that it runs, but for context parallelism, which it has not.
-std::vector<Change> changes_of_degrees(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& now) {
+std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const LayoutSpace& space,
+                                            const PlanLayout& now) {
   LayoutSpace there = space;
   there.precisions = {now.precision};
   there.global_batch = now.global_batch;
   there.num_devices = now.num_devices();
   const bool runs = why_not_runnable(problem, now).empty();
-  std::vector<Change> changes;
+  std::vector<TriedChange> changes;
   for (const Degree& halved : degrees)
     for (const Degree& doubled : degrees) {
       if (&halved == &doubled || now.*halved.of_layout % 2 != 0)
@@ -286,10 +287,10 @@ double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, cons
 
 std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price) {
   std::vector<Mitigation> found;
-  std::vector<Change> changes = SmallChanges(problem, price.layout).all();
-  for (Change& change : changes_of_degrees(problem, space, price.layout))
+  std::vector<TriedChange> changes = SmallChanges(problem, price.layout).all();
+  for (TriedChange& change : changes_of_degrees(problem, space, price.layout))
     changes.push_back(std::move(change));
-  for (Change& change : changes) {
+  for (TriedChange& change : changes) {
     if (!why_impossible(problem, change.layout).empty() ||
         (space.only_runnable && !why_not_runnable(problem, change.layout).empty()))
       continue;

@@ -128,15 +128,32 @@ RunFacts facts_of(const RunRecord& record, const Path& path) {
     facts.host_of_rank = field_or(json, "host_of_rank", facts.host_of_rank);
     facts.ranks = field_or(json, "ranks", facts.ranks);
     facts.threads = field_or(json, "threads", facts.threads);
+    facts.host_threads = field_or(json, "host_threads", facts.host_threads);
+    facts.host_cores = field_or(json, "host_cores", facts.host_cores);
     facts.gemm_library = field_or(json, "gemm_library", facts.gemm_library);
     facts.gemm_flops = field_or(json, "gemm_flops", facts.gemm_flops);
     facts.first_step = field_or(json, "first_step", facts.first_step);
+    facts.unigram_loss = field_or(json, "unigram_loss", facts.unigram_loss);
+    facts.train_tokens = field_or(json, "train_tokens", facts.train_tokens);
+    facts.fast_16_bits = field_or(json, "fast_16_bits", facts.fast_16_bits);
     facts.steps_done = field_or(record.details, "steps_done", facts.steps_done);
     facts.slow_links = slow_links_of(object_field_or_empty(json, "links"));
   } catch (const std::exception& error) {
     throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
   }
   return facts;
+}
+
+std::vector<RecordedStart> starts_of(const RunRecord& record, const Path& path) {
+  std::vector<RecordedStart> starts;
+  try {
+    if (record.details.contains("history"))
+      for (const nlohmann::json& start : any_field(record.details, "history"))
+        starts.push_back({field<Index>(start, "first_step"), field<std::vector<std::string>>(start, "changes")});
+  } catch (const std::exception& error) {
+    throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
+  }
+  return starts;
 }
 
 std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::vector<std::string>& gaps) {
@@ -344,6 +361,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.directory = directory;
   run.record = record_of(directory);
   run.facts = facts_of(run.record, directory / "run.json");
+  run.starts = starts_of(run.record, directory / "run.json");
   run.config = read_run_file(directory / "config.toml");
   run.setup = recorded_setup(run.config, directory / "config.toml", world_size_of(run));
   run.positions = run_positions(directory);

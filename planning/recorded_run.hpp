@@ -22,10 +22,15 @@ struct RunFacts {
   std::vector<std::string> hosts;
   std::vector<std::size_t> host_of_rank;
   int ranks = 0;
-  int threads = 0;  ///< of a rank
+  int threads = 0;       ///< of a rank
+  int host_threads = 0;  ///< of all ranks of the host where most of them share a core
+  int host_cores = 0;    ///< that these may run on
   std::string gemm_library;
   double gemm_flops = 0;  ///< per second, all ranks together
   Index first_step = 1;
+  double unigram_loss = 0;    ///< nats a token of a model that knows how often each token occurs
+  double train_tokens = 0;    ///< in the training files
+  bool fast_16_bits = false;  ///< the machine multiplies 16 bits on units of their own
 
   /// A link that a start found slow (training/link_check); of ranks of the world.
   struct SlowLink {
@@ -39,6 +44,12 @@ struct RunFacts {
   std::vector<SlowLink> slow_links;
 
   std::string host_of(std::size_t rank) const;  ///< "unknown host" where not noted
+};
+
+/// A start whose steps the record holds.
+struct RecordedStart {
+  Index first_step = 1;
+  std::vector<std::string> changes;  ///< of the config against the start before: "optimizer.learning_rate: 1 (was 3)"
 };
 
 /// prediction.json: what `train` expected before it measured.
@@ -68,6 +79,7 @@ struct RecordedRun {
   Path directory;
   RunRecord record;  ///< run.json
   RunFacts facts;
+  std::vector<RecordedStart> starts;  ///< in order; empty where an older version did not note them
   Life life = Life::signed_off;
   double read_at = 0;            ///< seconds of the system clock, as all times here
   double last_sign_of_life = 0;  ///< the newest line or position of any rank

@@ -123,6 +123,11 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
   reader.read("optimizer", "learning_rate", setup.peak_learning_rate);
   reader.read("optimizer", "warmup_steps", setup.warmup_steps);
   reader.read("optimizer", "clip_grad_norm", setup.clip_grad_norm);
+  reader.read("optimizer", "decay_steps", setup.decay_steps);
+  reader.read("optimizer", "beta1", setup.beta1);
+  reader.read("optimizer", "beta2", setup.beta2);
+  reader.read("optimizer", "eps", setup.eps);
+  reader.read("optimizer", "weight_decay", setup.weight_decay);
   reader.read("checkpoint", "interval", setup.checkpoint_interval);
   reader.read_bytes("run", "device_memory", setup.device_memory);
   reader.read("run", "attention", setup.attention);

@@ -31,6 +31,11 @@ struct RunSetup {
   double peak_learning_rate = 0;
   Index warmup_steps = 0;
   double clip_grad_norm = 0;
+  Index decay_steps = 0;  ///< of the learning rate; 0: to the last step
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0;
   Index total_steps = 0;  ///< of the whole run; 0: not known
   Index checkpoint_interval = 0;
   Index device_memory = 0;  ///< bytes, the budget of a rank; 0: none

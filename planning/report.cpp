@@ -9,6 +9,7 @@
 
 #include "io/units.hpp"
 #include "planning/chart_scale.hpp"
+#include "planning/diagnose.hpp"
 #include "planning/report_cards.hpp"
 
 namespace espalier {
@@ -31,7 +32,7 @@ std::string subtitle_of(const RecordedRun& run) {
 }
 
 // What run.json says is what counts, but a process that is gone says nothing any more.
-std::string cause_of(const RecordedRun& run) {
+std::string cause_of(const RecordedRun& run, const Finding* grave) {
   switch (run.life) {
     case Life::gone:
       return fmt::format(
@@ -46,7 +47,35 @@ std::string cause_of(const RecordedRun& run) {
     case Life::signed_off:
     case Life::alive: break;
   }
-  return run.record.cause;
+  const std::string spoilt = grave != nullptr ? grave->title : "";
+  return run.record.cause + (run.record.cause.empty() || spoilt.empty() ? "" : "\n") + spoilt;
+}
+
+// A page is drawn of any run: what cannot be diagnosed is missing from it.
+Diagnosis diagnosis_for_page(const RecordedRun& run, std::vector<std::string>& gaps) {
+  try {
+    return diagnose(run);
+  } catch (const Error& error) {
+    gaps.push_back(fmt::format("what stands out: {}", error.report().what));
+    return {};
+  }
+}
+
+std::vector<ReportFinding> findings_of(const Diagnosis& diagnosis) {
+  std::vector<ReportFinding> findings;
+  for (const Finding& finding : diagnosis.findings) {
+    ReportFinding shown{
+        .heading = heading(concern_of(finding.cause)), .title = finding.title, .evidence = finding.evidence};
+    if (finding.seconds > 0)
+      shown.cost = fmt::format("{} of a step, {:.0f} %", seconds_text(finding.seconds), 100 * finding.share);
+    for (const Change& change : finding.changes)
+      shown.changes.push_back(change.priced_by.empty()
+                                  ? change.setting
+                                  : fmt::format("{}: gains {} a step ({})", change.setting,
+                                                seconds_text(change.gain_seconds), change.priced_by));
+    findings.push_back(std::move(shown));
+  }
+  return findings;
 }
 
 void add(std::vector<ReportCard>& cards, std::optional<ReportCard> card) {
@@ -68,14 +97,19 @@ std::uintmax_t bytes_of_records(const Path& run) {
 }  // namespace
 
 std::string report_html(const RecordedRun& run) {
+  std::vector<std::string> gaps = run.gaps;
+  const Diagnosis diagnosis = diagnosis_for_page(run, gaps);
+  const Finding* const grave = gravest(diagnosis);
   ReportPage page{.title = name_of(run),
                   .subtitle = subtitle_of(run),
                   .state = run.record.state,
-                  .cause = cause_of(run),
+                  .verdict = grave != nullptr ? grave->verdict : "",
+                  .cause = cause_of(run, grave),
                   .tiles = report_tiles(run),
                   .facts = report_facts(run),
+                  .findings = findings_of(diagnosis),
                   .cards = curve_cards(run),
-                  .gaps = run.gaps,
+                  .gaps = std::move(gaps),
                   .footer = fmt::format("Drawn {:%Y-%m-%d %H:%M} UTC from {}", fmt::gmtime(std::time(nullptr)),
                                         run.directory.string())};
   add(page.cards, memory_card(run));

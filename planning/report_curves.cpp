@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -59,6 +60,32 @@ std::string spoken(const std::string& title, const std::vector<ChartPoint>& poin
                      number_text(points.back().y), number_text(range.low), number_text(range.high));
 }
 
+std::string start_text(const RecordedStart& start) {
+  std::string text = fmt::format("step {}: a new start", start.first_step);
+  if (!start.changes.empty())
+    text += fmt::format(", {}", fmt::join(start.changes, ", "));
+  return text;
+}
+
+// Behind the first, which is where the curves begin.
+std::vector<ChartMark> start_marks(const RecordedRun& run) {
+  std::vector<ChartMark> marks;
+  for (const RecordedStart& start : run.starts)
+    if (start.first_step > 1)
+      marks.push_back({static_cast<double>(start.first_step), start_text(start)});
+  return marks;
+}
+
+// The newest of them, below the loss.
+std::string starts_note(const RecordedRun& run) {
+  constexpr std::size_t most = 8;
+  const std::vector<ChartMark> marks = start_marks(run);
+  std::string note;
+  for (std::size_t i = marks.size() - std::min(most, marks.size()); i < marks.size(); ++i)
+    note += fmt::format("{}{}", note.empty() ? "Dashed lines: " : "; ", marks[i].text);
+  return note.empty() ? note : note + ".";
+}
+
 ReportCard loss_card(const RecordedRun& run) {
   const std::vector<ChartPoint> train =
       points_of(run, [](const RecordedStep& step) -> std::optional<double> { return step.loss; });
@@ -66,13 +93,16 @@ ReportCard loss_card(const RecordedRun& run) {
       points_of(run, [](const RecordedStep& step) { return step.validation_loss; });
   const Range range = range_of(train);
   LineChart chart{.label = spoken("Training loss", train, range),
-                  .series = {{.name = "training", .colour = "train", .points = thin_out(train, most_points)}}};
+                  .series = {{.name = "training", .colour = "train", .points = thin_out(train, most_points)}},
+                  .marks = start_marks(run)};
   ReportCard card{.id = "loss",
                   .title = "Loss",
                   .subtitle = "nats a token, before the update of the step",
                   .legend = {{"training", "train"}},
                   .note = missing_note(range),
                   .is_wide = true};
+  if (const std::string starts = starts_note(run); !starts.empty())
+    card.note += (card.note.empty() ? "" : " ") + starts;
   if (!validation.empty()) {
     card.legend.push_back({"validation", "validation"});
     chart.series.push_back({.name = "validation",
@@ -104,6 +134,7 @@ ReportCard curve_card(const RecordedRun& run, const Curve& curve) {
       curve.may_be_logarithmic && range.low > 0 && range.high > wide_range * range.low && range.low < range.high;
   LineChart chart{.label = spoken(curve.title, points, range),
                   .series = {{.name = curve.title, .colour = curve.colour, .points = thin_out(points, most_points)}},
+                  .marks = start_marks(run),
                   .unit = range.high > 1 ? unit_of_counts(range.high) : ChartUnit{},
                   .kind = logarithmic ? ScaleKind::logarithmic : ScaleKind::linear,
                   .from_zero = !logarithmic};

@@ -17,10 +17,13 @@ constexpr std::array<std::string_view, 4> known_states = {"running", "completed"
 
 std::string head_html(const ReportPage& page) {
   const bool known = std::find(known_states.begin(), known_states.end(), page.state) != known_states.end();
+  const bool spoilt = !page.verdict.empty();  // then nothing is green
   std::string text = fmt::format(
-      "<header>\n<p class=\"mark\">Espalier report</p>\n<h1>{} <span class=\"state {}\">{}</span></h1>\n<p "
+      "<header>\n<p class=\"mark\">Espalier report</p>\n<h1>{} <span class=\"state {}\">{}</span>{}</h1>\n<p "
       "class=\"subtitle\">{}</p>\n",
-      html_escaped(page.title), known ? page.state : "running", html_escaped(page.state), html_escaped(page.subtitle));
+      html_escaped(page.title), known && !spoilt ? page.state : "running", html_escaped(page.state),
+      spoilt ? fmt::format(" <span class=\"state failed\">{}</span>", html_escaped(page.verdict)) : "",
+      html_escaped(page.subtitle));
   if (!page.cause.empty())
     text += fmt::format("<pre class=\"cause\">{}</pre>\n", html_escaped(page.cause));
   text += "<ul class=\"tiles\">\n";
@@ -40,6 +43,30 @@ std::string legend_html(const std::vector<LegendEntry>& legend) {
   for (const LegendEntry& entry : legend)
     text += fmt::format("<li><i class=\"{}\"></i>{}</li>", entry.colour, html_escaped(entry.name));
   return text + "</ul>\n";
+}
+
+std::string list_html(const char* name, const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines)
+    text += fmt::format("<li>{}</li>", html_escaped(line));
+  return text.empty() ? text : fmt::format("<ul class=\"{}\">{}</ul>", name, text);
+}
+
+std::string findings_html(const std::vector<ReportFinding>& findings) {
+  std::string text = "<section class=\"card whole\" id=\"findings\"><h2>What stands out</h2>\n";
+  if (findings.empty())
+    return text + "<p class=\"subtitle\">Nothing.</p></section>\n";
+  text += "<p class=\"subtitle\">As espalier diagnose tells it.</p>\n";
+  const std::string* last = nullptr;
+  for (const ReportFinding& finding : findings) {
+    if (last == nullptr || *last != finding.heading)
+      text += fmt::format("{}<h3>{}</h3>\n<ol>\n", last == nullptr ? "" : "</ol>\n", html_escaped(finding.heading));
+    last = &finding.heading;
+    text += fmt::format("<li><b>{}</b>{}{}{}</li>\n", html_escaped(finding.title),
+                        finding.cost.empty() ? "" : fmt::format(" <small>{}</small>", html_escaped(finding.cost)),
+                        list_html("evidence", finding.evidence), list_html("changes", finding.changes));
+  }
+  return text + "</ol>\n</section>\n";
 }
 
 // Without script: the checked button shows its view, by the style.
@@ -98,7 +125,7 @@ std::string to_html(const ReportPage& page) {
 <body>
 )",
                                  html_escaped(page.title), impl::report_style);
-  text += head_html(page) + "<main>\n";
+  text += head_html(page) + "<main>\n" + findings_html(page.findings);
   for (const ReportCard& card : page.cards)
     text += card_html(card);
   text += gaps_html(page.gaps) + "</main>\n";

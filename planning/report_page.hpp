@@ -41,14 +41,25 @@ struct ReportCard {
   bool is_wide = false;         ///< over all columns
 };
 
+/// What `diagnose` says, one of it.
+struct ReportFinding {
+  std::string heading;  ///< over those of a concern
+  std::string title = {};
+  std::string cost = {};  ///< "0.2 s of a step, 40 %"
+  std::vector<std::string> evidence = {};
+  std::vector<std::string> changes = {};
+};
+
 /// Plain text everywhere but in ReportView::plot: to_html() escapes it.
 struct ReportPage {
   std::string title;
   std::string subtitle = {};
-  std::string state = {};  ///< of run.json
-  std::string cause = {};
+  std::string state = {};    ///< of run.json
+  std::string verdict = {};  ///< of a run that a finding has spoilt, in a word or two
+  std::string cause = {};    ///< why it ended, or what has spoilt it
   std::vector<ReportTile> tiles = {};
   std::vector<ReportFact> facts = {};
+  std::vector<ReportFinding> findings = {};
   std::vector<ReportCard> cards = {};
   std::vector<std::string> gaps = {};  ///< what is missing, a sentence each
   std::string footer = {};

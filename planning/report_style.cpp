@@ -61,6 +61,12 @@ main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 3
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; margin-top: .35rem; font-size: .8rem; }
 .legend i { display: inline-block; width: .75em; height: .75em; margin-right: .4em; border-radius: 2px; background: var(--c); }
 .note { margin-top: .5rem; }
+#findings h3 { margin: .8rem 0 .2rem; color: var(--muted); font-size: .85rem; font-weight: 600; }
+#findings ol { margin: 0; padding-left: 1.4rem; }
+#findings li { font-size: .9rem; } #findings ol > li { margin: .35rem 0; }
+#findings small { color: var(--muted); font-size: .8rem; }
+#findings ul { margin-left: 1.1rem; list-style: disc; } #findings ul li { font-size: .82rem; color: var(--muted); }
+#findings .changes { list-style: "\2192  "; } #findings .changes li { color: var(--ink); }
 #gaps li { margin: .3rem 0 0 1.1rem; font-size: .85rem; list-style: disc; }
 footer { margin-top: 1.5rem; }
 
@@ -84,6 +90,7 @@ footer { margin-top: 1.5rem; }
 [data-timeline] rect { stroke: var(--paper); stroke-width: .5; }
 .predicted { fill-opacity: .55; }
 .broken { stroke: var(--bad); stroke-width: 2; }
+.mark-line { stroke: var(--warn); stroke-width: 1.5; stroke-dasharray: 2 3; }
 .cursor { stroke: var(--muted); stroke-dasharray: 3 3; pointer-events: none; }
 .tip {
   position: absolute; z-index: 1; padding: .35rem .6rem; border: 1px solid var(--rule); border-radius: 6px; background: var(--paper);

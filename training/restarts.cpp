@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/restarts.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+
+#include <ctime>
+
+#include "io/config_diff.hpp"
 
 namespace espalier {
 namespace {
@@ -16,6 +21,35 @@ std::optional<Restarts> restarts_in(const RunRecord& record) {
   } catch (const nlohmann::json::exception&) {  // of an older program, or edited
     return std::nullopt;
   }
+}
+
+constexpr std::size_t most_starts = 100;
+constexpr std::size_t most_changes = 20;
+
+// Empty where the record has none that this program wrote.
+nlohmann::json history_in(const std::optional<RunRecord>& previous) {
+  try {
+    nlohmann::json history = previous ? previous->details.at("history") : nlohmann::json::array();
+    for (const nlohmann::json& start : history)
+      if (!start.at("first_step").is_number_integer() || !start.at("changes").is_array())
+        return nlohmann::json::array();
+    return history.is_array() ? history : nlohmann::json::array();
+  } catch (const nlohmann::json::exception&) {  // of an older program, or edited
+    return nlohmann::json::array();
+  }
+}
+
+// Empty where there is no config of a start before, or none that can be read.
+nlohmann::json changes_to(const std::string& config, const Path& run_directory) {
+  nlohmann::json changes = nlohmann::json::array();
+  try {
+    for (const ConfigDifference& each : diff_configs(read_file(run_directory / "config.toml", ExitCode::data), config))
+      if (changes.size() < most_changes)
+        changes.push_back(fmt::format("{}: {} (was {})", each.key, each.new_value.empty() ? "absent" : each.new_value,
+                                      each.old_value.empty() ? "absent" : each.old_value));
+  } catch (const std::exception&) {  // it is about to be replaced, whatever it is
+  }
+  return changes;
 }
 
 bool ended_well(const RunRecord& record) { return record.state == "completed" || record.state == "preempted"; }
@@ -47,6 +81,31 @@ void require_progress(const Restarts& restarts, const Path& run_directory, const
        .wanted = "a new checkpoint",
        .todo = "find out why (run.json, metrics.jsonl, the log; checkpoint.interval may be longer than the job); "
                "then start once with --retry"});
+}
+
+nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
+                            const std::string& config, Index first_step) {
+  nlohmann::json history = nlohmann::json::array();
+  nlohmann::json changes = nlohmann::json::array();
+  for (const nlohmann::json& start : history_in(previous))
+    if (start.value("first_step", first_step) < first_step)
+      history.push_back(start);
+    else  // its steps are taken again, with what it has changed
+      changes.insert(changes.end(), start.at("changes").begin(), start.at("changes").end());
+  const nlohmann::json own = changes_to(config, run_directory);
+  changes.insert(changes.end(), own.begin(), own.end());
+  history.push_back({{"first_step", first_step},
+                     {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+                     {"changes", first_step > 1 ? changes : nlohmann::json::array()}});
+  if (history.size() > most_starts)
+    history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(most_starts));
+  return history;
+}
+
+void sign_on_with_history(RunDirectory& directory, const std::string& config, Index first_step) {
+  const nlohmann::json history = history_with(directory.previous(), directory.path(), config, first_step);
+  directory.sign_on(config);
+  directory.update({{"history", history}});
 }
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "core/scalars.hpp"
 #include "io/run_directory.hpp"
@@ -29,5 +30,15 @@ nlohmann::json to_json(const Restarts& restarts);
 
 /// @throws Error (no_progress) when there were too many.
 void require_progress(const Restarts& restarts, const Path& run_directory, const std::optional<RunRecord>& previous);
+
+/// The starts whose steps the record of a run holds, for the details of run.json: those of `previous` and this one,
+/// which is about to take `first_step` with `config`. [{"first_step", "started" (UTC), "changes": ["key: new (was
+/// old)"]}], the last hundred; a start of whose steps nothing is left is none of them. Called before the config in the
+/// directory is replaced.
+nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
+                            const std::string& config, Index first_step);
+
+/// Signs a start on that takes `first_step` with `config`, and notes it in the history.
+void sign_on_with_history(RunDirectory& directory, const std::string& config, Index first_step);
 
 }  // namespace espalier

@@ -5,13 +5,29 @@
 #include <algorithm>
 
 #include "core/ops/matmul_library.hpp"
+#include "core/types.hpp"
 #include "io/machine.hpp"
+#include "io/token_frequencies.hpp"
 #include "parallel/texts.hpp"
 #include "training/link_check.hpp"
 
 namespace espalier {
+namespace {
 
-nlohmann::json run_facts(const ProcessMesh& mesh, const std::string& program, double gemm_flops, Index first_step) {
+// The files were read a moment ago: what fails now fails in the training as well, which tells it.
+void add_data_facts(const RunConfig& config, nlohmann::json& facts) {
+  try {
+    const TokenFrequencies frequencies = sample_frequencies(config.data.train);
+    facts["train_tokens"] = frequencies.num_tokens;
+    facts["unigram_loss"] = frequencies.unigram_loss;
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+
+nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const std::string& program,
+                         double gemm_flops, Index first_step) {
   const Communicator& world = mesh.world();
   std::vector<std::string> hosts;
   std::vector<std::size_t> host_of_rank;
@@ -21,16 +37,21 @@ nlohmann::json run_facts(const ProcessMesh& mesh, const std::string& program, do
     if (found == hosts.end())
       hosts.push_back(name);
   }
-  return {{"program", program},
-          {"cpu", cpu_model()},
-          {"hosts", hosts},
-          {"host_of_rank", host_of_rank},
-          {"ranks", world.size()},
-          {"threads", ExecSpace().concurrency()},
-          {"gemm_library", to_string(matmul_library())},
-          {"gemm_flops", gemm_flops},
-          {"first_step", first_step},
-          {"links", check_links(mesh)}};
+  nlohmann::json facts = {
+      {"program", program},
+      {"cpu", cpu_model()},
+      {"hosts", hosts},
+      {"host_of_rank", host_of_rank},
+      {"ranks", world.size()},
+      {"threads", ExecSpace().concurrency()},
+      {"gemm_library", to_string(matmul_library())},
+      {"gemm_flops", gemm_flops},
+      {"fast_16_bits", !exec_is_host || multiplies_16_bits<bfloat16>(default_matmul_library<bfloat16>())},
+      {"first_step", first_step},
+      {"links", check_links(mesh)}};
+  if (world.rank() == 0)
+    add_data_facts(config, facts);
+  return facts;
 }
 
 }  // namespace espalier

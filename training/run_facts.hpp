@@ -6,13 +6,16 @@
 #include <string>
 
 #include "parallel/process_mesh.hpp"
+#include "training/run_config.hpp"
 
 namespace espalier {
 
 /// What a start ran on, for run.json: `diagnose` compares it between runs. {"program", "cpu", "hosts": [names],
 /// "host_of_rank": [index], "ranks", "threads" (of a rank), "gemm_library", "gemm_flops" (per second, all ranks
-/// together), "first_step" (that this start took), "links" (training/link_check.hpp)}. Whole on rank 0, which writes
-/// it. Collective.
-nlohmann::json run_facts(const ProcessMesh& mesh, const std::string& program, double gemm_flops, Index first_step);
+/// together), "fast_16_bits" (whether it multiplies them on units of their own), "first_step" (that this start took),
+/// "links" (training/link_check.hpp), "train_tokens", "unigram_loss" (io/token_frequencies.hpp)}. Whole on rank 0,
+/// which writes it. Collective.
+nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const std::string& program,
+                         double gemm_flops, Index first_step);
 
 }  // namespace espalier

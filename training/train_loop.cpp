@@ -114,7 +114,7 @@ class Loop {
     signed_on_ = true;
     const AtEarlyExit sign_off(
         [path = run_path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
-    const nlohmann::json facts = run_facts(mesh_, options_.program, gemm_rate_, resumed_step + 1);
+    const nlohmann::json facts = run_facts(config_, mesh_, options_.program, gemm_rate_, resumed_step + 1);
     if (is_root_ && !keeps_figures_)
       files_.directory->update({{"facts", facts}});
     if (is_root_)
@@ -190,7 +190,7 @@ class Loop {
       if (keeps_figures_) {
         files_.directory->sign_on();
       } else {
-        files_.directory->sign_on(to_toml(config_));
+        sign_on_with_history(*files_.directory, to_toml(config_), resumed_step + 1);
         write_file_atomically(run_path() / "prediction.json", prediction_->json());
         details["stragglers"] = nlohmann::json::array();
         details["steps_done"] = resumed_step;

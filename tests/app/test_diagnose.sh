@@ -5,6 +5,7 @@
 # On 2 ranks the faulty operations are real ones where they can be; on 4 all are imitated.
 espalier=$1 mpiexec=$2 ranks=$3; shift 3
 preflags=("$@")
+source=$(realpath "$(dirname "$0")/../..")
 source "$(dirname "$0")/tiny_run.sh"
 
 # run NAME KEY=VALUE...: trains eight steps in the directory NAME.
@@ -74,6 +75,35 @@ says "emulate.slow_factor: 1.5 (was 1)" "where the time goes" " % longer than "
 (($(awk '{ if (length($0) > most) most = length($0) } END { print most }' out.txt) <= 120)) || fail "a line is too long"
 
 if ((ranks == 2)); then
+  # A training that went astray ends in order all the same: diagnosis and page say so, with what explains it.
+  for rate in 1 3; do
+    exits 0 "$espalier" train tiny.toml "run.directory=rate_$rate" run.steps=120 "optimizer.learning_rate=$rate"
+    expect 0 "completed, diverged" "$espalier" diagnose "rate_$rate"
+    says "above ln(256) = 5.545, the loss of guessing" "a learning rate of $rate is" "there is no warm-up"
+    grep -qF 'class="state failed">diverged</span>' "rate_$rate/report.html" || fail "the page does not say diverged"
+    ! grep -qF 'class="state completed"' "rate_$rate/report.html" || fail "the page is green"
+  done
+  # Restarts and what they changed.
+  exits 75 "$espalier" train tiny.toml run.directory=restarted --stop-after 2
+  exits 0 "$espalier" train tiny.toml run.directory=restarted optimizer.learning_rate=1e-4
+  grep -qF "step 3: a new start, optimizer.learning_rate: 0.0001 (was 0.0003)" restarted/report.html ||
+    fail "the page does not say what a start has changed"
+  # Choices that make all ranks slow.
+  exits 0 "$espalier" train tiny.toml run.directory=fp64 precision.compute=fp64
+  expect 0 "the run computes in fp64" "$espalier" diagnose fp64
+
+  # The page's own commands, where it was told to begin: with the text that ci/quickstart packs.
+  mkdir -p bin runs/quickstart/data
+  ln -s "$espalier" bin/espalier
+  printf '#!/bin/sh\nexec "%s" "$@"\n' "$mpiexec" >bin/mpiexec && chmod +x bin/mpiexec
+  ln -s "$source/examples" examples
+  cp train.bin runs/quickstart/data/train.bin
+  cp train.bin runs/quickstart/data/val.bin
+  sed -n '/^## Trying it/,$ { /^```/,/^```/ { /^```/d; p } }' "$source/docs/diagnose.md" >commands.sh
+  (($(wc -l <commands.sh) >= 2)) || fail "no commands on docs/diagnose.md" commands.sh
+  expect 0 "rank 1 (" env "PATH=$PWD/bin:$PATH" bash -e commands.sh
+  says "computes" "where the time goes"
+
   # Bad input.
   expect 2 "this is not the directory of a run" "$espalier" diagnose .
   says "did you mean"  # the runs in there

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "io/token_file.hpp"
+#include "io/token_frequencies.hpp"
 #include "tests/io/support.hpp"
 
 using namespace espalier;
@@ -33,6 +35,25 @@ std::string llmc_file(std::int32_t magic, std::int32_t version, std::int32_t cou
 }
 
 }  // namespace
+
+// By hand: of a constant 0, of k tokens in turn ln(k), of three quarters and a quarter 0.562; over all files together.
+TEST(TokenFile, frequencies_are_those_of_all_files) {
+  const TemporaryDirectory directory;
+  const auto file = [&](const char* name, std::size_t count, auto token) {
+    std::vector<TokenId> tokens(count);
+    for (std::size_t i = 0; i < count; ++i)
+      tokens[i] = static_cast<TokenId>(token(i));
+    return write_tokens(directory / name, tokens, 256).string();
+  };
+  const std::string zeros = file("zeros", 30000, [](std::size_t) { return 0; });
+  const std::string ones = file("ones", 10000, [](std::size_t) { return 1; });
+  const std::string turns = file("turns", 5000000, [](std::size_t i) { return i % 7; });
+  EXPECT_EQ(sample_frequencies({zeros}).unigram_loss, 0);
+  EXPECT_NEAR(sample_frequencies({turns}).unigram_loss, std::log(7), 1e-3);
+  EXPECT_NEAR(sample_frequencies({zeros, ones}).unigram_loss, 0.5623, 1e-3);
+  EXPECT_EQ(sample_frequencies({zeros, ones, turns}).num_tokens, 5040000);
+  EXPECT_EQ(sample_frequencies({file("empty", 0, [](std::size_t) { return 0; })}).unigram_loss, 0);
+}
 
 TEST(TokenFile, written_tokens_come_back_in_both_widths) {
   const TemporaryDirectory directory;

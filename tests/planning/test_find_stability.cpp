@@ -8,29 +8,16 @@
 
 #include "planning/find_end.hpp"
 #include "planning/find_stability.hpp"
-#include "tests/planning/simulated_run.hpp"
+#include "tests/planning/loss_runs.hpp"
 
 using namespace espalier;
-using espalier::test::SimulatedRun;
+using espalier::test::calm_run;
+using espalier::test::run_with_losses;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
 namespace {
-
-RecordedRun calm_run(Index num_steps) {
-  RecordedRun run = SimulatedRun(1, 1, 1, 4, {2}).run;
-  const RecordedStep line = run.steps.back();
-  run.steps.clear();
-  for (Index i = 1; i <= num_steps; ++i) {
-    RecordedStep step = line;
-    step.times.step = i;
-    step.loss = 4 - 0.01 * static_cast<double>(i) + 0.03 * std::sin(7.0 * static_cast<double>(i));
-    step.gradient_norm = 1 + 0.2 * std::cos(3.0 * static_cast<double>(i));
-    run.steps.push_back(step);
-  }
-  return run;
-}
 
 TEST(FindStability, CalmRunHasNone) { EXPECT_TRUE(find_instability(calm_run(200)).empty()); }
 
@@ -62,13 +49,6 @@ TEST(FindStability, LossThatIsNoNumber) {
   const std::vector<Finding> findings = find_instability(run);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings.front().cause, Cause::not_finite);
-}
-
-RecordedRun run_with_losses(const std::vector<double>& losses) {
-  RecordedRun run = calm_run(static_cast<Index>(losses.size()));
-  for (std::size_t i = 0; i < losses.size(); ++i)
-    run.steps[i].loss = losses[i];
-  return run;
 }
 
 TEST(FindStability, LossThatExplodesEarly) {

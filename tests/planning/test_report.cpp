@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "io/trace_file.hpp"
+#include "planning/diagnose.hpp"
+#include "planning/markup.hpp"
 #include "planning/report.hpp"
 #include "tests/io/support.hpp"
 #include "tests/planning/not_finite.hpp"
@@ -70,6 +72,50 @@ RecordedRun run_of(Index num_steps, int num_ranks) {
 
 bool has_card(const std::string& html, const std::string& id) {
   return html.find("id=\"" + id + "\"") != std::string::npos;
+}
+
+// A run that ended in order and has learned nothing is not green, and its first card says why.
+TEST(Report, says_at_its_head_what_has_spoilt_the_run) {
+  RecordedRun run = run_of(100, 1);
+  const std::string green = "class=\"state completed\"";
+  const std::string healthy = report_html(run);
+  EXPECT_THAT(healthy, HasSubstr(green));
+  for (std::size_t i = 1; i < 100; ++i)
+    run.steps[i].loss = 99 - 0.9 * static_cast<double>(i);
+  const std::string html = report_html(run);
+  EXPECT_THAT(html, Not(HasSubstr(green)));
+  EXPECT_THAT(html, HasSubstr("class=\"state failed\">diverged</span>"));
+  EXPECT_LT(html.find("id=\"findings\""), html.find("id=\"loss\""));
+  EXPECT_LT(html.find("the training diverges"), html.find("class=\"tiles\"")) << "before all figures";
+}
+
+TEST(Report, holds_what_diagnose_finds) {
+  RecordedRun run = run_of(100, 2);
+  for (RecordedStep& step : run.steps)
+    step.times.seconds[Phase::data] = 0.05;
+  for (auto& rank : run.ranks)
+    for (StepTimes& times : rank)
+      times.seconds[Phase::data] = 0.05;
+  const Diagnosis diagnosis = diagnose(run);
+  ASSERT_FALSE(diagnosis.findings.empty());
+  const std::string html = report_html(run);
+  for (const Finding& finding : diagnosis.findings) {
+    EXPECT_THAT(html, HasSubstr(html_escaped(finding.title)));
+    for (const Change& change : finding.changes)
+      EXPECT_THAT(html, HasSubstr(html_escaped(change.setting)));
+  }
+}
+
+TEST(Report, marks_starts_and_changes_of_the_config) {
+  RecordedRun run = run_of(100, 1);
+  run.starts = {{.first_step = 1, .changes = {}},
+                {.first_step = 41, .changes = {"optimizer.learning_rate: 1 (was <3>)"}}};
+  const std::string html = report_html(run);
+  EXPECT_THAT(html, HasSubstr("step 41: a new start, optimizer.learning_rate: 1 (was &lt;3&gt;)"));
+  std::size_t num_marks = 0;
+  for (std::size_t at = 0; (at = html.find("class=\"mark-line\"", at)) != std::string::npos; ++at)
+    ++num_marks;
+  EXPECT_EQ(num_marks, 5u) << "loss twice, rate, norm, throughput; none of the first start";
 }
 
 TEST(Report, has_a_card_for_all_that_the_run_holds) {
