@@ -4,15 +4,83 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <new>
+#include <system_error>
+
+#include "core/printable_text.hpp"
 
 namespace espalier {
+namespace {
+
+// Later lines of what happened stand further right than the labels below it, later lines of a field below its first: a
+// value with a newline in it cannot pass for a field.
+constexpr std::size_t columns_of_what = 4;
+constexpr std::size_t columns_of_field = 10;
+
+// A broken assertion, whose report is kept apart from its text.
+class BrokenAssertion : public std::logic_error {
+ public:
+  explicit BrokenAssertion(ErrorReport report) : std::logic_error(to_text(report)), report_(std::move(report)) {}
+  const ErrorReport& report() const { return report_; }
+
+ private:
+  ErrorReport report_;
+};
+
+// What the operating system refused, where the place that asked had no words of its own for it.
+Error system_error_from(const std::system_error& error, ExitCode otherwise) {
+  const auto* const file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  std::string where = file == nullptr ? "" : file->path1().string();
+  if (file != nullptr && !file->path2().empty())
+    where += ", " + file->path2().string();
+  const auto report = [&](const char* what, const char* todo) {
+    return ErrorReport{.what = what,
+                       .where = where,
+                       .got = fmt::format("{} (errno {})", error.code().message(), error.code().value()),
+                       .todo = todo};
+  };
+  const bool is_errno = error.code().category() == std::generic_category() ||
+                        error.code().category() == std::system_category();  // a stream has numbers of its own
+  switch (is_errno ? error.code().value() : EIO) {
+    case EAGAIN:
+    case ENOMEM:
+      return {ExitCode::memory, report("the system has no memory or no thread left for this process",
+                                       "end other processes, or raise the limits of this one (ulimit -a)")};
+    case ENOENT:
+    case ENOTDIR:
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case EINVAL:
+    case EISDIR:
+    case EEXIST:
+    case ENAMETOOLONG:
+      return {otherwise == ExitCode::defect ? ExitCode::usage : otherwise,
+              report("a path cannot be used",
+                     where.empty() ? "start in a directory that exists and that you may read"
+                                   : "check the path, and that of the working directory, and their permissions")};
+    default:
+      return {ExitCode::write, report("the system refused to read or write",
+                                      "look after free space, quota and limits (df, ulimit -a), or use another place")};
+  }
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  // Kokkos says so in words only, in other types from version to version. An absurd size is a length_error.
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const std::length_error*>(&error) != nullptr ||
+         std::string_view(error.what()).find("failed to allocate memory") != std::string_view::npos;
+}
+
+}  // namespace
 
 std::string to_text(const ErrorReport& report) {
-  std::string text = report.what;
+  std::string text = printable_block(report.what, columns_of_what);
   const auto line = [&](const char* label, const std::string& value) {
     if (!value.empty())
-      text += fmt::format("\n  {:<8}{}", label, value);
+      text += fmt::format("\n  {:<8}{}", label, printable_block(value, columns_of_field));
   };
   line("where:", report.where);
   line("got:", report.got);
@@ -24,27 +92,28 @@ std::string to_text(const ErrorReport& report) {
 Error error_from(const std::exception& error, ExitCode otherwise) {
   if (const auto* const own = dynamic_cast<const Error*>(&error))
     return *own;
-  // Kokkos says so in words only, in other types from version to version.
-  const std::string text = error.what();
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-      text.find("failed to allocate memory") != std::string::npos)
+  if (is_out_of_memory(error))
     return {ExitCode::memory,
             {.what = "this machine has no more memory to give",
-             .got = text,
+             .got = error.what(),
              .todo = "raise the limit of memory (`ulimit -v`, or the batch job's), or free some; where a model is "
                      "trained, a smaller one, a smaller batch or more ranks need less"}};
-  const bool is_assertion = dynamic_cast<const std::logic_error*>(&error) != nullptr;
-  return {is_assertion ? ExitCode::defect : otherwise, {.what = text}};
+  if (const auto* const system = dynamic_cast<const std::system_error*>(&error))
+    return system_error_from(*system, otherwise);
+  if (const auto* const broken = dynamic_cast<const BrokenAssertion*>(&error))
+    return {ExitCode::defect, broken->report()};
+  const bool is_defect = dynamic_cast<const std::logic_error*>(&error) != nullptr;
+  return {is_defect ? ExitCode::defect : otherwise, {.what = error.what()}};
 }
 
 Error::Error(ExitCode code, ErrorReport report)
     : std::runtime_error(to_text(report)), code_(code), report_(std::move(report)) {}
 
 void impl::assertion_failed(const char* condition, const std::string& message, const std::source_location& at) {
-  throw std::logic_error(
-      fmt::format("{}\n  where:  {}:{} ({})\n  wanted: {}\n  do:     this is a defect of Espalier; please "
-                  "report it with the command line and config",
-                  message, at.file_name(), at.line(), at.function_name(), condition));
+  throw BrokenAssertion({.what = message,
+                         .where = fmt::format("{}:{} ({})", at.file_name(), at.line(), at.function_name()),
+                         .wanted = condition,
+                         .todo = "this is a defect of Espalier; please report it with the command line and config"});
 }
 
 }  // namespace espalier

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <new>
 
 #include "core/error.hpp"
@@ -38,6 +40,32 @@ TEST(Error, any_exception_becomes_one) {
   const Error other = error_from(std::runtime_error("no such luck"), ExitCode::checkpoint);
   EXPECT_EQ(other.code(), ExitCode::checkpoint);
   EXPECT_STREQ(other.what(), "no such luck");
+}
+
+TEST(Error, what_the_system_refuses_is_no_defect) {
+  const auto code_of = [](const auto& use) {
+    try {
+      use();
+    } catch (const std::exception& error) {
+      return error_from(error, ExitCode::defect).code();
+    }
+    return ExitCode::ok;
+  };
+  using std::filesystem::filesystem_error;
+  const auto file_error = [](std::errc code) {
+    throw filesystem_error("stat", "/nowhere", std::make_error_code(code));
+  };
+  EXPECT_EQ(code_of([&] { std::filesystem::directory_iterator("/nowhere/at/all"); }), ExitCode::usage);
+  EXPECT_EQ(code_of([&] { file_error(std::errc::permission_denied); }), ExitCode::usage);
+  EXPECT_EQ(code_of([&] { file_error(std::errc::no_space_on_device); }), ExitCode::write);
+  EXPECT_EQ(code_of([] { throw std::system_error(EBADF, std::generic_category()); }), ExitCode::write);
+  EXPECT_EQ(code_of([] { throw std::system_error(EAGAIN, std::generic_category(), "thread"); }), ExitCode::memory);
+  EXPECT_EQ(code_of([] {
+              std::ifstream file("/nowhere/at/all");
+              file.exceptions(std::ios::failbit);
+            }),
+            ExitCode::write);
+  EXPECT_EQ(code_of([] { std::string(std::string().max_size() + 1, 'x'); }), ExitCode::memory) << "an absurd size";
 }
 
 }  // namespace
