@@ -6,6 +6,7 @@
 
 #include "io/hash.hpp"
 #include "io/hdf5_support.hpp"
+#include "io/json_text.hpp"
 
 namespace espalier {
 namespace {
@@ -94,7 +95,7 @@ StoredFile write_index(const Path& partial, const CheckpointInfo& info, std::spa
     const PropertyList creation(file_creation());
     File file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, access));
     require(file >= 0, path);
-    write_text(file, path, "state", info.state.dump(1));
+    write_text(file, path, "state", json_text(info.state, 1));
     for (const auto& [name, parts] : tensors)
       write_tensor(file, path, parts);
     require(file.close(), path);

@@ -12,6 +12,7 @@
 #include "core/tensor.hpp"
 #include "io/block_copy.hpp"
 #include "io/hash.hpp"
+#include "io/json_text.hpp"
 
 namespace espalier {
 namespace {
@@ -136,7 +137,7 @@ std::string to_text(const Manifest& manifest) {
   for (const StoredBlock& block : manifest.blocks)
     blocks.push_back(block_to_json(block));
   root["blocks"] = blocks;
-  std::string text = root.dump(1) + "\n";
+  std::string text = json_text(root, 1) + "\n";
   text.replace(text.find(checksum_key) + checksum_key.size(), 32, xxh3_128(text.data(), text.size()));
   return text;
 }
@@ -157,14 +158,14 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
       const json root = json::parse(text, nullptr, false);
       if (root.is_object() && root.value("format_version", json()).is_number_integer() &&
           root["format_version"] > checkpoint_format_version)
-        refuse_manifest(path, "a checkpoint of a newer format", root["format_version"].dump(),
+        refuse_manifest(path, "a checkpoint of a newer format", json_text(root["format_version"]),
                         fmt::format("version {}", checkpoint_format_version));
       refuse_manifest(path, "a checkpoint manifest is damaged", "XXH3-128 " + found, wanted);
     }
     const json root = json::parse(text);
     if (root.at("format") != format_name || root.at("format_version") != checkpoint_format_version)
       refuse_manifest(path, "a checkpoint of another format",
-                      fmt::format("{} version {}", root.at("format").dump(), root.at("format_version").dump()),
+                      fmt::format("{} version {}", json_text(root.at("format")), json_text(root.at("format_version"))),
                       fmt::format("\"{}\" version {}", format_name, checkpoint_format_version));
     manifest.info = {root.at("run"), root.at("step"), root.at("layout"), root.at("state")};
     for (const json& file : root.at("files"))

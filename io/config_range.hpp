@@ -23,7 +23,7 @@ struct RealRange {
 };
 
 bool inside(Index value, IntegerRange range);
-bool inside(double value, RealRange range);  ///< false for NaN and infinities, whatever the range
+bool inside(double value, RealRange range);  ///< false for NaN and infinities
 
 /// "at least 1", "0 to 65536"
 std::string describe(IntegerRange range);

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/printable_text.hpp"
 #include "io/toml_config.hpp"
 
 namespace espalier {
-namespace {
 
 std::string toml_quoted(std::string_view text) {
   std::string quoted = "\"";
@@ -25,17 +25,18 @@ std::string toml_quoted(std::string_view text) {
   return quoted + '"';
 }
 
-}  // namespace
+std::string override_text(std::string_view name, std::string_view value) {
+  return fmt::format("{}={}", name, toml_quoted(value));
+}
 
-// A comment may hold no control character but a tab; what begins a new line is a comment, too.
 void ConfigWriter::comment(std::string_view text) {
-  text_ += "# ";
-  for (const char byte : text)
-    if (byte == '\n')
-      text_ += "\n# ";
-    else
-      text_ += (byte >= 0 && byte < ' ' && byte != '\t') || byte == 0x7F ? '?' : byte;
-  text_ += '\n';
+  std::string_view rest = text;
+  for (bool more = true; more;) {  // what begins a new line is a comment, too
+    const std::size_t end = rest.find('\n');
+    text_ += fmt::format("# {}\n", printable_line(rest.substr(0, end)));
+    more = end != std::string_view::npos;
+    rest.remove_prefix(more ? end + 1 : rest.size());
+  }
 }
 
 void ConfigWriter::section(std::string_view section, std::string_view about) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "io/json_numbers.hpp"
+#include "io/json_text.hpp"
 
 // Fields of files that somebody may have damaged: what is wrong is told with its key, which the exceptions of the JSON
 // library leave out.
@@ -31,7 +32,7 @@ auto field_by(const Json& json, const char* key, Read read) {
   try {
     return read(value);
   } catch (const nlohmann::json::exception&) {
-    throw std::runtime_error(fmt::format("\"{}\" is {:.40}", key, value.dump()));
+    throw std::runtime_error(fmt::format("\"{}\" is {:.40}", key, json_text(value)));
   }
 }
 
@@ -57,7 +58,7 @@ template <class Json>
 const Json& object_field(const Json& json, const char* key) {
   const Json& value = any_field(json, key);
   if (!value.is_object())
-    throw std::runtime_error(fmt::format("\"{}\" is {:.40}", key, value.dump()));
+    throw std::runtime_error(fmt::format("\"{}\" is {:.40}", key, json_text(value)));
   return value;
 }
 

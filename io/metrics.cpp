@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "io/json_numbers.hpp"
+#include "io/json_text.hpp"
 
 namespace espalier {
 namespace {
@@ -52,7 +53,7 @@ MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(p
 void MetricsWriter::append(const ordered_json& line) {
   ordered_json printable = line;
   name_non_finite(printable);
-  std::string text = printable.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+  std::string text = json_text(printable) + '\n';
   if (torn_)
     text.insert(text.begin(), '\n');
   ssize_t written = 0;

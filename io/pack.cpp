@@ -10,6 +10,7 @@
 #include "io/documents.hpp"
 #include "io/file_kind.hpp"
 #include "io/input_files.hpp"
+#include "io/own_output.hpp"
 #include "io/pack_notes.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
@@ -98,7 +99,7 @@ void check_outputs(const std::vector<Path>& files, const Path& output, const Pat
                                     .got = "a device, a pipe or a socket",
                                     .wanted = "a new name, or that of a file to replace",
                                     .todo = "choose another name"});
-    for (const Path& name : {path, token_file_temporary(path)})
+    for (const Path& name : {path, token_file_temporary(followed(path))})
       written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(name), ignored));
   }
   for (std::size_t i = 0; i < written.size(); ++i) {

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "io/json_fields.hpp"
+#include "io/json_text.hpp"
 #include "io/machine.hpp"
 #include "io/units.hpp"
 
@@ -131,7 +132,7 @@ void sign_off_failed(const Path& directory, const std::string& cause, ExitCode c
     record->cause = cause;
     record->exit_code = static_cast<int>(code);
     record->ended = utc_now();
-    write_file_atomically(directory / "run.json", to_json(*record).dump(1) + "\n");
+    write_file_atomically(directory / "run.json", json_text(to_json(*record), 1) + "\n");
   } catch (...) {  // a full disk, say: whoever looks finds "running" without a process
   }
 }
@@ -289,7 +290,9 @@ void RunDirectory::describe_unfinished() {
                         unfinished_->positions.size() == 1 ? "its" : "their");
 }
 
-void RunDirectory::write_record() const { write_file_atomically(path_ / "run.json", to_json(record_).dump(1) + "\n"); }
+void RunDirectory::write_record() const {
+  write_file_atomically(path_ / "run.json", json_text(to_json(record_), 1) + "\n");
+}
 
 void RunDirectory::update(const nlohmann::json& details) {
   require_in_place();

@@ -103,7 +103,7 @@ Path token_file_temporary(Path path);
 /// Writes our format piece by piece; the file appears under its name only by finish(), complete and on disk.
 class TokenFileWriter {
  public:
-  TokenFileWriter(Path path, const std::string& tokenizer, Index vocab_size);
+  TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size);
   TokenFileWriter(const TokenFileWriter&) = delete;
   ~TokenFileWriter();  ///< without finish(), leaves nothing behind
   void append(std::span<const TokenId> tokens);
@@ -117,6 +117,7 @@ class TokenFileWriter {
   Path temporary_;
   TokenFileHeader header_;
   OutputFile file_;
+  FileDescriptor lock_;  // on the temporary file: held by the one who writes it
   Hasher hasher_;
   std::vector<unsigned char> buffer_;
   bool finished_ = false;

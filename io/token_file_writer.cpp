@@ -1,11 +1,15 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
+#include "io/own_output.hpp"
 #include "io/token_file.hpp"
 
 namespace espalier {
@@ -13,20 +17,68 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 
-// What an earlier, killed writer left under the temporary name is ours to remove.
+[[noreturn]] void refuse_second_writer(const Path& path) {
+  throw Error(ExitCode::write, {.what = "another process writes this token file now",
+                                .where = path.string(),
+                                .got = token_file_temporary(path).string() + ", which it holds",
+                                .wanted = "one writer at a time",
+                                .todo = "wait for it, or name another output"});
+}
+
+// Open, with the lock that a writer holds on what it writes; a file system that has no locks gives it at once.
+FileDescriptor locked(const Path& temporary, int patience) {
+  FileDescriptor file(::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.is_open() && ::flock(file.get(), LOCK_EX | patience) != 0 && errno == EWOULDBLOCK)
+    return {};
+  return file;
+}
+
+bool is_at(const FileDescriptor& file, const Path& path) {
+  struct stat held = {};
+  struct stat named = {};
+  return ::fstat(file.get(), &held) == 0 && ::lstat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
+// What an earlier, killed writer left under the temporary name is ours to remove; nothing else is.
 Path fresh_temporary(const Path& path) {
-  Path temporary = token_file_temporary(path);
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
+  const Path temporary = token_file_temporary(path);
+  std::error_code missing;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(temporary, missing)))
+    return temporary;
+  const FileDescriptor left = locked(temporary, LOCK_NB);
+  if (!left.is_open() && errno == EWOULDBLOCK)
+    refuse_second_writer(path);
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(temporary)) || !is_own_token_file(temporary))
+    throw Error(ExitCode::write, {.what = "a file stands where a token file is written before it is complete",
+                                  .where = temporary.string(),
+                                  .got = "a file without the mark of `espalier data pack`",
+                                  .wanted = "no file of this name",
+                                  .todo = "move it away, or name another output"});
+  std::filesystem::remove(temporary, missing);
   return temporary;
+}
+
+OutputFile new_file(const Path& temporary, const Path& path) {
+  try {
+    return OutputFile(temporary, path);
+  } catch (const Error&) {
+    std::error_code missing;
+    if (std::filesystem::exists(temporary, missing))  // somebody was faster
+      refuse_second_writer(path);
+    throw;
+  }
 }
 
 }  // namespace
 
 Path token_file_temporary(Path path) { return path += ".partial"; }
 
-TokenFileWriter::TokenFileWriter(Path path, const std::string& tokenizer, Index vocab_size)
-    : path_(std::move(path)), temporary_(fresh_temporary(path_)), file_(temporary_) {
+TokenFileWriter::TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size)
+    : path_(followed(path)),
+      temporary_(fresh_temporary(path_)),
+      file_(new_file(temporary_, path)),
+      lock_(locked(temporary_, 0)) {
   ESPALIER_ASSERT(vocab_size > 0 && tokenizer.size() < sizeof(header_.tokenizer),
                   fmt::format("no tokenizer is named {} and has {} tokens", tokenizer, vocab_size));
   header_.bytes_per_token = vocab_size <= 65536 ? 2 : 4;
@@ -37,7 +89,7 @@ TokenFileWriter::TokenFileWriter(Path path, const std::string& tokenizer, Index 
 }
 
 TokenFileWriter::~TokenFileWriter() {
-  if (finished_)
+  if (finished_ || !is_at(lock_, temporary_))
     return;
   std::error_code ignored;
   std::filesystem::remove(temporary_, ignored);
@@ -73,6 +125,8 @@ void TokenFileWriter::finish() {
   header_.header_hash = xxh3_64(&header_, offsetof(TokenFileHeader, header_hash));
   file_.write_at(0, &header_, sizeof(header_));
   file_.sync_and_close();
+  if (!is_at(lock_, temporary_))
+    refuse_second_writer(path_);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
     throw_write_error("cannot replace a file", path_, errno);
   finished_ = true;

@@ -21,6 +21,12 @@ struct ConfigKind {
   std::string help = "`espalier train --keys` explains every key";
 };
 
+/// A string as a value of TOML.
+std::string toml_quoted(std::string_view text);
+
+/// An override of the key `name`, "run.directory", whatever stands in its value.
+std::string override_text(std::string_view name, std::string_view value);
+
 /// A TOML file and overrides "section.key=value" (the same parser; strings may go without quotes) read into
 /// typed variables. Problems are collected: finish() throws one Error (usage) that lists all of them with
 /// their positions.

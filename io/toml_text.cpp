@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "core/error.hpp"
@@ -47,18 +48,6 @@ toml::table parse_toml(std::string_view text, const std::string& name, const std
   }
 }
 
-toml::table parse_toml_value(const std::string& text) {
-  try {
-    toml::table table = toml::parse("value = " + text);
-    if (table.size() == 1 && text.find_first_of("\n#") == std::string::npos)
-      return table;
-  } catch (const toml::parse_error&) {  // a string without quotes
-  }
-  toml::table table;
-  table.insert("value", text);
-  return table;
-}
-
 std::string to_toml_text(const toml::node& node) {
   std::ostringstream stream;
   if (const auto* const number = node.as_floating_point())
@@ -78,7 +67,9 @@ std::string article(const toml::node& node) {
     case toml::node_type::array: return "a list";
     case toml::node_type::string: return "a string";
     case toml::node_type::integer: return "an integer";
-    case toml::node_type::floating_point: return "a number with a fraction";
+    case toml::node_type::floating_point:
+      return **node.as_floating_point() == std::round(**node.as_floating_point()) ? "a floating-point number"
+                                                                                  : "a number with a fraction";
     case toml::node_type::boolean: return "a boolean";
     default: return "a date or time";
   }

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/phases.hpp"
+#include "io/json_text.hpp"
 
 namespace espalier {
 namespace {
@@ -22,9 +23,7 @@ constexpr int num_tracks = 2;
 constexpr const char* track_names[num_tracks] = {"operations", "communication"};
 constexpr int lanes_per_track = 100;  // thread numbers
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
 Path rank_path(const Path& directory, int rank) { return directory / fmt::format("rank-{:05}.json", rank); }
 

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "io/token_file.hpp"
+#include "io/toml_config.hpp"
 #include "parallel/schedule_run.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/real.hpp"
@@ -90,11 +91,11 @@ RunConfig tiny_config(const PlanProblem& problem, const PlanLayout& layout, cons
   placed.data_inside_pipeline = false;  // see emulate_messages; times are priced, wherever ranks lie
   const std::vector<std::string> of_layout = parallel_keys(placed, blocks);
   keys.insert(keys.end(), of_layout.begin(), of_layout.end());
-  keys.insert(keys.end(), {fmt::format("data.train=[\"{}\"]", token_file),
+  keys.insert(keys.end(), {override_text("data.train", token_file),
                            fmt::format("batch.global_batch_size={}", layout.num_microbatches() * layout.data),
                            "batch.micro_batch_size=1",
                            fmt::format("precision.compute={}", layout.precision == Precision::fp32 ? "fp32" : "bf16"),
-                           "stability.straggler_window=0", fmt::format("run.directory={}", directory),
+                           "stability.straggler_window=0", override_text("run.directory", directory),
                            fmt::format("run.steps={}", num_steps), "run.matmul=tiled"});
   return parse_run_config("", "rehearsal", keys, layout.num_devices());
 }

@@ -102,7 +102,7 @@ layers_per_stage = [3, 0]
   run.toml:10:1: optimizer.tokens: unknown key; it belongs in [run]
   run.toml:12:20: parallel.layers_per_stage: got 0 at place 2, wanted at least 1
   run.toml: run.steps: needs a value
-  command line: model.tied_embeddings: got "yes" (a string), wanted true or false
+  command line: model.tied_embeddings: got "yes" (a string), wanted true or false; write true
   command line: batch.micro_batch_size: got 0, wanted at least 1
   command line: nonsense: wanted section.key=value
   command line: run.time: got "soon" (a string), wanted a duration, like "90s", "2h" or "01:30:00")");

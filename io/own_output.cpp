@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/own_output.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+namespace espalier {
+namespace {
+
+constexpr std::size_t bytes_looked_at = std::size_t{1} << 20;
+
+bool has_mark(std::string_view text, const OutputMark& mark) {
+  return text.starts_with(mark.begin) && text.find(mark.part) != std::string_view::npos;
+}
+
+}  // namespace
+
+Path followed(const Path& path) {
+  constexpr int most_links = 40;  // as many as Linux follows
+  Path target = path;
+  std::error_code error;
+  for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(target, error)); ++links) {
+    if (links == most_links)
+      throw_write_error("a path leads in a circle", path, ELOOP);
+    const Path next = std::filesystem::read_symlink(target, error);
+    if (error)
+      throw_write_error("a link cannot be followed", path, error.value());
+    target = target.parent_path() / next;
+  }
+  return target;
+}
+
+bool is_own_output(const Path& path, const OutputMark& mark) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    return false;
+  const InputFile file(path, ExitCode::write);
+  std::string text(std::min(file.size(), bytes_looked_at), '\0');
+  file.read_at(0, text.data(), text.size());
+  return has_mark(text, mark);
+}
+
+void require_own_output(const Path& path, const OutputMark& mark) {
+  const auto refuse = [&](std::string got) {
+    throw Error(ExitCode::write, {.what = "an output would replace what Espalier has not written",
+                                  .where = path.string(),
+                                  .got = std::move(got),
+                                  .wanted = fmt::format("a new name, or {} to replace", mark.kind),
+                                  .todo = "choose another name, or move away what is there"});
+  };
+  if (path.filename().empty())
+    throw_write_error("an output is named like a directory", path, EISDIR);
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    const Path directory = followed(path).parent_path();
+    if (::access(directory.empty() ? "." : directory.c_str(), W_OK) != 0)
+      throw_write_error("cannot create a file", path, errno);
+    return;
+  }
+  if (std::filesystem::is_directory(status))
+    throw_write_error("an output is named like a directory", path, EISDIR);
+  if (!std::filesystem::is_regular_file(status))
+    refuse("a device, a pipe or a socket");
+  if (std::filesystem::file_size(path, error) > 0 && !is_own_output(path, mark))
+    refuse("a file of another kind");
+}
+
+void write_output(const Path& path, const OutputMark& mark, std::string_view text) {
+  ESPALIER_ASSERT(has_mark(text, mark), fmt::format("this is not {}", mark.kind));
+  require_own_output(path, mark);
+  const Path target = followed(path);
+  // A name that nothing has: what somebody else calls *.partial is left alone.
+  Path temporary;
+  std::error_code error;
+  for (int i = 0; temporary.empty() || std::filesystem::exists(std::filesystem::symlink_status(temporary, error)); ++i)
+    temporary = Path(target) += fmt::format(".{}-{}.partial", ::getpid(), i);
+  OutputFile file(temporary, path);
+  try {
+    file.write(text.data(), text.size());
+    file.sync_and_close();
+    if (std::rename(temporary.c_str(), target.c_str()) != 0)
+      throw_write_error("cannot replace a file", path, errno);
+  } catch (...) {
+    std::filesystem::remove(temporary, error);
+    throw;
+  }
+  sync_directory(target.parent_path());
+}
+
+}  // namespace espalier
