@@ -7,8 +7,10 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
-#include "io/file.hpp"
+#include "app/print.hpp"
+#include "io/own_output.hpp"
 #include "io/units.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/device.hpp"
 #include "parallel/runtime.hpp"
 #include "planning/quantity.hpp"
@@ -18,6 +20,9 @@
 namespace espalier {
 namespace {
 
+constexpr OutputMark machine_mark{.kind = "a file of `espalier bench machine`",
+                                  .begin = "# Measured by espalier bench machine.\n"};
+
 struct BenchMachineArguments {
   std::string output = "machine.toml";
   std::vector<std::string> precisions = {"fp32"};
@@ -25,8 +30,8 @@ struct BenchMachineArguments {
 
 void print_link(const char* name, const LinkTier& link) {
   if (link.bandwidth > 0)
-    fmt::print("{:<18} {}, {}\n", name, quantity_text(Quantity::bytes_per_second, link.bandwidth),
-               quantity_text(Quantity::seconds, link.latency));
+    print_answer("{:<18} {}, {}\n", name, quantity_text(Quantity::bytes_per_second, link.bandwidth),
+                 quantity_text(Quantity::seconds, link.latency));
 }
 
 // What a rank computes on.
@@ -39,30 +44,35 @@ std::string device_text(const Accelerator& device, int ranks_per_device) {
 
 void print_machine(const Cluster& cluster, int ranks_per_device, const std::vector<MachineFit>& fits) {
   const Accelerator& device = cluster.device;
-  fmt::print("{:<18} {} x {} of {}, {} each\n", "devices", cluster.num_nodes, cluster.devices_per_node,
-             device_text(device, ranks_per_device),
-             quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes)));
-  fmt::print("{:<18} {}, of which elementwise kernels get {:.2f}\n", "memory bandwidth",
-             quantity_text(Quantity::bytes_per_second, device.memory_bandwidth), device.memory_share);
+  print_answer("{:<18} {} x {} of {}, {} each\n", "devices", cluster.num_nodes, cluster.devices_per_node,
+               device_text(device, ranks_per_device),
+               quantity_text(Quantity::bytes, static_cast<double>(device.memory_bytes)));
+  print_answer("{:<18} {}, of which elementwise kernels get {:.2f}\n", "memory bandwidth",
+               quantity_text(Quantity::bytes_per_second, device.memory_bandwidth), device.memory_share);
   for (const MachineFit& fit : fits) {
     const MatrixRate& rate = device.rate(fit.precision);
-    fmt::print("{:<18} {}, large products {:.2f} of it, attention {:.2f}; layers within {:.1f} % (median), {:.1f} %\n",
-               to_string(fit.precision), quantity_text(Quantity::flops_per_second, rate.peak_flops), rate.product_share,
-               rate.attention_share, 100 * fit.median_error, 100 * fit.worst_error);
+    print_answer(
+        "{:<18} {}, large products {:.2f} of it, attention {:.2f}; layers within {:.1f} % (median), {:.1f} %\n",
+        to_string(fit.precision), quantity_text(Quantity::flops_per_second, rate.peak_flops), rate.product_share,
+        rate.attention_share, 100 * fit.median_error, 100 * fit.worst_error);
   }
   print_link("between ranks", cluster.node);
   print_link("between hosts", cluster.network);
 }
 
 int bench_machine(const BenchMachineArguments& options, const Runtime& runtime) {
+  attempt_together(runtime.world(), ExitCode::write, [&] {
+    if (runtime.rank() == 0)
+      require_own_output(options.output, machine_mark);
+  });
   std::vector<MachineFit> fits;
   const Cluster cluster = measure_machine(runtime.world(), options.precisions, fits,
-                                          [](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); });
+                                          [](const std::string& what) { print_note("measuring {}\n", what); });
   if (runtime.rank() != 0)
     return 0;
-  write_file_atomically(options.output, fmt::format("# Measured by espalier bench machine.\n{}", to_toml(cluster)));
+  write_output(options.output, machine_mark, fmt::format("{}{}", machine_mark.begin, to_toml(cluster)));
   print_machine(cluster, runtime.world().context().ranks_per_device, fits);
-  fmt::print("written to {0}: espalier plan --cluster {0}, or run.cluster = \"{0}\" in a config\n", options.output);
+  print_answer("written to {0}: espalier plan --cluster {0}, or run.cluster = \"{0}\" in a config\n", options.output);
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "app/bench_timing.hpp"
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
+#include "app/print.hpp"
 #include "core/error.hpp"
 #include "core/machine_memory.hpp"
 #include "core/ops/attention.hpp"
@@ -21,6 +22,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/norm.hpp"
 #include "core/optim/adamw.hpp"
+#include "io/json_text.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "models/embedding.hpp"
@@ -307,12 +309,12 @@ RunConfig ops_config(const BenchOpsArguments& options) {
 }
 
 void print_ops(const nlohmann::ordered_json& results) {
-  fmt::print("{:<56} {:>10} {:>10} {:>8} {:>10}\n", "op", "ms", "GFLOP/s", "GB/s", "of memory");
+  print_answer("{:<56} {:>10} {:>10} {:>8} {:>10}\n", "op", "ms", "GFLOP/s", "GB/s", "of memory");
   for (const auto& row : results)
-    fmt::print("{:<56} {:>10.3f} {:>10.1f} {:>8.1f} {:>10}\n", row["op"].get<std::string>(),
-               row["seconds"].get<double>() * 1e3, row["gflops_per_second"].get<double>(),
-               row["gbytes_per_second"].get<double>(),
-               row.contains("of_memory") ? fmt::format("{:.2f}", row["of_memory"].get<double>()) : "");
+    print_answer("{:<56} {:>10.3f} {:>10.1f} {:>8.1f} {:>10}\n", row["op"].get<std::string>(),
+                 row["seconds"].get<double>() * 1e3, row["gflops_per_second"].get<double>(),
+                 row["gbytes_per_second"].get<double>(),
+                 row.contains("of_memory") ? fmt::format("{:.2f}", row["of_memory"].get<double>()) : "");
 }
 
 int bench_ops(const BenchOpsArguments& options, int num_ranks) {
@@ -336,7 +338,7 @@ int bench_ops(const BenchOpsArguments& options, int num_ranks) {
     return OpsBench<T>(model, options).run();
   });
   if (options.json)
-    fmt::print("{}\n", results.dump(2));
+    print_answer("{}\n", json_text(results, 2));
   else
     print_ops(results);
   return 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,10 +14,12 @@
 #include "app/commands.hpp"
 #include "app/console.hpp"
 #include "app/gpu_options.hpp"
+#include "app/print.hpp"
 #include "core/median.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/random.hpp"
 #include "io/json_by_name.hpp"
+#include "io/json_text.hpp"
 #include "io/token_file.hpp"
 #include "models/cost.hpp"
 #include "parallel/device.hpp"
@@ -39,11 +42,23 @@ struct BenchStepArguments {
   std::vector<std::string> overrides;
 };
 
+Path temporary_directory() {
+  std::error_code error;
+  Path directory = std::filesystem::temp_directory_path(error);
+  if (const char* const given = std::getenv("TMPDIR"); error)
+    throw Error(ExitCode::usage, {.what = "there is no directory for temporary files",
+                                  .where = given == nullptr ? "/tmp" : fmt::format("TMPDIR={}", given),
+                                  .got = system_message(error.value()),
+                                  .wanted = "a directory that exists and that you may use",
+                                  .todo = "set TMPDIR to one"});
+  return directory;
+}
+
 // Random tokens in a temporary file: the step reads its data as a real one does.
 class RandomTokens {
  public:
   RandomTokens(Index vocab_size, Index count, int rank)
-      : path_(std::filesystem::temp_directory_path() / fmt::format("espalier-bench-{}-{}.bin", ::getpid(), rank)) {
+      : path_(temporary_directory() / fmt::format("espalier-bench-{}-{}.bin", ::getpid(), rank)) {
     const RandomStream random(1, "bench_step");
     std::vector<TokenId> tokens(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -70,7 +85,7 @@ class Progress {
  public:
   Progress(const std::string& title, bool is_root) : is_drawn_(is_root && isatty(STDERR_FILENO) == 1) {
     if (is_root)
-      fmt::print(stderr, "{}\n", title);
+      print_note("{}\n", title);
   }
   ~Progress() { now(""); }
   Progress(const Progress&) = delete;
@@ -78,7 +93,7 @@ class Progress {
 
   void now(const std::string& text) const {
     if (is_drawn_)
-      fmt::print(stderr, "\r\033[K{}", text);
+      std::fputs(("\r\033[K" + text).c_str(), stderr);
   }
 
  private:
@@ -262,9 +277,9 @@ void print_table(const nlohmann::ordered_json& result) {
   for (const auto& [key, value] : result.items())
     if (value.is_object())
       for (const auto& [name, number] : value.items())
-        fmt::print("{:<28} {}\n", key + "." + name, number.dump());
+        print_answer("{:<28} {}\n", key + "." + name, json_text(number));
     else
-      fmt::print("{:<28} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+      print_answer("{:<28} {}\n", key, value.is_string() ? value.get<std::string>() : json_text(value));
 }
 
 int bench_step(const BenchStepArguments& options, Runtime& runtime) {
@@ -278,7 +293,7 @@ int bench_step(const BenchStepArguments& options, Runtime& runtime) {
     return 0;
   const nlohmann::ordered_json result = to_json(measured, config, options.overrides, runtime.size());
   if (options.json)
-    fmt::print("{}\n", result.dump(2));
+    print_answer("{}\n", json_text(result, 2));
   else
     print_table(result);
   return 0;

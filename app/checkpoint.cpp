@@ -7,6 +7,8 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
+#include "app/print.hpp"
+#include "core/printable_text.hpp"
 #include "core/tensor.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "io/checkpoint_reader.hpp"
@@ -20,8 +22,10 @@ int inspect(const std::string& directory, bool whole_config) {
   const CheckpointReader checkpoint(resolve_checkpoint(directory, note_to_stderr));
   const nlohmann::json& state = checkpoint.state();
   const std::string config = state.value("config", "");
-  const auto show = [](const char* name, const std::string& value) { fmt::print("  {:<10} {}\n", name, value); };
-  fmt::print("{}\n", checkpoint.path().string());
+  const auto show = [](const char* name, const std::string& value) {
+    print_answer("  {:<10} {}\n", name, printable_line(value));
+  };
+  print_answer("{}\n", checkpoint.path().string());
   show("run", checkpoint.info().run);
   show("step", fmt::format("{}", checkpoint.info().step));
   show("written by", checkpoint.info().layout.value("text", "an unknown layout"));
@@ -33,24 +37,25 @@ int inspect(const std::string& directory, bool whole_config) {
                                   counted(next->value("samples", Index{0}), "sample"), next->value("compute", "?")));
   show("seed", fmt::format("{}", state.value("seed", Index{0})));
   show("GEMM", state.value("matmul", "an unknown library"));
-  fmt::print("\n{}\n", whole_config ? config : model_section(config));
+  print_answer("\n{}\n", whole_config ? config : model_section(config));
   Index elements = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    fmt::print("  {:<44} {:<5} {}\n", tensor.name, to_string(tensor.type), shape_text(tensor.global_shape));
+    print_answer("  {:<44} {:<5} {}\n", printable_line(tensor.name), to_string(tensor.type),
+                 shape_text(tensor.global_shape));
     elements += num_elements(tensor.global_shape);
   }
   std::size_t bytes = 0;
   for (const StoredFile& file : checkpoint.files())
     bytes += static_cast<std::size_t>(file.bytes);
-  fmt::print("\n  {}, {}, {} in {}\n", counted(static_cast<Index>(checkpoint.tensors().size()), "tensor"),
-             counted(elements, "element"), bytes_text(bytes),
-             counted(static_cast<Index>(checkpoint.files().size()), "file"));
+  print_answer("\n  {}, {}, {} in {}\n", counted(static_cast<Index>(checkpoint.tensors().size()), "tensor"),
+               counted(elements, "element"), bytes_text(bytes),
+               counted(static_cast<Index>(checkpoint.files().size()), "file"));
   return 0;
 }
 
 void verify_one(const Path& path) {
   const Index bytes = CheckpointReader(path).verify();
-  fmt::print("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
+  print_answer("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
 }
 
 // Of a run all, but for saves that were never finished: damage is told whichever of them it is in.

@@ -8,7 +8,9 @@
 #include <sstream>
 #include <type_traits>
 
+#include "app/print.hpp"
 #include "core/error.hpp"
+#include "io/home_path.hpp"
 
 namespace espalier {
 namespace {
@@ -70,7 +72,7 @@ CLI::Validator between(Index min, Index max) { return in_range(min, max, fmt::fo
 CLI::Validator at_least(Index min) { return in_range(min, largest_count, fmt::format("at least {}", min)); }
 CLI::Validator real_between(double min, double max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
 
-void note_to_stderr(const std::string& text) { fmt::print(stderr, "{}\n", text); }
+void note_to_stderr(const std::string& text) { print_note("{}\n", text); }
 
 void refuse_empty_values(const CLI::App& command) {
   for (const CLI::Option* const option : command.get_options())
@@ -108,6 +110,21 @@ std::string without_bracket_marks(const std::string& text) {
     if (text[i] != bracket_mark || i + 1 == text.size() || text[i + 1] != '[')
       result += text[i];
   return result;
+}
+
+void take_home_paths(CLI::App& command) {
+  const CLI::Validator home(
+      [](std::string& text) {
+        text = expand_home(text);
+        return std::string();
+      },
+      "");
+  const auto is_text = [](const std::string& name) { return name == "--prompt" || name == "--document-separator"; };
+  for (CLI::Option* const option : command.get_options())
+    if (option->get_items_expected_max() > 0 && !is_text(option->get_name()))
+      option->transform(home);
+  for (CLI::App* const below : command.get_subcommands({}))
+    take_home_paths(*below);
 }
 
 std::string HelpFormatter::make_description(const CLI::App* app) const {

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/printable_text.hpp"
 #include "io/file.hpp"
 
 namespace espalier {
@@ -97,7 +98,7 @@ void Console::write(const std::string& text) {
     std::clearerr(stdout);  // else the command would end as one whose answer is lost
 }
 
-void Console::note(const std::string& text) { write(text + '\n'); }
+void Console::note(const std::string& text) { write(printable_block(text, 2) + '\n'); }
 
 void Console::step(const StepReport& report, const TrainProgress& progress) {
   if (report.step % log_interval_ == 0 || report.step == progress.total_steps)

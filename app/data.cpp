@@ -7,6 +7,8 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/print.hpp"
+#include "core/printable_text.hpp"
 #include "io/input_files.hpp"
 #include "io/pack.hpp"
 #include "io/token_file.hpp"
@@ -37,40 +39,40 @@ int pack(const PackCommand& command) {
   const std::vector<Path> files = expand_inputs(command.inputs, command.exclude);
   const PackSummary summary =
       pack_text(files, *make_tokenizer(command.tokenizer), command.output, command.validation, command.options);
-  fmt::print("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
-             bytes_text(static_cast<std::size_t>(summary.text_bytes)));
-  fmt::print("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
+  print_answer("{}, {}, {} of text\n", counted(summary.num_files, "file"), counted(summary.num_documents, "document"),
+               bytes_text(static_cast<std::size_t>(summary.text_bytes)));
+  print_answer("{}: {}\n", command.output, counted(summary.train_tokens, "token"));
   if (!command.validation.empty())
-    fmt::print("{}: {}, {:.3g} % of all ({})\n", command.validation, counted(summary.validation_tokens, "token"),
-               100 * summary.validation_share(), parts_text(summary));
+    print_answer("{}: {}, {:.3g} % of all ({})\n", command.validation, counted(summary.validation_tokens, "token"),
+                 100 * summary.validation_share(), parts_text(summary));
   for (const std::string& warning : summary.warnings)
-    fmt::print(stderr, "warning: {}\n", warning);
+    print_note("warning: {}\n", warning);
   return 0;
 }
 
 int inspect(const std::string& path, Index vocab_size, Index show) {
   const TokenFile file{Path(path)};
   const TokenFileInfo& info = file.info();
-  fmt::print("{}\n  format      {}\n  tokens      {} of {} bytes\n  vocabulary  {}\n  tokenizer   {}\n", path,
-             to_string(info.format), info.num_tokens, info.bytes_per_token,
-             info.vocab_size > 0 ? std::to_string(info.vocab_size) : "not stated",
-             info.tokenizer.empty() ? "not stated" : info.tokenizer);
+  print_answer("{}\n  format      {}\n  tokens      {} of {} bytes\n  vocabulary  {}\n  tokenizer   {}\n", path,
+               to_string(info.format), info.num_tokens, info.bytes_per_token,
+               info.vocab_size > 0 ? std::to_string(info.vocab_size) : "not stated",
+               info.tokenizer.empty() ? "not stated" : info.tokenizer);
   if (info.format == TokenFormat::espalier)
     file.verify_checksum();
   if (const Index size = vocab_size > 0 ? vocab_size : info.vocab_size; size > 0)
     file.check_vocabulary(size);
   const bool has_vocabulary = vocab_size > 0 || info.vocab_size > 0;
-  fmt::print("  checked     {}\n", info.format == TokenFormat::espalier ? "checksum and every token"
-                                   : has_vocabulary                     ? "every token against the vocabulary"
-                                                    : "nothing but the size; --vocab-size N checks every token");
+  print_answer("  checked     {}\n", info.format == TokenFormat::espalier ? "checksum and every token"
+                                     : has_vocabulary                     ? "every token against the vocabulary"
+                                                      : "nothing but the size; --vocab-size N checks every token");
   std::vector<TokenId> tokens(static_cast<std::size_t>(std::min(show, info.num_tokens)));
   file.read(0, tokens);
-  fmt::print("  first       ");
+  print_answer("  first       ");
   for (const TokenId token : tokens)
-    fmt::print("{} ", token);
-  fmt::print("\n");
+    print_answer("{} ", token);
+  print_answer("\n");
   if (info.tokenizer == "byte")
-    fmt::print("  as text     {}\n", ByteTokenizer().decode(tokens));
+    print_answer("  as text     {}\n", printable_line(ByteTokenizer().decode(tokens)));
   return 0;
 }
 

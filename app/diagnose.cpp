@@ -8,6 +8,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/print.hpp"
 #include "app/read_run.hpp"
 
 namespace espalier {
@@ -25,7 +26,7 @@ int diagnose_command(const DiagnoseArguments& options) {
   if (!options.against.empty())
     against = read_run(options.against);
   const Diagnosis diagnosis = diagnose(run, against ? &*against : nullptr);
-  fmt::print("{}", options.json ? diagnosis_json(run, diagnosis) : diagnosis_text(run, diagnosis));
+  print_answer("{}", options.json ? diagnosis_json(run, diagnosis) : diagnosis_text(run, diagnosis));
   return 0;
 }
 

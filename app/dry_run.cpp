@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "app/console.hpp"
+#include "app/print.hpp"
 #include "models/cost.hpp"
 #include "parallel/pipeline_simulator.hpp"
 #include "training/config_warnings.hpp"
@@ -57,15 +58,16 @@ void print_pipeline(const RunConfig& config, const RunLayout& layout, const std:
     for (const ChunkLayers& chunk : layout.stages[static_cast<std::size_t>(stage)])
       chunks += fmt::format("{}{}{}{}", chunks.empty() ? "" : "; ", chunk.embedding ? "embedding, " : "",
                             layers_text(chunk), chunk.head ? ", head" : "");
-    fmt::print("stage {:<7}{}\n", stage, chunks);
+    print_answer("stage {:<7}{}\n", stage, chunks);
   }
-  fmt::print("transfers    {} of each micro-batch between stages, forward ({} if layers were dealt out round-robin)\n",
-             boundary_transfers(stage_of_layers(layout.stages)),
-             boundary_transfers(round_robin_stages(num_layers, stages)));
-  fmt::print("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n", 100 * bubble_of(schedules),
-             to_string(layout.pipeline.kind), counted(layout.pipeline.microbatches, "micro-batch"));
-  fmt::print("{:<13}{:.1f}% priced by FLOPs: layers of each stage, head and recomputation included\n", "",
-             100 * bubble_by_flops(config, layout, schedules));
+  print_answer(
+      "transfers    {} of each micro-batch between stages, forward ({} if layers were dealt out round-robin)\n",
+      boundary_transfers(stage_of_layers(layout.stages)), boundary_transfers(round_robin_stages(num_layers, stages)));
+  print_answer("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n",
+               100 * bubble_of(schedules), to_string(layout.pipeline.kind),
+               counted(layout.pipeline.microbatches, "micro-batch"));
+  print_answer("{:<13}{:.1f}% priced by FLOPs: layers of each stage, head and recomputation included\n", "",
+               100 * bubble_by_flops(config, layout, schedules));
 }
 
 void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
@@ -79,11 +81,11 @@ void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>
     const bool cut = names.size() > shown;
     names.resize(std::min(names.size(), shown));
     const std::string who = schedules.size() == 1 ? "each rank" : fmt::format("stage {}", stage);
-    fmt::print("{:<13}{}: {}{}\n", stage == 0 ? "schedule" : "", who, fmt::join(names, " "),
-               cut ? " ... " + last : std::string());
+    print_answer("{:<13}{}: {}{}\n", stage == 0 ? "schedule" : "", who, fmt::join(names, " "),
+                 cut ? " ... " + last : std::string());
   }
-  fmt::print("{:<13}proven for {}{}\n", "", counted(layout.mesh.size(), "rank"),
-             layout.mesh.degree(Axis::dp) > 1 ? "; gradients are reduced during the last backward" : "");
+  print_answer("{:<13}proven for {}{}\n", "", counted(layout.mesh.size(), "rank"),
+               layout.mesh.degree(Axis::dp) > 1 ? "; gradients are reduced during the last backward" : "");
 }
 
 // Rank by rank, then all in the order in which they would happen if all operations took alike.
@@ -93,15 +95,15 @@ void print_events(const RunLayout& layout, const std::vector<PipelineSchedule>& 
   for (int rank = 0; rank < layout.mesh.size(); ++rank)
     lists.push_back(&schedules[static_cast<std::size_t>(layout.mesh.coordinates(rank)[Axis::pp])]);
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
-    fmt::print("rank {}:\n", rank);
+    print_answer("rank {}:\n", rank);
     for (const Operation& operation : *lists[rank])
-      fmt::print("  {}\n", text(operation, several));
+      print_answer("  {}\n", text(operation, several));
   }
   const auto one = [](int, const Operation&) { return 1.0; };
-  fmt::print("all ranks:\n");
+  print_answer("all ranks:\n");
   for (const ScheduleEvent& event : run_schedules(lists, layout.mesh, {.compute = one}).events)
-    fmt::print("  t={:<4g} rank {}: {}\n", event.start, event.rank,
-               text((*lists[static_cast<std::size_t>(event.rank)])[event.index], several));
+    print_answer("  t={:<4g} rank {}: {}\n", event.start, event.rank,
+                 text((*lists[static_cast<std::size_t>(event.rank)])[event.index], several));
 }
 
 void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
@@ -109,14 +111,14 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
   for (const MemoryByCategory& stage : stages)
     totals.push_back(bytes_text(stage.total()));
   const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
-  fmt::print("memory       {} a rank, without library scratch{}\n", bytes_text(fullest.total()),
-             stages.size() > 1 ? fmt::format(" (by stage: {})", fmt::join(totals, ", ")) : std::string());
+  print_answer("memory       {} a rank, without library scratch{}\n", bytes_text(fullest.total()),
+               stages.size() > 1 ? fmt::format(" (by stage: {})", fmt::join(totals, ", ")) : std::string());
   for (std::size_t i = 0; i < num_categories; ++i)
     if (fullest.bytes[i] > 0)
-      fmt::print("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(fullest.bytes[i]));
+      print_answer("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(fullest.bytes[i]));
   if (budget > 0)
-    fmt::print("  {:<13}{:>12}  {}\n", "budget", bytes_text(static_cast<std::size_t>(budget)),
-               fullest.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
+    print_answer("  {:<13}{:>12}  {}\n", "budget", bytes_text(static_cast<std::size_t>(budget)),
+                 fullest.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
 }
 
 // What each mode would need, on all stages.
@@ -129,7 +131,7 @@ void print_recompute(RunConfig config, int ranks) {
     const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
     needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(fullest.total())));
   }
-  fmt::print("  {:<13}{} a rank in all\n", "by recompute", fmt::join(needs, ", "));
+  print_answer("  {:<13}{} a rank in all\n", "by recompute", fmt::join(needs, ", "));
 }
 
 }  // namespace
@@ -148,23 +150,24 @@ int dry_run(RunConfig config, int ranks, bool events) {
   const int replicas = layout.mesh.degree(Axis::dp);
   const double flops =
       training_flops_per_token(shape, config.batch.sequence_length) * static_cast<double>(config.tokens_per_step());
-  fmt::print("model        {}: {} parameters, {} x {}, {}, vocabulary {}\n", config.model_name(),
-             quantity_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
-             counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
-  fmt::print("mesh         {}: {}\n", counted(ranks, "rank"), layout.text());
-  fmt::print("batch        {} of {} a step = {} of {} on {}{}\n", counted(config.batch.global_batch_size, "sequence"),
-             counted(config.batch.sequence_length, "token"), counted(layout.pipeline.microbatches, "micro-batch"),
-             config.batch.micro_batch_size, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
-  fmt::print("run          {}, {} tokens, {} FLOP a step\n", counted(config.total_steps(), "step"),
-             quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())), quantity_text(flops));
+  print_answer("model        {}: {} parameters, {} x {}, {}, vocabulary {}\n", config.model_name(),
+               quantity_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
+               counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
+  print_answer("mesh         {}: {}\n", counted(ranks, "rank"), layout.text());
+  print_answer("batch        {} of {} a step = {} of {} on {}{}\n", counted(config.batch.global_batch_size, "sequence"),
+               counted(config.batch.sequence_length, "token"), counted(layout.pipeline.microbatches, "micro-batch"),
+               config.batch.micro_batch_size, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
+  print_answer("run          {}, {} tokens, {} FLOP a step\n", counted(config.total_steps(), "step"),
+               quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
+               quantity_text(flops));
   print_pipeline(config, layout, schedules);
   print_schedule(layout, schedules);
   const std::vector<MemoryByCategory> memory = predict_memory(config, layout);
   print_memory(memory, config.run.device_memory);
   print_recompute(config, ranks);
   for (const std::string& warning : config_warnings(config, ranks))
-    fmt::print("warning      {}\n", warning);
-  fmt::print("not checked  token files, run.directory, checkpoints, the memory of the machine: a start does\n");
+    print_answer("warning      {}\n", warning);
+  print_answer("not checked  token files, run.directory, checkpoints, the memory of the machine: a start does\n");
   require_memory(config, layout);
   return static_cast<int>(ExitCode::ok);
 }

@@ -8,6 +8,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
+#include "app/print.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/random.hpp"
 #include "io/block_copy.hpp"
@@ -131,7 +132,8 @@ int generate(const GenerateArguments& options) {
 
   Generator generator(checkpoint, shape);
   const RandomStream random(options.seed, "generate");
-  fmt::print("{}", options.prompt);
+  ModelText text;
+  text.write(options.prompt);
   const auto num_texts = static_cast<std::size_t>(tokenizer->vocab_size());  // a padded vocabulary has more ids
   const auto longest = static_cast<std::size_t>(shape.max_sequence_length);
   for (Index i = 0; i < options.max_tokens; ++i) {
@@ -141,10 +143,9 @@ int generate(const GenerateArguments& options) {
     logits.resize(std::min(logits.size(), num_texts));
     const TokenId token = sample_token(logits, options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
     tokens.push_back(token);
-    fmt::print("{}", tokenizer->decode(std::span<const TokenId>(&token, 1)));
-    std::fflush(stdout);
+    text.write(tokenizer->decode(std::span<const TokenId>(&token, 1)));
   }
-  fmt::print("\n");
+  text.finish();
   return 0;
 }
 

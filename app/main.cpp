@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -76,6 +79,31 @@ std::string usage_text(const CLI::ParseError& error) {
   return text;
 }
 
+// "--run.steps=5" and "--run.steps 5" as the setting that was meant; empty for other words. `next` is the one behind.
+std::string meant_setting(std::string_view word, std::string_view next) {
+  const std::size_t begin = std::min(word.find_first_not_of('-'), word.size());
+  const std::string_view setting = word.substr(begin);
+  const std::size_t equals = setting.find('=');
+  const std::size_t dot = setting.substr(0, equals).find('.');
+  if (begin == 0 || dot == std::string_view::npos || dot == 0 || !std::isalpha(static_cast<unsigned char>(setting[0])))
+    return "";
+  const bool has_value = equals != std::string_view::npos || next.empty() || next.starts_with('-');
+  return has_value ? std::string(setting) : fmt::format("{}={}", setting, next);
+}
+
+// Where a command takes settings, with or without a word before them.
+void refuse_dashed_settings(const CLI::App& command, const std::string& name, const std::vector<std::string>& words) {
+  const bool with_set = command.get_option_no_throw("--set") != nullptr;
+  if (!with_set && command.get_option_no_throw("overrides") == nullptr)
+    return;
+  for (std::size_t i = 0; i < words.size(); ++i)  // reversed
+    if (const std::string meant = meant_setting(words[i], i == 0 ? "" : words[i - 1]); !meant.empty())
+      throw Error(ExitCode::usage, {.what = "a setting is written without dashes",
+                                    .got = words[i],
+                                    .wanted = (with_set ? "--set " : "") + meant,
+                                    .todo = name + " --help"});
+}
+
 [[noreturn]] void throw_usage(const CLI::App& app, std::vector<std::string> reversed, const CLI::ParseError& error) {
   refuse_gpu_options(reversed);
   std::string name = "espalier";
@@ -90,6 +118,7 @@ std::string usage_text(const CLI::ParseError& error) {
                  .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
                  .todo = nearest.empty() ? name + " --help" : fmt::format("did you mean {}?", nearest)});
   }
+  refuse_dashed_settings(command, name, reversed);
   throw Error(ExitCode::usage, {.what = usage_text(error), .todo = name + " --help"});
 }
 
@@ -175,6 +204,7 @@ int command(int argc, char** argv) {
   add_checkpoint(app, chosen);
   add_bench(app, chosen);
   keep_brackets(app);
+  take_home_paths(app);
   if (wants_text_only(argc, argv)) {
     try {
       app.parse(argc, argv);
@@ -184,7 +214,8 @@ int command(int argc, char** argv) {
       if (argc == 1) {
         std::fputs(app.help().c_str(), stdout);
         return static_cast<int>(ExitCode::usage);
-      }  // else the same mistake is found and reported below
+      }                       // else the same mistake is found and reported below
+    } catch (const Error&) {  // so is this one
     }
   }
   try {
@@ -196,6 +227,14 @@ int command(int argc, char** argv) {
     std::fprintf(stderr, "espalier: error: %s\n", error.what());
     return static_cast<int>(error.code());
   }
+}
+
+// A stream that was closed by who started us (>&-) has a number that the next opened file would get, and with it all
+// that is printed. In its place stands one that cannot be written.
+void hold_closed_descriptors() {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(standard, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
+      const int held = ::open("/dev/null", O_RDONLY);  // the lowest that is free: this one
 }
 
 // An answer that was sent to a full disk is none. Behind another error it is that one that counts.
@@ -214,4 +253,7 @@ int with_output_written(int exit_code) {
 }  // namespace
 }  // namespace espalier
 
-int main(int argc, char** argv) { return espalier::with_output_written(espalier::command(argc, argv)); }
+int main(int argc, char** argv) {
+  espalier::hold_closed_descriptors();
+  return espalier::with_output_written(espalier::command(argc, argv));
+}

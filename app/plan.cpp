@@ -13,8 +13,10 @@
 #include "app/plan_config.hpp"
 #include "app/plan_options.hpp"
 #include "app/plan_task.hpp"
+#include "app/print.hpp"
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
+#include "io/own_output.hpp"
 #include "planning/case_report.hpp"
 #include "planning/common_memo.hpp"
 #include "planning/layout_limits.hpp"
@@ -25,18 +27,21 @@
 namespace espalier {
 namespace {
 
+constexpr OutputMark config_mark{.kind = "a config of `espalier plan`", .begin = plan_config_begin};
+constexpr OutputMark memo_mark{
+    .kind = "a memo of `espalier plan`", .begin = "# How to train ", .part = "## How it fits in memory"};
+
 int plan_cases(const PlanOptions& options) {
   std::vector<Cluster> calibrated;
   for (const std::string& cluster : options.clusters)
     calibrated.push_back(cluster_from(cluster));
   PublishedTable table = read_cases(read_file(options.cases, ExitCode::data), options.cases, calibrated);
   if (!table.unknown_columns.empty())
-    fmt::print(stderr, "note: {} has columns that are not read: {}\n", options.cases,
-               fmt::join(table.unknown_columns, ", "));
+    print_note("note: {} has columns that are not read: {}\n", options.cases, fmt::join(table.unknown_columns, ", "));
   std::vector<PricedCase> cases;
   for (PublishedCase& published : table.cases)
     cases.push_back(price_case(std::move(published)));
-  fmt::print("{}", options.json ? case_report_json(cases) : case_report(cases));
+  print_answer("{}", options.json ? case_report_json(cases) : case_report(cases));
   return 0;
 }
 
@@ -53,22 +58,21 @@ Goal goal_of(const PlanOptions& options) {
 // step.
 void write_config(const PlanOptions& options, const PlanProblem& problem, const LayoutPrice& price) {
   const TrainConfig config = train_config(options.model, options.clusters.front(), options.settings, problem, price);
-  write_file_atomically(options.config, config.toml);
-  fmt::print(stderr, "wrote {} for `mpiexec -n {} espalier train {}`{}\n", options.config, price.layout.num_devices(),
+  write_output(options.config, config_mark, config.toml);
+  print_note("wrote {} for `mpiexec -n {} espalier train {}`{}\n", options.config, price.layout.num_devices(),
              options.config, config.to_fill.empty() ? "" : "; before it trains, fill in (or --set):");
   for (const std::string& line : config.to_fill)
-    fmt::print(stderr, "  {}\n", line);
+    print_note("  {}\n", line);
   if (options.clusters.size() > 1 && !config.cluster.empty())
-    fmt::print(
-        stderr,
+    print_note(
         "note: its run.cluster is {}, by which train predicts its step; on another of these machines change it\n",
         config.cluster);
 }
 
 void write_memo(const PlanOptions& options, const PlanTask& task, const SearchResult& result,
                 const std::vector<ScalePoint>& points, const Goal& goal) {
-  write_file_atomically(options.memo, memo(task.problems.front(), task.space, result, points, goal));
-  fmt::print(stderr, "wrote {}\n", options.memo);
+  write_output(options.memo, memo_mark, memo(task.problems.front(), task.space, result, points, goal));
+  print_note("wrote {}\n", options.memo);
 }
 
 // One after another; of several each in a directory of its own.
@@ -82,12 +86,12 @@ int rehearse_all(const PlanOptions& options, const PlanProblem& problem, const s
       each.directory += fmt::format("/{}-ranks-{}", rehearsed.size() + 1, price.layout.num_devices());
     rehearsed.push_back(rehearse(problem, price, each));
     if (!options.json)
-      fmt::print("\n{}", rehearsal_text(rehearsed.back(), each));
+      print_answer("\n{}", rehearsal_text(rehearsed.back(), each));
   }
   if (options.json)
-    fmt::print("{}", rehearsals_json(rehearsed));
+    print_answer("{}", rehearsals_json(rehearsed));
   else if (rehearsed.size() > 1)
-    fmt::print("\n{}", rehearsed_scaling_text(rehearsed));
+    print_answer("\n{}", rehearsed_scaling_text(rehearsed));
   return 0;
 }
 
@@ -97,7 +101,7 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
   const bool has_layout = std::ranges::any_of(points, [](const ScalePoint& point) { return point.price.has_value(); });
   const Goal goal = goal_of(options);
   if (options.json && (options.rehearsal.directory.empty() || !has_layout))
-    fmt::print("{}", scaling_json(problem, points, goal));
+    print_answer("{}", scaling_json(problem, points, goal));
   if (!has_layout)
     throw Error(ExitCode::usage,
                 {.what = "no point of the curve has a layout",
@@ -105,7 +109,7 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
                  .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().what_bends),
                  .todo = "more devices, another --batch, or fewer fixed choices"});
   if (!options.json)
-    fmt::print("{}", scaling_text(problem, points, goal));
+    print_answer("{}", scaling_text(problem, points, goal));
   require_goals_on_curve(goals_on_curve(points, goal));
   if (options.rehearsal.directory.empty())
     return 0;
@@ -133,10 +137,10 @@ void require_layout(const PlanOptions& options, const PlanTask& task, const Sear
   const ErrorReport report = no_layout_report(problem, task.space, result);
   const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, nullptr);
   if (options.json)
-    fmt::print("{}", no_layout_json(problem, task.space, report, plain, result, options.top.value_or(all)));
+    print_answer("{}", no_layout_json(problem, task.space, report, plain, result, options.top.value_or(all)));
   else
-    fmt::print("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-               rejections_text(plain, result, options.top.value_or(most_listed)));
+    print_answer("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+                 rejections_text(plain, result, options.top.value_or(most_listed)));
   throw Error(ExitCode::usage, report);
 }
 
@@ -146,19 +150,19 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
   const LayoutPrice& best = result.ranking.front();
   const std::vector<PlainRejection> plain = plain_rejections(problem, task.space, &best);
   if (options.json) {
-    fmt::print("{}", search_json(problem, task.space, goal, plain, result, options.top.value_or(all), points));
+    print_answer("{}", search_json(problem, task.space, goal, plain, result, options.top.value_or(all), points));
     return;
   }
   const std::size_t most = options.top.value_or(most_listed);
-  fmt::print("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-             ranking_text(problem, result.ranking, most), price_text(problem, best),
-             rejections_text(plain, result, most));
+  print_answer("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+               ranking_text(problem, result.ranking, most), price_text(problem, best),
+               rejections_text(plain, result, most));
   if (!points.empty()) {
-    fmt::print("\n{}", scaling_text(problem, points, goal));  // with the goals along the curve
+    print_answer("\n{}", scaling_text(problem, points, goal));  // with the goals along the curve
     return;
   }
   for (const GoalResult& each : goal_results(best, goal))
-    fmt::print("goal: {}\n", goal_text(each));
+    print_answer("goal: {}\n", goal_text(each));
 }
 
 int plan_search(const PlanOptions& options, const PlanTask& task) {
@@ -186,11 +190,11 @@ int plan_search(const PlanOptions& options, const PlanTask& task) {
 }
 
 // A proposal may leave devices idle, which the search never does.
-void note_idle_devices(const std::vector<PlanLayout>& layouts, int num_devices, std::FILE* stream) {
+void note_idle_devices(const std::vector<PlanLayout>& layouts, int num_devices, void (*print)(std::string_view)) {
   for (std::size_t i = 0; i < layouts.size(); ++i)
     if (const int used = layouts[i].num_devices(); used < num_devices)
-      fmt::print(stream, "note: layout {} uses {} of {} devices, the others stay idle (--devices {} leaves them out)\n",
-                 i + 1, used, num_devices, used);
+      print(fmt::format("note: layout {} uses {} of {} devices, the others stay idle (--devices {} leaves them out)\n",
+                        i + 1, used, num_devices, used));
 }
 
 int plan_layouts(const PlanOptions& options, const PlanTask& task) {
@@ -207,7 +211,7 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
     if (why_impossible(problem, layout).empty())
       prices.push_back(price_layout(problem, layout));
   if (prices.empty() && options.json)
-    fmt::print("{}", layouts_json(problem, task.space, layouts));
+    print_answer("{}", layouts_json(problem, task.space, layouts));
   if (prices.empty())
     throw Error(ExitCode::usage,
                 {.what = layouts.size() == 1 ? "this layout is impossible" : "none of these layouts is possible",
@@ -218,15 +222,15 @@ int plan_layouts(const PlanOptions& options, const PlanTask& task) {
   if (options.json) {
     if (rehearses)
       return rehearse_all(options, problem, prices);
-    fmt::print("{}", layouts_json(problem, task.space, layouts));
-    note_idle_devices(layouts, task.space.num_devices, stderr);
+    print_answer("{}", layouts_json(problem, task.space, layouts));
+    note_idle_devices(layouts, task.space.num_devices, print_text_to_stderr);
     return 0;
   }
-  fmt::print("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-             comparison_text(problem, layouts));
-  note_idle_devices(layouts, task.space.num_devices, stdout);
+  print_answer("{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+               comparison_text(problem, layouts));
+  note_idle_devices(layouts, task.space.num_devices, print_text);
   for (const LayoutPrice& price : prices)
-    fmt::print("\n{}", price_text(problem, price));
+    print_answer("\n{}", price_text(problem, price));
   return rehearses ? rehearse_all(options, problem, prices) : 0;
 }
 
@@ -249,16 +253,16 @@ int plan_common(const PlanOptions& options, const PlanTask& task) {
   if (!common.layout) {
     const ErrorReport report = no_common_layout_report(task);
     if (options.json)
-      fmt::print("{}", no_common_layout_json(task.problems.front(), task.space, report));
+      print_answer("{}", no_common_layout_json(task.problems.front(), task.space, report));
     throw Error(ExitCode::usage, report);
   }
   const Goal goal = goal_of(options);
   if (!options.memo.empty()) {
-    write_file_atomically(options.memo, common_memo(task.problems, task.space, common, goal));
-    fmt::print(stderr, "wrote {}\n", options.memo);
+    write_output(options.memo, memo_mark, common_memo(task.problems, task.space, common, goal));
+    print_note("wrote {}\n", options.memo);
   }
-  fmt::print("{}", options.json ? common_layout_json(task.problems, task.space, common, goal)
-                                : common_layout_text(task.problems, common, goal));
+  print_answer("{}", options.json ? common_layout_json(task.problems, task.space, common, goal)
+                                  : common_layout_text(task.problems, common, goal));
   // The slowest machine says what all of them can reach.
   const auto slowest = std::ranges::max_element(common.prices, {}, &LayoutPrice::step_seconds);
   require_goal(*slowest, goal, task.problems[static_cast<std::size_t>(slowest - common.prices.begin())].cluster.name);
@@ -268,6 +272,10 @@ int plan_common(const PlanOptions& options, const PlanTask& task) {
 }
 
 int plan(const PlanOptions& options) {
+  if (!options.config.empty())
+    require_own_output(options.config, config_mark);
+  if (!options.memo.empty())
+    require_own_output(options.memo, memo_mark);
   if (!options.cases.empty())
     return plan_cases(options);
   const PlanTask task = task_from(options);

@@ -21,7 +21,11 @@ namespace {
 
 bool is_file(const std::string& name) { return name.ends_with(".toml"); }
 
-std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
+std::string key_of(const std::string& setting) {
+  std::string key = setting.substr(0, setting.find('='));
+  std::erase(key, ' ');
+  return key;
+}
 
 // The layout decides all of these sections, and the type that it computes in.
 bool is_planned(const std::string& key) {
@@ -36,7 +40,7 @@ void require_settings(const std::vector<std::string>& settings) {
     const auto refuse = [&](const char* what, const char* wanted, const std::string& todo) {
       throw Error(ExitCode::usage, {.what = what, .where = "--set", .got = setting, .wanted = wanted, .todo = todo});
     };
-    if (key.size() == setting.size() || key.find('.') == std::string::npos)
+    if (setting.find('=') == std::string::npos || key.find('.') == std::string::npos)
       refuse("a setting cannot be read", "section.key=value", "--set data.train=train.bin run.steps=1000");
     if (is_planned(key))
       refuse("a setting of what the plan decides", "keys of [data], [optimizer], [run] and the like",
@@ -136,7 +140,7 @@ std::vector<std::string> unpriced(const std::vector<std::string>& settings) {
 std::string header(const PlanProblem& problem, const LayoutPrice& price, const std::vector<std::string>& settings,
                    const std::vector<std::string>& to_fill) {
   ConfigWriter file;
-  file.comment(fmt::format("`espalier plan`: {} on {} of {}", problem.model.name,
+  file.comment(fmt::format("{}{} on {} of {}", plan_config_begin.substr(2), problem.model.name,
                            counted(price.layout.num_devices(), "device"), problem.cluster.device.name));
   file.comment(price.layout.text());
   file.comment(fmt::format("predicted: {:.4g} s a step (+-{:.0f} %), {:.4g} tokens/s, {} of memory", price.step_seconds,
@@ -167,7 +171,7 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   fill_in(all, config.to_fill, text, name);
   if (std::ranges::none_of(settings, [](const std::string& each) { return key_of(each) == "run.cluster"; })) {
     config.cluster = run_cluster(cluster, problem.cluster);
-    all.push_back("run.cluster=" + config.cluster);
+    all.push_back(override_text("run.cluster", config.cluster));
     if (const int described = cluster_from(cluster).num_devices(); is_file(cluster) && described < devices)
       config.to_fill.push_back(
           fmt::format("run.cluster: {} has {} devices, this layout {}: raise its nodes, or no step "

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planning/price_layout.hpp"
 
 namespace espalier {
+
+/// What each of them begins with.
+constexpr std::string_view plan_config_begin = "# `espalier plan`: ";
 
 /// A config that `train` runs on the ranks of a layout.
 struct TrainConfig {

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "app/command_line.hpp"
+#include "app/print.hpp"
 #include "core/error.hpp"
 #include "planning/plan_layout.hpp"
 
@@ -123,7 +124,7 @@ void drop_repeated_sizes(PlanOptions& options) {
     if (std::ranges::find(sizes, size) == sizes.end())
       sizes.push_back(size);
     else
-      fmt::print(stderr, "note: --scale names {} twice: it is one point of the curve\n", size);
+      print_note("note: --scale names {} twice: it is one point of the curve\n", size);
   options.scale = sizes;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "app/print.hpp"
 #include "core/error.hpp"
 #include "io/units.hpp"
 #include "planning/gib.hpp"
@@ -104,7 +105,7 @@ PlanTask task_from(const PlanOptions& options) {
                   "espalier plan --model gpt3-175b --cluster a100-80:128 --batch 1536");
   const PlannedModel planned = model_from(options);
   for (const std::string& note : planned.notes)
-    fmt::print(stderr, "note: {}\n", note);
+    print_note("note: {}\n", note);
   PlanTask task;
   task.space.global_batch = planned.global_batch;
   for (const std::string& name : options.clusters) {
@@ -114,7 +115,7 @@ PlanTask task_from(const PlanOptions& options) {
     if (const int known = problem.cluster.num_devices(); options.devices > 0) {
       problem.cluster = with_devices(problem.cluster, options.devices);
       if (options.devices > known)
-        fmt::print(stderr, "note: {} has {}; planned with {} on {}\n", name, counted(known, "device"), options.devices,
+        print_note("note: {} has {}; planned with {} on {}\n", name, counted(known, "device"), options.devices,
                    counted(problem.cluster.num_nodes, "node"));
     }
     if (options.reserve_gib >= 0)

@@ -11,8 +11,12 @@
 #include <sstream>
 #include <thread>
 
+#include "app/print.hpp"
+#include "core/printable_text.hpp"
 #include "io/file.hpp"
 #include "io/json_by_name.hpp"
+#include "io/json_text.hpp"
+#include "io/own_output.hpp"
 #include "io/run_directory.hpp"
 #include "planning/runnable.hpp"
 
@@ -20,6 +24,7 @@ namespace espalier {
 namespace {
 
 constexpr int most_ranks = 64;
+constexpr OutputMark rehearsal_mark{.kind = "the config of a rehearsal", .begin = "# `espalier plan --rehearse`\n"};
 
 /// What a rehearsal leaves in its directory.
 struct RehearsalFiles {
@@ -36,8 +41,13 @@ int num_cores() { return static_cast<int>(std::max(1U, std::thread::hardware_con
 // Makes the directory, or removes the earlier rehearsal from it; the config, by which it is known as ours, is written
 // over.
 void prepare(const RehearsalFiles& files) {
+  if (!is_utf8(files.directory.string()))
+    throw Error(ExitCode::usage, {.what = "the name of a rehearsal's directory is not UTF-8",
+                                  .where = files.directory.string(),
+                                  .wanted = "a name that a config can hold",
+                                  .todo = "name another: --rehearse DIRECTORY"});
   std::error_code error;
-  const bool is_ours = std::filesystem::exists(files.config, error);
+  const bool is_ours = is_own_output(files.config, rehearsal_mark);
   if (!is_ours && std::filesystem::exists(files.directory, error) && !std::filesystem::is_empty(files.directory, error))
     throw Error(ExitCode::usage, {.what = "the directory of the rehearsal holds something else",
                                   .where = files.directory.string(),
@@ -207,9 +217,10 @@ RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, c
                          .rehearsal = make_rehearsal(problem, layout, files.tokens.string(), files.run.string(),
                                                      options.seconds, num_cores()),
                          .step = {}};
-  write_file_atomically(files.config, to_toml(result.rehearsal.config));
+  write_output(files.config, rehearsal_mark,
+               fmt::format("{}{}", rehearsal_mark.begin, to_toml(result.rehearsal.config)));
   write_rehearsal_tokens(result.rehearsal, files.tokens);
-  fmt::print(stderr, "rehearsing on {} ranks: {}\n", layout.num_devices(), layout.text());
+  print_note("rehearsing on {} ranks: {}\n", layout.num_devices(), layout.text());
   const nlohmann::json details = run_ranks(options.mpiexec, layout.num_devices(), files);
   result.step = rehearsed_step(result.rehearsal, details);
   return result;
@@ -259,7 +270,7 @@ std::string rehearsals_json(const std::vector<RehearsedLayout>& layouts) {
     json["rehearsals"].back().update(
         {{"predicted_efficiency", efficiency.predicted}, {"rehearsed_efficiency", efficiency.rehearsed}});
   }
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace espalier

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/print.hpp"
 #include "core/median.hpp"
 #include "parallel/runtime.hpp"
 #include "training/replay.hpp"
@@ -21,8 +22,8 @@ constexpr std::size_t most_tensors = 8;
 constexpr double outlier = 2;  // times the median of the samples
 
 void print_comparison(const char* name, double recorded, double replayed, double tolerance) {
-  fmt::print("{:<14} recorded {:<14.8g} replayed {:<14.8g} {}\n", name, recorded, replayed,
-             is_reproduced(recorded, replayed, tolerance) ? "reproduced" : "NOT reproduced");
+  print_answer("{:<14} recorded {:<14.8g} replayed {:<14.8g} {}\n", name, recorded, replayed,
+               is_reproduced(recorded, replayed, tolerance) ? "reproduced" : "NOT reproduced");
 }
 
 template <double ReplayedSample::*Value>
@@ -40,17 +41,18 @@ void print_samples(const std::vector<ReplayedSample>& samples) {
   const auto stands_out = [&](const ReplayedSample& sample) {
     return !(sample.loss <= outlier * usual_loss) || !(sample.gradient_norm <= outlier * usual_norm);
   };
-  fmt::print("\n{:>10} {:>10} {:>14}   {:<32} source\n", "sample", "loss", "gradient norm", "largest gradient");
+  print_answer("\n{:>10} {:>10} {:>14}   {:<32} source\n", "sample", "loss", "gradient norm", "largest gradient");
   for (const ReplayedSample& sample : samples)
-    fmt::print("{:>10} {:>10.4f} {:>14.4g}{}  {:<32} {}, token {}\n", sample.sample, sample.loss, sample.gradient_norm,
-               stands_out(sample) ? '!' : ' ', sample.largest.name, sample.file, sample.first_token);
-  fmt::print("! = loss or gradient norm above {} times the median of the samples, or not finite\n", outlier);
+    print_answer("{:>10} {:>10.4f} {:>14.4g}{}  {:<32} {}, token {}\n", sample.sample, sample.loss,
+                 sample.gradient_norm, stands_out(sample) ? '!' : ' ', sample.largest.name, sample.file,
+                 sample.first_token);
+  print_answer("! = loss or gradient norm above {} times the median of the samples, or not finite\n", outlier);
 }
 
 void print_tensors(const std::vector<TensorNorm>& tensors) {
-  fmt::print("\nlargest gradients of the step, by tensor\n");
+  print_answer("\nlargest gradients of the step, by tensor\n");
   for (std::size_t i = 0; i < std::min(most_tensors, tensors.size()); ++i)
-    fmt::print("{:>14.4g}  {}\n", tensors[i].norm, tensors[i].name);
+    print_answer("{:>14.4g}  {}\n", tensors[i].norm, tensors[i].name);
 }
 
 }  // namespace
@@ -64,10 +66,11 @@ int replay_command(const std::string& incident_path, const std::vector<std::stri
   const RunConfig config = replay_config(incident_path, overrides);
   require_memory(config, make_run_layout(config, 1), memory_of_a_rank(runtime.world()));
   const double tolerance = default_tolerance(config.precision.compute);
-  fmt::print("{}\nlayout {}; here one rank, tolerance {:g}\n\n", to_text(incident), incident.layout, tolerance);
+  print_answer("{}\nlayout {}; here one rank, tolerance {:g}\n\n", to_text(incident), incident.layout, tolerance);
   const ProcessMesh mesh(runtime.world(), make_run_layout(config, 1).mesh);
   const Replay result = with_compute_type(config.precision.compute, [&]<class T>() {
-    return replay<T>(incident_path, incident, config, mesh, [](const std::string& text) { fmt::print("{}\n", text); });
+    return replay<T>(incident_path, incident, config, mesh,
+                     [](const std::string& text) { print_answer("{}\n", text); });
   });
   print_comparison("loss", incident.loss, result.loss, tolerance);
   print_comparison("gradient norm", incident.gradient_norm, result.gradient_norm, tolerance);
@@ -75,9 +78,9 @@ int replay_command(const std::string& incident_path, const std::vector<std::stri
   print_tensors(result.tensors);
   const bool reproduced = is_reproduced(incident.loss, result.loss, tolerance) &&
                           is_reproduced(incident.gradient_norm, result.gradient_norm, tolerance);
-  fmt::print("\n{}\n", reproduced ? "the data and the weights give what was recorded"
-                                  : "the data and the weights do not give what was recorded: suspect the layout "
-                                    "(espalier verify) or the machine that ran it");
+  print_answer("\n{}\n", reproduced ? "the data and the weights give what was recorded"
+                                    : "the data and the weights do not give what was recorded: suspect the layout "
+                                      "(espalier verify) or the machine that ran it");
   return static_cast<int>(reproduced ? ExitCode::ok : ExitCode::numerical);
 }
 

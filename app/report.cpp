@@ -8,6 +8,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/print.hpp"
 #include "app/read_run.hpp"
 
 namespace espalier {
@@ -21,7 +22,7 @@ struct ReportArguments {
 int report(const ReportArguments& options) {
   const Path output = options.output.empty() ? Path(options.run) / "report.html" : Path(options.output);
   write_report(read_run(options.run), output);
-  fmt::print("wrote {}\n", output.string());
+  print_answer("wrote {}\n", output.string());
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "app/console.hpp"
 #include "app/dry_run.hpp"
 #include "app/gpu_options.hpp"
+#include "app/print.hpp"
 #include "app/replay.hpp"
 #include "app/stop_requests.hpp"
 #include "core/kokkos_compat.hpp"
@@ -130,7 +131,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
     chosen.needs_runtime = !chosen.prints_only;
     chosen.action = [options](Runtime* runtime) {
       if (options->keys) {
-        fmt::print("{}", to_toml(RunConfig{}));
+        print_answer("{}", to_toml(RunConfig{}));
         return 0;
       }
       if (!options->replay.empty()) {
@@ -139,8 +140,9 @@ void add_train(CLI::App& app, Chosen& chosen) {
           overrides.insert(overrides.begin(), options->config);
         return replay_command(options->replay, overrides, *runtime);
       }
+      std::error_code missing;
       const bool is_setting =
-          options->config.find('=') != std::string::npos && !std::filesystem::exists(options->config);
+          options->config.find('=') != std::string::npos && !std::filesystem::exists(options->config, missing);
       if (options->config.empty() || is_setting)
         throw Error(ExitCode::usage, {.what = "no config is given",
                                       .got = options->config,

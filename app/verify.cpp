@@ -13,6 +13,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
+#include "app/print.hpp"
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "parallel/runtime.hpp"
@@ -57,10 +58,10 @@ std::string cell(const LargestError& error, double tolerance) {
 }
 
 void print_header(double tolerance, const VerifyOptions& options) {
-  fmt::print("{}{}, relative errors, tolerance {:g}; ! = above it\n\n", counted(options.steps, "step"),
-             options.against.empty() ? "" : " of " + options.against, tolerance);
-  fmt::print("{:<74}{:>10}{:>10}{:>10}{:>10}{:>10}  worst tensor\n", "layout", "loss ", "norm ", "gradient ", "update ",
-             "copies ");
+  print_answer("{}{}, relative errors, tolerance {:g}; ! = above it\n\n", counted(options.steps, "step"),
+               options.against.empty() ? "" : " of " + options.against, tolerance);
+  print_answer("{:<74}{:>10}{:>10}{:>10}{:>10}{:>10}  worst tensor\n", "layout", "loss ", "norm ", "gradient ",
+               "update ", "copies ");
 }
 
 void print_row(const VerifiedLayout& layout, double tolerance) {
@@ -70,8 +71,8 @@ void print_row(const VerifiedLayout& layout, double tolerance) {
   const LargestError& worst = e.copies.value > tolerance   ? e.copies
                               : e.update.value > tolerance ? e.update
                                                            : e.gradient;
-  fmt::print("{:<74}{}{}{}{}{}  {}\n", layout.text, cell(e.loss, tolerance), cell(e.gradient_norm, tolerance),
-             cell(e.gradient, tolerance), cell(e.update, tolerance), cell(e.copies, tolerance), worst.where);
+  print_answer("{:<74}{}{}{}{}{}  {}\n", layout.text, cell(e.loss, tolerance), cell(e.gradient_norm, tolerance),
+               cell(e.gradient, tolerance), cell(e.update, tolerance), cell(e.copies, tolerance), worst.where);
   std::fflush(stdout);
 }
 
@@ -81,7 +82,7 @@ void print_largest(const std::vector<VerifiedLayout>& results) {
     const char* name;
     LargestError LayoutErrors::*error;
   };
-  fmt::print("\nlargest of all layouts\n");
+  print_answer("\nlargest of all layouts\n");
   for (const auto& [name, error] :
        {Quantity{"loss", &LayoutErrors::loss}, Quantity{"norm", &LayoutErrors::gradient_norm},
         Quantity{"gradient", &LayoutErrors::gradient}, Quantity{"update", &LayoutErrors::update},
@@ -93,8 +94,8 @@ void print_largest(const std::vector<VerifiedLayout>& results) {
         largest = own;
         layout = result.text;
       }
-    fmt::print("  {:<10}{:>7.1e}{}{}\n", name, largest.value, largest.where.empty() ? "" : "  " + largest.where,
-               layout.empty() ? "" : ", " + layout);
+    print_answer("  {:<10}{:>7.1e}{}{}\n", name, largest.value, largest.where.empty() ? "" : "  " + largest.where,
+                 layout.empty() ? "" : ", " + layout);
   }
 }
 
@@ -104,8 +105,8 @@ void print_skipped(const std::vector<VerifiedLayout>& results) {
     if (!result.skipped.empty())
       by_cause[result.skipped].push_back(result.text);
   for (const auto& [cause, layouts] : by_cause)
-    fmt::print("\nskipped, {}: {}\n  {}\n", counted(static_cast<Index>(layouts.size()), "layout"), cause,
-               fmt::join(layouts, "\n  "));
+    print_answer("\nskipped, {}: {}\n  {}\n", counted(static_cast<Index>(layouts.size()), "layout"), cause,
+                 fmt::join(layouts, "\n  "));
 }
 
 // The overrides stand for what the user wrote behind --reference: neither their keys nor a text in memory is a place.
@@ -158,7 +159,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (!options.save.empty()) {
     with_compute_type(config.precision.compute, [&]<class T>() {
       save_reference<T>(config, verify_options, world, options.save,
-                        [](const std::string& text) { fmt::print("{}\n", text); });
+                        [](const std::string& text) { print_answer("{}\n", text); });
     });
     return static_cast<int>(ExitCode::ok);
   }
@@ -179,8 +180,8 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (runtime.rank() == 0) {
     print_largest(results);
     print_skipped(results);
-    fmt::print("\n{} of {} layouts train the model of the reference; {} skipped\n", ran - failed, ran,
-               static_cast<int>(results.size()) - ran);
+    print_answer("\n{} of {} layouts train the model of the reference; {} skipped\n", ran - failed, ran,
+                 static_cast<int>(results.size()) - ran);
   }
   return static_cast<int>(failed == 0 ? ExitCode::ok : ExitCode::numerical);
 }

@@ -6,6 +6,8 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -138,7 +140,7 @@ void NcclWatchdog::watch() {
 // For the days that CUDA keeps the watchdog, and that calling off does not help.
 void NcclWatchdog::stand_by() {
   const auto end_job = [](const Error& reason) {
-    fmt::print(stderr, "{}\n", reason.what());
+    std::fputs((reason.what() + std::string("\n")).c_str(), stderr);
     MPI_Abort(MPI_COMM_WORLD, static_cast<int>(reason.code()));
   };
   std::optional<Clock::time_point> failed_at;

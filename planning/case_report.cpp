@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/median.hpp"
+#include "io/json_text.hpp"
 #include "planning/gib.hpp"
 
 namespace espalier {
@@ -204,7 +205,7 @@ std::string case_report_json(const std::vector<PricedCase>& cases) {
     json["sources"].push_back({{"origin", source},
                                {"time", to_json(summaries.time.at(source))},
                                {"memory", to_json(summaries.memory.at(source))}});
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json_by_name.hpp"
+#include "io/json_text.hpp"
 #include "planning/diagnose.hpp"
 
 namespace espalier {
@@ -86,7 +87,7 @@ std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
   }
   if (diagnosis.comparison)
     json["comparison"] = comparison_json(*diagnosis.comparison);
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace espalier

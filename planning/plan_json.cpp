@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json_by_name.hpp"
+#include "io/json_text.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/runnable.hpp"
@@ -157,7 +158,7 @@ std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, c
       json["layouts"].push_back({{"layout", layout_json(layout)}, {"impossible", reason}});
     else
       json["layouts"].push_back(price_json(problem, price_layout(problem, layout)));
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
@@ -171,14 +172,14 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
   }
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::string no_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error,
                            const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most) {
   Json json = search_head_json(problem, space, plain, result, most);
   json["no_layout"] = error_json(error);
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
@@ -187,14 +188,14 @@ std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoin
   json.erase("nodes");  // a curve has more than one number of them
   json["curve_goals"] = curve_goals_json(points, goal);
   json["points"] = points_json(problem, points, goal);
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::string no_common_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error) {
   Json json = model_json(problem);
   json.update(size_json(space));
   json.update({{"layout", Json()}, {"machines", Json::array()}, {"no_layout", error_json(error)}});
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::string common_layout_json(const std::vector<PlanProblem>& problems, const LayoutSpace& space,
@@ -211,7 +212,7 @@ std::string common_layout_json(const std::vector<PlanProblem>& problems, const L
                     {"goals", goals_json(common.prices[i], goal)}});
     json["machines"].push_back(machine);
   }
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace espalier

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/json_fields.hpp"
+#include "io/json_text.hpp"
 #include "io/metrics.hpp"
 #include "planning/damaged_file.hpp"
 
@@ -75,7 +76,7 @@ std::vector<Value> read_lines(const Path& path, Value (*read)(const Json&)) {
       values.push_back(read(line));
     } catch (const std::exception& error) {
       throw_damaged(where, "a line has not the fields of a step",
-                    fmt::format("{} in {:.80}", error.what(), line.dump()),
+                    fmt::format("{} in {:.80}", error.what(), json_text(line)),
                     "the fields of this version (docs/running.md)", without_the_line);
     }
     if (values.size() > 1 && times_of(values.back()).step <= times_of(values[values.size() - 2]).step)

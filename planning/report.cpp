@@ -7,6 +7,7 @@
 
 #include <ctime>
 
+#include "io/own_output.hpp"
 #include "io/units.hpp"
 #include "planning/chart_scale.hpp"
 #include "planning/diagnose.hpp"
@@ -127,7 +128,10 @@ std::string report_html(const RecordedRun& run) {
   return to_html(page);
 }
 
-void write_report(const RecordedRun& run, const Path& output) { write_file_atomically(output, report_html(run)); }
+void write_report(const RecordedRun& run, const Path& output) {
+  write_output(output, {.kind = "a report", .begin = "<!DOCTYPE html>\n", .part = " - Espalier report</title>"},
+               report_html(run));
+}
 
 std::string write_report_at_end(const Path& run) noexcept {
   try {

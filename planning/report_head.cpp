@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/median.hpp"
+#include "io/json_text.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "planning/chart_scale.hpp"
@@ -85,7 +86,7 @@ std::string layout_text(const RunSetup& setup) {
 std::string noted_text(const nlohmann::json& value) {
   if (value.is_string())
     return value.get<std::string>();
-  return value.is_number_float() ? count_text(value.get<double>()) : value.dump();
+  return value.is_number_float() ? count_text(value.get<double>()) : json_text(value);
 }
 
 // What the trainer noted about itself and its machine, whatever it is: short values only.

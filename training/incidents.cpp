@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/json_numbers.hpp"
+#include "io/json_text.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "training/training_state.hpp"
@@ -111,7 +112,7 @@ Path store_incident(const Incident& incident, const Trainer<T>& trainer, const R
   save_weights(folder / "checkpoints", trainer, config, mesh, config.run_name(), ownership_of(trainer));
   attempt_together(mesh.world(), ExitCode::write, [&] {
     if (mesh.world().rank() == 0)
-      write_file_atomically(folder / file_name, to_json(incident).dump(1) + "\n");
+      write_file_atomically(folder / file_name, json_text(to_json(incident), 1) + "\n");
   });
   return folder;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "io/json_text.hpp"
 #include "parallel/texts.hpp"
 
 namespace espalier {
@@ -58,7 +59,7 @@ json gather_matmul_choices(const Communicator& world) {
     return json::array();
   std::vector<MatmulChoices> by_rank;
   for (const std::string& text :
-       gather_texts(world, json{{"made_with", ours.made_with}, {"kernels", ours.kernels}}.dump())) {
+       gather_texts(world, json_text(json{{"made_with", ours.made_with}, {"kernels", ours.kernels}}))) {
     const json choices = json::parse(text);
     by_rank.push_back({.made_with = choices.at("made_with"), .kernels = choices.at("kernels")});
   }

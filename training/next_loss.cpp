@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "io/json_text.hpp"
 #include "io/units.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -32,7 +33,7 @@ StoredLoss stored_loss(const nlohmann::json& json, const std::string& checkpoint
   throw Error(ExitCode::checkpoint,
               {.what = "the checkpoint's next_loss cannot be understood",
                .where = checkpoint,
-               .got = json.dump(),
+               .got = json_text(json),
                .wanted = fmt::format("loss, samples from 1 to {}, and a compute type", most_samples),
                .todo = "resume from an older checkpoint"});
 }

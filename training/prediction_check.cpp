@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "io/json_by_name.hpp"
+#include "io/json_text.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "parallel/collectives.hpp"
@@ -56,7 +57,7 @@ std::string PredictionCheck::json() const {
     one["memory_bytes"] = json_by_name<Category>(memory_[stage].bytes);
     json["stages"].push_back(one);
   }
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 void PredictionCheck::add(const StepReport& report) {

@@ -12,6 +12,7 @@
 #include "io/checkpoint_directory.hpp"
 #include "io/checkpoint_reader.hpp"
 #include "io/checkpoint_writer.hpp"
+#include "io/json_text.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
@@ -46,7 +47,7 @@ nlohmann::json token_files(const RunConfig& config) {
 std::string list_of(const nlohmann::json& texts) {
   std::string list;
   for (const nlohmann::json& text : texts)
-    list += (list.empty() ? "" : "; ") + (text.is_string() ? text.get<std::string>() : text.dump());
+    list += (list.empty() ? "" : "; ") + (text.is_string() ? text.get<std::string>() : json_text(text));
   return list.empty() ? "none" : list;
 }
 

@@ -8,6 +8,7 @@
 #include "core/tensor.hpp"
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint_index.hpp"
+#include "io/json_text.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
@@ -19,7 +20,7 @@ using nlohmann::json;
 
 // What a rank is about to write, and the tensors that it knows of.
 std::string plan_text(const ShardRecord& plan, const std::vector<std::string>& tensors) {
-  return json{{"record", to_json(plan)}, {"tensors", tensors}}.dump();
+  return json_text(json{{"record", to_json(plan)}, {"tensors", tensors}});
 }
 
 // The blocks of all ranks, proven to be every element once.
@@ -93,7 +94,7 @@ void ShardedSave::write(int turn, const std::stop_token& stop) {
 }
 
 Path ShardedSave::publish() {
-  const std::vector<std::string> records = gather_texts(*world_, blocks_.empty() ? "" : to_json(record_).dump());
+  const std::vector<std::string> records = gather_texts(*world_, blocks_.empty() ? "" : json_text(to_json(record_)));
   attempt_together(*world_, ExitCode::write, [&] {
     if (!is_root_)
       return;
