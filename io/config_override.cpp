@@ -37,15 +37,14 @@ std::optional<toml::table> toml_value(std::string_view text) {
   return std::nullopt;
 }
 
-// `[a, "b, 2]` as the list that was meant.
+// `[a, "b" c", 2]` as the list that was meant.
 std::string as_list(std::string_view text) {
   std::vector<std::string> items;
   for (text = without(text, "[] \t"); !text.empty();) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = without(text.substr(0, comma), " \t\"'");
-    if (!item.empty())
+    const std::size_t end = std::min(text.find_first_of(",\"'"), text.size());
+    if (const std::string_view item = trimmed(text.substr(0, end)); !item.empty())
       items.push_back(toml_value(item) ? std::string(item) : toml_quoted(item));
-    text.remove_prefix(std::min(comma + 1, text.size()));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
@@ -58,6 +57,10 @@ std::string quoted_for_shell(std::string_view word) {
 }
 
 }  // namespace
+
+std::string list_spelling(std::string_view name, std::string_view text) {
+  return quoted_for_shell(fmt::format("{}={}", name, as_list(text)));
+}
 
 ConfigOverride parse_override(const std::string& given) {
   const std::string_view all = given;
@@ -76,9 +79,10 @@ ConfigOverride parse_override(const std::string& given) {
   if (std::optional<toml::table> table = toml_value(value)) {
     override.table = std::move(*table);
   } else if (!value.empty() && std::string_view("\"'[{").find(value.front()) != std::string_view::npos) {
-    const std::string meant = value.front() == '[' ? as_list(value) : toml_quoted(without(value, "\"'"));
-    throw std::invalid_argument(fmt::format("{}: {} is no value of TOML, wanted {}", name, value,
-                                            quoted_for_shell(fmt::format("{}={}", name, meant))));
+    const std::string meant = value.front() == '['
+                                  ? list_spelling(name, value)
+                                  : quoted_for_shell(fmt::format("{}={}", name, toml_quoted(without(value, "\"'"))));
+    throw std::invalid_argument(fmt::format("{}: {} is no value of TOML, wanted {}", name, value, meant));
   } else {
     override.table.insert("value", override.text);
   }

@@ -7,6 +7,7 @@
 #include <toml++/toml.h>
 
 #include <string>
+#include <string_view>
 
 namespace espalier {
 
@@ -21,5 +22,8 @@ struct ConfigOverride {
 /// The value is TOML, or a text that needs no quotes: one that does not begin with a quote, a bracket or a brace.
 /// @throws std::invalid_argument that says what is wrong, and how to write it
 ConfigOverride parse_override(const std::string& given);
+
+/// `a, b` or `[a, b]` as a shell takes the list that was meant: 'data.train=["a", "b"]'
+std::string list_spelling(std::string_view name, std::string_view text);
 
 }  // namespace espalier

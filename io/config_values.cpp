@@ -11,6 +11,7 @@
 
 #include "core/printable_text.hpp"
 #include "io/config_hints.hpp"
+#include "io/config_override.hpp"
 #include "io/config_reader_data.hpp"
 #include "io/home_path.hpp"
 #include "io/nearest_word.hpp"
@@ -155,6 +156,13 @@ bool ConfigReader::read(std::string_view section, std::string_view key, std::vec
   std::vector<std::string> strings;
   const toml::array* const array = item->value->as_array();
   bool good = array != nullptr || item->value->is_string();
+  std::error_code missing;
+  if (item->value->is_string() && item->text.find(',') != std::string::npos &&
+      item->text == **item->value->as_string() && !std::filesystem::exists(item->text, missing)) {
+    data_->wrong(*item, section, key, fmt::format("\"{}\", one name with a comma", item->text),
+                 list_spelling(display(section, key), item->text));
+    return true;
+  }
   if (item->value->is_string())
     strings.push_back(**item->value->as_string());
   for (std::size_t i = 0; array != nullptr && good && i < array->size(); ++i) {

@@ -65,6 +65,9 @@ TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
            pack_again);
   TokenFileHeader header;
   std::memcpy(&header, head.bytes.data(), sizeof(header));
+  if (header.header_hash == 0 && header.num_tokens == 0)
+    refuse(path, "token file that was never finished", "what a killed `espalier data pack` leaves", "a finished one",
+           "remove it; pack the text again if it has not been since");
   if (header.header_hash != xxh3_64(&header, offsetof(TokenFileHeader, header_hash)))
     refuse(path, "token file with a damaged header", fmt::format("checksum {:016x}", header.header_hash),
            fmt::format("{:016x}", xxh3_64(&header, offsetof(TokenFileHeader, header_hash))), pack_again);

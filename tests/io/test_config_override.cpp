@@ -75,6 +75,8 @@ TEST(ConfigOverride, whatever_stands_in_it_a_built_one_reads_back) {
 TEST(ConfigOverride, what_begins_like_toml_is_toml_or_is_refused_with_the_way_to_quote_it) {
   expect_refused("data.train=[inputs/train.bin]", R"(wanted 'data.train=["inputs/train.bin"]')");
   expect_refused("data.train=[a.bin, \"b.bin]", R"(wanted 'data.train=["a.bin", "b.bin"]')");
+  expect_refused("data.train=[\"a.bin\" \"b.bin\"]", R"(wanted 'data.train=["a.bin", "b.bin"]')");
+  expect_refused("data.train=a.bin,b.bin", R"(wanted 'data.train=["a.bin", "b.bin"]')");
   expect_refused("run.directory=[a]", R"(wanted 'run.directory=["a"]')");
   expect_refused("run.directory=[\"a\"]", "(a list), wanted a string");
   expect_refused("run.directory={a}", R"(wanted 'run.directory="{a}"')");

@@ -85,6 +85,8 @@ TEST(OwnOutput, of_two_writers_of_a_token_file_the_later_is_told_so_and_a_killed
   }
   EXPECT_EQ(TokenFile(path).num_tokens(), 2);
   std::filesystem::create_symlink("t.bin", directory / "link");
+  put(directory / "killed", text_in(path).substr(0, 16) + std::string(240, '\0'));
+  expect_error(ExitCode::data, {"never finished"}, [&] { TokenFile(directory / "killed"); });
   put(token_file_temporary(path), text_in(path).substr(0, 8));  // a killed writer's, which holds no lock any more
   TokenFileWriter again(directory / "link", "byte", 256);
   again.append(std::vector<TokenId>{3});
