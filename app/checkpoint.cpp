@@ -14,30 +14,18 @@
 #include "io/checkpoint_reader.hpp"
 #include "io/units.hpp"
 #include "training/stored_config.hpp"
+#include "training/stored_state.hpp"
 
 namespace espalier {
 namespace {
 
 int inspect(const std::string& directory, bool whole_config) {
   const CheckpointReader checkpoint(resolve_checkpoint(directory, note_to_stderr));
-  const nlohmann::json& state = checkpoint.state();
-  const std::string config = state.value("config", "");
+  const StoredState state = read_state(checkpoint);
   const auto show = [](const char* name, const std::string& value) {
     print_answer("  {:<10} {}\n", name, printable_line(value));
   };
   print_answer("{}\n", checkpoint.path().string());
-  show("run", checkpoint.info().run);
-  show("step", fmt::format("{}", checkpoint.info().step));
-  show("written by", checkpoint.info().layout.value("text", "an unknown layout"));
-  show("loss", fmt::format("{}", state.value("loss", 0.0)));
-  show("seen", fmt::format("{}, {}", counted(state.value("tokens", Index{0}), "token"),
-                           counted(state.value("data_position", Index{0}), "sample")));
-  if (const auto next = state.find("next_loss"); next != state.end() && next->is_object())
-    show("next loss", fmt::format("{} of the next {}, in {}", next->value("loss", 0.0),
-                                  counted(next->value("samples", Index{0}), "sample"), next->value("compute", "?")));
-  show("seed", fmt::format("{}", state.value("seed", Index{0})));
-  show("GEMM", state.value("matmul", "an unknown library"));
-  print_answer("\n{}\n", whole_config ? config : model_section(config));
   Index elements = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
     print_answer("  {:<44} {:<5} {}\n", printable_line(tensor.name), to_string(tensor.type),
@@ -54,8 +42,10 @@ int inspect(const std::string& directory, bool whole_config) {
 }
 
 void verify_one(const Path& path) {
-  const Index bytes = CheckpointReader(path).verify();
-  print_answer("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
+  const CheckpointReader checkpoint(path);
+  read_state(checkpoint);
+  const Index bytes = checkpoint.verify();
+  fmt::print("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
 }
 
 // Of a run all, but for saves that were never finished: damage is told whichever of them it is in.

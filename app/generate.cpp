@@ -17,6 +17,7 @@
 #include "models/sampler.hpp"
 #include "parallel/runtime.hpp"
 #include "training/stored_config.hpp"
+#include "training/stored_state.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier {
@@ -35,9 +36,12 @@ class Generator {
  public:
   Generator(const CheckpointReader& checkpoint, const GptConfig& shape)
       : path_(checkpoint.path()), shape_(shape), model_(parameters_, shape) {
+    require_tensors(checkpoint, parameters_);  // before there is memory for what the config claims
     parameters_.allocate();
     load_weights(checkpoint, parameters_);
   }
+
+  const GptConfig& shape() const { return shape_; }
 
   // Logits of the token that follows.
   std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
@@ -113,41 +117,50 @@ void require_vocabulary(const std::string& prompt, const Tokenizer& tokenizer, c
                                                                  : tokenizer.decode(std::span(&tokens[i], 1))),
                    .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
                    .todo = "leave the character out of the prompt"});
-}
-
-int generate(const GenerateArguments& options) {
-  const CheckpointReader checkpoint(resolve_checkpoint(options.checkpoint, note_to_stderr));
-  const GptConfig shape = read_shape(checkpoint);
-  const nlohmann::json tokenizer_name = checkpoint.state().value("tokenizer", nlohmann::json());
-  const std::string name = tokenizer_name.is_string() ? tokenizer_name.get<std::string>() : "";
-  if (name.empty())
-    throw Error(ExitCode::data, {.what = "the checkpoint does not say which tokenizer made its data",
-                                 .where = checkpoint.path().string(),
-                                 .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(name);
-  std::vector<TokenId> tokens;
-  tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);
-
-  require_vocabulary(options.prompt, *tokenizer, tokens, shape.vocab_size);
-
-  Generator generator(checkpoint, shape);
-  const RandomStream random(options.seed, "generate");
-  ModelText text;
-  text.write(options.prompt);
-  const auto num_texts = static_cast<std::size_t>(tokenizer->vocab_size());  // a padded vocabulary has more ids
-  const auto longest = static_cast<std::size_t>(shape.max_sequence_length);
-  for (Index i = 0; i < options.max_tokens; ++i) {
-    const std::size_t first = tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
-    const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
-    std::vector<double> logits = generator.next_logits(window);
-    logits.resize(std::min(logits.size(), num_texts));
-    const TokenId token = sample_token(logits, options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
-    tokens.push_back(token);
-    text.write(tokenizer->decode(std::span<const TokenId>(&token, 1)));
+  std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
+    const std::string name = read_state(checkpoint).tokenizer;
+    if (name == "byte")
+      return make_tokenizer(name);
+    throw Error(ExitCode::checkpoint,
+                {.what = name.empty() ? "the checkpoint does not say which tokenizer made its data"
+                                      : "the checkpoint names a tokenizer that this version does not have",
+                 .where = checkpoint.path().string(),
+                 .got = name,
+                 .wanted = "byte",
+                 .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
   }
-  text.finish();
-  return 0;
-}
+
+  int generate(const GenerateArguments& options) {
+    std::unique_ptr<Tokenizer> tokenizer;
+    std::unique_ptr<Generator> generator;
+    use_newest(complete_checkpoints(options.checkpoint, note_to_stderr), note_to_stderr, [&](const Path& path) {
+      const CheckpointReader checkpoint(path);
+      tokenizer = tokenizer_of(checkpoint);
+      generator = std::make_unique<Generator>(checkpoint, read_shape(checkpoint));
+    });
+    std::vector<TokenId> tokens;
+    tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);
+
+    require_vocabulary(options.prompt, *tokenizer, tokens, generator->shape().vocab_size);
+
+    const RandomStream random(options.seed, "generate");
+    ModelText text;
+    text.write(options.prompt);
+    const auto num_texts = static_cast<std::size_t>(tokenizer->vocab_size());  // a padded vocabulary has more ids
+    const auto longest = static_cast<std::size_t>(generator->shape().max_sequence_length);
+    for (Index i = 0; i < options.max_tokens; ++i) {
+      const std::size_t first =
+          tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
+      const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
+      std::vector<double> logits = generator->next_logits(window);
+      logits.resize(std::min(logits.size(), num_texts));
+      const TokenId token = sample_token(logits, options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
+      tokens.push_back(token);
+      text.write(tokenizer->decode(std::span<const TokenId>(&token, 1)));
+    }
+    text.finish();
+    return 0;
+  }
 
 }  // namespace
 

@@ -16,6 +16,7 @@
 #include "app/print.hpp"
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
+#include "io/input_limits.hpp"
 #include "io/own_output.hpp"
 #include "planning/case_report.hpp"
 #include "planning/common_memo.hpp"
@@ -35,7 +36,8 @@ int plan_cases(const PlanOptions& options) {
   std::vector<Cluster> calibrated;
   for (const std::string& cluster : options.clusters)
     calibrated.push_back(cluster_from(cluster));
-  PublishedTable table = read_cases(read_file(options.cases, ExitCode::data), options.cases, calibrated);
+  PublishedTable table =
+      read_cases(read_file(options.cases, ExitCode::data, LargestFile::record), options.cases, calibrated);
   if (!table.unknown_columns.empty())
     print_note("note: {} has columns that are not read: {}\n", options.cases, fmt::join(table.unknown_columns, ", "));
   std::vector<PricedCase> cases;

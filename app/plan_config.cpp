@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
+#include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "planning/gpu_caveat.hpp"
@@ -164,7 +165,7 @@ TrainConfig train_config(const std::string& model, const std::string& cluster, c
   require_trainable(problem.model, model);
   require_runnable(problem, price.layout);
   const int devices = price.layout.num_devices();
-  const std::string text = is_file(model) ? read_file(model, ExitCode::usage) : "";
+  const std::string text = is_file(model) ? read_file(model, ExitCode::usage, LargestFile::config) : "";
   const std::string name = is_file(model) ? model : "plan";
   std::vector<std::string> all = settings;
   TrainConfig config;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fails on an include that points up, on a library used or a file opened outside its room, on a file that outgrew its
+"""Fails on an include that points up, on a library used, a file opened or a text parsed outside its room, on a file that outgrew its
 subject, and on a test that no CMakeLists.txt names.
 
 The picture is in docs/architecture.md: arrows point down only, and models and io do not know each other.
@@ -42,6 +42,9 @@ MAY_OPEN = {
     "core/memory_ledger.cpp": "/proc/self/statm: the memory of this process",
     "parallel/launch_environment.cpp": "/proc/PID/status: the cores of this process and of its launcher",
 }
+# JSON and TOML are parsed in one place each, which bounds size and depth.
+PARSES = re.compile(r"\bjson::(?:parse|accept|sax_parse)\s*\(|\btoml::parse(?:_file)?\s*\(|>>\s*json\b")
+MAY_PARSE = {"io/json_reader.cpp", "io/toml_text.cpp"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -57,6 +60,8 @@ def problems_of(path: Path) -> list[str]:
     for number, line in enumerate(lines, 1):
         if room in BELOW and room != "io" and name not in MAY_OPEN and OPENS_FILE.search(line.split("//")[0]):
             found.append(f"{name}:{number}: opens a file: that is the business of io/ (or a reason in MAY_OPEN)")
+        if room in BELOW and name not in MAY_PARSE and PARSES.search(line.split("//")[0]):
+            found.append(f"{name}:{number}: parses JSON or TOML: that is the business of {', '.join(sorted(MAY_PARSE))}")
         match = INCLUDE.match(line)
         if not match:
             continue

@@ -95,7 +95,7 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
   return entries;
 }
 
-Path resolve_checkpoint(const Path& given, const std::function<void(const std::string&)>& note) {
+std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
   const Path checkpoints = given / "checkpoints";
   // Without its manifest the name tells that it was meant to be a checkpoint: the reader names what is missing.
@@ -103,20 +103,21 @@ Path resolve_checkpoint(const Path& given, const std::function<void(const std::s
                       (std::filesystem::is_directory(given, ignored) &&
                        parse_step((given / "").parent_path().filename().string()).has_value());
   if (!std::filesystem::exists(checkpoints, ignored) && is_one)
-    return given;
+    return {given};
+  std::vector<Path> complete;
   std::vector<CheckpointEntry> incomplete;
   if (std::filesystem::is_directory(given, ignored))
-    for (const auto& [path, step] : named_checkpoints(checkpoints)) {
-      const CheckpointEntry entry = judge(path, step);
-      if (!entry.complete) {
+    for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
+      if (entry.complete)
+        complete.push_back(entry.path);
+      else if (complete.empty())
         incomplete.push_back(entry);
-        continue;
-      }
-      for (const CheckpointEntry& newer : incomplete)
-        if (note)
-          note("passing over " + newer.path.string() + ": " + newer.reason);
-      return entry.path;
     }
+  for (const CheckpointEntry& newer : incomplete)
+    if (note && !complete.empty())
+      note("passing over " + newer.path.string() + ": " + newer.reason);
+  if (!complete.empty())
+    return complete;
   std::string reasons;
   for (const CheckpointEntry& entry : incomplete)
     reasons += "\n  " + entry.path.filename().string() + ": " + entry.reason;
@@ -124,6 +125,23 @@ Path resolve_checkpoint(const Path& given, const std::function<void(const std::s
                                      .where = given.string(),
                                      .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
                                      .todo = "give the directory of a run that has saved one"});
+}
+
+Path resolve_checkpoint(const Path& given, const std::function<void(const std::string&)>& note) {
+  return complete_checkpoints(given, note).front();
+}
+
+void use_newest(const std::vector<Path>& checkpoints, const std::function<void(const std::string&)>& note,
+                const std::function<void(const Path&)>& use) {
+  for (const Path& path : checkpoints) {
+    try {
+      return use(path);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::checkpoint || path == checkpoints.back())
+        throw;
+      note(std::string("passing over ") + path.string() + ": " + error.what());
+    }
+  }
 }
 
 void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest) {

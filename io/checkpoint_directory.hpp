@@ -25,9 +25,17 @@ struct CheckpointEntry {
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 
 /// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its
-/// newest complete one; `note` is told of newer ones that are passed over. @throws Error (checkpoint) that names what
-/// is there and is not complete.
+/// complete ones, the newest first; `note` is told of newer ones that are passed over. @throws Error (checkpoint) that
+/// names what is there and is not complete.
+std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note = {});
+
+/// The first of them.
 Path resolve_checkpoint(const Path& given, const std::function<void(const std::string&)>& note = {});
+
+/// Gives `use` the first of these checkpoints that it can use: where it throws Error (checkpoint), `note` is told, and
+/// the next one is taken. @throws what `use` throws of the last.
+void use_newest(const std::vector<Path>& checkpoints, const std::function<void(const std::string&)>& note,
+                const std::function<void(const Path&)>& use);
 
 /// Which complete checkpoints stay.
 struct KeptCheckpoints {

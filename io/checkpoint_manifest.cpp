@@ -6,12 +6,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
+#include <tuple>
 
 #include "core/tensor.hpp"
-#include "io/block_copy.hpp"
 #include "io/hash.hpp"
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 
 namespace espalier {
@@ -20,24 +22,23 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* format_name = "espalier-checkpoint";
+constexpr IntegerRange not_negative{.min = 0};
 const std::string checksum_key = "\"manifest_xxh3_128\": \"";
 const std::string zero_checksum(32, '0');
 
-[[noreturn]] void refuse_manifest(const Path& path, const std::string& what, std::string got = {},
-                                  std::string wanted = {}) {
-  throw Error(ExitCode::checkpoint,
-              {.what = what,
-               .where = path.string(),
-               .got = std::move(got),
-               .wanted = std::move(wanted),
-               .todo = "use another checkpoint; this one was damaged or not written by Espalier"});
-}
-
-ScalarType parse_type(const std::string& name) {
+ScalarType type_field(const json& item, const char* key) {
+  const auto name = field<std::string>(item, key);
   for (const ScalarType type : {ScalarType::fp32, ScalarType::fp64, ScalarType::bf16, ScalarType::fp16})
     if (name == to_string(type))
       return type;
-  throw std::invalid_argument("unknown dtype \"" + name + "\"");
+  refuse_field(key, any_field(item, key), "fp32, fp64, bf16 or fp16");
+}
+
+std::string hash_field(const json& item, const char* key) {
+  auto digits = field<std::string>(item, key);
+  if (!digits.empty() && (digits.size() != 32 || digits.find_first_not_of("0123456789abcdef") != digits.npos))
+    refuse_field(key, any_field(item, key), "32 hexadecimal digits");  // none yet in what a writer plans
+  return digits;
 }
 
 // rank-00000.h5: no other name, so no path can leave the directory.
@@ -60,11 +61,15 @@ json block_to_json(const StoredBlock& block) {
 }
 
 StoredBlock block_from_json(const json& item) {
-  return {item.at("tensor"),       parse_type(item.at("dtype")),
-          item.at("global_shape"), item.at("start"),
-          item.at("count"),        item.at("file"),
-          item.at("dataset"),      {item.at("offset"), item.at("bytes")},
-          item.at("xxh3_128")};
+  return {field<std::string>(item, "tensor"),
+          type_field(item, "dtype"),
+          values_field<Index>(item, "global_shape", not_negative),
+          values_field<Index>(item, "start"),
+          values_field<Index>(item, "count", not_negative),
+          field<std::string>(item, "file"),
+          field<std::string>(item, "dataset"),
+          {field<Index>(item, "offset", not_negative), field<Index>(item, "bytes", not_negative)},
+          hash_field(item, "xxh3_128")};
 }
 
 json file_to_json(const StoredFile& file) {
@@ -72,7 +77,17 @@ json file_to_json(const StoredFile& file) {
 }
 
 StoredFile file_from_json(const json& item) {
-  return {item.at("name"), item.at("bytes"), item.at("metadata_xxh3_128")};
+  return {field<std::string>(item, "name"), field<Index>(item, "bytes", not_negative),
+          hash_field(item, "metadata_xxh3_128")};
+}
+
+CheckpointInfo info_from_json(const json& root) {
+  const json& layout = object_field(root, "layout");
+  return {.run = field<std::string>(root, "run"),
+          .step = field<Index>(root, "step", count_range),
+          .layout = {field_or(layout, "text", std::string("an unknown layout")),
+                     field_or(layout, "world", Index{1}, IntegerRange{1, Index{1} << 31})},
+          .state = object_field(root, "state")};
 }
 
 void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
@@ -101,7 +116,40 @@ void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
     fail("a block outside its file");
 }
 
+// 0 in a text that does not say.
+Index version_in(const std::string& text) {
+  try {
+    return field<Index>(parse_json(text), "format_version");
+  } catch (const std::runtime_error&) {
+    return 0;
+  }
+}
+
+// The bytes of the blocks of a file lie apart: else one byte could be read as often as there are blocks.
+void check_places(const std::vector<StoredBlock>& blocks, const Path& path) {
+  std::vector<const StoredBlock*> sorted;
+  for (const StoredBlock& block : blocks)
+    sorted.push_back(&block);
+  const auto place_of = [](const StoredBlock* block) { return std::tie(block->file, block->place.offset); };
+  std::ranges::sort(sorted, {}, place_of);
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (const StoredBlock& before = *sorted[i - 1];
+        before.file == sorted[i]->file && sorted[i]->place.offset - before.place.offset < before.place.bytes)
+      refuse_manifest(path, "two blocks of a checkpoint share bytes of a file",
+                      fmt::format("{}: datasets {} and {}", before.file, before.dataset, sorted[i]->dataset),
+                      "bytes of its own for every block");
+}
+
 }  // namespace
+
+void refuse_manifest(const Path& path, const std::string& what, std::string got, std::string wanted) {
+  throw Error(ExitCode::checkpoint,
+              {.what = what,
+               .where = path.string(),
+               .got = std::move(got),
+               .wanted = std::move(wanted),
+               .todo = "use another checkpoint; this one was damaged or not written by Espalier"});
+}
 
 json to_json(const ShardRecord& record) {
   json blocks = json::array();
@@ -111,8 +159,8 @@ json to_json(const ShardRecord& record) {
 }
 
 ShardRecord shard_record_from_json(const json& item) {
-  ShardRecord record{file_from_json(item.at("file")), {}};
-  for (const json& block : item.at("blocks"))
+  ShardRecord record{file_from_json(object_field(item, "file")), {}};
+  for (const json& block : list_field(item, "blocks"))
     record.blocks.push_back(block_from_json(block));
   return record;
 }
@@ -124,7 +172,7 @@ std::string to_text(const Manifest& manifest) {
   root["manifest_xxh3_128"] = zero_checksum;
   root["run"] = manifest.info.run;
   root["step"] = manifest.info.step;
-  root["layout"] = manifest.info.layout;
+  root["layout"] = {{"text", manifest.info.layout.text}, {"world", manifest.info.layout.world}};
   root["state"] = manifest.info.state;
   json files = json::array();
   for (const StoredFile& file : manifest.files)
@@ -152,33 +200,35 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
   zeroed.replace(key + checksum_key.size(), 32, zero_checksum);
   const std::string wanted = text.substr(key + checksum_key.size(), 32);
   const std::string found = xxh3_128(zeroed.data(), zeroed.size());
+  if (found != wanted) {  // a newer format may define its checksum otherwise, so say that first
+    if (const Index version = version_in(text); version > checkpoint_format_version)
+      refuse_manifest(path, "a checkpoint of a newer format", fmt::format("{}", version),
+                      fmt::format("version {}", checkpoint_format_version));
+    refuse_manifest(path, "a checkpoint manifest is damaged", "XXH3-128 " + found, wanted);
+  }
   Manifest manifest;
   try {
-    if (found != wanted) {  // a newer format may define its checksum otherwise, so say that first
-      const json root = json::parse(text, nullptr, false);
-      if (root.is_object() && root.value("format_version", json()).is_number_integer() &&
-          root["format_version"] > checkpoint_format_version)
-        refuse_manifest(path, "a checkpoint of a newer format", json_text(root["format_version"]),
-                        fmt::format("version {}", checkpoint_format_version));
-      refuse_manifest(path, "a checkpoint manifest is damaged", "XXH3-128 " + found, wanted);
-    }
-    const json root = json::parse(text);
-    if (root.at("format") != format_name || root.at("format_version") != checkpoint_format_version)
+    const json root = parse_json(text);
+    const auto version = field<Index>(root, "format_version");
+    if (field<std::string>(root, "format") != format_name || version != checkpoint_format_version)
       refuse_manifest(path, "a checkpoint of another format",
-                      fmt::format("{} version {}", json_text(root.at("format")), json_text(root.at("format_version"))),
+                      fmt::format("{} version {}", json_text(root.at("format")), version),
                       fmt::format("\"{}\" version {}", format_name, checkpoint_format_version));
-    manifest.info = {root.at("run"), root.at("step"), root.at("layout"), root.at("state")};
-    for (const json& file : root.at("files"))
+    manifest.info = info_from_json(root);
+    for (const json& file : list_field(root, "files"))
       manifest.files.push_back(file_from_json(file));
-    for (const json& block : root.at("blocks"))
+    for (const json& block : list_field(root, "blocks"))
       manifest.blocks.push_back(block_from_json(block));
-    if (const auto index = root.find("index"); index != root.end())
-      manifest.index = {index->at("name"), index->at("bytes"), index->at("xxh3_128")};
-  } catch (const json::exception& error) {
+    if (root.contains("index")) {
+      const json& index = object_field(root, "index");
+      manifest.index = {field<std::string>(index, "name"), field<Index>(index, "bytes", not_negative),
+                        hash_field(index, "xxh3_128")};
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
     refuse_manifest(path, "a checkpoint manifest cannot be understood", error.what(),
                     "the keys of docs/checkpoint_format.md");
-  } catch (const std::invalid_argument& error) {
-    refuse_manifest(path, "a checkpoint manifest cannot be understood", error.what(), "fp32, fp64, bf16 or fp16");
   }
   std::map<std::string, Index> file_bytes;
   for (const StoredFile& file : manifest.files)
@@ -196,36 +246,9 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
                       "files of its list, each dataset once");
     check_block(block, file->second, path);
   }
+  check_places(manifest.blocks, path);
   check_coverage(manifest.blocks, path);
   return manifest;
-}
-
-void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path) {
-  std::map<std::string, std::vector<const StoredBlock*>> tensors;
-  for (const StoredBlock& block : blocks)
-    tensors[block.name].push_back(&block);
-  for (auto& [name, parts] : tensors) {
-    // By the start along the first dimension: only neighbours in this order can overlap.
-    const auto first_start = [](const StoredBlock* block) { return block->start.empty() ? 0 : block->start[0]; };
-    std::sort(parts.begin(), parts.end(),
-              [&](const auto* a, const auto* b) { return first_start(a) < first_start(b); });
-    Index covered = 0;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i]->global_shape != parts[0]->global_shape || parts[i]->type != parts[0]->type)
-        refuse_manifest(path, "the blocks of a tensor disagree about its shape or type", name);
-      covered += num_elements(parts[i]->count);
-      for (std::size_t j = i + 1; j < parts.size(); ++j) {
-        if (!parts[i]->start.empty() && first_start(parts[j]) >= parts[i]->start[0] + parts[i]->count[0])
-          break;
-        if (parts[j]->start.size() == parts[i]->start.size() && overlaps(*parts[i], *parts[j]))
-          refuse_manifest(path, "an element of a tensor is stored twice", name, "exactly one writer for every element");
-      }
-    }
-    const Index wanted = num_elements(parts[0]->global_shape);
-    if (covered != wanted)
-      refuse_manifest(path, "elements of a tensor are not stored", fmt::format("{} of {} in {}", covered, wanted, name),
-                      "exactly one writer for every element");
-  }
 }
 
 }  // namespace espalier

@@ -40,11 +40,17 @@ struct ShardRecord {
   std::vector<StoredBlock> blocks;
 };
 
+/// That wrote a checkpoint, for people.
+struct StoredLayout {
+  std::string text;
+  Index world = 1;  ///< ranks
+};
+
 struct CheckpointInfo {
   std::string run;  ///< name of the run
   Index step = 0;
-  nlohmann::json layout = nlohmann::json::object();  ///< that wrote it, for people
-  nlohmann::json state = nlohmann::json::object();   ///< all that is no tensor: data position, seed, config, versions
+  StoredLayout layout;
+  nlohmann::json state = nlohmann::json::object();  ///< all that is no tensor: data position, seed, config, versions
 };
 
 struct Manifest {
@@ -68,7 +74,12 @@ std::string to_text(const Manifest& manifest);
 /// the message.
 Manifest parse_manifest(const std::string& text, const Path& path);
 
-/// Every element of every tensor must lie in exactly one block. @throws Error (checkpoint) naming the tensor.
+/// Every element of every tensor must lie in exactly one block. Costs n log n. @pre each block lies inside its tensor.
+/// @throws Error (checkpoint) naming the tensor.
 void check_coverage(const std::vector<StoredBlock>& blocks, const Path& path);
+
+/// What manifest a checkpoint is refused for. @throws Error (checkpoint)
+[[noreturn]] void refuse_manifest(const Path& path, const std::string& what, std::string got = {},
+                                  std::string wanted = {});
 
 }  // namespace espalier

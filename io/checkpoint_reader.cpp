@@ -11,6 +11,7 @@
 
 #include "io/block_copy.hpp"
 #include "io/hash.hpp"
+#include "io/input_limits.hpp"
 #include "io/metadata_hash.hpp"
 
 namespace espalier {
@@ -156,7 +157,8 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
                       "check the path; `espalier checkpoint inspect RUN` lists a run's checkpoints");
   const Path manifest_path = directory / "manifest.json";
   check_regular(manifest_path);
-  data_->manifest = parse_manifest(read_file(manifest_path, ExitCode::checkpoint), manifest_path);
+  data_->manifest =
+      parse_manifest(read_file(manifest_path, ExitCode::checkpoint, LargestFile::manifest), manifest_path);
   for (const StoredFile& file : data_->manifest.files) {
     const Path path = directory / file.name;
     check_regular(path);

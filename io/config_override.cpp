@@ -12,6 +12,7 @@
 
 #include "core/printable_text.hpp"
 #include "io/toml_config.hpp"
+#include "io/toml_text.hpp"
 
 namespace espalier {
 namespace {
@@ -27,12 +28,12 @@ std::string_view trimmed(std::string_view text) { return without(text, " \t"); }
 // a comment behind it, or a second value, would hide the closing bracket or be an entry of its own.
 std::optional<toml::table> toml_value(std::string_view text) {
   try {
-    toml::table table = toml::parse(fmt::format("value = {}", text));
-    const toml::table listed = toml::parse(fmt::format("value = [{}]", text));
+    toml::table table = parse_toml(fmt::format("value = {}", text), "a value");
+    const toml::table listed = parse_toml(fmt::format("value = [{}]", text), "a value");
     const toml::array* const list = listed["value"].as_array();
     if (table.size() == 1 && listed.size() == 1 && list != nullptr && list->size() == 1)
       return table;
-  } catch (const toml::parse_error&) {
+  } catch (const Error&) {
   }
   return std::nullopt;
 }

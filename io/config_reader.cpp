@@ -11,6 +11,7 @@
 #include "io/config_hints.hpp"
 #include "io/config_override.hpp"
 #include "io/config_reader_data.hpp"
+#include "io/input_limits.hpp"
 #include "io/nearest_word.hpp"
 #include "io/toml_text.hpp"
 
@@ -84,7 +85,7 @@ ConfigReader::ConfigReader(std::string_view text, std::string name, const std::v
 }
 
 ConfigReader::ConfigReader(const Path& file, const std::vector<std::string>& overrides, ConfigKind kind)
-    : ConfigReader(read_file(file, ExitCode::usage), file.string(), overrides, std::move(kind)) {}
+    : ConfigReader(read_file(file, ExitCode::usage, LargestFile::config), file.string(), overrides, std::move(kind)) {}
 
 ConfigReader::~ConfigReader() = default;
 

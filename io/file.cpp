@@ -171,8 +171,14 @@ void InputFile::read_pieces(std::size_t begin, std::size_t end, std::size_t piec
   }
 }
 
-std::string read_file(const Path& path, ExitCode code) {
+std::string read_file(const Path& path, ExitCode code, std::size_t most) {
   const InputFile file(path, code);
+  if (file.size() > most)
+    throw Error(code, {.what = "a file is larger than any of its kind",
+                       .where = path.string(),
+                       .got = bytes_text(file.size()),
+                       .wanted = fmt::format("at most {}", bytes_text(most)),
+                       .todo = "check the path; take the file from a copy if it was damaged"});
   std::string text(file.size(), '\0');
   file.read_at(0, text.data(), text.size());
   return text;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -73,8 +74,8 @@ class InputFile {
   std::size_t size_ = 0;
 };
 
-/// The text of a regular file. @throws Error (code).
-std::string read_file(const Path& path, ExitCode code);
+/// The text of a regular file. @throws Error (code), also for one of more than `most` bytes (io/input_limits.hpp).
+std::string read_file(const Path& path, ExitCode code, std::size_t most = std::numeric_limits<std::size_t>::max());
 
 /// Makes what was written durable.
 void sync_file(const Path& path);

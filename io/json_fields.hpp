@@ -2,70 +2,94 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <concepts>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "io/json_numbers.hpp"
-#include "io/json_text.hpp"
+#include "io/config_range.hpp"
 
-// Fields of files that somebody may have damaged: what is wrong is told with its key, which the exceptions of the JSON
-// library leave out.
+// Fields of files that somebody may have damaged or forged, read as the type and within the range that their reader
+// needs. What is wrong is told with its key and its value.
 
 namespace espalier {
 
-/// `json[key]`. @throws std::runtime_error where there is none
-template <class Json>
-const Json& any_field(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end())
-    throw std::runtime_error(fmt::format("no \"{}\"", key));
-  return *found;
-}
+inline constexpr IntegerRange count_range{0, Index{1} << 50};  ///< of steps, samples, tokens, bytes: sums of a few fit
+inline constexpr IntegerRange steps_range{
+    0, Index{1} << 38};                            ///< of steps: times the largest batch they still are a number
+inline constexpr std::size_t longest_text = 4096;  ///< of a name or a sentence
+inline constexpr std::size_t longest_list = std::size_t{1} << 20;
 
-/// What `read` makes of `json[key]`. @throws std::runtime_error where there is none, or another type than `read` wants
-template <class Json, class Read>
-auto field_by(const Json& json, const char* key, Read read) {
-  const Json& value = any_field(json, key);
-  try {
-    return read(value);
-  } catch (const nlohmann::json::exception&) {
-    throw std::runtime_error(fmt::format("\"{}\" is {:.40}", key, json_text(value)));
+/// @throws std::runtime_error: `"key" is VALUE, wanted ...`
+[[noreturn]] void refuse_field(const char* key, const nlohmann::json& value, const std::string& wanted);
+
+/// A value of these types. `key` is for the message. @throws as refuse_field()
+Index integer_from(const nlohmann::json& value, const char* key, IntegerRange range);
+double real_from(const nlohmann::json& value, const char* key, RealRange range);  ///< finite
+bool boolean_from(const nlohmann::json& value, const char* key);
+const std::string& text_from(const nlohmann::json& value, const char* key, std::size_t most);
+
+/// `json[key]`. @throws std::runtime_error where there is none
+const nlohmann::json& any_field(const nlohmann::json& json, const char* key);
+
+/// `json[key]`, an object. @throws std::runtime_error
+const nlohmann::json& object_field(const nlohmann::json& json, const char* key);
+
+/// The same, or an empty one where there is none.
+const nlohmann::json& object_field_or_empty(const nlohmann::json& json, const char* key);
+
+/// `json[key]`, a list of so many values at most. @throws std::runtime_error
+const nlohmann::json& list_field(const nlohmann::json& json, const char* key, std::size_t most = longest_list);
+
+/// A finite number, or the name of one that is not (io/json_numbers.hpp). @throws std::runtime_error
+double number_field(const nlohmann::json& json, const char* key);
+
+/// A value as a T within its range. @throws as refuse_field()
+template <std::integral T>
+T value_from(const nlohmann::json& value, const char* key, IntegerRange range = {}) {
+  if constexpr (std::same_as<T, bool>) {
+    return boolean_from(value, key);
+  } else {
+    range.min =
+        std::max(range.min, std::is_unsigned_v<T> ? Index{0} : static_cast<Index>(std::numeric_limits<T>::min()));
+    if constexpr (sizeof(T) < sizeof(Index))
+      range.max = std::min(range.max, static_cast<Index>(std::numeric_limits<T>::max()));
+    return static_cast<T>(integer_from(value, key, range));
   }
 }
 
-/// `json[key]` as a T. @throws as field_by()
-template <class T, class Json>
-T field(const Json& json, const char* key) {
-  return field_by(json, key, [](const Json& value) { return value.template get<T>(); });
+template <std::floating_point T>
+T value_from(const nlohmann::json& value, const char* key, RealRange range = {}) {
+  return static_cast<T>(real_from(value, key, range));
+}
+
+template <std::same_as<std::string> T>
+T value_from(const nlohmann::json& value, const char* key, std::size_t most = longest_text) {
+  return text_from(value, key, most);
+}
+
+/// `json[key]` as a T within its range: an IntegerRange, a RealRange, the longest text. @throws std::runtime_error
+template <class T, class... Range>
+T field(const nlohmann::json& json, const char* key, Range... range) {
+  return value_from<T>(any_field(json, key), key, range...);
 }
 
 /// The same, or `otherwise` where there is none.
-template <class T, class Json>
-T field_or(const Json& json, const char* key, T otherwise) {
-  return json.contains(key) ? field<T>(json, key) : std::move(otherwise);
+template <class T, class... Range>
+T field_or(const nlohmann::json& json, const char* key, T otherwise, Range... range) {
+  return json.contains(key) ? field<T>(json, key, range...) : std::move(otherwise);
 }
 
-/// A number, or the name of one (io/json_numbers.hpp). @throws as field_by()
-inline double number_field(const nlohmann::ordered_json& json, const char* key) {
-  return field_by(json, key, number_from);
-}
-
-/// `json[key]`, an object. @throws as field_by()
-template <class Json>
-const Json& object_field(const Json& json, const char* key) {
-  const Json& value = any_field(json, key);
-  if (!value.is_object())
-    throw std::runtime_error(fmt::format("\"{}\" is {:.40}", key, json_text(value)));
-  return value;
-}
-
-/// The same, or an empty one where there is none.
-template <class Json>
-Json object_field_or_empty(const Json& json, const char* key) {
-  return json.contains(key) ? object_field(json, key) : Json::object();
+/// The values of a list, each within the range. @throws std::runtime_error
+template <class T, class... Range>
+std::vector<T> values_field(const nlohmann::json& json, const char* key, Range... range) {
+  std::vector<T> values;
+  for (const nlohmann::json& value : list_field(json, key))
+    values.push_back(value_from<T>(value, key, range...));
+  return values;
 }
 
 }  // namespace espalier

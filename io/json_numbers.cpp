@@ -17,11 +17,13 @@ void name_non_finite(nlohmann::ordered_json& value) {
   }
 }
 
-double number_from(const nlohmann::ordered_json& value) {
+std::optional<double> named_number(const nlohmann::json& value) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (value == "nan")
     return std::numeric_limits<double>::quiet_NaN();
-  return value == "inf" ? infinity : value == "-inf" ? -infinity : value.get<double>();
+  if (value == "inf" || value == "-inf")
+    return value == "inf" ? infinity : -infinity;
+  return std::nullopt;
 }
 
 }  // namespace espalier

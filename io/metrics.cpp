@@ -7,19 +7,30 @@
 
 #include <cerrno>
 
+#include "io/input_limits.hpp"
 #include "io/json_numbers.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 
 namespace espalier {
 namespace {
 
-using nlohmann::ordered_json;
+using nlohmann::json, nlohmann::ordered_json;
 
-// Calls visit(line text, parsed) for each line that ends; one that is no JSON comes as a discarded value.
+// A line as JSON; a discarded value where it is none.
+json parsed(std::string_view line) {
+  try {
+    return line.size() > LargestFile::line ? json(json::value_t::discarded) : parse_json(line);
+  } catch (const JsonError&) {
+    return json(json::value_t::discarded);
+  }
+}
+
+// Calls visit(line text, parsed) for each line that ends.
 template <class Visit>
 void for_each_line(std::string_view text, const Visit& visit) {
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    visit(text.substr(0, end + 1), ordered_json::parse(text.substr(0, end), nullptr, false));
+    visit(text.substr(0, end + 1), parsed(text.substr(0, end)));
     text.remove_prefix(end + 1);
   }
 }
@@ -27,7 +38,7 @@ void for_each_line(std::string_view text, const Visit& visit) {
 // The text without torn lines and without steps after `last_step`.
 std::string keep_until(std::string_view text, std::int64_t last_step) {
   std::string kept;
-  for_each_line(text, [&](std::string_view line_text, const ordered_json& line) {
+  for_each_line(text, [&](std::string_view line_text, const json& line) {
     const auto step = line.find("step");
     if (step != line.end() && step->is_number_integer() && step->get<std::int64_t>() <= last_step)
       kept += line_text;
@@ -80,10 +91,10 @@ bool set_aside_metrics(const Path& path) {
   return true;
 }
 
-std::vector<ordered_json> read_metrics(const Path& path) {
-  std::vector<ordered_json> lines;
+std::vector<json> read_metrics(const Path& path) {
+  std::vector<json> lines;
   const std::string text = read_file(path, ExitCode::data);
-  for_each_line(text, [&](std::string_view, const ordered_json& line) { lines.push_back(line); });
+  for_each_line(text, [&](std::string_view, const json& line) { lines.push_back(line); });
   return lines;
 }
 

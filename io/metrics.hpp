@@ -32,6 +32,6 @@ class MetricsWriter {
 bool set_aside_metrics(const Path& path);
 
 /// All whole lines of the file, in place; one that is no JSON is a discarded value.
-std::vector<nlohmann::ordered_json> read_metrics(const Path& path);
+std::vector<nlohmann::json> read_metrics(const Path& path);
 
 }  // namespace espalier

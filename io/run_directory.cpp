@@ -17,7 +17,9 @@
 #include <sstream>
 #include <thread>
 
+#include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 #include "io/machine.hpp"
 #include "io/units.hpp"
@@ -88,25 +90,29 @@ nlohmann::ordered_json to_json(const RunRecord& record) {
           {"starts", record.starts}, {"details", record.details}};
 }
 
-RunRecord run_record_from_json(const nlohmann::ordered_json& json) {
+RunRecord run_record_from_json(const nlohmann::json& json) {
+  constexpr std::size_t longest_cause = std::size_t{1} << 20;  // it may tell where thousands of ranks were
   RunRecord record;
   record.state = field<std::string>(json, "state");
-  record.cause = field<std::string>(json, "cause");
-  record.exit_code = field_or(json, "exit_code", 0);  // not in the records of older versions
+  if (record.state != "running" && record.state != "completed" && record.state != "preempted" &&
+      record.state != "failed")
+    refuse_field("state", any_field(json, "state"), "running, completed, preempted or failed");
+  record.cause = field<std::string>(json, "cause", longest_cause);
+  record.exit_code = field_or(json, "exit_code", 0, IntegerRange{0, 255});  // not in the records of older versions
   record.host = field<std::string>(json, "host");
-  record.pid = field<std::int64_t>(json, "pid");
-  record.process_start = field<std::int64_t>(json, "process_start");
+  record.pid = field<std::int64_t>(json, "pid", IntegerRange{0, std::numeric_limits<pid_t>::max()});
+  record.process_start = field<std::int64_t>(json, "process_start", IntegerRange{.min = 0});
   record.boot = field<std::string>(json, "boot");
   record.started = field<std::string>(json, "started");
   record.ended = field<std::string>(json, "ended");
-  record.starts = field<std::int64_t>(json, "starts");
+  record.starts = field<std::int64_t>(json, "starts", count_range);
   record.details = object_field(json, "details");
   return record;
 }
 
 std::optional<RunRecord> read_run_record(const Path& directory) {
   try {
-    return run_record_from_json(nlohmann::ordered_json::parse(read_file(directory / "run.json", ExitCode::data)));
+    return run_record_from_json(parse_json(read_file(directory / "run.json", ExitCode::data, LargestFile::record)));
   } catch (const std::exception&) {  // absent or damaged: it is advisory
     return std::nullopt;
   }

@@ -28,8 +28,8 @@ struct RunRecord {
 };
 
 nlohmann::ordered_json to_json(const RunRecord& record);
-/// @throws std::exception that names the field which is missing or of another type
-RunRecord run_record_from_json(const nlohmann::ordered_json& json);
+/// @throws std::exception that names the field which is missing, of another type or out of its range
+RunRecord run_record_from_json(const nlohmann::json& json);
 
 /// run.json of a directory, if there is a readable one: absent or damaged is the same to most, as it is advisory.
 std::optional<RunRecord> read_run_record(const Path& directory);

@@ -109,10 +109,10 @@ void TokenLoader::set_passed_over(std::vector<IndexRange> samples) {
             [](const IndexRange& a, const IndexRange& b) { return a.begin < b.begin; });
 }
 
-Index TokenLoader::num_passed_over() const {
+Index samples_before(const std::vector<IndexRange>& ranges, Index position) {
   Index count = 0;
-  for (const IndexRange& samples : passed_over_)
-    count += std::max<Index>(0, std::min(samples.end, position_) - samples.begin);
+  for (const IndexRange& samples : ranges)
+    count += std::max<Index>(0, std::min(samples.end, position) - samples.begin);
   return count;
 }
 

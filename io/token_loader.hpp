@@ -54,6 +54,9 @@ class SampleIndex {
   Index vocab_size_;
 };
 
+/// How many samples of the ranges, which share none, lie before a position.
+Index samples_before(const std::vector<IndexRange>& ranges, Index position);
+
 /// Training batches. Global sample g is window permuted_index(seed, g / n, g mod n, n) of n: a fresh shuffle
 /// every epoch, the same tokens in a step for any number of replicas. Replica r takes the r-th equal part of
 /// a step.
@@ -88,7 +91,7 @@ class TokenLoader {
   /// position() all that a checkpoint keeps of the loader.
   const std::vector<IndexRange>& passed_over() const { return passed_over_; }
   void set_passed_over(std::vector<IndexRange> samples);
-  Index num_passed_over() const;  ///< samples before position()
+  Index num_passed_over() const { return samples_before(passed_over_, position_); }
 
  private:
   Index next_position() const;  ///< position(), or behind the samples passed over that it lies in

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "io/input_limits.hpp"
 
 namespace espalier {
 namespace {
@@ -32,9 +33,61 @@ std::string reason_of(const toml::parse_error& error) {
   return std::string(colon == text.npos ? text : text.substr(colon + 2));
 }
 
+// Behind the string that begins at `at`, as far as it goes.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const char* const three = quote == '"' ? "\"\"\"" : "'''";
+  const bool has_lines = text.substr(at).starts_with(three);
+  for (std::size_t i = at + (has_lines ? 3 : 1); i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"')
+      ++i;
+    else if (has_lines && text.substr(i).starts_with(three))  // two quotes may stand before the three that end it
+      return i + std::min<std::size_t>(5, std::min(text.find_first_not_of(quote, i), text.size()) - i);
+    else if (!has_lines && (text[i] == quote || text[i] == '\n'))
+      return i + 1;
+  }
+  return text.size();
+}
+
+// Tables inside of tables: open brackets, and the dots of keys. The library builds and removes them by recursion, and
+// bounds only the brackets. Exact up to the first mistake of the text, where the library ends.
+std::size_t nesting_of(std::string_view text) {
+  std::size_t open = 0;
+  std::size_t dots = 0;  // of the key, or of the number, that is being passed
+  std::size_t deepest = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == '"' || c == '\'') {
+      i = end_of_string(text, i);
+      continue;
+    }
+    if (c == '#')
+      i = std::min(text.find('\n', i), text.size()) - 1;
+    else if (c == '.')
+      ++dots;
+    else if (c == '[' || c == '{')
+      ++open;
+    else if ((c == ']' || c == '}') && open > 0)
+      --open;
+    if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos)
+      dots = 0;
+    deepest = std::max(deepest, open + dots);
+    ++i;
+  }
+  return deepest;
+}
+
 }  // namespace
 
 toml::table parse_toml(std::string_view text, const std::string& name, const std::string& kind) {
+  const std::size_t nesting = nesting_of(text);
+  if (text.size() > LargestFile::config || nesting > deepest_nesting)
+    throw Error(ExitCode::usage,
+                {.what = fmt::format("the {} is {}", kind, nesting > deepest_nesting ? "nested too deep" : "too large"),
+                 .where = name,
+                 .got = fmt::format("{} bytes, {} levels of tables and lists", text.size(), nesting),
+                 .wanted = fmt::format("at most {} bytes and {} levels", LargestFile::config, deepest_nesting),
+                 .todo = "is it the right file?"});
   try {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {

@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "core/phases.hpp"
+#include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 
 namespace espalier {
@@ -84,21 +86,23 @@ const char* phase_word(const std::string& category) {
 }
 
 std::optional<TimelineEvent> event_from(const nlohmann::json& json) {
-  if (json.value("ph", "") != "X")
+  if (field<std::string>(json, "ph") != "X")
     return std::nullopt;
-  const char* const category = phase_word(json.at("cat"));
+  const char* const category = phase_word(field<std::string>(json, "cat"));
   if (category == nullptr)
     return std::nullopt;
-  const nlohmann::json& args = json.at("args");
-  const double begin = json.at("ts").get<double>() * 1e-6;
-  return TimelineEvent{.name = json.at("name"),
-                       .category = category,
-                       .chunk = args.at("chunk"),
-                       .microbatch = args.at("microbatch"),
-                       .begin = begin,
-                       .end = begin + json.at("dur").get<double>() * 1e-6,
-                       .track = json.at("tid").get<int>() % 1000 / lanes_per_track,
-                       .step = args.at("step")};
+  const nlohmann::json& args = object_field(json, "args");
+  const RealRange microseconds{.min = -1e15, .max = 1e15};  // thirty years
+  const double begin = field<double>(json, "ts", microseconds) * 1e-6;
+  return TimelineEvent{
+      .name = field<std::string>(json, "name"),
+      .category = category,
+      .chunk = field<int>(args, "chunk"),
+      .microbatch = field<int>(args, "microbatch"),
+      .begin = begin,
+      .end = begin + field<double>(json, "dur", RealRange{.min = 0, .max = 1e15}) * 1e-6,
+      .track = std::min(field<int>(json, "tid", IntegerRange{.min = 0}) % 1000 / lanes_per_track, num_tracks - 1),
+      .step = field<Index>(args, "step")};
 }
 
 [[noreturn]] void throw_damaged(const Path& path, std::size_t line, std::string_view got) {
@@ -178,9 +182,9 @@ std::vector<TimelineEvent> read_trace(const Path& path) {
     if (line.ends_with(','))
       line.remove_suffix(1);
     try {
-      if (const auto event = event_from(nlohmann::json::parse(line)))
+      if (const auto event = event_from(parse_json(line)))
         events.push_back(*event);
-    } catch (const nlohmann::json::exception&) {
+    } catch (const std::runtime_error&) {
       throw_damaged(path, number, line);
     }
   }

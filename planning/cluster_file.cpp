@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
 #include "planning/cluster.hpp"
 #include "planning/quantity.hpp"
@@ -286,6 +287,8 @@ std::string to_toml(const Cluster& cluster) {
   return file.text();
 }
 
-Cluster read_cluster(const Path& file) { return parse_cluster(read_file(file, ExitCode::usage), file.string()); }
+Cluster read_cluster(const Path& file) {
+  return parse_cluster(read_file(file, ExitCode::usage, LargestFile::config), file.string());
+}
 
 }  // namespace espalier

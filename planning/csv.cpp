@@ -52,7 +52,7 @@ std::vector<Record> records_of(std::string_view text, const std::string& name) {
         field += text[++i];
       else
         quoted = false;
-    } else if (c == '"' && trimmed(field).empty()) {
+    } else if (c == '"' && field.find_first_not_of(" \t\r") == field.npos) {
       quoted = true;
       field.clear();
     } else if (c == ',') {

@@ -19,10 +19,11 @@ namespace espalier {
   throw Error(ExitCode::data, {.what = what, .where = where, .got = got, .wanted = wanted, .todo = todo});
 }
 
-/// The text of a file of a run directory. @throws Error (data), as throw_damaged(), where it cannot be read.
-std::string read_run_file(const Path& path);
+/// The text of a file of a run directory. @throws Error (data), as throw_damaged(), where it cannot be read or has more
+/// bytes than `most`.
+std::string read_run_file(const Path& path, std::size_t most);
 
 /// The same as JSON. @throws Error (data) with line and column where it is none.
-nlohmann::ordered_json read_run_json(const Path& path);
+nlohmann::json read_run_json(const Path& path);
 
 }  // namespace espalier

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
 
 namespace espalier {
@@ -147,7 +148,7 @@ PlannedModel parse_planned_model(const std::string& text, const std::string& nam
 
 PlannedModel planned_model(const std::string& name_or_file) {
   if (name_or_file.ends_with(".toml"))
-    return parse_planned_model(read_file(name_or_file, ExitCode::usage), name_or_file);
+    return parse_planned_model(read_file(name_or_file, ExitCode::usage, LargestFile::config), name_or_file);
   const ModelShape model = model_preset(name_or_file);
   return {.model = model, .global_batch = 0, .sequence_length = model.max_sequence_length, .notes = {}};
 }

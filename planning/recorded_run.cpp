@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "io/checkpoint_directory.hpp"
+#include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/machine.hpp"
 #include "io/run_positions.hpp"
@@ -19,8 +20,6 @@
 
 namespace espalier {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double most_silent_seconds = 300;  // files of other hosts arrive late, and steps may be long
 
@@ -91,53 +90,61 @@ RunRecord record_of(const Path& directory) {
   const Path path = directory / "run.json";
   if (!is_given(path))
     throw_no_run(directory);
-  const Json json = read_run_json(path);
-  RunRecord record;
+  const nlohmann::json json = read_run_json(path);
   try {
-    record = run_record_from_json(json);
+    return run_record_from_json(json);
   } catch (const std::exception& error) {
     throw_damaged(path.string(), "run.json cannot be read", error.what());
   }
-  for (const char* const known : {"running", "completed", "preempted", "failed"})
-    if (record.state == known)
-      return record;
-  throw_damaged(path.string(), "run.json has an unknown state", fmt::format("\"{}\"", record.state),
-                "running, completed, preempted or failed");
 }
 
-std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links) {
+constexpr IntegerRange ranks_range{0, 1 << 20};  // more than any job has
+constexpr RealRange times_range{.min = 0, .max = 1e12};
+
+std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links, int ranks) {
+  const IntegerRange ends{0, std::max(0, ranks - 1)};
   std::vector<RunFacts::SlowLink> result;
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
-    const auto found = links.find(to_string(axis));
-    if (found == links.end())
+    const nlohmann::json& of_axis = object_field_or_empty(links, to_string(axis));
+    if (of_axis.empty())
       continue;
-    for (const nlohmann::json& link : any_field(*found, "slow"))
-      result.push_back({axis, field<int>(link, "from"), field<int>(link, "to"), field<double>(link, "seconds"),
-                        field<double>(*found, "typical_seconds")});
+    for (const nlohmann::json& link : list_field(of_axis, "slow"))
+      result.push_back({axis, field<int>(link, "from", ends), field<int>(link, "to", ends),
+                        field<double>(link, "seconds", times_range),
+                        field<double>(of_axis, "typical_seconds", times_range)});
   }
   return result;
+}
+
+void read_hosts(const nlohmann::json& json, RunFacts& facts) {
+  if (!json.contains("hosts") || !json.contains("host_of_rank"))
+    return;
+  facts.hosts = values_field<std::string>(json, "hosts");
+  const IntegerRange known{0, static_cast<Index>(facts.hosts.size()) - 1};
+  facts.host_of_rank = values_field<std::size_t>(json, "host_of_rank", known);
+  if (std::ssize(facts.host_of_rank) != facts.ranks)
+    refuse_field("host_of_rank", json.at("host_of_rank"), fmt::format("a host for each of {} ranks", facts.ranks));
 }
 
 RunFacts facts_of(const RunRecord& record, const Path& path) {
   RunFacts facts;
   try {
-    const nlohmann::json json = object_field_or_empty(record.details, "facts");
+    const nlohmann::json& json = object_field_or_empty(record.details, "facts");
     facts.program = field_or(json, "program", facts.program);
     facts.cpu = field_or(json, "cpu", facts.cpu);
-    facts.hosts = field_or(json, "hosts", facts.hosts);
-    facts.host_of_rank = field_or(json, "host_of_rank", facts.host_of_rank);
-    facts.ranks = field_or(json, "ranks", facts.ranks);
-    facts.threads = field_or(json, "threads", facts.threads);
-    facts.host_threads = field_or(json, "host_threads", facts.host_threads);
-    facts.host_cores = field_or(json, "host_cores", facts.host_cores);
+    facts.ranks = field_or(json, "ranks", facts.ranks, ranks_range);
+    read_hosts(json, facts);
+    facts.threads = field_or(json, "threads", facts.threads, ranks_range);
+    facts.host_threads = field_or(json, "host_threads", facts.host_threads, ranks_range);
+    facts.host_cores = field_or(json, "host_cores", facts.host_cores, ranks_range);
     facts.gemm_library = field_or(json, "gemm_library", facts.gemm_library);
-    facts.gemm_flops = field_or(json, "gemm_flops", facts.gemm_flops);
-    facts.first_step = field_or(json, "first_step", facts.first_step);
-    facts.unigram_loss = field_or(json, "unigram_loss", facts.unigram_loss);
-    facts.train_tokens = field_or(json, "train_tokens", facts.train_tokens);
+    facts.gemm_flops = field_or(json, "gemm_flops", facts.gemm_flops, RealRange{.min = 0, .max = 1e30});
+    facts.first_step = field_or(json, "first_step", facts.first_step, steps_range);
+    facts.unigram_loss = field_or(json, "unigram_loss", facts.unigram_loss, RealRange{.min = 0});
+    facts.train_tokens = field_or(json, "train_tokens", facts.train_tokens, count_range);
     facts.fast_16_bits = field_or(json, "fast_16_bits", facts.fast_16_bits);
-    facts.steps_done = field_or(record.details, "steps_done", facts.steps_done);
-    facts.slow_links = slow_links_of(object_field_or_empty(json, "links"));
+    facts.steps_done = field_or(record.details, "steps_done", facts.steps_done, steps_range);
+    facts.slow_links = slow_links_of(object_field_or_empty(json, "links"), facts.ranks);
   } catch (const std::exception& error) {
     throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
   }
@@ -148,8 +155,8 @@ std::vector<RecordedStart> starts_of(const RunRecord& record, const Path& path) 
   std::vector<RecordedStart> starts;
   try {
     if (record.details.contains("history"))
-      for (const nlohmann::json& start : any_field(record.details, "history"))
-        starts.push_back({field<Index>(start, "first_step"), field<std::vector<std::string>>(start, "changes")});
+      for (const nlohmann::json& start : list_field(record.details, "history"))
+        starts.push_back({field<Index>(start, "first_step", steps_range), values_field<std::string>(start, "changes")});
   } catch (const std::exception& error) {
     throw_damaged(path.string(), "the details of run.json cannot be read", error.what());
   }
@@ -162,20 +169,20 @@ std::optional<RunPrediction> prediction_of(const Path& path, int stages, std::ve
         "no prediction.json: measured times are compared among ranks and with the simulated schedule only");
     return std::nullopt;
   }
-  const Json json = read_run_json(path);
+  const nlohmann::json json = read_run_json(path);
   RunPrediction prediction;
   try {
-    if (any_field(json, "format") != "espalier-prediction" || any_field(json, "format_version") != 1) {
+    if (field<std::string>(json, "format") != "espalier-prediction" || field<Index>(json, "format_version") != 1) {
       gaps.emplace_back("prediction.json is from another version and was left out");
       return std::nullopt;
     }
-    prediction.step_seconds = field_or(json, "step_seconds", 0.0);
-    prediction.error_share = field_or(json, "error_share", 0.0);
+    prediction.step_seconds = field_or(json, "step_seconds", 0.0, times_range);
+    prediction.error_share = field_or(json, "error_share", 0.0, times_range);
     prediction.calibrated = field_or(json, "calibrated", false);
     prediction.source = field_or(json, "source", std::string());
     if (const auto reason = field_or(json, "why_no_times", std::string()); !reason.empty())
       gaps.push_back("no prediction of the step's time: " + reason);
-    for (const Json& stage : any_field(json, "stages"))
+    for (const nlohmann::json& stage : list_field(json, "stages"))
       prediction.stages.push_back({.seconds = phases_from(object_field_or_empty(stage, "seconds")),
                                    .memory = memory_from(object_field_or_empty(stage, "memory_bytes"))});
   } catch (const std::exception& error) {
@@ -362,7 +369,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.record = record_of(directory);
   run.facts = facts_of(run.record, directory / "run.json");
   run.starts = starts_of(run.record, directory / "run.json");
-  run.config = read_run_file(directory / "config.toml");
+  run.config = read_run_file(directory / "config.toml", LargestFile::config);
   run.setup = recorded_setup(run.config, directory / "config.toml", world_size_of(run));
   run.positions = run_positions(directory);
   run.read_at = seconds_of(std::chrono::system_clock::now());

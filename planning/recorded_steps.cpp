@@ -12,19 +12,19 @@
 namespace espalier {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 StepTimes times_from(const Json& line) {
   StepTimes times;
-  times.step = field<Index>(line, "step");
+  times.step = field<Index>(line, "step", steps_range);
   times.step_seconds = number_field(line, "step_seconds");
   times.seconds = phases_from(object_field(line, "seconds"));
   const Json& bytes_sent = object_field(line, "bytes_sent");
   for (std::size_t i = 0; i < num_axes; ++i)
-    times.bytes_sent[i] = field<std::uint64_t>(bytes_sent, to_string(static_cast<Axis>(i)));
-  const Json transit = object_field_or_empty(line, "transit_seconds");
-  times.activation_transit = field_or(transit, "activations", 0.0);
-  times.gradient_transit = field_or(transit, "gradients", 0.0);
+    times.bytes_sent[i] = field<std::uint64_t>(bytes_sent, to_string(static_cast<Axis>(i)), count_range);
+  const Json& transit = object_field_or_empty(line, "transit_seconds");
+  times.activation_transit = field_or(transit, "activations", 0.0, RealRange{.min = 0});
+  times.gradient_transit = field_or(transit, "gradients", 0.0, RealRange{.min = 0});
   return times;
 }
 
@@ -33,9 +33,9 @@ RecordedStep step_from(const Json& line) {
                     .learning_rate = number_field(line, "learning_rate"),
                     .gradient_norm = number_field(line, "gradient_norm"),
                     .loss_scale = number_field(line, "loss_scale"),
-                    .skipped_steps = field<Index>(line, "skipped_steps"),
+                    .skipped_steps = field<Index>(line, "skipped_steps", count_range),
                     .is_anomaly = line.contains("anomaly"),
-                    .tokens = field<Index>(line, "tokens"),
+                    .tokens = field<Index>(line, "tokens", count_range),
                     .tokens_per_second = number_field(line, "tokens_per_second"),
                     .mfu = number_field(line, "mfu"),
                     .times = times_from(line),
@@ -103,7 +103,7 @@ PhaseSeconds phases_from(const Json& json) {
 MemoryByCategory memory_from(const Json& json) {
   MemoryByCategory memory;
   for (std::size_t i = 0; i < num_categories; ++i)
-    memory.bytes[i] = field_or(json, to_string(static_cast<Category>(i)), std::size_t{0});
+    memory.bytes[i] = field_or(json, to_string(static_cast<Category>(i)), std::size_t{0}, count_range);
   return memory;
 }
 

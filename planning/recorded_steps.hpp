@@ -48,7 +48,7 @@ std::vector<RecordedStep> read_recorded_steps(const Path& path);
 std::vector<StepTimes> read_step_times(const Path& path);
 
 /// The phases that the object names: a prediction has none for checkpoints.
-PhaseSeconds phases_from(const nlohmann::ordered_json& json);
-MemoryByCategory memory_from(const nlohmann::ordered_json& json);
+PhaseSeconds phases_from(const nlohmann::json& json);
+MemoryByCategory memory_from(const nlohmann::json& json);
 
 }  // namespace espalier

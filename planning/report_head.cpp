@@ -117,7 +117,8 @@ nlohmann::json noted(const RecordedRun& run, const char* name) {
 
 double noted_number(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+  const double number = found != object.end() && found->is_number() ? found->get<double>() : 0;
+  return number > 0 && number < 0x1p60 ? number : 0;
 }
 
 std::string difference_text(double measured, double predicted) {

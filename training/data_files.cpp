@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
@@ -30,7 +31,8 @@ nlohmann::json to_json(const Fingerprint& file) {
 }
 
 Fingerprint fingerprint_from(const nlohmann::json& item) {
-  return {field<Index>(item, "bytes"), field<std::string>(item, "sample"), field_or<std::string>(item, "whole", "")};
+  return {field<Index>(item, "bytes", count_range), field<std::string>(item, "sample"),
+          field_or(item, "whole", std::string())};
 }
 
 std::string text_of(const Fingerprint& file) {
@@ -86,7 +88,7 @@ nlohmann::json describe_data_files(const RunConfig& config, const Communicator& 
                      config, note ? note : [](const std::string&) {})
                      .dump();
   });
-  return nlohmann::json::parse(broadcast_text(world, contents, 0));
+  return parse_json(broadcast_text(world, contents, 0));
 }
 
 bool knows_data_files(const CheckpointReader& checkpoint) { return checkpoint.state().contains(key_in_state); }
@@ -98,8 +100,8 @@ std::string changed_data_files(const CheckpointReader& checkpoint, const nlohman
   try {
     const nlohmann::json& stored = object_field(checkpoint.state(), key_in_state);
     for (const char* const kind : {"train", "validation"}) {
-      const auto theirs = field<std::vector<nlohmann::json>>(stored, kind);
-      const auto ours = field<std::vector<nlohmann::json>>(contents, kind);
+      const nlohmann::json& theirs = list_field(stored, kind);
+      const nlohmann::json& ours = list_field(contents, kind);
       for (std::size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
         const std::string before = i < theirs.size() ? text_of(fingerprint_from(theirs[i])) : "absent";
         const std::string now = i < ours.size() ? text_of(fingerprint_from(ours[i])) : "absent";

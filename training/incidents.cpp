@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
 #include "io/json_numbers.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
@@ -49,19 +52,24 @@ nlohmann::ordered_json to_json(const Incident& incident) {
   return json;
 }
 
-Incident from_json(const nlohmann::ordered_json& json) {
+Incident from_json(const nlohmann::json& json) {
   Incident incident;
-  incident.step = json.at("step").get<Index>();
-  incident.anomaly = json.at("anomaly") == to_string(Anomaly::spike) ? Anomaly::spike : Anomaly::non_finite;
-  incident.policy = json.at("policy").get<std::string>();
-  incident.loss = number_from(json.at("loss"));
-  incident.gradient_norm = number_from(json.at("gradient_norm"));
+  incident.step = field<Index>(json, "step", IntegerRange{1, steps_range.max});
+  const auto anomaly = field<std::string>(json, "anomaly");
+  incident.anomaly = anomaly == to_string(Anomaly::spike) ? Anomaly::spike : Anomaly::non_finite;
+  if (anomaly != to_string(incident.anomaly))
+    refuse_field("anomaly", json.at("anomaly"), "spike or non_finite");
+  incident.policy = field<std::string>(json, "policy");
+  incident.loss = number_field(json, "loss");
+  incident.gradient_norm = number_field(json, "gradient_norm");
   if (json.contains("loss_score"))
-    incident.scores = {number_from(json.at("loss_score")), number_from(json.at("gradient_norm_score"))};
-  incident.threshold = json.at("threshold").get<double>();
-  incident.samples = {json.at("first_sample").get<Index>(), json.at("last_sample").get<Index>() + 1};
-  incident.loss_scale = json.at("loss_scale").get<double>();
-  incident.layout = json.at("layout").get<std::string>();
+    incident.scores = {number_field(json, "loss_score"), number_field(json, "gradient_norm_score")};
+  incident.threshold = field<double>(json, "threshold");
+  incident.samples.begin = field<Index>(json, "first_sample", steps_range);
+  const IntegerRange batch{incident.samples.begin, incident.samples.begin + (1 << 24)};
+  incident.samples.end = field<Index>(json, "last_sample", batch) + 1;
+  incident.loss_scale = field<double>(json, "loss_scale", RealRange{.min = 0});
+  incident.layout = field<std::string>(json, "layout");
   return incident;
 }
 
@@ -126,8 +134,10 @@ Incident read_incident(const Path& path) {
                                   .wanted = "a folder RUN/incidents/step-XXXXXXXX-sample-XXXXXXXX",
                                   .todo = "look into the run's incidents/"});
   try {
-    return from_json(nlohmann::ordered_json::parse(read_file(path / file_name, ExitCode::data)));
-  } catch (const nlohmann::json::exception& error) {
+    return from_json(parse_json(read_file(path / file_name, ExitCode::data, LargestFile::record)));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
     throw Error(ExitCode::data, {.what = "an incident's description is damaged",
                                  .where = (path / file_name).string(),
                                  .got = error.what(),

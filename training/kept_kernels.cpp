@@ -7,6 +7,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 #include "parallel/texts.hpp"
 
@@ -25,11 +27,17 @@ json& group_made_with(json& groups, const std::string& made_with) {
 }
 
 // Of the kernels that ranks had for a product that of ours.
-std::string kernel_of_rank(const json& ranks_by_kernel, int rank) {
-  for (const auto& [kernel, ranks] : ranks_by_kernel.items())
-    if (std::ranges::find(ranks, json(rank)) != ranks.end())
-      return kernel;
-  return ranks_by_kernel.items().begin().key();
+std::string kernel_of_rank(const json& kernels, const std::string& product, int rank) {
+  const json& ranks_by_kernel = object_field(kernels, product.c_str());
+  if (ranks_by_kernel.empty())
+    refuse_field(product.c_str(), ranks_by_kernel, "a kernel");
+  std::string ours = ranks_by_kernel.items().begin().key();
+  for (const auto& [kernel, unread] : ranks_by_kernel.items()) {
+    const auto ranks = values_field<int>(ranks_by_kernel, kernel.c_str(), IntegerRange{.min = 0});
+    if (std::ranges::find(ranks, rank) != ranks.end())
+      ours = kernel;
+  }
+  return ours;
 }
 
 }  // namespace
@@ -46,10 +54,13 @@ json stored_choices(const std::vector<MatmulChoices>& by_rank) {
 
 std::map<std::string, std::string> kept_kernels(const json& stored, const std::string& made_with, int rank) {
   std::map<std::string, std::string> kernels;
-  for (const json& group : stored)
-    if (group.at("made_with") == made_with)
-      for (const auto& [product, ranks_by_kernel] : group.at("kernels").items())
-        kernels.emplace(product, kernel_of_rank(ranks_by_kernel, rank));
+  for (const json& group : stored) {
+    const bool is_ours = field<std::string>(group, "made_with") == made_with;
+    const json& of_group = object_field(group, "kernels");
+    for (const auto& [product, unread] : of_group.items())
+      if (const std::string kernel = kernel_of_rank(of_group, product, rank); is_ours)
+        kernels.emplace(product, kernel);
+  }
   return kernels;
 }
 
@@ -60,7 +71,7 @@ json gather_matmul_choices(const Communicator& world) {
   std::vector<MatmulChoices> by_rank;
   for (const std::string& text :
        gather_texts(world, json_text(json{{"made_with", ours.made_with}, {"kernels", ours.kernels}}))) {
-    const json choices = json::parse(text);
+    const json choices = parse_json(text);
     by_rank.push_back({.made_with = choices.at("made_with"), .kernels = choices.at("kernels")});
   }
   return stored_choices(by_rank);
@@ -72,22 +83,14 @@ void keep_matmul_choices(const CheckpointReader& checkpoint, int rank,
   const std::string made_with = matmul_choices().made_with;
   if (stored.empty() || made_with.empty())
     return;
-  try {
-    const auto kernels = kept_kernels(stored, made_with, rank);
-    if (!kernels.empty())
-      prefer_matmul_choices({.made_with = made_with, .kernels = kernels});
-    else
-      note(
-          fmt::format("the kernels of matrix products were chosen with {}, here they are chosen anew, with {}: "
-                      "results may differ in rounding",
-                      stored.front().at("made_with").get<std::string>(), made_with));
-  } catch (const json::exception& error) {
-    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's matmul_kernels cannot be read",
-                                       .where = checkpoint.path().string(),
-                                       .got = error.what(),
-                                       .wanted = "for each product its kernels, each with the ranks that took it",
-                                       .todo = "resume from an older checkpoint"});
-  }
+  const auto kernels = kept_kernels(stored, made_with, rank);
+  if (!kernels.empty())
+    prefer_matmul_choices({.made_with = made_with, .kernels = kernels});
+  else
+    note(
+        fmt::format("the kernels of matrix products were chosen with {}, here they are chosen anew, with {}: "
+                    "results may differ in rounding",
+                    field<std::string>(stored.front(), "made_with"), made_with));
 }
 
 }  // namespace espalier

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "io/json_fields.hpp"
+
 namespace espalier {
 void LossScaler::good_step() {
   skipped_at_floor_ = 0;
@@ -30,12 +32,17 @@ nlohmann::json LossScaler::state() const {
 }
 
 void LossScaler::restore(const nlohmann::json& state) {
-  skipped_ = state.at("skipped").get<Index>();
-  if (!active_ || !state.value("active", true))  // trained in another precision: fp16 begins with its initial scale
+  const auto skipped = field<Index>(state, "skipped", count_range);
+  const auto scale = field<double>(state, "scale", RealRange{.min = 0, .max = largest, .min_open = true});
+  const auto good_steps = field<Index>(state, "good_steps", count_range);
+  const auto at_floor = field<int>(state, "at_floor", IntegerRange{0, patience});
+  const bool was_active = field_or(state, "active", true);
+  skipped_ = skipped;
+  if (!active_ || !was_active)  // trained in another precision: fp16 begins with its initial scale
     return;
-  scale_ = state.at("scale").get<double>();
-  good_steps_ = state.at("good_steps").get<Index>();
-  skipped_at_floor_ = state.at("at_floor").get<int>();
+  scale_ = scale;
+  good_steps_ = good_steps;
+  skipped_at_floor_ = at_floor;
 }
 
 }  // namespace espalier

@@ -39,7 +39,7 @@ class LossScaler {
   static constexpr double largest = 0x1p32;  ///< what grows for ever would overflow in fp32
 
   /// All of it, for checkpoints and comparisons. A state of an inactive one, trained in another precision, leaves the
-  /// scale as it is. @throws nlohmann::json::exception on a state of something else.
+  /// scale as it is. @throws std::runtime_error on a state of something else.
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 

@@ -15,29 +15,6 @@
 namespace espalier {
 namespace {
 
-struct StoredLoss {
-  Index samples = 0;
-  double loss = 0;
-  std::string compute;  // the precision that it was computed in; "": not said, by older programs
-};
-
-StoredLoss stored_loss(const nlohmann::json& json, const std::string& checkpoint) {
-  constexpr Index most_samples = Index{1} << 20;
-  try {
-    StoredLoss stored{json.at("samples"), json.at("loss"), json.value("compute", "")};
-    const bool knows_compute = stored.compute.empty() || std::ranges::count(compute_types, stored.compute) > 0;
-    if (stored.samples >= 1 && stored.samples <= most_samples && knows_compute)
-      return stored;
-  } catch (const nlohmann::json::exception&) {  // told below
-  }
-  throw Error(ExitCode::checkpoint,
-              {.what = "the checkpoint's next_loss cannot be understood",
-               .where = checkpoint,
-               .got = json_text(json),
-               .wanted = fmt::format("loss, samples from 1 to {}, and a compute type", most_samples),
-               .todo = "resume from an older checkpoint"});
-}
-
 // Of the coarser of the two precisions, when the run goes on in another.
 double tolerance_between(const std::string& stored, ScalarType own) {
   if (stored.empty())
@@ -82,15 +59,15 @@ void store_next_loss(nlohmann::json& state, Trainer<T>& trainer) {
 }
 
 template <class T>
-void check_next_loss(const nlohmann::json& state, const std::string& checkpoint, Trainer<T>& trainer,
-                     const std::function<void(const std::string&)>& note) {
-  if (!state.contains("next_loss")) {
+void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std::string& checkpoint,
+                     Trainer<T>& trainer, const std::function<void(const std::string&)>& note) {
+  if (!next) {
     note(
         "the checkpoint holds no loss to check the resume by (checkpoint.check_loss was off, or the loss was no finite "
         "number)");
     return;
   }
-  const auto [samples, stored, compute] = stored_loss(state.at("next_loss"), checkpoint);
+  const auto [samples, stored, compute] = *next;
   const double found = trainer.next_loss(samples);
   const double tolerance = tolerance_between(compute, scalar_type_of<T>());
   const double difference = std::abs(found - stored);
@@ -107,10 +84,10 @@ void check_next_loss(const nlohmann::json& state, const std::string& checkpoint,
                    difference / std::abs(stored)));
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                            \
-  template double require_finite_loss<T>(Trainer<T>&);                                     \
-  template void store_next_loss<T>(nlohmann::json&, Trainer<T>&);                          \
-  template void check_next_loss<T>(const nlohmann::json&, const std::string&, Trainer<T>&, \
+#define ESPALIER_INSTANTIATE(T)                                                                                  \
+  template double require_finite_loss<T>(Trainer<T>&);                                                           \
+  template void store_next_loss<T>(nlohmann::json&, Trainer<T>&);                                                \
+  template void check_next_loss<T>(const std::optional<StoredState::NextLoss>&, const std::string&, Trainer<T>&, \
                                    const std::function<void(const std::string&)>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

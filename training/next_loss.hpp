@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "training/stored_state.hpp"
 #include "training/trainer.hpp"
 
 namespace espalier {
@@ -24,8 +25,8 @@ void store_next_loss(nlohmann::json& state, Trainer<T>& trainer);
 /// as many forward passes as the stored samples fill. `note` is told both numbers, or that none is stored.
 /// @throws Error (checkpoint) with both where they differ by more than the precision explains.
 template <class T>
-void check_next_loss(const nlohmann::json& state, const std::string& checkpoint, Trainer<T>& trainer,
-                     const std::function<void(const std::string&)>& note);
+void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std::string& checkpoint,
+                     Trainer<T>& trainer, const std::function<void(const std::string&)>& note);
 
 /// How far the two may be apart, relatively: another layout or library rounds otherwise.
 double next_loss_tolerance(ScalarType compute);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "io/json_fields.hpp"
 #include "io/token_file.hpp"
 #include "io/toml_config.hpp"
 #include "parallel/schedule_run.hpp"
@@ -226,9 +227,12 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
   const LayoutPrice& price = rehearsal.price;
   RehearsedStep step{.predicted_seconds = price.step_seconds};
   try {
-    const nlohmann::json& time = details.at("time");
-    step.rehearsed_seconds = time.at("step_seconds").get<double>() / rehearsal.time_scale;
-    step.num_steps = time.at("steps").get<Index>();
+    const nlohmann::json& time = object_field(details, "time");
+    const nlohmann::json& stages = list_field(time, "stages");
+    if (stages.size() != price.stages.size())
+      refuse_field("stages", stages, fmt::format("{}", price.stages.size()));
+    step.rehearsed_seconds = field<double>(time, "step_seconds", RealRange{.min = 0}) / rehearsal.time_scale;
+    step.num_steps = field<Index>(time, "steps", count_range);
     double busiest = 0;
     for (std::size_t stage = 0; stage < price.stages.size(); ++stage) {
       PhaseSeconds planned = train_phases(price.stages[stage]);
@@ -242,9 +246,9 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
       step.predicted = planned;
       for (std::size_t i = 0; i < num_phases; ++i)
         step.rehearsed.seconds[i] =
-            time.at("stages").at(stage).value(to_string(static_cast<Phase>(i)), 0.0) / rehearsal.time_scale;
+            field_or(stages[stage], to_string(static_cast<Phase>(i)), 0.0) / rehearsal.time_scale;
     }
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::runtime_error& error) {
     throw Error(ExitCode::data, {.what = "the rehearsal left no times",
                                  .where = rehearsal.config.run.directory + "/run.json",
                                  .got = error.what(),

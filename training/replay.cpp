@@ -51,6 +51,7 @@ class ReplayTrainer {
     std::vector<std::string> tensors;
     for (const Parameter& parameter : trainer_.parameters().parameters())
       tensors.push_back(parameter.spec.name);
+    read_state(checkpoint);
     load_weights(checkpoint, trainer_, tensors);
     if (trainer_.loss_scaler().is_active())
       trainer_.loss_scaler().restore(checkpoint.state().at("loss_scale"));
@@ -85,7 +86,7 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
   const CheckpointReader checkpoint(resolve_checkpoint(incident_path));
   require_same_model(checkpoint, config);
   set_libraries<T>(config);
-  keep_matmul_library(checkpoint, config, note);
+  keep_matmul_library(read_state(checkpoint), config, note);
   keep_matmul_choices(checkpoint, mesh.world().rank(), note);
   Replay result;
   {

@@ -8,6 +8,8 @@
 #include <ctime>
 
 #include "io/config_diff.hpp"
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
 
 namespace espalier {
 namespace {
@@ -16,9 +18,9 @@ constexpr const char* restarts_key = "restarts";
 
 std::optional<Restarts> restarts_in(const RunRecord& record) {
   try {
-    const nlohmann::json& json = record.details.at(restarts_key);
-    return Restarts{json.at("from_step").get<Index>(), json.at("fruitless").get<Index>()};
-  } catch (const nlohmann::json::exception&) {  // of an older program, or edited
+    const nlohmann::json& json = object_field(record.details, restarts_key);
+    return Restarts{field<Index>(json, "from_step", count_range), field<Index>(json, "fruitless", count_range)};
+  } catch (const std::runtime_error&) {  // of an older program, or edited
     return std::nullopt;
   }
 }
@@ -29,12 +31,15 @@ constexpr std::size_t most_changes = 20;
 // Empty where the record has none that this program wrote.
 nlohmann::json history_in(const std::optional<RunRecord>& previous) {
   try {
-    nlohmann::json history = previous ? previous->details.at("history") : nlohmann::json::array();
-    for (const nlohmann::json& start : history)
-      if (!start.at("first_step").is_number_integer() || !start.at("changes").is_array())
-        return nlohmann::json::array();
-    return history.is_array() ? history : nlohmann::json::array();
-  } catch (const nlohmann::json::exception&) {  // of an older program, or edited
+    if (!previous)
+      return nlohmann::json::array();
+    const nlohmann::json& history = list_field(previous->details, "history");
+    for (const nlohmann::json& start : history) {
+      field<Index>(start, "first_step", steps_range);
+      values_field<std::string>(start, "changes");
+    }
+    return history;
+  } catch (const std::runtime_error&) {  // of an older program, or edited
     return nlohmann::json::array();
   }
 }
@@ -43,7 +48,8 @@ nlohmann::json history_in(const std::optional<RunRecord>& previous) {
 nlohmann::json changes_to(const std::string& config, const Path& run_directory) {
   nlohmann::json changes = nlohmann::json::array();
   try {
-    for (const ConfigDifference& each : diff_configs(read_file(run_directory / "config.toml", ExitCode::data), config))
+    for (const ConfigDifference& each :
+         diff_configs(read_file(run_directory / "config.toml", ExitCode::data, LargestFile::config), config))
       if (changes.size() < most_changes)
         changes.push_back(fmt::format("{}: {} (was {})", each.key, each.new_value.empty() ? "absent" : each.new_value,
                                       each.old_value.empty() ? "absent" : each.old_value));

@@ -22,14 +22,14 @@ using Note = std::function<void(const std::string&)>;
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
-Path named_checkpoint(const std::string& resume, const Note& note) {
+std::vector<Path> named_checkpoints(const std::string& resume, const Note& note) {
   std::error_code ignored;
   if (!std::filesystem::exists(resume, ignored))
     throw Error(ExitCode::checkpoint, {.what = "--resume names neither a checkpoint nor a run",
                                        .got = resume,
                                        .wanted = "auto, never, a run directory, or RUN/checkpoints/step-XXXXXXXX",
                                        .todo = "check the path; without --resume a run goes on by itself"});
-  return resolve_checkpoint(resume, note);
+  return complete_checkpoints(resume, note);
 }
 
 // The run's complete checkpoints, newest first. What is damaged is there all the same: only saves that were never
@@ -83,7 +83,7 @@ void note_changes(const std::vector<ConfigDifference>& changes, const Note& note
 
 struct Loaded {
   Path path;
-  nlohmann::json state;
+  StoredState state;
   bool new_data = false;  // its token files were others, or may have been
 };
 
@@ -119,11 +119,13 @@ template <class T>
 Loaded load(const Path& path, const TrainOptions& options, const RunConfig& config, const ProcessMesh& mesh,
             Trainer<T>& trainer, const std::vector<std::string>& tensors, const Note& note) {
   std::optional<CheckpointReader> checkpoint;
+  StoredState state;
   std::string changed_data;
   bool by_content = false;
   std::vector<ConfigDifference> differences;
   attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
     checkpoint.emplace(path);
+    state = read_state(*checkpoint);
     by_content = !trainer.data_files().is_null() && knows_data_files(*checkpoint);
     differences = require_same_run(*checkpoint, config,
                                    options.new_data ? DataPaths::any
@@ -133,15 +135,15 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
     keep_matmul_choices(*checkpoint, mesh.world().rank(), note);
     load_training_state(*checkpoint, trainer, tensors);
   });
-  keep_matmul_library(*checkpoint, config, note);
-  if (config.checkpoint.check_loss && !checkpoint->state().contains("next_loss"))
+  keep_matmul_library(state, config, note);
+  if (config.checkpoint.check_loss && !state.next_loss)
     require_sound_weights(path, trainer);
   note_changes(differences, note);
   if (!changed_data.empty())
     note("the token files are not those of the checkpoint (--new-data):" + changed_data);
   note(fmt::format("resumed from {} (step {}, written by {}) on {}", path.string(), trainer.steps_done(),
-                   checkpoint->info().layout.value("text", "an unknown layout"), mesh.layout().text()));
-  return {path, checkpoint->state(), options.new_data && !(by_content && changed_data.empty())};
+                   checkpoint->info().layout.text, mesh.layout().text()));
+  return {path, std::move(state), options.new_data && !(by_content && changed_data.empty())};
 }
 
 // The newest of the run's checkpoints whose data are sound.
@@ -194,14 +196,14 @@ bool lies_in(const Path& checkpoints, const Path& checkpoint) {
 template <class T>
 Index checked(const Loaded& loaded, const RunConfig& config, Trainer<T>& trainer, const Note& note) {
   if (config.checkpoint.check_loss && !loaded.new_data)
-    check_next_loss(loaded.state, loaded.path.string(), trainer, note);
+    check_next_loss(loaded.state.next_loss, loaded.path.string(), trainer, note);
   return trainer.steps_done();
 }
 
 }  // namespace
 
-void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& config, const Note& note) {
-  const std::string stored = checkpoint.state().value("matmul", "");
+void keep_matmul_library(const StoredState& state, const RunConfig& config, const Note& note) {
+  const std::string& stored = state.matmul;
   if (config.run.matmul != "auto" || stored.empty() || stored == to_string(matmul_library()))
     return;
   try {
@@ -230,12 +232,15 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
   if (names_a_checkpoint(options.resume)) {
     const auto named = found_by_root(mesh.world(), [&] {
-      const Path path = named_checkpoint(options.resume, note);
-      if (!lies_in(checkpoints, path))
+      std::vector<Path> paths = named_checkpoints(options.resume, note);
+      if (!lies_in(checkpoints, paths.front()))
         require_own_directory(options, config, note);
-      return std::vector{path};
+      return paths;
     });
-    return checked(load(named.front(), options, config, mesh, trainer, tensors, note), config, trainer, note);
+    Loaded loaded;
+    use_newest(named, note,
+               [&](const Path& path) { loaded = load(path, options, config, mesh, trainer, tensors, note); });
+    return checked(loaded, config, trainer, note);
   }
   const std::vector<Path> own =
       found_by_root(mesh.world(), [&] { return usable_checkpoints(checkpoints, options.resume != "never", note); });
@@ -250,14 +255,15 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
       require_own_directory(options, config, note);
   });
   if (!options.init_from.empty()) {
-    const auto donor =
-        found_by_root(mesh.world(), [&] { return std::vector{resolve_checkpoint(options.init_from, note)}; });
-    attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
-      const CheckpointReader checkpoint(donor.front());
-      require_same_model(checkpoint, config);
-      load_weights(checkpoint, trainer, tensors);
+    const auto donors = found_by_root(mesh.world(), [&] { return complete_checkpoints(options.init_from, note); });
+    use_newest(donors, note, [&](const Path& donor) {
+      attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
+        const CheckpointReader checkpoint(donor);
+        require_same_model(checkpoint, config);
+        load_weights(checkpoint, trainer, tensors);
+      });
+      note(fmt::format("weights from {}", donor.string()));
     });
-    note(fmt::format("weights from {}", donor.front().string()));
   }
   return 0;
 }

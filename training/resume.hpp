@@ -5,14 +5,14 @@
 #include <functional>
 #include <string>
 
-#include "io/checkpoint_reader.hpp"
+#include "training/stored_state.hpp"
 #include "training/train_loop.hpp"
 
 namespace espalier {
 
 /// Bits depend on the GEMM library, so where the config leaves the choice, that of the checkpoint is taken if it is
 /// here.
-void keep_matmul_library(const CheckpointReader& checkpoint, const RunConfig& config,
+void keep_matmul_library(const StoredState& state, const RunConfig& config,
                          const std::function<void(const std::string&)>& note);
 
 /// Decides where a start goes on, and loads it. Collective; all ranks take the same checkpoint or all refuse. Only

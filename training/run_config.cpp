@@ -11,6 +11,7 @@
 
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
+#include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
 #include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"
@@ -370,7 +371,7 @@ std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfi
 void require_known_keys(const Path& run_directory, const std::string& program) {
   const Path file = run_directory / "config.toml";
   try {
-    ConfigReader reader(read_file(file, ExitCode::data), file.string(), {});
+    ConfigReader reader(read_file(file, ExitCode::data, LargestFile::config), file.string(), {});
     RunConfig config;
     visit_keys(config, ReadingVisitor(reader));
     reader.finish();

@@ -12,12 +12,14 @@
 #include "io/checkpoint_directory.hpp"
 #include "io/checkpoint_reader.hpp"
 #include "io/checkpoint_writer.hpp"
+#include "io/json_fields.hpp"
 #include "io/json_text.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "training/check_token_files.hpp"
+#include "training/loss_scaler.hpp"
 #include "training/stored_config.hpp"
 
 namespace espalier {
@@ -134,7 +136,7 @@ class WholeArrays {
 CheckpointInfo info_of(const Snapshot& snapshot, Index step, const RunConfig& config, const std::string& layout) {
   return {.run = "reference",
           .step = step,
-          .layout = {{"text", layout}},
+          .layout = {.text = layout},
           .state = {{"loss", snapshot.loss},
                     {"gradient_norm", snapshot.gradient_norm},
                     {"steps_done", snapshot.steps_done},
@@ -148,11 +150,12 @@ CheckpointInfo info_of(const Snapshot& snapshot, Index step, const RunConfig& co
 
 void read_snapshot(const CheckpointReader& reader, const std::vector<Parameter>& whole, Snapshot& snapshot) {
   const nlohmann::json& state = reader.state();
-  snapshot.loss = state.at("loss").get<double>();
-  snapshot.gradient_norm = state.at("gradient_norm").get<double>();
-  snapshot.steps_done = state.at("steps_done").get<Index>();
-  snapshot.data_position = state.at("data_position").get<Index>();
-  snapshot.loss_scaler = state.at("loss_scale");
+  snapshot.loss = field<double>(state, "loss");
+  snapshot.gradient_norm = field<double>(state, "gradient_norm");
+  snapshot.steps_done = field<Index>(state, "steps_done", steps_range);
+  snapshot.data_position = field<Index>(state, "data_position", steps_range);
+  snapshot.loss_scaler = object_field(state, "loss_scale");
+  LossScaler().restore(snapshot.loss_scaler);  // is it one?
   Index flat_size = 0;
   for (const Parameter& parameter : whole)
     flat_size = std::max(flat_size, parameter.flat_range().end);

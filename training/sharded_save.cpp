@@ -8,6 +8,7 @@
 #include "core/tensor.hpp"
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint_index.hpp"
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
@@ -28,7 +29,7 @@ std::vector<StoredBlock> checked_plan(const std::vector<std::string>& texts, con
   std::vector<StoredBlock> blocks;
   std::set<std::string> known;
   for (const std::string& text : texts) {
-    const json plan = json::parse(text);
+    const json plan = parse_json(text);
     const ShardRecord record = shard_record_from_json(plan.at("record"));
     blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
     known.insert(plan.at("tensors").begin(), plan.at("tensors").end());
@@ -101,7 +102,7 @@ Path ShardedSave::publish() {
     std::vector<ShardRecord> shards;
     for (const std::string& text : records)
       if (!text.empty())
-        shards.push_back(shard_record_from_json(json::parse(text)));
+        shards.push_back(shard_record_from_json(parse_json(text)));
     publish_checkpoint(directory_, info_, shards, index_);
   });
   published_ = true;

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/spike_guard.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/median.hpp"
+#include "io/json_fields.hpp"
 
 namespace espalier {
 namespace {
@@ -85,10 +88,16 @@ nlohmann::json SpikeGuard::state() const {
 }
 
 void SpikeGuard::restore(const nlohmann::json& state) {
-  state.at("losses").get_to(losses_);
-  state.at("log_norms").get_to(log_norms_);
-  state.at("skipped").get_to(skipped_);
-  state.at("skipped_in_a_row").get_to(skipped_in_a_row_);
+  const auto losses = values_field<double>(state, "losses");
+  const auto log_norms = values_field<double>(state, "log_norms");
+  if (losses.size() != log_norms.size())
+    refuse_field("log_norms", state.at("log_norms"), fmt::format("{}, as there are losses", losses.size()));
+  const auto skipped = field<Index>(state, "skipped", count_range);
+  const auto skipped_in_a_row = field<Index>(state, "skipped_in_a_row", IntegerRange{0, skipped});
+  losses_.assign(losses.begin(), losses.end());
+  log_norms_.assign(log_norms.begin(), log_norms.end());
+  skipped_ = skipped;
+  skipped_in_a_row_ = skipped_in_a_row;
 }
 
 }  // namespace espalier

@@ -49,7 +49,7 @@ class SpikeGuard {
 
   Index skipped() const { return skipped_; }  ///< steps since the start of the run
 
-  /// All of it, for checkpoints. @throws nlohmann::json::exception on a state of something else.
+  /// All of it, for checkpoints. @throws std::runtime_error on a state of something else.
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "io/input_limits.hpp"
+#include "io/json_fields.hpp"
 #include "io/metrics.hpp"
 #include "io/toml_config.hpp"
 
@@ -70,14 +72,20 @@ bool leaves_the_model(const std::string& key) { return !key.starts_with("model."
 }  // namespace
 
 std::string stored_config(const CheckpointReader& checkpoint) {
-  const auto found = checkpoint.state().find("config");
-  std::string config = found != checkpoint.state().end() && found->is_string() ? found->get<std::string>() : "";
-  if (model_section(config).empty())
+  try {
+    auto config = field<std::string>(checkpoint.state(), "config", LargestFile::config);
+    if (model_section(config).empty())
+      throw std::runtime_error("\"config\" without a section [model]");
+    diff_configs(config, "");  // is it TOML?
+    return config;
+  } catch (const std::runtime_error& error) {
+    const auto* const own = dynamic_cast<const Error*>(&error);
     throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say what model it is of",
                                        .where = (checkpoint.path() / "manifest.json").string(),
+                                       .got = own != nullptr ? own->report().what : error.what(),
                                        .wanted = "the config of its run, with a section [model]",
                                        .todo = "use a checkpoint that `espalier train` has written"});
-  return config;
+  }
 }
 
 std::string model_section(const std::string& config) {
@@ -125,7 +133,7 @@ EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config) {
   if (std::filesystem::exists(metrics, ignored))
     earlier.steps = static_cast<Index>(read_metrics(metrics).size());
   if (earlier.steps > 0 && std::filesystem::exists(stored_file, ignored)) {
-    const std::string stored = read_file(stored_file, ExitCode::data);
+    const std::string stored = read_file(stored_file, ExitCode::data, LargestFile::config);
     earlier.changes = differences_from(stored, config);
     earlier.refused = refused_lines(earlier.changes, MayChange(stored, config));
   }

@@ -14,6 +14,7 @@
 #include "training/next_loss.hpp"
 #include "training/sharded_save.hpp"
 #include "training/stored_config.hpp"
+#include "training/stored_state.hpp"
 
 namespace espalier {
 namespace {
@@ -42,33 +43,6 @@ std::array<FlatArray<State<T>>, 2> moments_of(const AdamW<T>& optimizer) {
       {{"exp_avg", optimizer.exp_avg(), optimizer.owned()}, {"exp_avg_sq", optimizer.exp_avg_sq(), optimizer.owned()}}};
 }
 
-// A checkpoint of another model is refused as a whole, before anything is read. Tensors of other stages are known by
-// their names only.
-template <class T>
-void check_same_model(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
-                      const std::vector<std::string>& model_tensors) {
-  const auto refuse = [&](const std::string& got, const std::string& wanted) {
-    throw of_another_model(checkpoint, "", got, wanted);
-  };
-  for (const Parameter& parameter : parameters.parameters()) {
-    const std::string name = stored_name("weights", parameter);
-    if (!checkpoint.contains(name))
-      refuse("no tensor " + name, name + " " + shape_text(parameter.spec.shape));
-    if (checkpoint.tensor(name).global_shape != parameter.spec.shape)
-      refuse(name + " " + shape_text(checkpoint.tensor(name).global_shape),
-             name + " " + shape_text(parameter.spec.shape));
-  }
-  std::set<std::string> expected;
-  for (const std::string& tensor : model_tensors) {
-    expected.insert("weights/" + tensor);
-    if (!checkpoint.contains("weights/" + tensor))
-      refuse("no tensor weights/" + tensor, "all tensors of the model");
-  }
-  for (const TensorInfo& tensor : checkpoint.tensors())
-    if (tensor.name.starts_with("weights/") && !expected.contains(tensor.name))
-      refuse("a tensor " + tensor.name + " that the model has not", "only the model's tensors");
-}
-
 template <class T>
 nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
   nlohmann::json passed_over = nlohmann::json::array();
@@ -91,6 +65,14 @@ nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
   return state;
 }
 
+template <class T>
+std::vector<std::string> names_of(const ParameterStore<T>& parameters) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters.parameters())
+    names.push_back(parameter.spec.name);
+  return names;
+}
+
 // Without what a forward pass would tell.
 template <class T>
 CheckpointInfo info_of(const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
@@ -98,7 +80,7 @@ CheckpointInfo info_of(const Trainer<T>& trainer, const RunConfig& config, const
   CheckpointInfo info;
   info.run = run_name;
   info.step = trainer.steps_done();
-  info.layout = {{"text", mesh.layout().text()}, {"world", mesh.world().size()}};
+  info.layout = {mesh.layout().text(), mesh.world().size()};
   info.state = state_of(trainer, config);
   return info;
 }
@@ -196,10 +178,42 @@ std::vector<std::string> model_tensors(const Communicator& world, const Paramete
   return broadcast_texts(world, {names.begin(), names.end()}, 0);
 }
 
+// A checkpoint of another model is refused as a whole, before anything is read. Tensors of other stages are known by
+// their names only.
+template <class T>
+void require_tensors(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
+                     const std::vector<std::string>& model_tensors) {
+  const auto refuse = [&](const std::string& got, const std::string& wanted) {
+    throw of_another_model(checkpoint, "", got, wanted);
+  };
+  for (const Parameter& parameter : parameters.parameters()) {
+    const std::string name = stored_name("weights", parameter);
+    if (!checkpoint.contains(name))
+      refuse("no tensor " + name, name + " " + shape_text(parameter.spec.shape));
+    if (checkpoint.tensor(name).global_shape != parameter.spec.shape)
+      refuse(name + " " + shape_text(checkpoint.tensor(name).global_shape),
+             name + " " + shape_text(parameter.spec.shape));
+  }
+  std::set<std::string> expected;
+  for (const std::string& tensor : model_tensors) {
+    expected.insert("weights/" + tensor);
+    if (!checkpoint.contains("weights/" + tensor))
+      refuse("no tensor weights/" + tensor, "all tensors of the model");
+  }
+  for (const TensorInfo& tensor : checkpoint.tensors())
+    if (tensor.name.starts_with("weights/") && !expected.contains(tensor.name))
+      refuse("a tensor " + tensor.name + " that the model has not", "only the model's tensors");
+}
+
+template <class T>
+void require_tensors(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters) {
+  require_tensors(checkpoint, parameters, names_of(parameters));
+}
+
 template <class T>
 void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,
                   const std::vector<std::string>& model_tensors) {
-  check_same_model(checkpoint, parameters, model_tensors);
+  require_tensors(checkpoint, parameters, model_tensors);
   read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters));
 }
 
@@ -207,7 +221,7 @@ template <class T>
 void load_weights(const CheckpointReader& checkpoint, const Trainer<T>& trainer,
                   const std::vector<std::string>& model_tensors) {
   const ParameterStore<T>& parameters = trainer.parameters();
-  check_same_model(checkpoint, parameters, model_tensors);
+  require_tensors(checkpoint, parameters, model_tensors);
   if constexpr (has_masters<T>)
     read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters),
                      masters_of(parameters, trainer.optimizer()));
@@ -217,36 +231,21 @@ void load_weights(const CheckpointReader& checkpoint, const Trainer<T>& trainer,
 
 template <class T>
 void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters) {
-  std::vector<std::string> names;
-  for (const Parameter& parameter : parameters.parameters())
-    names.push_back(parameter.spec.name);
-  load_weights(checkpoint, parameters, names);
+  load_weights(checkpoint, parameters, names_of(parameters));
 }
 
 template <class T>
 void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer,
                          const std::vector<std::string>& model_tensors) {
+  const StoredState state = read_state(checkpoint);
   load_weights(checkpoint, trainer, model_tensors);
   for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
     read_flat_arrays(ExecSpace(), checkpoint, trainer.parameters().parameters(), moments);
-  const nlohmann::json& state = checkpoint.state();
-  try {
-    trainer.restore(state.at("step").get<Index>(), state.at("data_position").get<Index>(),
-                    state.at("loss").get<double>());
-    trainer.loss_scaler().restore(state.at("loss_scale"));
-    if (state.contains("spike_guard"))  // older programs wrote neither
-      trainer.spike_guard().restore(state.at("spike_guard"));
-    std::vector<IndexRange> passed_over;
-    for (const nlohmann::json& samples : state.value("passed_over", nlohmann::json::array()))
-      passed_over.push_back({samples.at(0).get<Index>(), samples.at(1).get<Index>()});
-    trainer.set_passed_over(std::move(passed_over));
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's state is incomplete",
-                                       .where = checkpoint.path().string(),
-                                       .got = error.what(),
-                                       .wanted = "step, data_position, loss and loss_scale",
-                                       .todo = "resume from an older checkpoint"});
-  }
+  trainer.restore(state.step, state.data_position, state.loss);
+  trainer.loss_scaler().restore(checkpoint.state().at("loss_scale"));
+  if (checkpoint.state().contains("spike_guard"))
+    trainer.spike_guard().restore(checkpoint.state().at("spike_guard"));
+  trainer.set_passed_over(state.passed_over);
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                      \
@@ -262,7 +261,8 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
   template void load_training_state<T>(const CheckpointReader&, Trainer<T>&, const std::vector<std::string>&);       \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&, const std::vector<std::string>&); \
   template void load_weights<T>(const CheckpointReader&, const Trainer<T>&, const std::vector<std::string>&);        \
-  template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&);
+  template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&);                                  \
+  template void require_tensors<T>(const CheckpointReader&, const ParameterStore<T>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

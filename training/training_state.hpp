@@ -60,6 +60,11 @@ template <class T>
 void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer,
                          const std::vector<std::string>& model_tensors);
 
+/// The checkpoint must be of the model that has these parameters, which need no memory yet. On a rank that holds the
+/// whole model. @throws Error (checkpoint)
+template <class T>
+void require_tensors(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters);
+
 /// Weights only: a new run that starts from them; masters as well.
 template <class T>
 void load_weights(const CheckpointReader& checkpoint, const Trainer<T>& trainer,

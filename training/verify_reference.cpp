@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/verify_reference.hpp"
 
+#include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
@@ -18,7 +19,7 @@ void share_numbers(Snapshot& snapshot, const Communicator& world) {
   broadcast(world, std::span<Index>(counts), 0);
   snapshot.steps_done = counts[0];
   snapshot.data_position = counts[1];
-  snapshot.loss_scaler = nlohmann::json::parse(broadcast_text(world, json_text(snapshot.loss_scaler), 0));
+  snapshot.loss_scaler = parse_json(broadcast_text(world, json_text(snapshot.loss_scaler), 0));
 }
 
 template <class T>

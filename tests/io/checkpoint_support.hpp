@@ -29,7 +29,7 @@ inline CheckpointInfo info_of(Index step) {
   CheckpointInfo info;
   info.run = "test";
   info.step = step;
-  info.layout = {{"data", 1}};
+  info.layout = {"data 1", 1};
   info.state = {{"position", 8 * step}, {"seed", 42}, {"config", "[model]\n"}, {"loss", 1.0 / 3}};
   return info;
 }

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/json_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "io/json_numbers.hpp"
+#include "io/json_text.hpp"
+
+namespace espalier {
+namespace {
+
+std::string shown(const nlohmann::json& value) {
+  if (value.is_structured())
+    return fmt::format("{} of {}", value.is_array() ? "a list" : "an object", value.size());
+  return fmt::format("{:.40}", json_text(value));
+}
+
+}  // namespace
+
+void refuse_field(const char* key, const nlohmann::json& value, const std::string& wanted) {
+  throw std::runtime_error(fmt::format("\"{}\" is {}, wanted {}", key, shown(value), wanted));
+}
+
+Index integer_from(const nlohmann::json& value, const char* key, IntegerRange range) {
+  const bool is_index = value.is_number_integer() &&
+                        (!value.is_number_unsigned() ||
+                         value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<Index>::max()));
+  if (!is_index || !inside(value.get<Index>(), range))
+    refuse_field(key, value, "an integer, " + describe(range));
+  return value.get<Index>();
+}
+
+double real_from(const nlohmann::json& value, const char* key, RealRange range) {
+  if (!value.is_number() || !std::isfinite(value.get<double>()) || !inside(value.get<double>(), range))
+    refuse_field(key, value, describe(range));
+  return value.get<double>();
+}
+
+bool boolean_from(const nlohmann::json& value, const char* key) {
+  if (!value.is_boolean())
+    refuse_field(key, value, "true or false");
+  return value.get<bool>();
+}
+
+const std::string& text_from(const nlohmann::json& value, const char* key, std::size_t most) {
+  if (!value.is_string() || value.get_ref<const std::string&>().size() > most)
+    refuse_field(key, value, fmt::format("a string of at most {} bytes", most));
+  return value.get_ref<const std::string&>();
+}
+
+const nlohmann::json& any_field(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end())
+    throw std::runtime_error(fmt::format("no \"{}\"", key));
+  return *found;
+}
+
+const nlohmann::json& object_field(const nlohmann::json& json, const char* key) {
+  const nlohmann::json& value = any_field(json, key);
+  if (!value.is_object())
+    refuse_field(key, value, "an object");
+  return value;
+}
+
+const nlohmann::json& object_field_or_empty(const nlohmann::json& json, const char* key) {
+  static const nlohmann::json empty = nlohmann::json::object();
+  return json.contains(key) ? object_field(json, key) : empty;
+}
+
+const nlohmann::json& list_field(const nlohmann::json& json, const char* key, std::size_t most) {
+  const nlohmann::json& value = any_field(json, key);
+  if (!value.is_array() || value.size() > most)
+    refuse_field(key, value, fmt::format("a list of at most {}", most));
+  return value;
+}
+
+double number_field(const nlohmann::json& json, const char* key) {
+  const nlohmann::json& value = any_field(json, key);
+  const std::optional<double> named = named_number(value);
+  return named ? *named : real_from(value, key, {});
+}
+
+}  // namespace espalier
