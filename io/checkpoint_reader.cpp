@@ -73,6 +73,7 @@ struct CheckpointReader::Data {
   std::map<std::string, TensorInfo> tensors;
   std::map<std::string, std::vector<std::size_t>> blocks_of;  // tensor -> indices into manifest.blocks
   std::map<std::string, std::vector<std::size_t>> blocks_in;  // file -> the same
+  std::map<std::string, const StoredFile*> files;             // of the manifest
   std::set<std::string> trusted;                              // files whose metadata has been hashed
   std::string open_name;                                      // one file is held open
   std::optional<InputFile> open_file;
@@ -92,8 +93,7 @@ struct CheckpointReader::Data {
 const InputFile& CheckpointReader::Data::file(const std::string& name) {
   if (open_file && open_name == name)
     return *open_file;
-  const auto stored = std::find_if(manifest.files.begin(), manifest.files.end(),
-                                   [&](const StoredFile& candidate) { return candidate.name == name; });
+  const StoredFile* const stored = files.at(name);
   open_file.reset();  // before the next one opens
   InputFile input(path / name, ExitCode::checkpoint);
   check_size(path / name, static_cast<Index>(input.size()), stored->bytes);
@@ -160,6 +160,7 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
   data_->manifest =
       parse_manifest(read_file(manifest_path, ExitCode::checkpoint, LargestFile::manifest), manifest_path);
   for (const StoredFile& file : data_->manifest.files) {
+    data_->files[file.name] = &file;
     const Path path = directory / file.name;
     check_regular(path);
     check_size(path, static_cast<Index>(std::filesystem::file_size(path, error)), file.bytes);

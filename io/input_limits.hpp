@@ -12,7 +12,7 @@ struct LargestFile {
   static constexpr std::size_t manifest = std::size_t{128} << 20;  ///< of a checkpoint: some 300,000 blocks
   static constexpr std::size_t record = std::size_t{16} << 20;     ///< run.json, prediction.json, incident.json
   static constexpr std::size_t line = std::size_t{1} << 20;        ///< of metrics, of a rank's times, of a trace
-  static constexpr std::size_t config = std::size_t{4} << 20;      ///< TOML of any kind
+  static constexpr std::size_t config = std::size_t{2} << 20;      ///< TOML of any kind
 };
 
 /// Brackets that may be open at the same time, and tables that may lie in one another: what is nested is walked through

@@ -98,7 +98,7 @@ RunRecord record_of(const Path& directory) {
   }
 }
 
-constexpr IntegerRange ranks_range{0, 1 << 20};  // more than any job has
+constexpr IntegerRange ranks_range{0, 1 << 18};  // more than any job has
 constexpr RealRange times_range{.min = 0, .max = 1e12};
 
 std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links, int ranks) {

@@ -160,13 +160,13 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
                   wrong.front().substr(colon + 2));
   }
   const std::vector<std::string> impossible = problems(setup.shape);
+  if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
+    throw_damaged(path.string(), "config.toml describes a model that cannot be built",
+                  impossible.empty() ? "more stages than layers" : impossible.front());
   const std::vector<Index>& layers = setup.layers_per_stage;
   if (!layers.empty() && std::accumulate(layers.begin(), layers.end(), Index{0}) != setup.shape.num_layers)
     throw_damaged(path.string(), "parallel.layers_per_stage and model.num_layers disagree",
                   fmt::format("{} layers together, of {}", fmt::join(layers, " + "), setup.shape.num_layers));
-  if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
-    throw_damaged(path.string(), "config.toml describes a model that cannot be built",
-                  impossible.empty() ? "more stages than layers" : impossible.front());
   return setup;
 }
 

@@ -144,7 +144,7 @@ std::string fault_of(const Outcome& outcome, const Words& words, const Mutation&
     return "a control character in the output";
   const bool reads_all = words == verify || words == resume;  // else a manifest, and weights, but no moments
   const bool reads_checkpoint =
-      reads_all || (!words.empty() && mutation.text.ends_with("sealed") && (words == inspect || words == generate));
+      reads_all || (mutation.text.ends_with("sealed") && (words == inspect || words == generate));
   if (mutation.must_be_found && reads_checkpoint && code != 4 && !says("passing over run/checkpoints/step-00000006"))
     return fmt::format("what was changed is taken for whole (exit code {})", code);
   return "";

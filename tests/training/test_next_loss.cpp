@@ -77,15 +77,19 @@ TEST_F(NextLossOfARun, SwappedLayersAreRefused) {
 }
 
 TEST_F(NextLossOfARun, AnotherPlaceInTheDataIsRefused) {
-  change([](Tensors&, nlohmann::json& state) { state["data_position"] = state["data_position"].get<Index>() + 8; });
+  change([](Tensors&, nlohmann::json& state) {  // one batch further, and counted
+    const Index samples = state["data_position"];
+    state["tokens"] = state["tokens"].get<Index>() / samples * (samples + 8);
+    state["data_position"] = samples + 8;
+  });
   expect_refused();
 }
 
 TEST_F(NextLossOfARun, ALossThatIsNoneIsRefused) {
   change([](Tensors&, nlohmann::json& state) { state["next_loss"]["samples"] = 0; });
-  expect_refusal(ExitCode::checkpoint, {"next_loss cannot be understood"}, [&] { start_run(config_, {}); });
+  expect_refusal(ExitCode::checkpoint, {"none of the run's checkpoints can be used"}, [&] { start_run(config_, {}); });
   change([](Tensors&, nlohmann::json& state) { state["next_loss"] = "low"; });
-  expect_refusal(ExitCode::checkpoint, {"next_loss cannot be understood"}, [&] { start_run(config_, {}); });
+  expect_refusal(ExitCode::checkpoint, {"none of the run's checkpoints can be used"}, [&] { start_run(config_, {}); });
 }
 
 TEST_F(NextLossOfARun, ItCanBeSwitchedOff) {
