@@ -12,20 +12,21 @@
 
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint_reader.hpp"
+#include "io/set_aside.hpp"
 
 namespace espalier {
 namespace {
 
-// The step in "step-00000100", "step-00000100.partial" or "step-00000100.replaced.partial".
+// The step in "step-00000100", also with what stands behind it while it is written, removed or replaced.
 std::optional<Index> parse_step(const std::string& name) {
-  if (!name.starts_with("step-") || name.size() < 13)
+  const auto partial = parse_partial_name(name);
+  const std::string& plain = partial ? partial->original : name;
+  if (!plain.starts_with("step-") || plain.size() < 13)
     return std::nullopt;
   Index step = 0;
-  const char* const end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + 5, end, step);
-  const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
-  const bool known = suffix.empty() || suffix == partial_suffix || suffix == replaced_suffix;
-  return error == std::errc() && known ? std::optional(step) : std::nullopt;
+  const char* const end = plain.data() + plain.size();
+  const auto [rest, error] = std::from_chars(plain.data() + 5, end, step);
+  return error == std::errc() && rest == end && step >= 0 ? std::optional(step) : std::nullopt;
 }
 
 std::string first_line(const ErrorReport& report) {
@@ -66,6 +67,7 @@ CheckpointEntry judge(const Path& path, Index step) {
   try {
     const CheckpointReader reader(path);
     entry.complete = reader.info().step == step;
+    entry.owner = reader.info().owner;
     if (!entry.complete)
       entry.reason = "its manifest is of step " + std::to_string(reader.info().step);
   } catch (const Error& problem) {
@@ -144,16 +146,22 @@ void use_newest(const std::vector<Path>& checkpoints, const std::function<void(c
   }
 }
 
-void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest) {
+bool is_checkpoint_of(const Path& path, Index step, const std::string& owner) {
+  const CheckpointEntry entry = judge(path, step);
+  return entry.complete && entry.owner == owner && holds_only_checkpoint(path);
+}
+
+void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest, const std::string& owner) {
   ESPALIER_ASSERT(kept.last >= 1, "the newest checkpoint is always kept, got " + std::to_string(kept.last));
   Index complete = 0;
   for (const auto& [path, step] : named_checkpoints(directory)) {
     if (step > newest)
       continue;
+    const bool for_ever = kept.every > 0 && step % kept.every == 0;
     if (complete < kept.last)
-      complete += judge(path, step).complete ? 1 : 0;
-    else if (const bool for_ever = kept.every > 0 && step % kept.every == 0; !for_ever && judge(path, step).complete)
-      remove_directory(path);
+      complete += is_checkpoint_of(path, step, owner) ? 1 : 0;
+    else if (!for_ever && is_checkpoint_of(path, step, owner))
+      remove_directory(path, owner);
   }
 }
 
@@ -162,12 +170,7 @@ std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step)
   for (const CheckpointEntry& entry : find_checkpoints(directory)) {
     if (entry.step <= step || (entry.path.extension() == partial_suffix && !entry.complete))
       continue;
-    Path aside = Path(entry.path) += ".abandoned";
-    for (int i = 2; std::filesystem::exists(std::filesystem::symlink_status(aside)); ++i)
-      aside = Path(entry.path) += ".abandoned-" + std::to_string(i);
-    if (::rename(entry.path.c_str(), aside.c_str()) != 0)
-      throw_write_error("cannot set aside a checkpoint", entry.path, errno);
-    moved.push_back(aside);
+    moved.push_back(set_aside(entry.path));
   }
   if (!moved.empty())
     sync_directory(directory);

@@ -18,6 +18,7 @@ struct CheckpointEntry {
   bool complete = false;
   bool unfinished = false;  ///< left by a save or a removal that was killed: it never counted, or no longer does
   std::string reason = {};  ///< why it is not complete
+  std::string owner = {};   ///< of a complete one: the id of the run that wrote it
 };
 
 /// Newest first, complete or not; none where there is no such directory. Judges manifests and sizes; checksums of data
@@ -43,9 +44,14 @@ struct KeptCheckpoints {
   Index every = 0;  ///< and all whose step is a multiple of it; 0: none
 };
 
-/// Removes the complete checkpoints that need not be kept, never an incomplete one. Those of steps after `newest`, the
-/// one just saved, neither count nor go: they are not of this run's past.
-void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest = std::numeric_limits<Index>::max());
+/// Is it a complete checkpoint of this step that this run has written, without anything else in its directory? Only
+/// such a one may be removed or replaced.
+bool is_checkpoint_of(const Path& path, Index step, const std::string& owner);
+
+/// Removes the complete checkpoints of this owner that need not be kept, never an incomplete one. Those of steps after
+/// `newest`, the one just saved, neither count nor go: they are not of this run's past.
+void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest = std::numeric_limits<Index>::max(),
+                       const std::string& owner = {});
 
 /// Renames all checkpoints of later steps to step-XXXXXXXX.abandoned, which is never taken for a checkpoint: a run that
 /// resumes from an older one must not find them when it starts again. Nothing is deleted. @returns their new paths.

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/tensor.hpp"
+#include "io/atomic_directory.hpp"
 #include "io/hash.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
@@ -83,11 +84,15 @@ StoredFile file_from_json(const json& item) {
 
 CheckpointInfo info_from_json(const json& root) {
   const json& layout = object_field(root, "layout");
+  const auto owner = field_or(root, "owner", std::string());  // not in those of older versions
+  if (!owner.empty() && !is_owner(owner))
+    refuse_field("owner", root["owner"], "the id of a run");
   return {.run = field<std::string>(root, "run"),
           .step = field<Index>(root, "step", count_range),
           .layout = {field_or(layout, "text", std::string("an unknown layout")),
                      field_or(layout, "world", Index{1}, IntegerRange{1, Index{1} << 31})},
-          .state = object_field(root, "state")};
+          .state = object_field(root, "state"),
+          .owner = owner};
 }
 
 void check_block(const StoredBlock& block, Index file_bytes, const Path& path) {
@@ -171,6 +176,7 @@ std::string to_text(const Manifest& manifest) {
   root["format_version"] = checkpoint_format_version;
   root["manifest_xxh3_128"] = zero_checksum;
   root["run"] = manifest.info.run;
+  root["owner"] = manifest.info.owner;
   root["step"] = manifest.info.step;
   root["layout"] = {{"text", manifest.info.layout.text}, {"world", manifest.info.layout.world}};
   root["state"] = manifest.info.state;

@@ -51,6 +51,7 @@ struct CheckpointInfo {
   Index step = 0;
   StoredLayout layout;
   nlohmann::json state = nlohmann::json::object();  ///< all that is no tensor: data position, seed, config, versions
+  std::string owner = {};                           ///< the id of the run (io/atomic_directory.hpp)
 };
 
 struct Manifest {

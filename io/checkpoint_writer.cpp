@@ -50,12 +50,13 @@ TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> s
 
 Path checkpoint_path(const Path& directory, Index step) { return directory / fmt::format("step-{:08}", step); }
 
-Path begin_checkpoint(const Path& directory, Index step, Index bytes, const KeptCheckpoints& kept) {
-  Path partial = begin_directory(checkpoint_path(directory, step));
+Path begin_checkpoint(const Path& directory, Index step, Index bytes, const KeptCheckpoints& kept,
+                      const std::string& owner) {
+  Path partial = begin_directory(checkpoint_path(directory, step), owner);
   try {
     check_space(partial, bytes, kept);
   } catch (...) {
-    abandon_checkpoint(directory, step);
+    abandon_checkpoint(directory, step, owner);
     throw;
   }
   return partial;
@@ -113,7 +114,7 @@ ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<
 Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
                         const std::optional<StoredFile>& index) {
   Path path = checkpoint_path(directory, info.step);
-  const Path partial = Path(path) += partial_suffix;
+  const Path partial = partial_path(path, info.owner);
   Manifest manifest{info, {}, {}, index};
   for (const ShardRecord& shard : shards) {
     if (!shard.file.xxh3_128.empty())  // of whoever completed the file
@@ -125,13 +126,15 @@ Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::
   OutputFile file(partial / "manifest.json");
   file.write(text.data(), text.size());
   file.sync_and_close();
-  publish_directory(path);
+  publish_directory(path, info.owner, is_checkpoint_of(path, info.step, info.owner));
   return path;
 }
 
-void abandon_checkpoint(const Path& directory, Index step) noexcept {
-  std::error_code ignored;
-  std::filesystem::remove_all(checkpoint_path(directory, step) += partial_suffix, ignored);
+void abandon_checkpoint(const Path& directory, Index step, const std::string& owner) noexcept {
+  try {
+    remove_partial_directory(checkpoint_path(directory, step), owner);
+  } catch (...) {  // what failed before is told
+  }
 }
 
 Path save_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks) {
@@ -139,11 +142,11 @@ Path save_checkpoint(const Path& directory, const CheckpointInfo& info, std::spa
     Index bytes = 0;
     for (const TensorBlock& block : blocks)
       bytes += num_elements(block.count) * static_cast<Index>(size_of(block.type));
-    const Path partial = begin_checkpoint(directory, info.step, bytes);
+    const Path partial = begin_checkpoint(directory, info.step, bytes, {}, info.owner);
     const ShardRecord shard = write_shard(partial, own_file(0), blocks);
     return publish_checkpoint(directory, info, {&shard, 1}, write_index(partial, info, shard.blocks));
   } catch (...) {
-    abandon_checkpoint(directory, info.step);
+    abandon_checkpoint(directory, info.step, info.owner);
     throw;
   }
 }

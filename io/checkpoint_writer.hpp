@@ -28,14 +28,16 @@ struct TensorBlock {
 TensorBlock whole_tensor(std::string name, ScalarType type, std::vector<Index> shape, const void* data);
 
 // Saving: begin (rank 0), write_shard (every writer), publish (rank 0).
-// The directory DIR/step-00000100 appears by one rename, complete; until then it is step-00000100.partial.
+// The directory DIR/step-00000100 appears by one rename, complete; until then it is step-00000100.OWNER.partial.
 
 /// checkpoints/step-00000100
 Path checkpoint_path(const Path& directory, Index step);
 
-/// Makes the partial directory, and room by removing leftovers of killed saves. Returns its path. Throws Error(write)
-/// when there is no room for `bytes`, what all writers together are going to write, with advice on what is kept.
-Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0, const KeptCheckpoints& kept = {});
+/// Makes the partial directory, and room by removing leftovers of killed saves of this owner. Returns its path. Throws
+/// Error(write) when there is no room for `bytes`, what all writers together are going to write, with advice on what is
+/// kept.
+Path begin_checkpoint(const Path& directory, Index step, Index bytes = 0, const KeptCheckpoints& kept = {},
+                      const std::string& owner = {});
 
 /// What a writer is going to write where, without the places in the file and the checksums.
 std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const TensorBlock> blocks);
@@ -45,12 +47,13 @@ std::vector<StoredBlock> plan_shard(const ShardPlace& place, std::span<const Ten
 ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<const TensorBlock> blocks,
                         const std::stop_token& stop = {});
 
-/// Proves that each element has one writer, writes the manifest and publishes. Returns the checkpoint's path.
+/// Proves that each element has one writer, writes the manifest and publishes. An older checkpoint of the step is
+/// replaced where this owner wrote it, and set aside where not. Returns the checkpoint's path.
 Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
                         const std::optional<StoredFile>& index = {});
 
 /// Removes the partial directory of a save that failed somewhere.
-void abandon_checkpoint(const Path& directory, Index step) noexcept;
+void abandon_checkpoint(const Path& directory, Index step, const std::string& owner) noexcept;
 
 /// All three with one writer.
 Path save_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks);

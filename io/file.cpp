@@ -200,7 +200,7 @@ void sync_directory(const Path& path) {
 
 void write_file_atomically(const Path& path, std::string_view text) {
   Path temporary = path;
-  temporary += ".partial";
+  temporary += ".espalier.partial";  // a name that nobody else gives
   std::error_code ignored;
   std::filesystem::remove(temporary, ignored);
   try {

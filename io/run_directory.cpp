@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
@@ -17,6 +18,8 @@
 #include <sstream>
 #include <thread>
 
+#include "io/atomic_directory.hpp"
+#include "io/checkpoint_directory.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
@@ -60,6 +63,9 @@ ProcessStat process_stat(std::int64_t pid) {
   return stat;
 }
 
+// Beside checkpoints/.
+constexpr std::array own_directories = {"state", "ranks", "trace", "incidents"};
+
 std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
 }
@@ -84,15 +90,24 @@ FileDescriptor take_turn(const Path& directory) {
 }  // namespace
 
 nlohmann::ordered_json to_json(const RunRecord& record) {
-  return {{"state", record.state},   {"cause", record.cause},     {"exit_code", record.exit_code},
-          {"host", record.host},     {"pid", record.pid},         {"process_start", record.process_start},
-          {"boot", record.boot},     {"started", record.started}, {"ended", record.ended},
-          {"starts", record.starts}, {"details", record.details}};
+  return {{"id", record.id},
+          {"state", record.state},
+          {"cause", record.cause},
+          {"exit_code", record.exit_code},
+          {"host", record.host},
+          {"pid", record.pid},
+          {"process_start", record.process_start},
+          {"boot", record.boot},
+          {"started", record.started},
+          {"ended", record.ended},
+          {"starts", record.starts},
+          {"details", record.details}};
 }
 
 RunRecord run_record_from_json(const nlohmann::json& json) {
   constexpr std::size_t longest_cause = std::size_t{1} << 20;  // it may tell where thousands of ranks were
   RunRecord record;
+  record.id = field_or(json, "id", std::string());  // not in the records of older versions
   record.state = field<std::string>(json, "state");
   if (record.state != "running" && record.state != "completed" && record.state != "preempted" &&
       record.state != "failed")
@@ -152,6 +167,8 @@ RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
 RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
   make_directory();
   take_ownership();
+  id_ = previous_ && is_owner(previous_->id) ? previous_->id : new_owner();
+  require_own_directories();
   require_no_foreign_files();
   describe_lost();
   describe_unfinished();
@@ -230,16 +247,42 @@ void RunDirectory::take_ownership() {
   }
 }
 
-// A start that signs on makes checkpoints/ before anything else: without it, and without run.json, what lies there is
-// the user's.
-void RunDirectory::require_no_foreign_files() const {
+// Files are removed and replaced in these by their names. Where a link leads, they may be somebody else's.
+void RunDirectory::require_own_directories() const {
   std::error_code ignored;
-  if (std::filesystem::exists(path_ / "run.json", ignored) || std::filesystem::exists(checkpoints(), ignored))
-    return;
-  for (const char* const name : {"config.toml", "metrics.jsonl", "prediction.json", "report.html"})
-    if (std::filesystem::exists(std::filesystem::symlink_status(path_ / name, ignored)))
-      throw Error(ExitCode::usage, {.what = "a file that no run has written lies where a run would write its own",
+  for (const char* const name : own_directories)
+    if (std::filesystem::is_symlink(std::filesystem::symlink_status(path_ / name, ignored)))
+      throw Error(ExitCode::usage, {.what = "a directory that a run must have for itself is a link",
                                     .where = (path_ / name).string(),
+                                    .got = "a link to " + std::filesystem::read_symlink(path_ / name, ignored).string(),
+                                    .wanted = "no such name, or a directory; only checkpoints may be a link",
+                                    .todo = "remove the link, or set run.directory to a place with more room"});
+}
+
+// A start that signs on writes run.json before anything else, or makes checkpoints/: without both, what lies there is
+// the user's. A link to checkpoints may be the user's preparation of a run.
+bool RunDirectory::is_of_a_run() const {
+  std::error_code ignored;
+  if (std::filesystem::exists(path_ / "run.json", ignored))
+    return true;
+  return std::filesystem::is_symlink(std::filesystem::symlink_status(checkpoints(), ignored))
+             ? !find_checkpoints(checkpoints()).empty()
+             : std::filesystem::exists(checkpoints(), ignored);
+}
+
+void RunDirectory::require_no_foreign_files() const {
+  if (is_of_a_run())
+    return;
+  std::error_code ignored;
+  std::vector<Path> places = {path_ / "config.toml", path_ / "metrics.jsonl", path_ / "prediction.json",
+                              path_ / "report.html"};
+  for (const char* const name : own_directories)
+    if (!std::filesystem::is_directory(path_ / name, ignored) || !std::filesystem::is_empty(path_ / name, ignored))
+      places.push_back(path_ / name);
+  for (const Path& place : places)
+    if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
+      throw Error(ExitCode::usage, {.what = "a file that no run has written lies where a run would write its own",
+                                    .where = place.string(),
                                     .got = "a directory without run.json and checkpoints/",
                                     .wanted = "a new or empty directory, or that of a run",
                                     .todo = "give the file another name, or set run.directory to another directory"});
@@ -248,10 +291,8 @@ void RunDirectory::require_no_foreign_files() const {
 void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
   made_.paths.clear();
   make_directories(checkpoints());
-  make_directories(state());
-  if (config_text)
-    write_file_atomically(path_ / "config.toml", *config_text);
-  record_ = {.state = "running",
+  record_ = {.id = id_,
+             .state = "running",
              .cause = "",
              .exit_code = 0,
              .host = host_name(),
@@ -263,6 +304,9 @@ void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
              .starts = previous_ ? previous_->starts + 1 : 1,
              .details = previous_ ? previous_->details : nlohmann::json::object()};
   write_record();
+  make_directories(state());
+  if (config_text)
+    write_file_atomically(path_ / "config.toml", *config_text);
 }
 
 void RunDirectory::describe_lost() {

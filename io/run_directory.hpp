@@ -14,6 +14,7 @@ namespace espalier {
 
 /// What run.json says: how far a start of `espalier train` came, and who owns the directory.
 struct RunRecord {
+  std::string id;     ///< of the run, from its first start on: its checkpoints bear it (io/atomic_directory.hpp)
   std::string state;  ///< running, completed, preempted, failed
   std::string cause;  ///< of preempted and failed
   int exit_code = 0;  ///< of failed: with which ranks leave that know the cause; launchers combine those of all ranks
@@ -59,8 +60,9 @@ struct UnfinishedStart {
 /// story of the run is that of the starts that trained.
 class RunDirectory {
  public:
-  /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it or if there
-  /// is a file that no run has written where one would, Error(write) if it cannot be written.
+  /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it, if there
+  /// is a file that no run has written where one would, or a link in place of a directory other than checkpoints,
+  /// Error(write) if it cannot be written.
   explicit RunDirectory(Path path);
   RunDirectory(const RunDirectory&) = delete;
   ~RunDirectory();  ///< signed on without finish(), run.json keeps saying "running" with a process that is gone
@@ -69,6 +71,7 @@ class RunDirectory {
   void sign_on(const std::optional<std::string>& config_text = std::nullopt);
 
   const Path& path() const { return path_; }
+  const std::string& id() const { return id_; }
   Path checkpoints() const { return path_ / "checkpoints"; }
   Path metrics() const { return path_ / "metrics.jsonl"; }
   Path state() const { return path_ / "state"; }
@@ -98,12 +101,15 @@ class RunDirectory {
   bool take_lock();
   bool holds_lock_at(const Path& lock_path) const;
   void take_ownership();
+  void require_own_directories() const;
+  bool is_of_a_run() const;
   void require_no_foreign_files() const;
   void describe_lost();
   void describe_unfinished();
   void write_record() const;
 
   Path path_;
+  std::string id_;
   FileDescriptor lock_;
   std::optional<RunRecord> previous_;
   std::optional<std::string> lost_;

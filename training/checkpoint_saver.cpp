@@ -32,8 +32,13 @@ struct CheckpointSaver<T>::BackgroundSave {
 
 template <class T>
 CheckpointSaver<T>::CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh,
-                                    Trainer<T>& trainer, Note note)
-    : config_(config), checkpoints_(checkpoints), mesh_(mesh), trainer_(trainer), note_(std::move(note)) {
+                                    Trainer<T>& trainer, Note note, std::string owner)
+    : config_(config),
+      checkpoints_(checkpoints),
+      mesh_(mesh),
+      trainer_(trainer),
+      note_(std::move(note)),
+      owner_(std::move(owner)) {
   if (config.checkpoint.async)
     copy_.emplace(trainer.parameters().parameters(), counted_arrays(trainer, ownership_of(trainer)));
 }
@@ -49,20 +54,21 @@ void CheckpointSaver<T>::save() {
   mesh_.world().position().set_operation(-1, "save", -1, -1);
   if (!copy_) {
     const Path path =
-        save_training_state(checkpoints_, trainer_, config_, mesh_, config_.run_name(), ownership_of(trainer_));
+        save_training_state(checkpoints_, trainer_, config_, mesh_, config_.run_name(), ownership_of(trainer_), owner_);
     prune(trainer_.steps_done());
     note_(fmt::format("saved {} in {:.1f} s", path.string(), since_start.seconds()));
     return;
   }
   copy_->take(ExecSpace());
   const double copy_seconds = since_start.seconds();
-  in_flight_.reset(new BackgroundSave{
-      .save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, config_.run_name()), copy_->state().blocks,
-               copy_->state().tensors, mesh_.world(), config_.checkpoint.ranks_per_file, kept_checkpoints(config_)},
-      .step = trainer_.steps_done(),
-      .copy_seconds = copy_seconds,
-      .held_up = since_start.seconds(),
-      .since_start = since_start});
+  in_flight_.reset(
+      new BackgroundSave{.save = {checkpoints_, checkpoint_info(trainer_, config_, mesh_, config_.run_name(), owner_),
+                                  copy_->state().blocks, copy_->state().tensors, mesh_.world(),
+                                  config_.checkpoint.ranks_per_file, kept_checkpoints(config_)},
+                         .step = trainer_.steps_done(),
+                         .copy_seconds = copy_seconds,
+                         .held_up = since_start.seconds(),
+                         .since_start = since_start});
   in_flight_->start_turn();
 }
 
@@ -140,7 +146,7 @@ template <class T>
 void CheckpointSaver<T>::prune(Index newest) {
   attempt_together(mesh_.world(), ExitCode::write, [&] {
     if (mesh_.world().rank() == 0)
-      prune_checkpoints(checkpoints_, kept_checkpoints(config_), newest);
+      prune_checkpoints(checkpoints_, kept_checkpoints(config_), newest, owner_);
   });
 }
 

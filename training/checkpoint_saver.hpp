@@ -21,9 +21,9 @@ class CheckpointSaver {
  public:
   using Note = std::function<void(const std::string&)>;
 
-  /// Allocates the copy, if one is to be made. What is given must outlive it.
+  /// Allocates the copy, if one is to be made. What is given must outlive it. `owner`: the id of the run, on all ranks.
   CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh, Trainer<T>& trainer,
-                  Note note);
+                  Note note, std::string owner = {});
   ~CheckpointSaver();  ///< gives up a save that is being written
 
   /// Saves the trainer's state of now. Returns when it is published, with checkpoint.async when it is copied; then
@@ -56,6 +56,7 @@ class CheckpointSaver {
   const ProcessMesh& mesh_;
   Trainer<T>& trainer_;
   Note note_;
+  std::string owner_;
   double seconds_ = 0;
   Index waits_ = 0;
   std::optional<StateCopy<State<T>>> copy_;

@@ -77,17 +77,17 @@ ShardedSave::ShardedSave(const Path& directory, CheckpointInfo info, std::vector
     if (!is_root_)
       return;
     plan_ = checked_plan(plans, checkpoint_path(directory_, info_.step));
-    begin_checkpoint(directory_, info_.step, total_bytes, kept);
+    begin_checkpoint(directory_, info_.step, total_bytes, kept, info_.owner);
   });
 }
 
 ShardedSave::~ShardedSave() {
   if (is_root_ && !published_)
-    abandon_checkpoint(directory_, info_.step);
+    abandon_checkpoint(directory_, info_.step, info_.owner);
 }
 
 void ShardedSave::write(int turn, const std::stop_token& stop) {
-  const Path partial = checkpoint_path(directory_, info_.step) += partial_suffix;
+  const Path partial = partial_path(checkpoint_path(directory_, info_.step), info_.owner);
   if (!blocks_.empty() && place_.turn == turn)
     record_ = write_shard(partial, place_, blocks_, stop);
   if (is_root_ && turn == 0)

@@ -72,7 +72,7 @@ class Loop {
     const auto tell = [&](const std::string& text) { note(text); };
     const nlohmann::json data_files = check_token_files(config_, mesh_.world(), tell);
     // What refuses a start comes before it signs on.
-    open_directory();
+    const std::string run_id = open_directory();
     agree_on_libraries<T>(config_, mesh_.world());
     const auto measure = [&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); };
     if (exec_is_host)
@@ -83,7 +83,7 @@ class Loop {
     MemoryLedger::instance().reset_peak();  // of the training itself
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
     trainer.set_data_files(data_files);
-    CheckpointSaver<T> saver(config_, run_path() / "checkpoints", mesh_, trainer, tell);
+    CheckpointSaver<T> saver(config_, run_path() / "checkpoints", mesh_, trainer, tell, run_id);
     const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer, tell);
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
@@ -132,8 +132,7 @@ class Loop {
     return outcome;
   }
 
-  // All ranks have ended in the same step, so the save behind them can still be agreed upon. What ended them stays the
-  // cause, whatever becomes of it.
+  // All ranks have ended in the same step: the save behind them can be agreed upon. What ended them stays the cause.
   static void publish_if_possible(CheckpointSaver<T>& saver) {
     try {
       saver.drain();
@@ -161,7 +160,8 @@ class Loop {
     return whole;
   }
 
-  void open_directory() {
+  // On all ranks the id of the run.
+  std::string open_directory() {
     attempt_together(mesh_.world(), ExitCode::write, [&] {
       if (!is_root_)
         return;
@@ -176,6 +176,7 @@ class Loop {
         note("the previous start failed: " + previous->cause);
       }
     });
+    return broadcast_text(mesh_.world(), is_root_ ? files_.directory->id() : std::string(), 0);
   }
 
   void sign_on(Index resumed_step) {
@@ -192,8 +193,7 @@ class Loop {
       } else {
         sign_on_with_history(*files_.directory, to_toml(config_), resumed_step + 1);
         write_file_atomically(run_path() / "prediction.json", prediction_->json());
-        details["stragglers"] = nlohmann::json::array();
-        details["steps_done"] = resumed_step;
+        details.update({{"stragglers", nlohmann::json::array()}, {"steps_done", resumed_step}});
       }
       files_.directory->update(details);
       remove_positions(files_.directory->state());

@@ -76,8 +76,9 @@ std::vector<std::string> names_of(const ParameterStore<T>& parameters) {
 // Without what a forward pass would tell.
 template <class T>
 CheckpointInfo info_of(const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                       const std::string& run_name) {
+                       const std::string& run_name, const std::string& owner) {
   CheckpointInfo info;
+  info.owner = owner;
   info.run = run_name;
   info.step = trainer.steps_done();
   info.layout = {mesh.layout().text(), mesh.world().size()};
@@ -131,9 +132,9 @@ std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, co
 
 template <class T>
 CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                               const std::string& run_name) {
+                               const std::string& run_name, const std::string& owner) {
   require_finite_state(trainer, mesh.world());
-  CheckpointInfo info = info_of(trainer, config, mesh, run_name);
+  CheckpointInfo info = info_of(trainer, config, mesh, run_name, owner);
   if (nlohmann::json choices = gather_matmul_choices(mesh.world()); !choices.empty())
     info.state["matmul_kernels"] = std::move(choices);
   if (config.checkpoint.check_loss)
@@ -149,19 +150,19 @@ KeptCheckpoints kept_checkpoints(const RunConfig& config) {
 
 template <class T>
 Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                         const std::string& run_name, const StateOwnership& ownership) {
+                         const std::string& run_name, const StateOwnership& ownership, const std::string& owner) {
   const auto ours = view_state(ExecSpace(), trainer.parameters().parameters(), counted_arrays(trainer, ownership));
-  return save_sharded(directory, checkpoint_info(trainer, config, mesh, run_name), ours.blocks, ours.tensors,
+  return save_sharded(directory, checkpoint_info(trainer, config, mesh, run_name, owner), ours.blocks, ours.tensors,
                       mesh.world(), config.checkpoint.ranks_per_file, kept_checkpoints(config));
 }
 
 template <class T>
 Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                  const std::string& run_name, const StateOwnership& ownership) {
+                  const std::string& run_name, const StateOwnership& ownership, const std::string& owner) {
   const auto ours =
       view_state<State<T>>(ExecSpace(), trainer.parameters().parameters(), {counted_weights(trainer, ownership)});
-  return save_sharded(directory, info_of(trainer, config, mesh, run_name), ours.blocks, ours.tensors, mesh.world(),
-                      config.checkpoint.ranks_per_file);
+  return save_sharded(directory, info_of(trainer, config, mesh, run_name, owner), ours.blocks, ours.tensors,
+                      mesh.world(), config.checkpoint.ranks_per_file);
 }
 
 template <class T>
@@ -252,11 +253,12 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
   template StateOwnership ownership_of_one<T>(const ParameterStore<T>&, bool);                                       \
   template StateOwnership ownership_of<T>(const Trainer<T>&);                                                        \
   template std::vector<CountedArray<State<T>>> counted_arrays<T>(const Trainer<T>&, const StateOwnership&);          \
-  template CheckpointInfo checkpoint_info<T>(Trainer<T>&, const RunConfig&, const ProcessMesh&, const std::string&); \
+  template CheckpointInfo checkpoint_info<T>(Trainer<T>&, const RunConfig&, const ProcessMesh&, const std::string&,  \
+                                             const std::string&);                                                    \
   template Path save_training_state<T>(const Path&, Trainer<T>&, const RunConfig&, const ProcessMesh&,               \
-                                       const std::string&, const StateOwnership&);                                   \
+                                       const std::string&, const StateOwnership&, const std::string&);               \
   template Path save_weights<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,                \
-                                const std::string&, const StateOwnership&);                                          \
+                                const std::string&, const StateOwnership&, const std::string&);                      \
   template std::vector<std::string> model_tensors<T>(const Communicator&, const ParameterStore<T>&);                 \
   template void load_training_state<T>(const CheckpointReader&, Trainer<T>&, const std::vector<std::string>&);       \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&, const std::vector<std::string>&); \

@@ -28,12 +28,12 @@ StateOwnership ownership_of(const Trainer<T>& trainer);
 template <class T>
 std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, const StateOwnership& ownership);
 
-/// All other state. Collective over the mesh. @throws Error (numerical) for a trainer whose state is not to be saved:
-/// weights, masters or moments that are not finite, or weights that give no finite loss (checked with
-/// checkpoint.check_loss, and after the last step).
+/// All other state. `owner`: the id of the run. Collective over the mesh. @throws Error (numerical) for a trainer whose
+/// state is not to be saved: weights, masters or moments that are not finite, or weights that give no finite loss
+/// (checked with checkpoint.check_loss, and after the last step).
 template <class T>
 CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                               const std::string& run_name);
+                               const std::string& run_name, const std::string& owner = {});
 
 /// Which of a run's checkpoints stay.
 KeptCheckpoints kept_checkpoints(const RunConfig& config);
@@ -42,12 +42,12 @@ KeptCheckpoints kept_checkpoints(const RunConfig& config);
 /// Collective over the mesh. @returns the checkpoint's path. @throws Error on all ranks when any failed.
 template <class T>
 Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                         const std::string& run_name, const StateOwnership& ownership);
+                         const std::string& run_name, const StateOwnership& ownership, const std::string& owner = {});
 
 /// The same without moments: a checkpoint that load_weights() reads, and that no run can go on from.
 template <class T>
 Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
-                  const std::string& run_name, const StateOwnership& ownership);
+                  const std::string& run_name, const StateOwnership& ownership, const std::string& owner = {});
 
 /// The names of the parameters of all ranks, sorted, each once: what a checkpoint of the whole model must hold.
 /// Collective.

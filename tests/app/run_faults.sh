@@ -44,7 +44,7 @@ only_checkpoints() {
   local partial=0 entry
   for entry in "$1"/checkpoints/* ; do
     case ${entry##*/} in
-      step-????????.partial) partial=$((partial + 1)) ;;
+      step-????????.????????????????.partial) partial=$((partial + 1)) ;;
       step-????????) [[ -e $entry/manifest.json ]] || fail "a checkpoint without manifest after $2" <(ls -R "$1/checkpoints") ;;
       *) fail "rubbish after $2: $entry" ;;
     esac

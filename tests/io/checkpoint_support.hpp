@@ -38,6 +38,13 @@ inline Path save(const Path& directory, Index step, const Model& model = Model()
   return save_checkpoint(directory, info_of(step), model.blocks());
 }
 
+/// By the run of that id.
+inline Path save_as(const std::string& owner, const Path& directory, Index step) {
+  CheckpointInfo info = info_of(step);
+  info.owner = owner;
+  return save_checkpoint(directory, info, Model().blocks());
+}
+
 /// Reads everything; true if every value is the model's.
 inline bool loads(const Path& path, const Model& model) {
   const CheckpointReader reader(path);

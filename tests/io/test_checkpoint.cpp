@@ -227,7 +227,7 @@ TEST(Checkpoint, a_replacement_by_two_renames_loses_nothing_either) {
   const TemporaryDirectory directory;
   save(directory / "c", 5, Model(1));
   std::filesystem::rename(save(directory / "d", 5, Model(2)), directory / "c/step-00000005.partial");
-  impl::replace_by_two_renames(directory / "c/step-00000005");
+  impl::replace_by_two_renames(directory / "c/step-00000005", "");
   EXPECT_TRUE(loads(directory / "c/step-00000005", Model(2)));
   EXPECT_EQ(names_in(directory / "c"), (std::vector<std::string>{"step-00000005"}));
 

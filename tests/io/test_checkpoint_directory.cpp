@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "io/atomic_directory.hpp"
 #include "io/checkpoint_directory.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
@@ -45,6 +46,78 @@ TEST(CheckpointDirectory, a_run_stands_for_its_newest_complete_checkpoint) {
   std::filesystem::remove_all(directory / "run/checkpoints");
   expect_error(ExitCode::checkpoint, {"no complete checkpoint here", "a run directory"}, refused);
   expect_error(ExitCode::checkpoint, {"nowhere"}, [&] { resolve_checkpoint(directory / "nowhere"); });
+}
+
+// The place may be shared with the user and with other runs.
+TEST(CheckpointDirectory, what_a_run_did_not_make_stays_as_it_is) {
+  const TemporaryDirectory directory;
+  const std::string own = new_owner();
+  const std::string other = new_owner();
+  const Path place = directory / "scratch";
+  const Path link = directory / "checkpoints";
+  std::filesystem::create_directory(place);
+  std::filesystem::create_directory_symlink(place, link);
+  const std::vector<std::string> foreign = {
+      "mine.partial/rank-00000.h5",
+      "step-old.partial/rank-00000.h5",
+      "step-00000001.partial/rank-00000.h5",  // of an earlier version, or of the user
+      "step-00000002.replaced.partial/manifest.json",
+      "step-00000001." + other + ".partial/rank-00000.h5",
+      "step-00000002." + other + ".replaced.partial/rank-00000.h5",
+      "step-00000003." + own + ".partial.partial/rank-00000.h5",
+      "mine." + own + ".partial/rank-00000.h5",
+      "step-00000004." + own + ".partial/notes.txt"};
+  for (const std::string& name : foreign) {
+    std::filesystem::create_directories((place / name).parent_path());
+    write_bytes(place / name, name);
+  }
+  std::filesystem::create_directory(place / ("step-00000005." + own + ".partial"));
+  write_bytes(place / ("step-00000005." + own + ".partial") / "rank-00000.h5", "half of it");
+  std::filesystem::create_directory(directory / "kept");
+  write_bytes(directory / "kept/rank-00000.h5", "kept");
+  std::filesystem::create_directory_symlink(directory / "kept", place / ("step-00000006." + own + ".partial"));
+  const std::string third = new_owner();
+  save_as(third, place, 1);
+  save_as(third, place, 9);
+  write_bytes(save_as(own, place, 8) / "notes.txt", "notes");
+  for (const Index step : {9, 10, 11, 12}) {
+    save_as(own, link, step);
+    prune_checkpoints(link, {.last = 2}, step, own);
+  }
+
+  for (const std::string& name : foreign)
+    EXPECT_EQ(read_bytes(place / name), name);
+  EXPECT_EQ(read_bytes(directory / "kept/rank-00000.h5"), "kept") << "a link goes, not what it leads to";
+  EXPECT_FALSE(std::filesystem::exists(place / ("step-00000005." + own + ".partial"))) << "left by a kill";
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(place / ("step-00000006." + own + ".partial"))));
+  EXPECT_TRUE(loads(place / "step-00000001", Model())) << "of another run";
+  EXPECT_TRUE(loads(place / "step-00000009.abandoned", Model())) << "of another run, where this one had a step 9";
+  EXPECT_EQ(read_bytes(place / "step-00000008/notes.txt"), "notes") << "a checkpoint that the user put something into";
+  EXPECT_TRUE(loads(place / "step-00000008", Model()));
+  EXPECT_FALSE(std::filesystem::exists(place / "step-00000009"));
+  EXPECT_FALSE(std::filesystem::exists(place / "step-00000010"));
+  EXPECT_TRUE(loads(place / "step-00000011", Model()) && loads(place / "step-00000012", Model()));
+}
+
+TEST(CheckpointDirectory, what_a_killed_replacement_left_is_its_owners) {
+  const TemporaryDirectory directory;
+  const std::string own = new_owner();
+  const Path path = save_as(own, directory / "c", 5);
+  const Path replaced = Path(path) += "." + own + ".replaced.partial";
+  std::filesystem::rename(path, replaced);
+  EXPECT_TRUE(find_checkpoints(directory / "c").at(0).complete);
+  save_as(new_owner(), directory / "c", 6);
+  EXPECT_TRUE(std::filesystem::exists(replaced));
+  save_as(own, directory / "c", 7);
+  EXPECT_TRUE(loads(path, Model()));
+}
+
+TEST(CheckpointDirectory, only_names_that_a_run_gives_are_checkpoints) {
+  const TemporaryDirectory directory;
+  for (const char* const name : {"step-00000001.old", "step-00000001 ", "step--0000001", "step-0000001",
+                                 "step-00000001\n", "step-99999999999999999999", "step-00000001.xyz.partial"})
+    std::filesystem::create_directories(directory / "c" / name);
+  EXPECT_TRUE(find_checkpoints(directory / "c").empty());
 }
 
 }  // namespace

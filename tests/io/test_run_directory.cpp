@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/atomic_directory.hpp"
 #include "io/run_directory.hpp"
 #include "tests/io/support.hpp"
 
@@ -263,4 +264,72 @@ TEST(RunDirectory, what_has_failed_is_not_updated) {
   const std::optional<RunRecord> record = read_run_record(directory.path());
   EXPECT_EQ(record->state, "failed");
   EXPECT_EQ(record->cause, "rank 1 found no space");
+}
+
+// What a run removes and replaces by name it must have made itself.
+TEST(RunDirectory, links_in_place_of_its_directories_are_refused) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory / "elsewhere");
+  write_bytes(directory / "elsewhere/rank-00000.position", "keep me");
+  for (const bool is_run : {false, true})
+    for (const char* const name : {"state", "ranks", "trace", "incidents"}) {
+      const Path path = directory / (std::string(name) + (is_run ? "-again" : ""));
+      if (is_run)
+        SignedOn(path).finish(RunEnd::completed);
+      std::filesystem::create_directories(path);
+      std::filesystem::remove_all(path / name);
+      std::filesystem::create_directory_symlink(directory / "elsewhere", path / name);
+      const auto before = content_of(directory.path());
+      expect_error(ExitCode::usage, {name, "is a link", "elsewhere"}, [&] { RunDirectory{path}; });
+      EXPECT_EQ(content_of(directory.path()), before);
+    }
+}
+
+TEST(RunDirectory, checkpoints_may_be_a_link_and_so_may_the_directory) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "scratch/c");
+  std::filesystem::create_directories(directory / "real");
+  std::filesystem::create_directory_symlink(directory / "real", directory / "run");
+  std::filesystem::create_directory_symlink(directory / "scratch/c", directory / "real/checkpoints");
+  std::string id;
+  {
+    SignedOn run(directory / "run");
+    id = run.id();
+    EXPECT_TRUE(is_owner(id));
+  }
+  {
+    SignedOn again(directory / "run");
+    EXPECT_EQ(again.id(), id);
+    EXPECT_EQ(read_run_record(directory / "real")->id, id);
+    again.finish(RunEnd::completed);
+  }
+  RunRecord edited = *read_run_record(directory / "real");
+  edited.id = "../../elsewhere";
+  write_bytes(directory / "real/run.json", to_json(edited).dump());
+  EXPECT_TRUE(is_owner(RunDirectory(directory / "run").id())) << "it becomes part of names";
+}
+
+// A directory with a link to checkpoints in it may be prepared by the user, with a config.toml of the user's.
+TEST(RunDirectory, files_of_the_user_are_not_written_over) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory / "scratch");
+  for (const bool linked : {false, true})
+    for (const char* const name : {"config.toml", "metrics.jsonl", "prediction.json", "report.html", "trace/trace.json",
+                                   "ranks/rank-00000.jsonl", "state/rank-00000.position", "incidents/mine"}) {
+      std::filesystem::remove_all(directory / "run");
+      std::filesystem::create_directories((directory / "run" / name).parent_path());
+      write_bytes(directory / "run" / name, "mine");
+      if (linked)
+        std::filesystem::create_directory_symlink(directory / "scratch", directory / "run/checkpoints");
+      expect_error(ExitCode::usage, {"no run has written"}, [&] { RunDirectory{directory / "run"}; });
+      EXPECT_EQ(read_bytes(directory / "run" / name), "mine");
+    }
+}
+
+TEST(RunDirectory, replacing_a_file_removes_no_other) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "memo.partial", "mine");
+  write_file_atomically(directory / "memo", "new");
+  EXPECT_EQ(read_bytes(directory / "memo"), "new");
+  EXPECT_EQ(read_bytes(directory / "memo.partial"), "mine");
 }

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/set_aside.hpp"
+
+#include <cerrno>
+#include <cstdio>
+
+namespace espalier {
+
+Path set_aside(const Path& path, const std::string& extension) {
+  const std::string whole = path.string();
+  const std::string stem = whole.substr(0, whole.size() - extension.size());
+  Path aside = stem + ".abandoned" + extension;
+  for (int i = 2; std::filesystem::exists(std::filesystem::symlink_status(aside)); ++i)
+    aside = stem + ".abandoned-" + std::to_string(i) + extension;
+  if (::rename(path.c_str(), aside.c_str()) != 0)
+    throw_write_error("cannot set aside what an earlier launch has left", path, errno);
+  return aside;
+}
+
+Path set_aside_if_any(const Path& path, const std::string& extension) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  const bool is_directory = std::filesystem::is_directory(path, error);
+  const bool is_file = std::filesystem::is_regular_file(status) && std::filesystem::file_size(path, error) > 0;
+  return is_directory || is_file ? set_aside(path, extension) : Path();
+}
+
+}  // namespace espalier

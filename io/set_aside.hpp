@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "io/file.hpp"
+
+namespace espalier {
+
+/// Renames what a run no longer counts as its own to the first name that is free of NAME.abandoned, NAME.abandoned-2
+/// and so on: nothing is deleted. `extension` stays at the end of the name: metrics.jsonl becomes
+/// metrics.abandoned.jsonl. @returns the new path. @throws Error (write).
+Path set_aside(const Path& path, const std::string& extension = "");
+
+/// The same where there is something at all: a file that is not empty, or a directory. An empty path: there was not.
+Path set_aside_if_any(const Path& path, const std::string& extension = "");
+
+}  // namespace espalier
