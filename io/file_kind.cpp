@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
+
+#include "io/json_reader.hpp"
 
 namespace espalier {
 namespace {
@@ -72,8 +73,6 @@ bool is_safetensors(std::string_view bytes) {
   std::memcpy(&length, bytes.data(), sizeof(length));
   return length >= 2 && length < (std::uint64_t{1} << 32) && bytes.substr(sizeof(length), 2) == "{\""sv;
 }
-
-bool is_json(std::string_view text) { return nlohmann::json::accept(text.begin(), text.end()); }
 
 // No control characters, and bytes above 127 only as UTF-8 has them, the cut ones at both ends apart.
 bool is_utf8_text(std::string_view bytes) {

@@ -72,6 +72,8 @@ json parse_json(std::string_view text) {
   return json::parse(text);
 }
 
+bool is_json(std::string_view text) { return json::accept(text); }
+
 std::string position_in(const Path& path, std::string_view text, std::size_t byte) {
   const std::string_view before = text.substr(0, byte == 0 ? 0 : std::min(byte - 1, text.size()));
   const auto line = 1 + std::ranges::count(before, '\n');

@@ -27,6 +27,9 @@ class JsonError : public std::runtime_error {
 /// for numbers that no double holds, and for brackets nested deeper than `deepest_nesting`.
 nlohmann::json parse_json(std::string_view text);
 
+/// Is the text JSON, whatever it holds?
+bool is_json(std::string_view text);
+
 /// "run.json:3:7" of that byte of a file's text.
 std::string position_in(const Path& path, std::string_view text, std::size_t byte);
 
