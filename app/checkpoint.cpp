@@ -45,7 +45,7 @@ void verify_one(const Path& path) {
   const CheckpointReader checkpoint(path);
   read_state(checkpoint);
   const Index bytes = checkpoint.verify();
-  fmt::print("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
+  print_answer("{}: {} read, every checksum is right\n", path.string(), bytes_text(static_cast<std::size_t>(bytes)));
 }
 
 // Of a run all, but for saves that were never finished: damage is told whichever of them it is in.

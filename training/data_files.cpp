@@ -9,6 +9,7 @@
 
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
+#include "io/json_text.hpp"
 #include "io/token_file.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
@@ -84,9 +85,8 @@ nlohmann::json describe_data_files(const RunConfig& config, const Communicator& 
   std::string contents;
   attempt_together(world, ExitCode::data, [&] {
     if (world.rank() == 0)
-      contents = describe_on_root(
-                     config, note ? note : [](const std::string&) {})
-                     .dump();
+      contents = json_text(describe_on_root(
+          config, note ? note : [](const std::string&) {}));
   });
   return parse_json(broadcast_text(world, contents, 0));
 }
