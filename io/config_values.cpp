@@ -87,7 +87,8 @@ bool ConfigReader::read(std::string_view section, std::string_view key, double& 
   if (!number)
     data_->wrong(*item, section, key, describe(*item), "a number" + real_hint(*item->value));
   else if (!inside(*number, range))
-    data_->wrong(*item, section, key, to_toml_text(*item->value), describe(range));
+    data_->wrong(*item, section, key, to_toml_text(*item->value),
+                 std::isfinite(*number) ? describe(range) : "a finite number");
   else
     value = *number;
   return true;
