@@ -231,6 +231,29 @@ TEST(RunConfig, TheLowestLearningRateFollowsThePeak) {
   EXPECT_CONTAINS(error_of(good, {"optimizer.minimum_learning_rate=1e-3"}), "is above learning_rate");
 }
 
+// As docs/config.md says: "step at which the minimum is reached; 0: the last one".
+TEST(RunConfig, TheLastStepHasTheLowestLearningRate) {
+  for (const char* const schedule : {"cosine", "linear", "warmup_stable_decay"})
+    for (const Index warmup : {0, 7})
+      for (const Index decay : {0, 60}) {
+        const RunConfig config = parse_run_config(
+            good, "run.toml",
+            {fmt::format("optimizer.schedule={}", schedule), "run.steps=100", "run.tokens=0",
+             fmt::format("optimizer.warmup_steps={}", warmup), fmt::format("optimizer.decay_steps={}", decay)},
+            1);
+        const LearningRate rate = config.learning_rate();
+        const Index last = decay > 0 ? decay : 100;
+        EXPECT_EQ(rate.at(warmup), config.optimizer.learning_rate) << schedule;
+        EXPECT_GT(rate.at(last - 2), 1.0001 * config.optimizer.minimum_learning_rate) << schedule;
+        EXPECT_NEAR(rate.at(last - 1), config.optimizer.minimum_learning_rate, 1e-12) << schedule;
+        EXPECT_NEAR(rate.at(99), config.optimizer.minimum_learning_rate, 1e-12) << schedule;
+      }
+  const RunConfig stable = parse_run_config(
+      good, "run.toml", {"optimizer.schedule=warmup_stable_decay", "run.steps=100", "run.tokens=0"}, 1);
+  EXPECT_EQ(stable.learning_rate().at(79), stable.optimizer.learning_rate) << "step 80: stable_fraction is 0.8";
+  EXPECT_LT(stable.learning_rate().at(80), stable.optimizer.learning_rate);
+}
+
 // A config that says nothing about micro-batches runs on any number of ranks that the batch can be shared by.
 TEST(RunConfig, AMicroBatchThatIsNotGivenFitsTheRanks) {
   const std::string shortest = "[data]\ntrain = [\"train.bin\"]\n[run]\nsteps = 1\n";
