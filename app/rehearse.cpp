@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,8 +92,10 @@ int exit_code_of(const std::vector<std::string>& command, const Path& log) {
                                   .where = command.front(),
                                   .got = system_message(errno),
                                   .todo = "end other processes, or raise their number (ulimit -u)"});
-  if (child == 0)
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // who stops the planner stops the rehearsal
     become(command, log.c_str());
+  }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
