@@ -4,7 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
+
+#include "app/stop_requests.hpp"
 
 namespace espalier {
 
@@ -19,6 +22,8 @@ struct Chosen {
   Action action;
   bool needs_runtime = false;
   bool prints_only = false;  ///< of several ranks one does it
+  bool resumes = false;      ///< stops on request (exit 75), and resumes when it is launched again
+  std::unique_ptr<EndAtStopRequest> launching = {};  ///< of a command that resumes: until it hears requests itself
 };
 
 // Each adds its options to the command line and fills `chosen` when it is the one called.

@@ -103,13 +103,14 @@ void Console::note(const std::string& text) { write(printable_block(text, 2) + '
 void Console::step(const StepReport& report, const TrainProgress& progress) {
   if (report.step % log_interval_ == 0 || report.step == progress.total_steps)
     note(step_line(report, progress));
-  if (progress.validation_loss)
-    note(fmt::format("step {:>6}/{} | validation loss {:.4f}", report.step, progress.total_steps,
-                     *progress.validation_loss));
   if (!draws_bar_ || report.step == progress.total_steps)
     return;
   write(progress_bar(report, progress, terminal_columns()));
   bar_is_shown_ = true;
+}
+
+void Console::validation(Index step, Index total_steps, double loss) {
+  note(fmt::format("step {:>6}/{} | validation loss {:.4f}", step, total_steps, loss));
 }
 
 }  // namespace espalier

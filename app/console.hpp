@@ -29,6 +29,7 @@ class Console {
   explicit Console(Index log_interval);
   void note(const std::string& text);
   void step(const StepReport& report, const TrainProgress& progress);
+  void validation(Index step, Index total_steps, double loss);
 
  private:
   void write(const std::string& text);

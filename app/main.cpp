@@ -16,7 +16,6 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/gpu_options.hpp"
-#include "app/stop_requests.hpp"
 #include "io/file.hpp"
 #include "io/nearest_word.hpp"
 #include "parallel/agreement.hpp"
@@ -153,7 +152,7 @@ void parse(CLI::App& app, int argc, char** argv) {
   }
 }
 
-int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
+int run(CLI::App& app, Chosen& chosen, int& argc, char**& argv) {
   try {
     parse(app, argc, argv);
   } catch (const Error&) {
@@ -165,10 +164,13 @@ int run(CLI::App& app, const Chosen& chosen, int& argc, char**& argv) {
   }
   if (chosen.needs_runtime) {
     hold_stop_requests();  // from the threads of MPI and OpenMP, for good
-    auto starting = std::make_unique<EndAtStopRequest>();
+    chosen.launching =
+        std::make_unique<EndAtStopRequest>(chosen.resumes ? std::optional(ExitCode::stopped) : std::nullopt);
     return run_job(argc, argv, [&](Runtime& runtime) {
-      starting.reset();
-      release_stop_requests();
+      if (!chosen.resumes) {
+        chosen.launching.reset();
+        release_stop_requests();
+      }
       require_same_command(runtime.world(), chosen_command(app));
       return chosen.action(&runtime);
     });

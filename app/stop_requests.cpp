@@ -2,8 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/stop_requests.hpp"
 
+#include <unistd.h>
+
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
+
+#include "parallel/launch_environment.hpp"
 
 namespace espalier {
 namespace {
@@ -30,6 +36,13 @@ bool is_ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// Other threads are at work, in MPI among others: nothing of theirs is undone.
+[[noreturn]] void end_process(ExitCode code) {
+  if (launched_rank().rank == 0)
+    std::fputs("espalier: stopped before the first step; the same command starts again\n", stderr);
+  _exit(static_cast<int>(code));
+}
+
 }  // namespace
 
 void hold_stop_requests() {
@@ -37,15 +50,24 @@ void hold_stop_requests() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-EndAtStopRequest::EndAtStopRequest()
-    : watcher_([](const std::stop_token& over) {
-        const sigset_t set = stop_signal_set();
-        constexpr timespec tick{.tv_sec = 0, .tv_nsec = 50'000'000};
-        while (!over.stop_requested())
-          if (const int number = sigtimedwait(&set, nullptr, &tick); number > 0 && !is_ignored(number)) {
-            release_stop_requests();
-            raise(number);
+EndAtStopRequest::EndAtStopRequest(std::optional<ExitCode> exit_code)
+    : watcher_([exit_code](const std::stop_token& over) {
+        constexpr auto patience = std::chrono::seconds(1);
+        constexpr auto tick = std::chrono::milliseconds(5);  // the launcher kills ranks that end later than others
+        std::optional<std::chrono::steady_clock::time_point> since;
+        for (; !over.stop_requested(); std::this_thread::sleep_for(tick)) {
+          if (stop_request().empty())
+            continue;
+          if (!exit_code) {
+            release_stop_requests();  // ends the process, unless the request is ignored
+            hold_stop_requests();
+            continue;
           }
+          const auto now = std::chrono::steady_clock::now();
+          since = since.value_or(now);
+          if (now - *since >= patience)
+            end_process(*exit_code);
+        }
       }) {}
 
 void release_stop_requests() {

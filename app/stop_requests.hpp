@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <thread>
+
+#include "core/error.hpp"
 
 namespace espalier {
 
@@ -16,11 +19,13 @@ namespace espalier {
 /// theirs. A request that comes stays and can be asked for.
 void hold_stop_requests();
 
-/// While it lives, what is held ends the process all the same, as it would without us: a rank that waits in MPI_Init
-/// for one that will never come must hear SIGTERM.
+/// While it lives, a request that comes ends the process: a rank that waits in MPI_Init for one that will never come
+/// must hear SIGTERM, and so must one that reads its files or measures.
 class EndAtStopRequest {
  public:
-  EndAtStopRequest();
+  /// @param exit_code to end with after a second, in which the ranks may agree to end together; none: at once, by the
+  /// signal itself, as it would without us
+  explicit EndAtStopRequest(std::optional<ExitCode> exit_code);
 
  private:
   std::jthread watcher_;

@@ -54,7 +54,17 @@ void print_start(Console& console, const Runtime& runtime, const RunConfig& conf
     console.note("warning: " + warning);
 }
 
-int train_command(TrainArguments& options, Runtime& runtime) {
+std::string end_text(TrainOutcome outcome, const std::string& directory) {
+  switch (outcome) {
+    case TrainOutcome::completed: return "completed; everything lies in " + directory;
+    case TrainOutcome::stopped:
+      return fmt::format("stopped after a saved checkpoint; the same command goes on ({})", directory);
+    case TrainOutcome::not_begun: break;
+  }
+  return "stopped before the first step; the same command starts again";
+}
+
+int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<EndAtStopRequest>& launching) {
   options.train.program = program_text();
   RunConfig config = read_run_config(options.config, options.overrides, runtime.size());
   const Communicator& world = runtime.world();
@@ -65,22 +75,20 @@ int train_command(TrainArguments& options, Runtime& runtime) {
   const RunLayout layout = make_run_layout(config, runtime.size());
   const ProcessMesh mesh(world, layout.mesh, layout.pipeline.chunks > 1);
   emulate_network(config.emulate, mesh);
-  hold_stop_requests();
 
   Console console(config.run.log_interval);
   TrainEvents events;
   events.note = [&](const std::string& text) { console.note(text); };
   events.step = [&](const StepReport& report, const TrainProgress& progress) { console.step(report, progress); };
+  events.validation = [&](Index step, double loss) { console.validation(step, config.total_steps(), loss); };
+  events.begins = [&] { launching.reset(); };
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
   const TrainOutcome outcome = with_compute_type(config.precision.compute, [&]<class T>() {
     return train<T>(config, options.train, layout, mesh, events, stop_request);
   });
   if (runtime.rank() == 0)
-    console.note(
-        outcome == TrainOutcome::completed
-            ? fmt::format("completed; everything lies in {}", config.run.directory)
-            : fmt::format("stopped after a saved checkpoint; the same command goes on ({})", config.run.directory));
+    console.note(end_text(outcome, config.run.directory));
   return static_cast<int>(outcome == TrainOutcome::completed ? ExitCode::ok : ExitCode::stopped);
 }
 
@@ -129,7 +137,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
       throw CLI::ValidationError("--ranks", "belongs to --dry-run; mpiexec -n gives a run its ranks");
     chosen.prints_only = options->dry_run || options->keys;
     chosen.needs_runtime = !chosen.prints_only;
-    chosen.action = [options](Runtime* runtime) {
+    chosen.resumes = chosen.needs_runtime && options->replay.empty();
+    chosen.action = [options, &chosen](Runtime* runtime) {
       if (options->keys) {
         print_answer("{}", to_toml(RunConfig{}));
         return 0;
@@ -151,7 +160,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
       return options->dry_run
                  ? dry_run(read_run_config(options->config, options->overrides, options->ranks, Libraries::known),
                            options->ranks, options->events)
-                 : train_command(*options, *runtime);
+                 : train_command(*options, *runtime, chosen.launching);
     };
   });
 }

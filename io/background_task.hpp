@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <future>
 #include <stop_token>
@@ -15,6 +16,9 @@ class BackgroundTask {
   explicit BackgroundTask(std::function<void(std::stop_token)> work);
 
   bool is_done() const;
+
+  /// Until the end, but no longer than this.
+  void wait_for(std::chrono::milliseconds most) const { result_.wait_for(most); }
 
   /// Waits for the end, once. @throws what the work threw.
   void get() { result_.get(); }

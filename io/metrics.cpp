@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <limits>
+#include <optional>
 
 #include "io/input_limits.hpp"
 #include "io/json_numbers.hpp"
@@ -35,36 +38,99 @@ void for_each_line(std::string_view text, const Visit& visit) {
   }
 }
 
-// The text without torn lines and without steps after `last_step`.
-std::string keep_until(std::string_view text, std::int64_t last_step) {
-  std::string kept;
-  for_each_line(text, [&](std::string_view line_text, const json& line) {
-    const auto step = line.find("step");
-    if (step != line.end() && step->is_number_integer() && step->get<std::int64_t>() <= last_step)
-      kept += line_text;
-  });
-  return kept;
+constexpr std::int64_t any_step = std::numeric_limits<std::int64_t>::max();
+
+struct LastLine {
+  std::size_t begin = 0;
+  std::size_t end = 0;  // behind its line feed
+  std::int64_t step = 0;
+  std::string text = {};
+};
+
+// The end of a file, read as far back as is needed.
+class Tail {
+ public:
+  Tail(const Path& path, ExitCode code) : file_(path, code), begin_(file_.size()) {}
+  std::size_t size() const { return file_.size(); }
+
+  // Where the line begins that ends before `end`.
+  std::size_t line_begin(std::size_t end) {
+    for (;; read_more()) {
+      const std::size_t feed = end - begin_ > 1 ? text_.rfind('\n', end - begin_ - 2) : std::string::npos;
+      if (feed != std::string::npos)
+        return begin_ + feed + 1;
+      if (begin_ == 0)
+        return 0;
+    }
+  }
+  std::string text(std::size_t begin, std::size_t end) const { return text_.substr(begin - begin_, end - begin); }
+
+ private:
+  void read_more() {
+    constexpr std::size_t block = 1 << 16;
+    std::string part(std::min(begin_, std::max(block, text_.size())), '\0');
+    file_.read_at(begin_ - part.size(), part.data(), part.size());
+    begin_ -= part.size();
+    text_.insert(0, part);
+  }
+
+  InputFile file_;
+  std::size_t begin_;
+  std::string text_;
+};
+
+// The last whole line of a step up to `last_step`. Lines are in the order of steps, so the file is read from its end.
+std::optional<LastLine> last_line(Tail& tail, std::int64_t last_step) {
+  for (std::size_t end = tail.line_begin(tail.size() + 1); end > 0;) {  // as if the torn line had an end
+    const std::size_t begin = tail.line_begin(end);
+    std::string text = tail.text(begin, end);
+    const json line = parsed(text);
+    if (const auto step = line.find("step"); step != line.end() && step->is_number_integer())
+      if (const auto number = step->get<std::int64_t>(); number <= last_step)
+        return LastLine{begin, end, number, std::move(text)};
+    end = begin;
+  }
+  return std::nullopt;
+}
+
+std::string text_of(const ordered_json& line, std::size_t room) {
+  ordered_json printable = line;
+  name_non_finite(printable);
+  return json_text(printable) + std::string(room, ' ') + '\n';
+}
+
+// False with errno where not all could be written.
+bool write_at(int file, std::size_t offset, std::string_view text) {
+  ssize_t written = 0;
+  do
+    written = ::pwrite(file, text.data(), text.size(), static_cast<off_t>(offset));
+  while (written < 0 && errno == EINTR);
+  if (written >= 0 && written < static_cast<ssize_t>(text.size()))
+    errno = ENOSPC;
+  return written == static_cast<ssize_t>(text.size());
 }
 
 }  // namespace
 
 MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(path) {
-  // A link is left to open(), which follows none; anything else to read_file(): open() would wait for a FIFO's reader.
+  // A link is left to open(), which follows none; anything else to InputFile: open() would wait for a FIFO's reader.
+  std::size_t size = 0;
+  std::size_t kept = 0;
   if (const auto status = std::filesystem::symlink_status(path); exists(status) && !is_symlink(status)) {
-    const std::string text = read_file(path, ExitCode::write);
-    const std::string kept = keep_until(text, last_step);
-    if (kept != text)
-      write_file_atomically(path, kept);
+    Tail tail(path, ExitCode::write);
+    size = tail.size();
+    if (const auto line = last_line(tail, last_step))
+      kept = line->end;
   }
   file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file_.is_open())
     throw_write_error("cannot open the metrics file", path_, errno);
+  if (kept < size && ::ftruncate(file_.get(), static_cast<off_t>(kept)) != 0)
+    throw_write_error("cannot cut the metrics file", path_, errno);
 }
 
-void MetricsWriter::append(const ordered_json& line) {
-  ordered_json printable = line;
-  name_non_finite(printable);
-  std::string text = json_text(printable) + '\n';
+void MetricsWriter::append(const ordered_json& line, std::size_t room) {
+  std::string text = text_of(line, room);
   if (torn_)
     text.insert(text.begin(), '\n');
   ssize_t written = 0;
@@ -80,15 +146,30 @@ void MetricsWriter::append(const ordered_json& line) {
   throw_write_error("cannot write the metrics file", path_, error);
 }
 
-bool set_aside_metrics(const Path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error)) ||
-      std::filesystem::file_size(path, error) == 0)
-    return false;
-  std::filesystem::rename(path, path.parent_path() / "metrics.abandoned.jsonl", error);
-  if (error)
-    throw_write_error("cannot set the metrics of an earlier start aside", path, error.value());
-  return true;
+void MetricsWriter::add_to_last(std::int64_t step, const std::string& key, double value) {
+  Tail tail(path_, ExitCode::write);
+  const std::optional<LastLine> line = last_line(tail, any_step);
+  if (!line || line->step != step)
+    return;
+  const std::size_t before = line->end - line->begin;
+  std::string text = line->text;
+  text.resize(text.rfind('}'));
+  text.resize(std::min(text.size(), text.find(",\"" + key + "\":")));  // of an evaluation before
+  text += ',' + text_of({{key, value}}, 0).substr(1);
+  if (text.size() < before)
+    text.insert(text.size() - 1, before - text.size(), ' ');
+  const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));  // file_ writes at the end only
+  if (!file.is_open() || !write_at(file.get(), line->begin, text))
+    throw_write_error("cannot write the metrics file", path_, errno);
+}
+
+std::int64_t last_step_in_metrics(const Path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    return 0;
+  Tail tail(path, ExitCode::data);
+  const auto line = last_line(tail, any_step);
+  return line ? line->step : 0;
 }
 
 std::vector<json> read_metrics(const Path& path) {

@@ -15,11 +15,16 @@ namespace espalier {
 class MetricsWriter {
  public:
   /// Opens for appending after step `last_step`: lines of later steps, which a resumed run takes again, and a
-  /// torn last line go. -1: an empty file.
+  /// torn last line go. -1: an empty file. Only these lines are read, and the one before them.
   MetricsWriter(const Path& path, std::int64_t last_step);
 
+  /// @param room bytes of blanks at the end of the line, for what add_to_last() brings
   /// @throws Error (write); a later append starts on a fresh line.
-  void append(const nlohmann::ordered_json& line);
+  void append(const nlohmann::ordered_json& line, std::size_t room = 0);
+
+  /// Adds a field to the last line, if that is one of this step. In place: where there was room, the file keeps its
+  /// size, and who follows it sees no part of a line. @throws Error (write).
+  void add_to_last(std::int64_t step, const std::string& key, double value);
 
  private:
   Path path_;
@@ -27,9 +32,8 @@ class MetricsWriter {
   bool torn_ = false;
 };
 
-/// For a run that begins again: renames the file to metrics.abandoned.jsonl. False where there is none, or nothing in
-/// it.
-bool set_aside_metrics(const Path& path);
+/// Of the last whole line that has one; 0 where there is none, or no file.
+std::int64_t last_step_in_metrics(const Path& path);
 
 /// All whole lines of the file, in place; one that is no JSON is a discarded value.
 std::vector<nlohmann::json> read_metrics(const Path& path);

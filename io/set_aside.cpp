@@ -21,9 +21,8 @@ Path set_aside(const Path& path, const std::string& extension) {
 Path set_aside_if_any(const Path& path, const std::string& extension) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
-  const bool is_directory = std::filesystem::is_directory(path, error);
-  const bool is_file = std::filesystem::is_regular_file(status) && std::filesystem::file_size(path, error) > 0;
-  return is_directory || is_file ? set_aside(path, extension) : Path();
+  const bool is_kind = std::filesystem::is_regular_file(status) || std::filesystem::is_directory(path, error);
+  return is_kind && !std::filesystem::is_empty(path, error) ? set_aside(path, extension) : Path();
 }
 
 }  // namespace espalier

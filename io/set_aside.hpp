@@ -13,7 +13,7 @@ namespace espalier {
 /// metrics.abandoned.jsonl. @returns the new path. @throws Error (write).
 Path set_aside(const Path& path, const std::string& extension = "");
 
-/// The same where there is something at all: a file that is not empty, or a directory. An empty path: there was not.
+/// The same where there is something: a file or a directory that is not empty. An empty path: there is not.
 Path set_aside_if_any(const Path& path, const std::string& extension = "");
 
 }  // namespace espalier

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "core/stopwatch.hpp"
@@ -32,13 +33,15 @@ struct CheckpointSaver<T>::BackgroundSave {
 
 template <class T>
 CheckpointSaver<T>::CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh,
-                                    Trainer<T>& trainer, Note note, std::string owner)
+                                    Trainer<T>& trainer, Note note, std::string owner,
+                                    std::function<void()> while_waiting)
     : config_(config),
       checkpoints_(checkpoints),
       mesh_(mesh),
       trainer_(trainer),
       note_(std::move(note)),
-      owner_(std::move(owner)) {
+      owner_(std::move(owner)),
+      while_waiting_(std::move(while_waiting)) {
   if (config.checkpoint.async)
     copy_.emplace(trainer.parameters().parameters(), counted_arrays(trainer, ownership_of(trainer)));
 }
@@ -91,9 +94,13 @@ void CheckpointSaver<T>::poll() {
   if (!in_flight_)
     return;
   const AddSeconds held_up(seconds_);
-  const Index writing = in_flight_->task->is_done() ? 0 : 1;
-  if (all_reduce(mesh_.world(), writing, ReduceOp::max) == 0)
+  if (!is_writing())
     end_turn();
+}
+
+template <class T>
+bool CheckpointSaver<T>::is_writing() {
+  return all_reduce(mesh_.world(), Index{in_flight_->task->is_done() ? 0 : 1}, ReduceOp::max) > 0;
 }
 
 template <class T>
@@ -101,8 +108,14 @@ void CheckpointSaver<T>::drain() {
   const AddSeconds held_up(seconds_);
   if (in_flight_)
     mesh_.world().position().set_operation(-1, "save", -1, -1);
-  while (in_flight_)
+  while (in_flight_) {
+    while (is_writing()) {
+      if (while_waiting_)
+        while_waiting_();
+      in_flight_->task->wait_for(std::chrono::milliseconds(200));
+    }
     end_turn();
+  }
 }
 
 template <class T>

@@ -22,8 +22,9 @@ class CheckpointSaver {
   using Note = std::function<void(const std::string&)>;
 
   /// Allocates the copy, if one is to be made. What is given must outlive it. `owner`: the id of the run, on all ranks.
+  /// `while_waiting` is called by all ranks, some times a second, while they wait for a save in flight.
   CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh, Trainer<T>& trainer,
-                  Note note, std::string owner = {});
+                  Note note, std::string owner = {}, std::function<void()> while_waiting = {});
   ~CheckpointSaver();  ///< gives up a save that is being written
 
   /// Saves the trainer's state of now. Returns when it is published, with checkpoint.async when it is copied; then
@@ -48,6 +49,7 @@ class CheckpointSaver {
   struct BackgroundSave;  // a save that is being written
 
   void wait_for_the_one_before();
+  bool is_writing();
   void end_turn();
   void prune(Index newest);
 
@@ -57,6 +59,7 @@ class CheckpointSaver {
   Trainer<T>& trainer_;
   Note note_;
   std::string owner_;
+  std::function<void()> while_waiting_;
   double seconds_ = 0;
   Index waits_ = 0;
   std::optional<StateCopy<State<T>>> copy_;

@@ -28,8 +28,6 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
   }
   if (report.judgement.anomaly != Anomaly::none)
     line["anomaly"] = to_string(report.judgement.anomaly);
-  if (progress.validation_loss)
-    line["validation_loss"] = *progress.validation_loss;
   return line;
 }
 

@@ -57,15 +57,14 @@ void RankRecords::before_step(Index step) {
 void RankRecords::after_step(const StepReport& report) {
   if (metrics_)
     metrics_->append(rank_line(report));
-  Timeline& timeline = mesh_.world().timeline();
-  const bool last = report.stop || !traces(report.step + 1) || report.step == config_.total_steps();
-  if (!timeline.is_on() || !last)
-    return;
-  timeline.switch_off();
-  write_traces();
+  if (report.stop || !traces(report.step + 1) || report.step == config_.total_steps())
+    end_trace();
 }
 
-void RankRecords::write_traces() {
+void RankRecords::end_trace() {
+  if (!mesh_.world().timeline().is_on())
+    return;
+  mesh_.world().timeline().switch_off();
   const Path directory = Path(config_.run.directory) / "trace";
   const PerAxis place = mesh_.coordinates();
   write_trace(directory, mesh_.world().rank(),

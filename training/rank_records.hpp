@@ -26,6 +26,9 @@ class RankRecords {
   /// Collective when the traced steps end.
   void after_step(const StepReport& report);
 
+  /// What is being traced is written, if anything is. Collective.
+  void end_trace();
+
   /// The steps after `step` are taken again.
   void go_back_to(Index step);
 
@@ -34,7 +37,6 @@ class RankRecords {
 
  private:
   void open_metrics(Index last_step);
-  void write_traces();
   bool traces(Index step) const;
 
   const RunConfig& config_;

@@ -58,15 +58,20 @@ nlohmann::json changes_to(const std::string& config, const Path& run_directory) 
   return changes;
 }
 
-bool ended_well(const RunRecord& record) { return record.state == "completed" || record.state == "preempted"; }
+// A launch that was stopped and has done no step has come no further, either.
+bool ended_well(const RunRecord& record, Index from_step) {
+  return record.state == "completed" ||
+         (record.state == "preempted" && field_or(record.details, "steps_done", from_step + 1) > from_step);
+}
 
 }  // namespace
 
 Restarts count_restarts(const std::optional<RunRecord>& previous, Index from_step) {
   Restarts restarts{.from_step = from_step};
-  if (!previous || ended_well(*previous))
+  if (!previous)
     return restarts;
-  if (const auto before = restarts_in(*previous); before && from_step <= before->from_step)
+  if (const auto before = restarts_in(*previous);
+      before && from_step <= before->from_step && !ended_well(*previous, before->from_step))
     restarts.fruitless = before->fruitless + 1;
   return restarts;
 }

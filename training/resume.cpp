@@ -6,6 +6,7 @@
 
 #include "core/ops/matmul_library.hpp"
 #include "io/checkpoint_directory.hpp"
+#include "io/run_directory.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
@@ -168,6 +169,24 @@ Loaded load_newest(const std::vector<Path>& paths, const TrainOptions& options, 
                .todo = "restore one from a backup, or start over in another run.directory"});
 }
 
+// A run that completed, or stopped on request, has saved a checkpoint: where it is gone, so is what the run has
+// learned.
+void require_nothing_lost(const RunConfig& config) {
+  const Path run = config.run.directory;
+  const std::optional<RunRecord> record = read_run_record(run);
+  if (!record || (record->state != "completed" && record->state != "preempted"))
+    return;
+  throw Error(
+      ExitCode::checkpoint,
+      {.what = record->state == "completed" ? "this run is completed, and its checkpoints are gone"
+                                            : "this run has saved a checkpoint, and it is gone",
+       .where = (run / "checkpoints").string(),
+       .got = fmt::format("no checkpoint; run.json says \"{}\"", record->state),
+       .wanted = "a checkpoint; the run does not start over by itself",
+       .todo = "bring the checkpoint back, or start over: in another run.directory, or here with --resume never, "
+               "which keeps the records of this run under other names"});
+}
+
 // A run that left no checkpoint gives its place to the same run, or to another on request.
 void require_own_directory(const TrainOptions& options, const RunConfig& config, const Note& note) {
   const EarlierRun earlier = earlier_run_in(config.run.directory, config);
@@ -180,6 +199,8 @@ void require_own_directory(const TrainOptions& options, const RunConfig& config,
                  .wanted = "a new directory, or that of this run",
                  .todo = fmt::format("set run.directory to another one{}",
                                      begins_here ? "; --resume never begins here, in that run's place" : "")});
+  if (options.resume == "auto")
+    require_nothing_lost(config);
   if (begins_here && earlier.steps > 0) {
     note(fmt::format("no checkpoint to go on from after {}: begins again", counted(earlier.steps, "step")));
     note_changes(earlier.changes, note);

@@ -130,8 +130,7 @@ EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config) {
   const Path stored_file = run_directory / "config.toml";
   EarlierRun earlier;
   std::error_code ignored;
-  if (std::filesystem::exists(metrics, ignored))
-    earlier.steps = static_cast<Index>(read_metrics(metrics).size());
+  earlier.steps = last_step_in_metrics(metrics);
   if (earlier.steps > 0 && std::filesystem::exists(stored_file, ignored)) {
     const std::string stored = read_file(stored_file, ExitCode::data, LargestFile::config);
     earlier.changes = differences_from(stored, config);

@@ -8,17 +8,11 @@
 #include <utility>
 
 #include "core/stopwatch.hpp"
-#include "io/checkpoint_directory.hpp"
-#include "io/metrics.hpp"
-#include "io/run_directory.hpp"
 #include "io/run_positions.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
-#include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/failure.hpp"
-#include "parallel/texts.hpp"
-#include "planning/report.hpp"
 #include "training/check_token_files.hpp"
 #include "training/checkpoint_saver.hpp"
 #include "training/gemm_rate.hpp"
@@ -28,11 +22,12 @@
 #include "training/prediction_check.hpp"
 #include "training/rank_records.hpp"
 #include "training/require_memory.hpp"
-#include "training/restarts.hpp"
 #include "training/resume.hpp"
 #include "training/rollback.hpp"
 #include "training/run_facts.hpp"
+#include "training/run_files.hpp"
 #include "training/same_start.hpp"
+#include "training/stop_agreement.hpp"
 #include "training/stragglers.hpp"
 #include "training/training_state.hpp"
 
@@ -46,33 +41,34 @@ std::string limit_text(const RunConfig& config) {
                                    : fmt::format("run.tokens = {} is reached after {}", config.run.tokens, total);
 }
 
-// What only rank 0 has: the run's directory and its metrics.
-struct RunFiles {
-  std::optional<RunDirectory> directory;
-  std::optional<MetricsWriter> metrics;
-};
+bool is_multiple(Index step, Index interval) { return interval > 0 && step % interval == 0; }
 
 template <class T>
 class Loop {
  public:
   Loop(const RunConfig& config, const TrainOptions& options, const RunLayout& layout, const ProcessMesh& mesh,
-       const TrainEvents& events)
+       const TrainEvents& events, const std::function<std::string()>& stop_request)
       : config_(config),
         options_(options),
         layout_(layout),
         mesh_(mesh),
         events_(events),
         is_root_(mesh.world().rank() == 0),
-        rollbacks_(config.stability.max_rollbacks) {}
+        files_(config, options, mesh.world(), [this](const std::string& text) { note(text); }),
+        rollbacks_(config.stability.max_rollbacks),
+        stop_(config, options.stop_after, mesh.world(), stop_request, [this](const std::string& text) { note(text); }) {
+  }
 
-  TrainOutcome run(const std::function<std::string()>& stop_request) {
+  TrainOutcome run() {
     require_same_start(mesh_.world(), to_toml(config_) + fmt::format("[command]\nresume = {}\ninit_from = {}\n",
                                                                      options_.resume, options_.init_from));
     require_memory(config_, layout_, memory_of_a_rank(mesh_.world()));
     const auto tell = [&](const std::string& text) { note(text); };
     const nlohmann::json data_files = check_token_files(config_, mesh_.world(), tell);
     // What refuses a start comes before it signs on.
-    const std::string run_id = open_directory();
+    const std::string run_id = files_.open();
+    if (stop_.agree())
+      return TrainOutcome::not_begun;
     agree_on_libraries<T>(config_, mesh_.world());
     const auto measure = [&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); };
     if (exec_is_host)
@@ -81,66 +77,70 @@ class Loop {
       measure();
     prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
     MemoryLedger::instance().reset_peak();  // of the training itself
+    if (stop_.agree())
+      return TrainOutcome::not_begun;
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
     trainer.set_data_files(data_files);
-    CheckpointSaver<T> saver(config_, run_path() / "checkpoints", mesh_, trainer, tell, run_id);
-    const Index resumed_step = resume_training(options_, run_path() / "checkpoints", config_, mesh_, trainer, tell);
+    CheckpointSaver<T> saver(config_, files_.checkpoints(), mesh_, trainer, tell, run_id, [&] { stop_.agree(); });
+    const Index resumed_step = resume_training(options_, files_.checkpoints(), config_, mesh_, trainer, tell);
+    if (stop_.agree())
+      return TrainOutcome::not_begun;
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
       note("attention by " + describe_attention<T>(attention_shape(config_, layout_)));
     if (const std::size_t bytes = mesh_.world().context().link_bytes(); bytes > 0)
       note(fmt::format("NCCL has taken about {} of the GPU, which no category counts", bytes_text(bytes)));
     try {
-      return train_in_directory(trainer, saver, resumed_step, stop_request);
+      return train_in_directory(trainer, saver, resumed_step);
     } catch (const Error& error) {
-      if (error.code() == ExitCode::write && is_root_ && signed_on_)
-        files_.directory->require_in_place();  // else that is the cause, of a save behind the training
+      if (error.code() == ExitCode::write && is_root_ && files_.is_signed_on())
+        files_.directory().require_in_place();  // else that is the cause, of a save behind the training
       if (error.code() != ExitCode::numerical)
         throw with_positions(error);
       publish_if_possible(saver);
-      throw with_positions(with_way_back(error, run_path() / "checkpoints"));
+      throw with_positions(with_way_back(error, files_.checkpoints()));
     } catch (const std::exception& exception) {
-      const Error error = error_from(exception, ExitCode::defect);
-      if (signed_on_)
-        sign_off_failed(run_path(), error.what(), error.code());
+      files_.sign_off_failed(error_from(exception, ExitCode::defect));
       throw;
     }
   }
 
  private:
-  TrainOutcome train_in_directory(Trainer<T>& trainer, CheckpointSaver<T>& saver, Index resumed_step,
-                                  const std::function<std::string()>& stop_request) {
-    sign_on(resumed_step);
-    signed_on_ = true;
+  TrainOutcome train_in_directory(Trainer<T>& trainer, CheckpointSaver<T>& saver, Index resumed_step) {
+    if (events_.begins)
+      events_.begins();
+    stop_.begin();
+    files_.sign_on(resumed_step, *prediction_);
     const AtEarlyExit sign_off(
-        [path = run_path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
+        [path = files_.path()](const std::string& report) { sign_off_failed(path, report, ExitCode::communication); });
     const nlohmann::json facts = run_facts(config_, mesh_, options_.program, gemm_rate_, resumed_step + 1);
-    if (is_root_ && !keeps_figures_)
-      files_.directory->update({{"facts", facts}});
-    if (is_root_)
-      files_.metrics.emplace(files_.directory->metrics(), resumed_step);
+    if (!files_.keeps_figures())
+      files_.update({{"facts", facts}});
+    files_.open_metrics(resumed_step);
     RankRecords records(config_, mesh_, resumed_step);
     trainer.observe_anomalies([&](const StepReport& report) { record_anomaly(trainer, saver, report); });
     if (config_.stability.on_spike == "rollback" && (resumed_step == 0 || options_.resume != "auto"))
-      save(saver);  // there is none of this run yet that it could go back to
+      save(saver, resumed_step);  // there is none of this run yet that it could go back to
     StragglerWatch stragglers(config_.stability, mesh_);
-    if (resumed_step >= config_.total_steps())
+    const bool none_left = resumed_step >= config_.total_steps();
+    if (none_left)
       note(fmt::format("nothing left to do: {} done, and {}", counted(resumed_step, "step"), limit_text(config_)));
-    const TrainOutcome outcome = steps(trainer, saver, records, stragglers, stop_request);
+    if (none_left && trainer.has_validation() && !files_.was_completed())
+      validate(trainer, saver);  // the launch before was stopped or killed in it
+    const TrainOutcome outcome = stop_.is_agreed() ? TrainOutcome::stopped : steps(trainer, saver, records, stragglers);
     finish(outcome, trainer.steps_done());
     records.sign_off();
     return outcome;
   }
 
-  // All ranks have ended in the same step: the save behind them can be agreed upon. What ended them stays the cause.
+  // All ranks have ended in the same step, so the save behind them can still be agreed upon. What ended them stays the
+  // cause, whatever becomes of it.
   static void publish_if_possible(CheckpointSaver<T>& saver) {
     try {
       saver.drain();
     } catch (const std::exception&) {  // told by the next start: its save was not finished
     }
   }
-
-  Path run_path() const { return config_.run.directory; }
 
   void note(const std::string& text) const {
     if (is_root_ && events_.note)
@@ -151,78 +151,15 @@ class Loop {
   Error with_positions(const Error& error) const {
     ErrorReport report = error.report();
     const std::string positions =
-        error.code() == ExitCode::communication ? positions_in(run_path(), false) : std::string();
+        error.code() == ExitCode::communication ? positions_in(files_.path(), false) : std::string();
     if (!positions.empty())
       report.got += "\n" + positions;
     Error whole(error.code(), report);
-    if (signed_on_)  // else run.json is still that of the start before
-      sign_off_failed(run_path(), whole.what(), error.code());
+    files_.sign_off_failed(whole);
     return whole;
   }
 
-  // On all ranks the id of the run.
-  std::string open_directory() {
-    attempt_together(mesh_.world(), ExitCode::write, [&] {
-      if (!is_root_)
-        return;
-      files_.directory.emplace(run_path());
-      if (const auto& lost = files_.directory->lost())
-        note(*lost);
-      if (const auto& unfinished = files_.directory->unfinished()) {
-        note(unfinished->text);
-        if (const std::string positions = positions_in(run_path(), true); !positions.empty())
-          note(positions);
-      } else if (const auto& previous = files_.directory->previous(); previous && previous->state == "failed") {
-        note("the previous start failed: " + previous->cause);
-      }
-    });
-    return broadcast_text(mesh_.world(), is_root_ ? files_.directory->id() : std::string(), 0);
-  }
-
-  void sign_on(Index resumed_step) {
-    attempt_together(mesh_.world(), ExitCode::write, [&] {
-      if (!is_root_)
-        return;
-      const Restarts restarts =
-          options_.retry ? Restarts{resumed_step} : count_restarts(files_.directory->previous(), resumed_step);
-      require_progress(restarts, run_path(), files_.directory->previous());
-      keeps_figures_ = resumed_step >= config_.total_steps() && std::filesystem::exists(run_path() / "config.toml");
-      nlohmann::json details = to_json(restarts);
-      if (keeps_figures_) {
-        files_.directory->sign_on();
-      } else {
-        sign_on_with_history(*files_.directory, to_toml(config_), resumed_step + 1);
-        write_file_atomically(run_path() / "prediction.json", prediction_->json());
-        details.update({{"stragglers", nlohmann::json::array()}, {"steps_done", resumed_step}});
-      }
-      files_.directory->update(details);
-      remove_positions(files_.directory->state());
-      if (resumed_step == 0 && set_aside_metrics(files_.directory->metrics()))
-        note("the metrics of the earlier start are kept as metrics.abandoned.jsonl");
-      if (mesh_.world().size() > 1)
-        make_directories(run_path() / "ranks");
-      for (const Path& path : set_aside_checkpoints_after(files_.directory->checkpoints(), resumed_step))
-        note(fmt::format("set aside {}: this run goes on from an older step", path.string()));
-    });
-  }
-
-  bool must_stop(Index steps_of_this_start, const std::function<std::string()>& stop_request) {
-    const std::string request = stop_request ? stop_request() : std::string();
-    if (!request.empty())
-      cause_ = mesh_.world().size() == 1
-                   ? "asked to stop by " + request
-                   : fmt::format("rank {} was asked to stop by {}", mesh_.world().rank(), request);
-    else if (options_.stop_after > 0 && steps_of_this_start + 1 >= options_.stop_after)
-      cause_ = fmt::format("stopped after {}", counted(options_.stop_after, "step"));
-    else if (config_.run.max_duration > 0 && since_start_.seconds() >= config_.run.max_duration)
-      cause_ = "run.max_duration is over";
-    else
-      return false;
-    return true;
-  }
-
-  TrainOutcome steps(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, StragglerWatch& stragglers,
-                     const std::function<std::string()>& stop_request) {
+  TrainOutcome steps(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, StragglerWatch& stragglers) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     double saving_seconds = 0;
@@ -230,7 +167,8 @@ class Loop {
     while (trainer.steps_done() < total) {
       records.before_step(trainer.steps_done() + 1);
       saving_seconds += saver.take_seconds();  // after the step before, also one that was taken back
-      StepReport report = trainer.step(must_stop(steps_of_this_start, stop_request));
+      stop_.step_begins();
+      StepReport report = trainer.step([&] { return stop_.is_asked(); });
       saver.take_seconds();  // while an anomaly was kept: the step has counted that
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
@@ -240,10 +178,9 @@ class Loop {
       }
       report.seconds[Phase::checkpoint] += std::exchange(saving_seconds, 0.0);
       const bool last = report.step == total;
+      const bool is_validated =
+          trainer.has_validation() && (last || is_multiple(report.step, config_.run.eval_interval));
       TrainProgress progress = progress_of(report, total);
-      if (trainer.has_validation() &&
-          (last || (config_.run.eval_interval > 0 && report.step % config_.run.eval_interval == 0)))
-        saver.judge(progress.validation_loss.emplace(trainer.evaluate()));
       const double pace = since_first_step.seconds() / static_cast<double>(steps_of_this_start);
       progress.seconds_left = pace * static_cast<double>(total - report.step);
       progress.seconds_to_save = pace * static_cast<double>(steps_to_save(report.step, total));
@@ -251,19 +188,55 @@ class Loop {
       prediction_->add(report);
       tell_stragglers(stragglers, report);
       if (is_root_)
-        files_.metrics->append(metrics_line(report, progress));
+        files_.metrics().append(metrics_line(report, progress), is_validated ? room_for_validation : 0);
       if (is_root_ && events_.step)
         events_.step(report, progress);
-      if (last || report.stop || (config_.checkpoint.interval > 0 && report.step % config_.checkpoint.interval == 0))
-        save(saver);
-      else
-        saver.poll();
-      if (last || report.stop)
+      stop_.agree_to(report.stop);
+      if (save_if_due(saver, report.step, last) && !last)
+        stop_.agree();  // it may have waited long for the save before
+      if (is_validated && !stop_.is_agreed())
+        validate(trainer, saver);
+      if (stop_.is_agreed() && (is_validated || !last)) {
+        save_unless_saved(saver, report.step);
         saver.drain();
-      if (report.stop && !last)
+        records.end_trace();
         return TrainOutcome::stopped;
+      }
     }
     return TrainOutcome::completed;
+  }
+
+  // What is saved is not lost with a launch that is killed in the validation that follows. True: a save was due.
+  bool save_if_due(CheckpointSaver<T>& saver, Index step, bool last) {
+    const bool is_due = last || stop_.is_agreed() || is_multiple(step, config_.checkpoint.interval);
+    if (is_due)
+      save(saver, step);
+    else
+      saver.poll();
+    if (last || stop_.is_agreed())
+      saver.drain();
+    return is_due;
+  }
+
+  void validate(Trainer<T>& trainer, CheckpointSaver<T>& saver) {
+    constexpr double seconds_between_lines = 10;
+    Stopwatch since_line;
+    mesh_.world().position().set_operation(-1, "validation", -1, -1);
+    const std::optional<double> loss = trainer.evaluate([&](Index done, Index batches) {
+      saver.poll();
+      if (since_line.seconds() >= seconds_between_lines) {
+        since_line = {};
+        note(fmt::format("validation: {} of {}", done, counted(batches, "batch")));
+      }
+      return stop_.agree();
+    });
+    if (loss)
+      saver.judge(*loss);
+    if (!loss || !is_root_)
+      return;
+    files_.metrics().add_to_last(trainer.steps_done(), "validation_loss", *loss);
+    if (events_.validation)
+      events_.validation(trainer.steps_done(), *loss);
   }
 
   // A spike that cannot be kept is no reason to end the run.
@@ -287,15 +260,15 @@ class Loop {
     for (const std::string& line : lines)
       note(line);
     if (!lines.empty())
-      files_.directory->update(stragglers.named());
+      files_.update(stragglers.named());
   }
 
   void go_back(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, const StepReport& report) {
     saver.drain();  // it may be the checkpoint to go back to
     const Index step =
         rollbacks_.go_back(report, config_, mesh_, trainer, [&](const std::string& text) { note(text); });
-    if (is_root_)
-      files_.metrics.emplace(files_.directory->metrics(), step);
+    files_.open_metrics(step);
+    saved_step_ = -1;  // the steps after it are taken again
     records.go_back_to(step);
   }
 
@@ -312,58 +285,32 @@ class Loop {
     return interval > 0 ? std::min(interval - step % interval, total - step) : total - step;
   }
 
-  void require_directory_in_place() {
-    try {
-      attempt_together(mesh_.world(), ExitCode::write, [&] {
-        if (is_root_)
-          files_.directory->require_in_place();
-      });
-    } catch (const Error&) {
-      signed_on_ = false;  // what lies at its path now is not ours to sign off
-      throw;
-    }
+  void save(CheckpointSaver<T>& saver, Index step) {
+    files_.require_in_place();
+    saver.save();
+    saved_step_ = step;
+    rollbacks_.checkpoint_saved();
   }
 
-  void save(CheckpointSaver<T>& saver) {
-    require_directory_in_place();
-    saver.save();
-    rollbacks_.checkpoint_saved();
+  void save_unless_saved(CheckpointSaver<T>& saver, Index step) {
+    if (saved_step_ != step)
+      save(saver, step);
   }
 
   void compare_with_prediction(Index steps_done) {
     PredictionCheck::Comparison comparison = prediction_->compare();
-    if (keeps_figures_)
+    if (files_.keeps_figures())
       return;
     for (const std::string& text : comparison.notes)
       note(text);
     comparison.details["steps_done"] = steps_done;
-    if (is_root_)
-      files_.directory->update(comparison.details);
-  }
-
-  void sign_off(TrainOutcome outcome) {
-    if (outcome == TrainOutcome::completed)
-      files_.directory->finish(RunEnd::completed);
-    else
-      files_.directory->finish(RunEnd::preempted, cause_);
-    if (const std::string problem = write_report_at_end(run_path()); !problem.empty())
-      note(problem);
-  }
-
-  // Of the first rank that has one: a signal may have come to one rank only.
-  std::string cause_of_all() const {
-    const std::vector<std::string> causes = gather_texts(mesh_.world(), cause_);
-    const auto first = std::ranges::find_if(causes, [](const std::string& cause) { return !cause.empty(); });
-    return first == causes.end() ? std::string() : *first;
+    files_.update(comparison.details);
   }
 
   void finish(TrainOutcome outcome, Index steps_done) {
     compare_with_prediction(steps_done);
-    if (outcome == TrainOutcome::stopped)
-      cause_ = cause_of_all();
     barrier(mesh_.world());  // signed off only when every rank has come to the end
-    if (is_root_)
-      sign_off(outcome);
+    files_.sign_off(outcome, stop_.cause());
   }
 
   const RunConfig& config_;
@@ -372,14 +319,12 @@ class Loop {
   const ProcessMesh& mesh_;
   const TrainEvents& events_;
   bool is_root_;
-  bool signed_on_ = false;
-  bool keeps_figures_ = false;  // on rank 0: config, facts and times stay those of the steps that were taken
   RunFiles files_;
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;
   std::optional<PredictionCheck> prediction_;
-  std::string cause_;  // of a stop: on a rank that asks for one, at the end on rank 0
-  Stopwatch since_start_;
+  StopAgreement stop_;
+  Index saved_step_ = -1;  // of this launch
 };
 
 }  // namespace
@@ -388,7 +333,7 @@ template <class T>
 TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
                    const ProcessMesh& mesh, const TrainEvents& events,
                    const std::function<std::string()>& stop_request) {
-  return Loop<T>(config, options, layout, mesh, events).run(stop_request);
+  return Loop<T>(config, options, layout, mesh, events, stop_request).run();
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                               \

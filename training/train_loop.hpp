@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "training/trainer.hpp"
@@ -27,21 +26,25 @@ struct TrainProgress {
   double seconds_left = 0;       ///< to the end of the run, at the pace of this start
   double seconds_to_save = 0;    ///< to the next save; the run ends with one
   double mfu = 0;                ///< matrix FLOP/s over the measured GEMM rate of all ranks
-  std::optional<double> validation_loss;
 };
 
-/// Called on rank 0 only.
 struct TrainEvents {
+  /// On every rank: what comes now is written into the run's directory, and requests to stop are heard in time. Before,
+  /// they are asked for between long operations, and whoever ends the process loses nothing.
+  std::function<void()> begins;
+  // On rank 0 only.
   std::function<void(const std::string&)> note;
   std::function<void(const StepReport&, const TrainProgress&)> step;
+  std::function<void(Index step, double loss)> validation;
 };
 
-enum class TrainOutcome { completed, stopped };
+enum class TrainOutcome { completed, stopped, not_begun };
 
 /// A whole run in its directory: resume, steps, evaluations, saves, metrics, signing off. Collective over the mesh.
-/// `stop_request` is asked before each step: what asks this rank to stop ("SIGTERM"), or nothing. A request on any rank
-/// stops all of them after that step, with a checkpoint, and stands in run.json. Afterwards the position of this rank
-/// says whether it came to the end.
+/// `stop_request` says what asks this rank to stop ("SIGTERM"), or nothing. It is asked before the run
+/// begins, in each step, between the batches of a validation and while a save is waited for. A request on any
+/// rank stops all of them, with a checkpoint and without a validation, and stands in run.json. Afterwards the position
+/// of this rank says whether it came to the end.
 template <class T>
 TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
                    const ProcessMesh& mesh, const TrainEvents& events,

@@ -122,7 +122,7 @@ std::array<std::uint64_t, num_axes> Trainer<T>::bytes_so_far() const {
 }
 
 template <class T>
-StepReport Trainer<T>::step(bool stop_requested) {
+StepReport Trainer<T>::step(const std::function<bool()>& stop_requested) {
   const Stopwatch stopwatch;
   StepReport report;
   or_abandon_links(mesh_->world(), [&] {
@@ -136,7 +136,7 @@ StepReport Trainer<T>::step(bool stop_requested) {
 }
 
 template <class T>
-StepReport Trainer<T>::compute_gradients(bool stop_requested) {
+StepReport Trainer<T>::compute_gradients(const std::function<bool()>& stop_requested) {
   StepReport report;
   mesh_->world().position().set_step(steps_done_ + 1);
   std::vector<Batch> microbatches;
@@ -178,7 +178,7 @@ StepReport Trainer<T>::compute_gradients(bool stop_requested) {
     const PhaseTimer timer(report.seconds, mesh_->pp().size() > 1 ? Phase::bubble : Phase::data_comm);
     const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
     std::array<double, 3> shared = {has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0,
-                                    stop_requested ? 1.0 : 0.0, squares};
+                                    stop_requested && stop_requested() ? 1.0 : 0.0, squares};
     all_reduce(mesh_->world(), std::span<double>(shared));
     require_links_alive(mesh_->world());  // else the sums may be of messages that never came
     report.loss = unsigned_if_nan(shared[0]);
@@ -282,13 +282,19 @@ Index Trainer<T>::tokens() const {
 }
 
 template <class T>
-double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
+void Trainer<T>::forward(const std::vector<Batch>& batches, Index valid_tokens) {
+  PhaseSeconds seconds;
+  forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);
+}
+
+template <class T>
+double Trainer<T>::mean_loss(const std::function<bool()>& forward_all) {
   Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   double mean = 0;
   const Timeline::Pause no_step(mesh_->world().timeline());
   or_abandon_links(mesh_->world(), [&] {
-    PhaseSeconds seconds;
-    forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);
+    if (!forward_all())
+      return;
     const bool has_loss = mesh_->pp().rank() == mesh_->pp().size() - 1 && mesh_->tp().rank() == 0;
     mean = all_reduce(mesh_->world(), has_loss ? transfers_.read(exec_, element(model_.loss())).front() : 0.0);
   });
@@ -296,18 +302,40 @@ double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_toke
 }
 
 template <class T>
-double Trainer<T>::evaluate() {
+double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
+  return mean_loss([&] {
+    forward(batches, valid_tokens);
+    return true;
+  });
+}
+
+template <class T>
+std::optional<double> Trainer<T>::evaluate(const std::function<bool(Index, Index)>& must_stop) {
   ESPALIER_ASSERT(validation_, "the config names no validation files");
   // Tokens wait in memory that no prediction counts: not all at once, and enough to keep the stages busy.
-  const Index batches_at_a_time = 16 * mesh_->pp().size();
-  double loss = 0;
-  for (Index begin = 0; begin < validation_->num_batches(); begin += batches_at_a_time) {
-    std::vector<Batch> batches;
-    for (Index i = begin; i < std::min(begin + batches_at_a_time, validation_->num_batches()); ++i)
-      batches.push_back(validation_->batch(i));
-    loss += mean_loss(batches, validation_->valid_tokens());
-  }
-  return loss;
+  constexpr double seconds_at_a_time = 0.5;
+  const Index stages = mesh_->pp().size();
+  const Index most = 16 * stages;
+  const Index total = validation_->num_batches();
+  Index at_a_time = stages;
+  Index done = 0;
+  const double loss = mean_loss([&] {
+    while (done < total) {
+      if (must_stop && must_stop(done, total))
+        return false;
+      const Stopwatch stopwatch;
+      std::vector<Batch> batches;
+      for (const Index end = std::min(done + at_a_time, total); done < end; ++done)
+        batches.push_back(validation_->batch(done));
+      forward(batches, validation_->valid_tokens());
+      compat::fence(exec_, "espalier::Trainer::evaluate: a stop is asked for between batches");
+      const double seconds = all_reduce(mesh_->world(), stopwatch.seconds(), ReduceOp::max);  // one size on all ranks
+      const double wanted = static_cast<double>(std::ssize(batches)) * seconds_at_a_time / std::max(seconds, 1e-9);
+      at_a_time = std::clamp(static_cast<Index>(std::min(wanted, 1e9)), stages, most);
+    }
+    return true;
+  });
+  return done < total ? std::nullopt : std::optional(loss);
 }
 
 template <class T>

@@ -49,15 +49,16 @@ class Trainer {
   /// weights from the seed. `mesh` must outlive it.
   Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh);
 
-  /// One step: the gradients, then the update. `stop_requested` of any rank comes back as report.stop on all of them.
+  /// One step: the gradients, then the update. `stop_requested` is asked when the gradients are there; the yes of any
+  /// rank comes back as report.stop on all of them.
   /// Under loss scaling a step whose gradients are not finite is skipped on all ranks, data included. What becomes of
   /// spikes, and of other losses and gradients that are not finite, is the policy's (stability.on_spike).
   /// @throws Error (numerical) for a loss or gradient that is not finite where the policy is to continue, before the
   /// weights change; where a lower loss scale does not help; and where too many steps in a row are skipped.
-  StepReport step(bool stop_requested = false);
+  StepReport step(const std::function<bool()>& stop_requested = {});
 
   /// The first half: data, forward and backward of all micro-batches, reduction, global norm.
-  StepReport compute_gradients(bool stop_requested = false);
+  StepReport compute_gradients(const std::function<bool()>& stop_requested = {});
   /// The second half: judging the step, then clipping, update, gathering of weights.
   void update(StepReport& report);
 
@@ -65,8 +66,9 @@ class Trainer {
   /// are those that the step was computed with.
   void observe_anomalies(std::function<void(const StepReport&)> observer) { anomaly_observer_ = std::move(observer); }
 
-  /// Mean loss over the validation files, the same on every rank.
-  double evaluate();
+  /// Mean loss over the validation files, the same on every rank. Between batches, about twice a second, `must_stop` is
+  /// asked by all ranks and gives all the same answer; after a yes there is no loss.
+  std::optional<double> evaluate(const std::function<bool(Index batches_done, Index batches)>& must_stop = {});
   bool has_validation() const { return validation_.has_value(); }
 
   /// Mean loss over the first samples of the next step, forward only: the same number on any layout, up to rounding,
@@ -111,6 +113,9 @@ class Trainer {
   const LossScaler& loss_scaler() const { return loss_scaler_; }
 
  private:
+  void forward(const std::vector<Batch>& batches, Index valid_tokens);  // adds to the model's loss
+  /// What `forward_all` leaves in the model's loss, on every rank; 0 where it says that it has not come to the end.
+  double mean_loss(const std::function<bool()>& forward_all);
   double mean_loss(const std::vector<Batch>& batches, Index valid_tokens);
   StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;

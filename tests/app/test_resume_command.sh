@@ -56,13 +56,53 @@ expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train
 
 # ---- Metrics and config of another run, killed before its first save, are not written over ----
 cp -a good killed; rm -rf killed/checkpoints
+sed -i 's/"state": "completed"/"state": "failed"/' killed/run.json
 rm -rf run; cp -a killed run
 refused 2 "model.num_layers: " "${two_ranks[@]}" "$espalier" train tiny.toml model.num_layers=3
 says "the run directory belongs to a run with another config" "its metrics, of 6 steps"
 expect 0 "no checkpoint to go on from after 6 steps: begins again" "$espalier" train tiny.toml
 cmp run/metrics.abandoned.jsonl killed/metrics.jsonl || fail "the metrics of the run that was begun again are lost"
+cp killed/metrics.jsonl run/metrics.jsonl; rm -rf run/checkpoints; cp killed/run.json run/run.json
+expect 0 "the records of the earlier launch are kept as metrics.abandoned-2.jsonl" "$espalier" train tiny.toml
+rm -rf run; cp -a good run; rm -rf run/checkpoints
+refused 4 "this run is completed, and its checkpoints are gone" "${two_ranks[@]}" "$espalier" train tiny.toml
 rm -rf run; cp -a killed run
 expect 0 "config changed: model.num_layers = 3 (was 2)" "$espalier" train tiny.toml model.num_layers=3 --resume never
+
+# ---- A request to stop before the first step: 75, at once, and nothing was begun ----
+"$espalier" train tiny.toml run.directory=early >out.txt 2>&1 &
+job=$!
+until (($(sed -n 's/^SigBlk:\t/0x/p' "/proc/$job/status") & 0x4000)); do :; done  # SIGTERM is held
+kill -TERM "$job"
+got=0; wait "$job" || got=$?
+[[ $got == 75 ]] || fail "exit code $got after SIGTERM before the first step, wanted 75"
+says "stopped before the first step"
+
+# ---- The last validation: what was trained is saved before, the number comes with the next start ----
+write_text 6000 long.txt
+expect 0 "val.bin" "$espalier" data pack --output val.bin long.txt
+for signal in TERM KILL; do
+  run=validated-$signal
+  "$espalier" train tiny.toml "run.directory=$run" 'data.validation=["val.bin"]' >out.txt 2>&1 &
+  job=$!
+  wait_for "$run/checkpoints/step-00000006/manifest.json"
+  kill -s "$signal" "$job"
+  got=0; wait "$job" || got=$?
+  if [[ $signal == TERM ]]; then
+    [[ $got == 75 ]] || fail "exit code $got after SIGTERM in the last validation, wanted 75"
+    once "stop requested, saving: asked to stop by SIGTERM"
+    state_is "$run" preempted
+  fi
+  [[ $(grep -c '"step":6,' "$run/metrics.jsonl") == 1 ]] || fail "the last step has no line" "$run/metrics.jsonl"
+  grep -q validation_loss "$run/metrics.jsonl" && fail "the validation was not cut short" "$run/metrics.jsonl"
+  expect 0 "validation loss" "$espalier" train tiny.toml "run.directory=$run" 'data.validation=["val.bin"]' run.eval_samples=64
+  says "nothing left to do" "completed"
+  state_is "$run" completed
+  [[ $(wc -l <"$run/metrics.jsonl") == 6 ]] || fail "other than a line a step" "$run/metrics.jsonl"
+  grep -qE '^\{"step":6,.*,"validation_loss":[0-9.]+\} *$' "$run/metrics.jsonl" || fail "the number is lost" "$run/metrics.jsonl"
+  expect 0 "completed" "$espalier" train tiny.toml "run.directory=$run" 'data.validation=["val.bin"]'
+  grep -q "validation loss" out.txt && fail "a completed run is validated again"
+done
 
 # ---- What a user has put where a run would write stays ----
 rm -rf run; mkdir run; cp tiny.toml run/config.toml

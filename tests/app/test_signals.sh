@@ -28,6 +28,17 @@ pkill -f '^sleep 100$' || true
 wait "$job" || true
 [[ ! -e alone ]] || fail "a start that never came to be made a run directory"
 
+# ---- Before the first step: 75, or what mpiexec gives for a rank that it kills as another has ended; nothing was begun ----
+"${four_ranks[@]}" "$espalier" train tiny.toml run.directory=early "${layout[@]}" >out.txt 2>&1 &
+job=$!
+for ((i = 0; i < 100; i++)); do [[ $(processes early | wc -l) -ge 4 ]] && break; sleep 0.02; done
+for rank in $(processes early); do until (($(sed -n 's/^SigBlk:\t/0x/p' "/proc/$rank/status") & 0x4000)); do :; done; done
+kill -TERM $(processes early)
+got=0; wait "$job" || got=$?
+[[ $got == 75 || $got == 9 ]] || is_open_mpi "${four_ranks[0]}" || fail "exit code $got after SIGTERM before the first step, wanted 75"
+says "before the first step"
+expect 0 "completed" "${four_ranks[@]}" "$espalier" train tiny.toml run.directory=early "${layout[@]}"
+
 # stop SIGNAL rank|launcher: what comes of it; the exit code is in $got, the run in $run.
 stop() {
   run=$2-$1-$$ got=0

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <random>
 
@@ -35,6 +36,52 @@ TEST(Metrics, a_resumed_run_takes_later_steps_again) {
     }
   MetricsWriter fresh(path, -1);
   EXPECT_EQ(read_bytes(path), "");
+}
+
+TEST(Metrics, only_the_end_of_a_long_file_is_read) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "metrics.jsonl";
+  constexpr std::uintmax_t hole = std::uintmax_t{1} << 36;  // more than any memory
+  write_bytes(path, "");
+  std::filesystem::resize_file(path, hole);
+  std::ofstream(path, std::ios::app) << "\n{\"step\":1}\n{\"step\":2}\n{\"st";
+  MetricsWriter writer(path, 1);
+  writer.append({{"step", 2}});
+  EXPECT_EQ(std::filesystem::file_size(path), hole + 1 + 2 * std::string("{\"step\":1}\n").size());
+  EXPECT_EQ(last_step_in_metrics(path), 2);
+  writer.add_to_last(2, "validation_loss", 1.5);
+  EXPECT_EQ(last_step_in_metrics(path), 2);
+}
+
+TEST(Metrics, a_field_is_added_to_the_last_line_in_place) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "m";
+  for (const std::size_t room : {0, 5, 40}) {
+    MetricsWriter writer(path, -1);
+    writer.append({{"step", 1}, {"loss", 0.1}}, room);
+    writer.append({{"step", 2}, {"loss", 0.3}}, room);
+    const auto size = std::filesystem::file_size(path);
+    writer.add_to_last(1, "validation_loss", 7);  // not of the last step
+    writer.add_to_last(3, "validation_loss", 7);
+    EXPECT_EQ(std::filesystem::file_size(path), size);
+    for (const double value : {0.25, 1.0 / 3, std::nan("")}) {
+      writer.add_to_last(2, "validation_loss", value);
+      const auto lines = read_metrics(path);
+      ASSERT_EQ(lines.size(), 2U);
+      EXPECT_EQ(lines[0].contains("validation_loss"), false);
+      EXPECT_EQ(lines[1].at("loss"), 0.3);
+      if (std::isnan(value))
+        EXPECT_EQ(lines[1].at("validation_loss"), "nan");
+      else
+        EXPECT_EQ(lines[1].at("validation_loss"), value);
+      EXPECT_TRUE(room < 40 || std::filesystem::file_size(path) == size)
+          << "who follows the file sees no part of a line";
+    }
+    writer.append({{"step", 3}});
+    EXPECT_EQ(read_metrics(path).size(), 3U);
+    MetricsWriter resumed(path, 2);
+    EXPECT_EQ(read_metrics(path).back().at("validation_loss"), "nan");
+  }
 }
 
 TEST(Metrics, equal_text_means_equal_bits) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "io/metrics.hpp"
 #include "tests/training/tiny_run.hpp"
@@ -15,7 +17,8 @@ namespace espalier::test {
 /// What came of one start of a run.
 struct Start {
   TrainOutcome outcome;
-  std::vector<std::string> notes;  // of rank 0
+  std::vector<std::string> notes;                     // of rank 0
+  std::vector<std::pair<Index, double>> validations;  // of rank 0: step and loss
 
   /// Has one note both texts in it? Only rank 0 knows; the others say yes.
   bool says(const std::string& text, const std::string& more = "") const {
@@ -25,13 +28,18 @@ struct Start {
   }
 };
 
-inline Start start_run(const RunConfig& config, TrainOptions options) {
+/// @param request what asks this rank to stop
+inline Start start_run(const RunConfig& config, TrainOptions options,
+                       const std::function<std::string()>& request = {}) {
   Start start;
   const RunLayout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh);
+  world().position().set_step(-1);  // not that of the start before
+  world().position().set_operation(-1, "", -1, -1);
   TrainEvents events;
   events.note = [&](const std::string& text) { start.notes.push_back(text); };
-  start.outcome = train<float>(config, options, layout, mesh, events, {});
+  events.validation = [&](Index step, double loss) { start.validations.emplace_back(step, loss); };
+  start.outcome = train<float>(config, options, layout, mesh, events, request);
   barrier(world());
   return start;
 }
@@ -52,6 +60,17 @@ inline std::vector<std::string> losses(const RunConfig& config) {
   for (const auto& line : read_metrics(Path(config.run.directory) / "metrics.jsonl"))
     texts.push_back(line.at("step").dump() + " " + line.at("loss").dump() + " " + line.at("gradient_norm").dump());
   return texts;
+}
+
+/// As if the last start had failed instead of ending well: what it saved may then never have been there.
+inline void forget_good_end(const Path& run) {
+  barrier(world());
+  if (world().rank() == 0) {
+    nlohmann::json record = nlohmann::json::parse(read_file(run / "run.json", ExitCode::data));
+    record["state"] = "failed";
+    write_file_atomically(run / "run.json", record.dump(1) + "\n");
+  }
+  barrier(world());
 }
 
 /// Every rank is refused, with this code and these words.

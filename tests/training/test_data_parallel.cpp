@@ -55,7 +55,7 @@ TEST(DataParallel, EvaluationDoesNotDependOnTheNumberOfReplicas) {
   const Communicator alone = world().split(world().rank(), 0, "alone");
   const auto evaluate = [&](const Communicator& communicator) {
     const RunConfig config = tiny_config(folder, communicator.size(), more);
-    return TrainerOn<double>(config, communicator).trainer.evaluate();
+    return TrainerOn<double>(config, communicator).trainer.evaluate().value();
   };
   tiny_config(folder, 1);  // writes the file
   EXPECT_NEAR(evaluate(world()), evaluate(alone), 1e-12);

@@ -84,7 +84,7 @@ TEST(Resume, ADirectoryOfAnotherRunWithoutCheckpointsIsRefused) {
   const std::vector<std::string> wanted = losses(first);
   if (world().rank() == 0)
     std::filesystem::remove_all(folder / "run/checkpoints");
-  barrier(world());
+  forget_good_end(folder / "run");
   const RunConfig other = config_in(folder, "run", {"model.hidden_size=48", "run.seed=2"});
   expect_refusal(ExitCode::usage,
                  {"the run directory belongs to a run with another config", "model.hidden_size: 32 -> 48",
@@ -105,6 +105,49 @@ TEST(Resume, ADirectoryOfAnotherRunWithoutCheckpointsIsRefused) {
   barrier(world());
   EXPECT_TRUE(start_run(other, TrainOptions{"never", "", 0}).says("config changed: run.seed = 2 (was 1)"));
   EXPECT_EQ(losses(other).size(), 8U);
+}
+
+// However often: no start without a checkpoint writes over what those before it have recorded.
+TEST(Resume, RecordsOfEachEarlierStartAreKept) {
+  const SharedFolder folder("abandoned");
+  const RunConfig config = config_in(folder, "run", {"run.trace_steps=1", "run.trace_first_step=1"});
+  for (const int start : {1, 2, 3}) {
+    const Start again = start_run(config, stop_after(start));
+    EXPECT_TRUE(start == 1 || again.says("the records of the earlier launch are kept as metrics.abandoned"));
+    if (world().rank() == 0)
+      std::filesystem::remove_all(folder / "run/checkpoints");
+    forget_good_end(folder / "run");
+  }
+  EXPECT_EQ(read_metrics(folder / "run/metrics.abandoned.jsonl").size(), 1U);
+  EXPECT_EQ(read_metrics(folder / "run/metrics.abandoned-2.jsonl").size(), 2U);
+  EXPECT_EQ(read_metrics(folder / "run/metrics.jsonl").size(), 3U);
+  for (const char* const name : {"trace.abandoned", "trace.abandoned-2", "trace"})
+    EXPECT_TRUE(std::filesystem::exists(folder / "run" / name / "trace.json")) << name;
+  if (world().size() == 1)
+    return;
+  const std::string rank = fmt::format("rank-{:05}.jsonl", world().rank());
+  EXPECT_EQ(read_metrics(folder / "run/ranks.abandoned" / rank).size(), 1U);
+  EXPECT_EQ(read_metrics(folder / "run/ranks.abandoned-2" / rank).size(), 2U);
+  EXPECT_EQ(read_metrics(folder / "run/ranks" / rank).size(), 3U);
+}
+
+// What a run has saved is looked for, not replaced: neither a completed one nor a stopped one begins at step 0.
+TEST(Resume, ARunWhoseCheckpointsAreGoneIsRefused) {
+  const SharedFolder folder("purged");
+  const RunConfig config = config_in(folder, "run");
+  start_run(config_in(folder, "donor"), {});
+  for (const TrainOptions& options : {TrainOptions{}, stop_after(3)}) {
+    start_run(config, {"never", "", options.stop_after});
+    const std::vector<std::string> before = losses(config);
+    if (world().rank() == 0)
+      std::filesystem::remove_all(folder / "run/checkpoints");
+    barrier(world());
+    for (const TrainOptions& again : {TrainOptions{}, init_from(folder / "donor")})
+      expect_refusal(ExitCode::checkpoint, {"gone", "no checkpoint; run.json says", "--resume never"},
+                     [&] { start_run(config, again); });
+    EXPECT_EQ(losses(config), before);
+  }
+  EXPECT_TRUE(start_run(config, {"never", "", 0}).says("begins again"));
 }
 
 TEST(Resume, NothingLeftToDoLeavesConfigAndFiguresOfTheSteps) {

@@ -79,6 +79,7 @@ TEST_F(ResumeRefusals, SavesThatWereNeverFinishedCountAsNothing) {
     std::filesystem::remove_all(folder_ / "run/checkpoints");
     std::filesystem::create_directories(folder_ / "run/checkpoints/step-00000004.partial");
   });
+  forget_good_end(folder_ / "run");
   EXPECT_TRUE(start_run(run_, {}).says("passing over", "step-00000004.partial: its save was not finished"));
   EXPECT_EQ(losses(run_), wanted_);
 }

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "io/metrics.hpp"
+#include "io/run_directory.hpp"
+#include "training/prediction_check.hpp"
+#include "training/train_loop.hpp"
+
+namespace espalier {
+
+/// The run's directory and its metrics, which rank 0 has. Each function is called by all ranks, and is collective where
+/// it may fail.
+class RunFiles {
+ public:
+  using Note = std::function<void(const std::string&)>;
+
+  /// What is given must outlive it.
+  RunFiles(const RunConfig& config, const TrainOptions& options, const Communicator& world, Note note);
+
+  /// Takes the directory and tells how the launch before ended. Changes nothing. @returns the id of the run.
+  std::string open();
+
+  /// After `resumed_step`: what refuses a launch has come before. Sets aside what launches before have left of later
+  /// steps.
+  void sign_on(Index resumed_step, const PredictionCheck& prediction);
+  bool is_signed_on() const { return signed_on_; }
+
+  /// On rank 0: there was nothing left to do, so config, facts and times stay those of the steps that were taken.
+  bool keeps_figures() const { return keeps_figures_; }
+
+  /// Did the launch before complete the run? Collective.
+  bool was_completed() const;
+
+  /// The directory must still be the one that was opened; else it is no longer signed on.
+  void require_in_place();
+
+  /// Details for run.json, on rank 0.
+  void update(const nlohmann::json& details);
+
+  /// Signs a failure off, if this launch has signed on.
+  void sign_off_failed(const Error& error) const;
+
+  /// On rank 0: run.json's last word, and the report.
+  void sign_off(TrainOutcome outcome, const std::string& cause);
+
+  /// On rank 0: lines of later steps go. `step` as for MetricsWriter.
+  void open_metrics(Index step);
+  MetricsWriter& metrics() { return *metrics_; }
+  const RunDirectory& directory() const { return *directory_; }
+
+  const Path& path() const { return path_; }
+  Path checkpoints() const { return path_ / "checkpoints"; }
+
+ private:
+  void sign_on_root(Index resumed_step, const PredictionCheck& prediction);
+  void set_aside_records() const;
+
+  const RunConfig& config_;
+  const TrainOptions& options_;
+  const Communicator& world_;
+  Note note_;
+  bool is_root_;
+  Path path_;
+  std::optional<RunDirectory> directory_;
+  std::optional<MetricsWriter> metrics_;
+  bool signed_on_ = false;
+  bool keeps_figures_ = false;
+};
+
+}  // namespace espalier
