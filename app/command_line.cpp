@@ -8,6 +8,7 @@
 #include <sstream>
 #include <type_traits>
 
+#include "app/command_tree.hpp"
 #include "app/print.hpp"
 #include "core/error.hpp"
 #include "io/home_path.hpp"
@@ -48,22 +49,6 @@ std::string wrapped(const std::string& text, std::size_t columns) {
     result += word;
   }
   return result;
-}
-
-// "TEXT:{a,b}" with many choices has no room beside the option: then they follow its description.
-struct ValueText {
-  std::string type;
-  std::string choices;
-};
-ValueText value_text(const std::string& text) {
-  constexpr std::size_t room = 40;
-  const std::size_t colon = text.find(":{");
-  if (text.size() <= room || colon == std::string::npos)
-    return {text, ""};
-  std::string choices;
-  for (const char c : text.substr(colon + 2, text.size() - colon - 3))
-    choices += c == ',' ? std::string(", ") : std::string(1, c);
-  return {text.substr(0, colon), choices};
 }
 
 }  // namespace
@@ -133,13 +118,13 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 }
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
-  return value_text(CLI::Formatter::make_option_opts(option)).type;
+  const OptionText text = describe_option(*option);
+  return (text.type.empty() ? "" : ' ' + text.type) + (text.is_repeated ? " ..." : "") +
+         (text.is_required ? " REQUIRED" : "");
 }
 
 std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-  const std::string choices = value_text(CLI::Formatter::make_option_opts(option)).choices;
-  const std::string text = option->get_description();
-  return wrapped(choices.empty() ? text : fmt::format("{}: {}", text, choices), help_columns - get_column_width());
+  return wrapped(describe_option(*option).description, help_columns - get_column_width());
 }
 
 std::string HelpFormatter::make_subcommand(const CLI::App* command) const {

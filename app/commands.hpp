@@ -36,11 +36,12 @@ void add_generate(CLI::App& app, Chosen& chosen);
 void add_data(CLI::App& app, Chosen& chosen);
 void add_checkpoint(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
+void add_help(CLI::App& app, Chosen& chosen);  ///< the last: it knows all others
 void add_bench_ops(CLI::App& bench, Chosen& chosen);
 void add_bench_step(CLI::App& bench, Chosen& chosen);
 void add_bench_machine(CLI::App& bench, Chosen& chosen);
 
-/// "Espalier 0.3 (4c6d7e4)".
+/// "Espalier 0.3 (4c6d7e4)"; the version alone where the source is no repository of ours.
 std::string program_text();
 
 /// Versions of Espalier and of what it was built with, a line each.

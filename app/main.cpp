@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
+#include "app/familiar_words.hpp"
 #include "app/gpu_options.hpp"
 #include "io/file.hpp"
 #include "io/nearest_word.hpp"
@@ -103,6 +105,14 @@ void refuse_dashed_settings(const CLI::App& command, const std::string& name, co
                                     .todo = name + " --help"});
 }
 
+// For the first option that the command does not have.
+std::string hint_for_unknown_option(const CLI::App& command, const std::vector<std::string>& reversed) {
+  for (auto word = reversed.rbegin(); word != reversed.rend(); ++word)
+    if (word->starts_with("--") && command.get_option_no_throw(word->substr(0, word->find('='))) == nullptr)
+      return hint_for_option(*word);
+  return "";
+}
+
 [[noreturn]] void throw_usage(const CLI::App& app, std::vector<std::string> reversed, const CLI::ParseError& error) {
   refuse_gpu_options(reversed);
   std::string name = "espalier";
@@ -111,14 +121,17 @@ void refuse_dashed_settings(const CLI::App& command, const std::string& name, co
   const std::vector<std::string> commands = command_names(command);
   if (!commands.empty() && !next.starts_with("-")) {
     const std::string nearest = nearest_word(next, commands);
-    throw Error(ExitCode::usage,
-                {.what = next.empty() ? fmt::format("{} wants a command", name) : "unknown command",
-                 .got = next,
-                 .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
-                 .todo = nearest.empty() ? name + " --help" : fmt::format("did you mean {}?", nearest)});
+    throw Error(ExitCode::usage, {.what = next.empty() ? fmt::format("{} wants a command", name) : "unknown command",
+                                  .got = next,
+                                  .wanted = fmt::format("one of {}", fmt::join(commands, ", ")),
+                                  .todo = !hint_for_command(next).empty() ? hint_for_command(next)
+                                          : nearest.empty()               ? name + " --help"
+                                                                          : fmt::format("did you mean {}?", nearest)});
   }
   refuse_dashed_settings(command, name, reversed);
-  throw Error(ExitCode::usage, {.what = usage_text(error), .todo = name + " --help"});
+  const std::string hint = hint_for_unknown_option(command, reversed);
+  throw Error(ExitCode::usage,
+              {.what = usage_text(error), .todo = (hint.empty() ? "" : hint + "; ") + name + " --help"});
 }
 
 // "train", "bench step".
@@ -171,6 +184,8 @@ int run(CLI::App& app, Chosen& chosen, int& argc, char**& argv) {
         chosen.launching.reset();
         release_stop_requests();
       }
+      if (!runtime.warning().empty())
+        note_to_stderr("espalier: warning: " + runtime.warning());
       require_same_command(runtime.world(), chosen_command(app));
       return chosen.action(&runtime);
     });
@@ -191,7 +206,8 @@ int command(int argc, char** argv) {
       "Espalier trains transformer language models on a lattice of ranks.\n\n"
       "  espalier data pack --output train.bin TEXT...      text to token file\n"
       "  mpiexec -n 4 espalier train CONFIG.toml            trains, resumes by itself\n"
-      "  espalier generate --checkpoint RUN --prompt TEXT   writes text");
+      "  espalier generate --checkpoint RUN --prompt TEXT   writes text",
+      "espalier");
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
@@ -205,6 +221,7 @@ int command(int argc, char** argv) {
   add_data(app, chosen);
   add_checkpoint(app, chosen);
   add_bench(app, chosen);
+  add_help(app, chosen);
   keep_brackets(app);
   take_home_paths(app);
   if (wants_text_only(argc, argv)) {
@@ -226,7 +243,8 @@ int command(int argc, char** argv) {
     if (std::ferror(stdout) != 0)
       return 0;  // told below
     const Error error = error_from(exception, ExitCode::defect);
-    std::fprintf(stderr, "espalier: error: %s\n", error.what());
+    if (read_launch_facts(process_environment).local_rank == 0)  // before MPI all ranks of a host find the same
+      std::fprintf(stderr, "espalier: error: %s\n", error.what());
     return static_cast<int>(error.code());
   }
 }
@@ -257,5 +275,6 @@ int with_output_written(int exit_code) {
 
 int main(int argc, char** argv) {
   espalier::hold_closed_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is a write that fails, and is told
   return espalier::with_output_written(espalier::command(argc, argv));
 }

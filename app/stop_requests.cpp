@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <system_error>
 
 #include "parallel/launch_environment.hpp"
 
@@ -19,8 +20,9 @@ struct Signal {
   const char* name;
 };
 
-constexpr std::array stop_signals = {Signal{SIGTERM, "SIGTERM"}, Signal{SIGUSR1, "SIGUSR1"}, Signal{SIGINT, "SIGINT"},
-                                     Signal{SIGPIPE, "SIGPIPE"}, Signal{SIGHUP, "SIGHUP"}};
+constexpr std::array stop_signals = {Signal{SIGTERM, "SIGTERM"}, Signal{SIGUSR1, "SIGUSR1"},
+                                     Signal{SIGINT, "SIGINT"},   Signal{SIGPIPE, "SIGPIPE"},
+                                     Signal{SIGHUP, "SIGHUP"},   Signal{SIGXCPU, "SIGXCPU"}};
 
 sigset_t stop_signal_set() {
   sigset_t set;
@@ -50,25 +52,31 @@ void hold_stop_requests() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-EndAtStopRequest::EndAtStopRequest(std::optional<ExitCode> exit_code)
-    : watcher_([exit_code](const std::stop_token& over) {
-        constexpr auto patience = std::chrono::seconds(1);
-        constexpr auto tick = std::chrono::milliseconds(5);  // the launcher kills ranks that end later than others
-        std::optional<std::chrono::steady_clock::time_point> since;
-        for (; !over.stop_requested(); std::this_thread::sleep_for(tick)) {
-          if (stop_request().empty())
-            continue;
-          if (!exit_code) {
-            release_stop_requests();  // ends the process, unless the request is ignored
-            hold_stop_requests();
-            continue;
-          }
-          const auto now = std::chrono::steady_clock::now();
-          since = since.value_or(now);
-          if (now - *since >= patience)
-            end_process(*exit_code);
-        }
-      }) {}
+EndAtStopRequest::EndAtStopRequest(std::optional<ExitCode> exit_code) {
+  const auto watch = [exit_code](const std::stop_token& over) {
+    constexpr auto patience = std::chrono::seconds(1);
+    constexpr auto tick = std::chrono::milliseconds(5);  // the launcher kills ranks that end later than others
+    std::optional<std::chrono::steady_clock::time_point> since;
+    for (; !over.stop_requested(); std::this_thread::sleep_for(tick)) {
+      if (stop_request().empty())
+        continue;
+      if (!exit_code) {
+        release_stop_requests();  // ends the process, unless the request is ignored
+        hold_stop_requests();
+        continue;
+      }
+      const auto now = std::chrono::steady_clock::now();
+      since = since.value_or(now);
+      if (now - *since >= patience)
+        end_process(*exit_code);
+    }
+  };
+  try {
+    watcher_ = std::jthread(watch);
+  } catch (const std::system_error&) {
+    release_stop_requests();  // no thread is to be had: Runtime says so, as soon as it asks for its own
+  }
+}
 
 void release_stop_requests() {
   const sigset_t set = stop_signal_set();

@@ -17,11 +17,14 @@
 #include "app/stop_requests.hpp"
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/launch_environment.hpp"
+#include "parallel/process_limits.hpp"
 #include "parallel/runtime.hpp"
 #include "training/config_warnings.hpp"
 #include "training/emulated_network.hpp"
 #include "training/measure_layers.hpp"
+#include "training/require_file_size.hpp"
 #include "training/same_start.hpp"
 #include "training/train_loop.hpp"
 #include "training/with_compute_type.hpp"
@@ -70,6 +73,8 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
   require_same_start(world, to_toml(config));  // before anything that ranks with unlike layouts would hang in
+  attempt_together(world, ExitCode::write,
+                   [&] { require_file_size(config, world.size(), read_process_limits().file_size); });
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
   resolve_layers_per_stage(config, world);
   const RunLayout layout = make_run_layout(config, runtime.size());

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <espalier_revision.hpp>
+
 #include "app/commands.hpp"
 #include "app/cpu_features.hpp"
 #include "core/ops/attention_library.hpp"
@@ -12,7 +14,10 @@
 
 namespace espalier {
 
-std::string program_text() { return fmt::format("Espalier {} ({})", ESPALIER_VERSION, ESPALIER_REVISION); }
+std::string program_text() {
+  const std::string revision = ESPALIER_REVISION;
+  return "Espalier " ESPALIER_VERSION + (revision.empty() ? "" : " (" + revision + ")");
+}
 
 std::string version_text() {
   std::string gpus;

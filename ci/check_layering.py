@@ -38,7 +38,8 @@ OPENS_FILE = re.compile(r"\b(?:fopen|freopen|open|openat|creat)\s*\(|\bstd::w?[i
 MAY_OPEN = {
     "app/main.cpp": "/dev/null, in place of a standard stream that is closed",
     "app/rehearse.cpp": "the log of a program that it starts",
-    "core/machine_memory.cpp": "/proc/self/cgroup, /sys/fs/cgroup: the memory that this machine gives",
+    "core/control_group.cpp": "/proc/self/cgroup, /sys/fs/cgroup: the memory and the cores that this machine gives",
+    "core/machine_memory.cpp": "/proc/self/statm: the memory of this process",
     "core/memory_ledger.cpp": "/proc/self/statm: the memory of this process",
     "parallel/launch_environment.cpp": "/proc/PID/status: the cores of this process and of its launcher",
 }

@@ -17,3 +17,9 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/EspalierConfig.cmake.i
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/EspalierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/EspalierConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/EspalierConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Espalier)
+
+if(ESPALIER_ENABLE_APP)
+  set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/espalier)
+  install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${doc})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples DESTINATION ${doc} USE_SOURCE_PERMISSIONS)
+endif()

@@ -2,48 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/machine_memory.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <limits>
-#include <string>
 
+#include "core/control_group.hpp"
 #include "core/types.hpp"
 
 namespace espalier {
-namespace {
-
-// The first line of a small file of the system, without its end; "" if there is none.
-std::string first_line(const std::string& path) {
-  std::FILE* const file = std::fopen(path.c_str(), "r");
-  if (file == nullptr)
-    return "";
-  std::array<char, 4096> buffer{};
-  std::string line = std::fgets(buffer.data(), static_cast<int>(buffer.size()), file) != nullptr ? buffer.data() : "";
-  std::fclose(file);
-  return line.substr(0, line.find('\n'));
-}
-
-// "max" and what is no number: no limit.
-std::size_t limit_in(const std::string& path) {
-  unsigned long long bytes = 0;
-  return std::sscanf(first_line(path).c_str(), "%llu", &bytes) == 1 ? static_cast<std::size_t>(bytes)
-                                                                    : std::numeric_limits<std::size_t>::max();
-}
-
-// The least of our group and of those that it lies in (cgroup v2, "0::/a/b"); or of the container (v1).
-std::size_t control_group_limit() {
-  std::size_t limit = limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-  std::string group = first_line("/proc/self/cgroup");
-  for (group = group.starts_with("0::") ? group.substr(3) : ""; !group.empty();
-       group = group.substr(0, group.rfind('/')))
-    limit = std::min(limit, limit_in("/sys/fs/cgroup" + group + "/memory.max"));
-  return std::min(limit, limit_in("/sys/fs/cgroup/memory.max"));
-}
-
-}  // namespace
 
 std::size_t machine_memory_bytes() {
   if (!exec_is_host)
@@ -51,7 +20,32 @@ std::size_t machine_memory_bytes() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   return pages <= 0 ? 0
                     : std::min(static_cast<std::size_t>(pages) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)),
-                               control_group_limit());
+                               control_group_memory());
+}
+
+MemoryLimit process_memory_left() {
+  MemoryLimit least{.bytes = std::numeric_limits<std::size_t>::max()};
+  // Pages: all, resident, shared, text, libraries (0), data and stack.
+  unsigned long long all = 0;
+  unsigned long long data = 0;
+  if (std::FILE* const file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%llu %*u %*u %*u %*u %llu", &all, &data) != 2)
+      all = data = 0;
+    std::fclose(file);
+  }
+  const auto take = [&](auto resource, const char* option, unsigned long long used_pages) {
+    rlimit limit = {};
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+      return;
+    const auto allowed = static_cast<std::size_t>(limit.rlim_cur);
+    const auto used = static_cast<std::size_t>(used_pages) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t left = allowed > used ? allowed - used : 0;
+    if (left < least.bytes)
+      least = {.bytes = left, .name = std::string("ulimit ") + option + " " + std::to_string(allowed / 1024)};
+  };
+  take(RLIMIT_AS, "-v", all);
+  take(RLIMIT_DATA, "-d", data);
+  return least;
 }
 
 }  // namespace espalier

@@ -21,9 +21,11 @@ namespace {
 std::string advice(int error_number, const Path& path) {
   const char* const elsewhere = "choose a path on a file system that you can write to";
   switch (error_number) {
+    case EFBIG: return "raise the limit of a file's size: ulimit -f unlimited";
+    case EMFILE:
+    case ENFILE: return "raise the limit of open files: ulimit -n 1024";
     case ENOSPC:
-    case EDQUOT:
-    case EFBIG: {
+    case EDQUOT: {
       std::error_code ignored;
       const Path directory = path.parent_path().empty() ? Path(".") : path.parent_path();
       const auto space = std::filesystem::space(directory, ignored);
@@ -53,7 +55,9 @@ std::string advice(int error_number, const Path& path) {
                      .where = path.string(),
                      .got = system_message(error_number),
                      .wanted = "a readable regular file",
-                     .todo = "check the path, relative ones start at the working directory"});
+                     .todo = error_number == EMFILE || error_number == ENFILE
+                                 ? advice(error_number, path)
+                                 : "check the path, relative ones start at the working directory"});
 }
 
 // A run keeps all its token files open, and the usual limit of 1024 files is a soft one.

@@ -4,20 +4,29 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
+#include "core/control_group.hpp"
 #include "core/error.hpp"
+
+#ifdef KOKKOS_ENABLE_OPENMP
+#include <omp.h>
+#endif
 
 namespace espalier {
 namespace {
 
 constexpr const char* reexec_variable = "ESPALIER_REEXEC";
+constexpr std::string_view started_again = "started again: ";  // what a user sets it to is another word
 
 // Each launcher's name for (ranks on this host, our place among them).
 constexpr std::array<std::pair<const char*, const char*>, 5> local_variables{{
@@ -73,8 +82,8 @@ std::string status_line(const std::string& pid, const std::string& key) {
 
 /// Has the launcher given this rank other cores than it has itself? The launcher is the nearest ancestor of a known
 /// name; a shell may stand between.
-bool launcher_has_other_cores() {
-  const std::string own = status_line("self", "Cpus_allowed_list");
+bool launcher_has_other_cores(const std::vector<int>& cores) {
+  const std::string own = core_list_text(cores);
   std::string pid = status_line("self", "PPid");
   for (int depth = 0; depth < 8 && !pid.empty() && pid != "0"; ++depth) {
     const std::string name = status_line(pid, "Name");
@@ -85,6 +94,13 @@ bool launcher_has_other_cores() {
     pid = status_line(pid, "PPid");
   }
   return false;
+}
+
+// Does the user name the cores of OpenMP's threads, rather than let OpenMP choose among those of the process?
+bool names_cores(const Environment& environment) {
+  const char* const places = environment("OMP_PLACES");
+  const bool listed = places != nullptr && std::isalpha(static_cast<unsigned char>(*places)) == 0;
+  return listed || is_set(environment, "GOMP_CPU_AFFINITY");
 }
 
 void bind_this_process(const std::vector<int>& cores) {
@@ -140,6 +156,20 @@ std::vector<int> cores_of_this_thread() {
   return cores;
 }
 
+std::vector<int> cores_of_this_process() {
+  std::vector<int> cores = cores_of_this_thread();
+#ifdef KOKKOS_ENABLE_OPENMP
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    std::vector<int> ids(static_cast<std::size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, ids.data());
+    cores.insert(cores.end(), ids.begin(), ids.end());
+  }
+#endif
+  std::ranges::sort(cores);
+  cores.erase(std::ranges::unique(cores).begin(), cores.end());
+  return cores;
+}
+
 std::string core_list_text(const std::vector<int>& cores) {
   std::string text;
   for (std::size_t i = 0; i < cores.size();) {
@@ -169,12 +199,14 @@ LaunchFacts read_launch_facts(const Environment& environment) {
       facts.local_rank = leading_number(environment(place), 0) % facts.local_ranks;
       break;
     }
-  facts.cores = cores_of_this_thread();
+  facts.cores = cores_of_this_process();
+  facts.cpu_limit = control_group_cores();
   // Slurm says what it was asked for; without a plugin that binds, nothing comes of it.
   const char* const slurm_binding = environment("SLURM_CPU_BIND_TYPE");
   const bool unbound_by_slurm =
       started_by_srun(environment) && (slurm_binding == nullptr || std::string_view(slurm_binding).starts_with("none"));
-  facts.bound_by_launcher = facts.local_ranks == 1 || (!unbound_by_slurm && launcher_has_other_cores());
+  facts.bound_by_launcher = facts.local_ranks == 1 ||
+                            (!unbound_by_slurm && !names_cores(environment) && launcher_has_other_cores(facts.cores));
   return facts;
 }
 
@@ -182,19 +214,25 @@ LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment)
   LaunchPlan plan;
   const int cores = static_cast<int>(facts.cores.size());
   const int share = facts.bound_by_launcher ? cores : cores / facts.local_ranks;  // 0: more ranks than cores
-  const int wanted = std::max(1, share);
+  const int allowed = facts.cpu_limit > 0 ? static_cast<int>(facts.cpu_limit / facts.local_ranks) : share;
+  const int wanted = std::max(1, std::min(share, allowed));
   const int per_task = facts.bound_by_launcher ? leading_number(environment("SLURM_CPUS_PER_TASK"), wanted) : wanted;
   plan.num_threads =
       std::max(1, leading_number(environment("OMP_NUM_THREADS"), std::min(wanted, std::max(1, per_task))));
   plan.ranks_share_cores = facts.local_ranks > 1 && plan.num_threads > share;
 
-  const bool user_binds = is_set(environment, "OMP_PROC_BIND") || is_set(environment, "OMP_PLACES") ||
+  const char* const proc_bind = environment("OMP_PROC_BIND");
+  const bool user_binds = proc_bind != nullptr || is_set(environment, "OMP_PLACES") ||
                           is_set(environment, "GOMP_CPU_AFFINITY") || is_set(environment, "KMP_AFFINITY");
-  const bool may_bind = !user_binds && !is_zero(environment("ESPALIER_BIND"));
+  const bool may_bind = !is_zero(environment("ESPALIER_BIND"));
   const bool fits = plan.num_threads <= share;
-  if (may_bind && fits && !facts.bound_by_launcher)
-    plan.bind_to.assign(facts.cores.begin() + facts.local_rank * share,
-                        facts.cores.begin() + (facts.local_rank + 1) * share);
+  const bool openmp_binds = (proc_bind != nullptr && strcasecmp(proc_bind, "false") != 0) ||
+                            (proc_bind == nullptr && is_set(environment, "OMP_PLACES"));
+  if (may_bind && !facts.bound_by_launcher && !names_cores(environment) &&
+      (user_binds ? openmp_binds && plan.num_threads <= std::max(1, share) : fits)) {
+    const int first = share > 0 ? facts.local_rank * share : facts.local_rank * cores / facts.local_ranks;
+    plan.bind_to.assign(facts.cores.begin() + first, facts.cores.begin() + first + std::max(1, share));
+  }
 
   const auto choose = [&](const char* name, const std::string& value) {
     if (!is_set(environment, name))
@@ -211,8 +249,8 @@ LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment)
 std::string prepare_launch(char** argv) {
   const Environment environment = process_environment;
   const char* const earlier = std::getenv(reexec_variable);
-  if (earlier != nullptr && !is_zero(earlier)) {  // we are the program started again
-    std::string chosen = earlier;
+  if (earlier != nullptr && std::string_view(earlier).starts_with(started_again)) {
+    std::string chosen = earlier + started_again.size();
     unsetenv(reexec_variable);  // children of ours choose for themselves
     return chosen;
   }
@@ -227,20 +265,21 @@ std::string prepare_launch(char** argv) {
                                    : plan.ranks_share_cores ? " (shared)"
                                    : own_cores              ? " (bound by the launcher)"
                                                             : "");
-  if (plan.ranks_share_cores)
-    setenv("KOKKOS_DISABLE_WARNINGS", "1", 0);  // Kokkos 5 would say so on each rank; our line in the log does
+  if (facts.cpu_limit > 0)
+    chosen += fmt::format(", a CPU limit of {:.3g} cores", facts.cpu_limit);
   if (plan.variables.empty() && plan.bind_to.empty())
     return chosen;
   if (is_zero(earlier))
     return chosen + ", left as it is (ESPALIER_REEXEC=0)";
-  if (!plan.bind_to.empty())
-    bind_this_process(plan.bind_to);  // before libgomp loads: it reads the cores it may use at that moment
+  // Before libgomp loads again: it reads the cores it may use at that moment, and may have bound this thread to one.
+  if (cores != cores_of_this_thread())
+    bind_this_process(cores);
   for (std::size_t i = 0; i < plan.variables.size(); ++i) {
     const auto& [name, value] = plan.variables[i];
     setenv(name.c_str(), value.c_str(), 0);
     chosen += fmt::format("{}{}={}", i == 0 ? "; Espalier has set " : " ", name, value);
   }
-  setenv(reexec_variable, chosen.c_str(), 1);
+  setenv(reexec_variable, (std::string(started_again) + chosen).c_str(), 1);
   start_again(argv);
   unsetenv(reexec_variable);  // no /proc, or no right to: go on with what the libraries have read
   return chosen + " (too late for this process: it could not start itself again)";

@@ -14,6 +14,7 @@ struct LaunchFacts {
   int local_ranks = 1;  ///< ranks on this host
   int local_rank = 0;
   std::vector<int> cores;          ///< that this process may run on
+  double cpu_limit = 0;            ///< cores' worth of time for the ranks of this host (control group); 0: no limit
   bool bound_by_launcher = false;  ///< the cores are this rank's alone
 };
 
@@ -50,7 +51,9 @@ void require_own_launcher(const LaunchedRank& launched, int world_size, const st
 LaunchFacts read_launch_facts(const Environment& environment);
 
 /// Threads = cores / ranks of the host; each rank's threads on cores of their own where there are enough, else no
-/// binding and no spinning. Pure. A variable that the user has set is never among those returned.
+/// binding and no spinning. Where the user lets OpenMP bind threads (OMP_PROC_BIND, OMP_PLACES=cores) the rank gets its
+/// share first: OpenMP knows of no other ranks, and would bind all of them to the same cores. Pure. A variable that the
+/// user has set is never among those returned.
 LaunchPlan plan_launch(const LaunchFacts& facts, const Environment& environment);
 
 /// Applies the plan. libgomp and OpenBLAS read their environment when they load, so if anything must be set the
@@ -60,6 +63,9 @@ std::string prepare_launch(char** argv);
 
 /// The cores that the calling thread may run on; {0} where the system does not say.
 std::vector<int> cores_of_this_thread();
+
+/// Those of this process, also where OpenMP has bound its first thread to one of them already.
+std::vector<int> cores_of_this_process();
 
 /// "0-3,8" for {0, 1, 2, 3, 8}.
 std::string core_list_text(const std::vector<int>& cores);

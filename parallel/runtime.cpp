@@ -8,60 +8,28 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <new>
-#include <set>
 #include <span>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
 #include "parallel/agreement.hpp"
-#include "parallel/collectives.hpp"
 #include "parallel/device_selection.hpp"
 #include "parallel/failure.hpp"
+#include "parallel/host_cores.hpp"
 #include "parallel/host_ranks.hpp"
 #include "parallel/job_clock.hpp"
 #include "parallel/launch_environment.hpp"
 #include "parallel/mpi_check.hpp"
+#include "parallel/openmp_threads.hpp"
+#include "parallel/process_limits.hpp"
 
 namespace espalier {
 namespace {
-
-/// The cores that the host threads of this rank may run on. Asked of each thread: OpenMP may have bound them one by
-/// one.
-std::vector<std::int32_t> cores_of_threads() {
-  using Host = Kokkos::DefaultHostExecutionSpace;
-  const int num_threads = static_cast<int>(Host().concurrency());
-  std::vector<std::vector<int>> by_thread(static_cast<std::size_t>(num_threads));
-  std::vector<int>* const lists = by_thread.data();
-  Kokkos::parallel_for("espalier::parallel::runtime::cores_of_threads", Kokkos::RangePolicy<Host>(0, num_threads),
-                       [lists](const int thread) { lists[thread] = cores_of_this_thread(); });
-  compat::fence(Host(), "espalier::parallel::runtime: the lists are complete");
-  std::set<std::int32_t> cores;
-  for (const std::vector<int>& list : by_thread)
-    cores.insert(list.begin(), list.end());
-  return {cores.begin(), cores.end()};
-}
-
-/// Do the ranks of this host have more threads than cores between them? Asked of the ranks themselves: the launcher's
-/// environment says what was wanted, not what is.
-bool measure_ranks_share_cores(const Communicator& world) {
-  const Communicator host = host_ranks(world);
-  if (host.size() == 1)
-    return false;
-  const auto threads = all_reduce(host, static_cast<std::int32_t>(Kokkos::DefaultHostExecutionSpace().concurrency()));
-  std::vector<std::int32_t> own = cores_of_threads();
-  const auto most = all_reduce(host, static_cast<std::int32_t>(own.size()), ReduceOp::max);
-  own.resize(static_cast<std::size_t>(most), own.empty() ? 0 : own[0]);
-  std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(host.size()));
-  all_gather(host, std::span<std::int32_t>(all), std::span<const std::int32_t>(own));
-  return threads > static_cast<std::int32_t>(std::set<std::int32_t>(all.begin(), all.end()).size());
-}
 
 /// One block for all: among processes that are no job, process 0 speaks, and its launcher ends the others meanwhile.
 void refuse_other_launchers(int world_size) {
@@ -80,12 +48,25 @@ void initialize_kokkos(int& argc, char**& argv) {
   try {
     Kokkos::initialize(argc, argv);
   } catch (const std::exception& error) {
+    const std::string text = error.what();
     throw Error(ExitCode::usage, {.what = "Kokkos does not start",
                                   .where = arguments,
-                                  .got = error.what(),
+                                  .got = text.substr(0, text.find('\n')),  // without a traceback
                                   .wanted = "arguments such as --kokkos-threads=4",
-                                  .todo = "correct the --kokkos-* arguments, or leave them out"});
+                                  .todo = "correct the --kokkos-* argument or the KOKKOS_* variable, or leave it out"});
   }
+}
+
+/// Before anything waits for threads that do not come.
+void require_threads(const Communicator& world, int argc, char** argv) {
+  const WantedThreads wanted = wanted_threads(std::span(argv, static_cast<std::size_t>(argc)), process_environment);
+  std::optional<ThreadProbe> probe;  // until all ranks have theirs: they share the limits
+  attempt_together(world, ExitCode::usage, [&] {
+    require_openmp_settings(wanted, process_environment);
+    probe.emplace(wanted.count - 1);
+  });
+  probe.reset();
+  attempt_together(world, ExitCode::usage, [&] { require_whole_team(wanted, process_environment); });
 }
 
 /// How tensors go from rank to rank, in the whole job.
@@ -125,6 +106,10 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
   ESPALIER_MPI(MPI_Initialized(&mpi_runs));
   if (mpi_runs == 0) {
     launch_ = prepare_launch(argv);
+    const LaunchFacts facts = read_launch_facts(process_environment);
+    require_process_limits(read_process_limits(), facts.local_ranks,
+                           plan_launch(facts, process_environment).num_threads);
+    ThreadProbe(2);                                      // MPI's own
     setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0);  // MPICH: our error block says it all
     int provided = MPI_THREAD_SINGLE;
     ESPALIER_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
@@ -151,6 +136,8 @@ void Runtime::start_kokkos(int& argc, char**& argv) {
     ranks_per_device = device.sharers;
     device_ = device.text;
     show_regions_to_profiler();
+    require_threads(*world_, argc, argv);
+    setenv("KOKKOS_DISABLE_WARNINGS", "1", 0);  // each rank would print what we say once
     initialize_kokkos(argc, argv);
     owns_kokkos_ = true;
     require_known_arguments(argc, argv);
@@ -159,7 +146,9 @@ void Runtime::start_kokkos(int& argc, char**& argv) {
   MemoryLedger::instance().install();
   WaitSettings& wait = world_->state()->context->wait;
   wait.ranks_share_cores = true;  // careful until it is known
-  wait.ranks_share_cores = measure_ranks_share_cores(*world_);
+  const HostCores host = measure_host_cores(*world_);
+  wait.ranks_share_cores = host.ranks > 1 && host.threads > static_cast<int>(host.cores.size());
+  warning_ = crowding_text(*world_, host);
   world_->position().set_rank(world_->rank(), world_->size());
   synchronize_clocks(*world_);
   watch_for_exit(&*failures_);

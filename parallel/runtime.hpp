@@ -18,7 +18,8 @@ class Runtime {
  public:
   /// Chooses threads, binding and wait policy where the user has not (it may start the program again, once, see
   /// launch_environment.hpp); then MPI_Init_thread and Kokkos::initialize, which takes the --kokkos-* arguments.
-  /// @throws Error (usage) for an argument that Kokkos does not understand.
+  /// @throws Error (usage) for an argument that Kokkos does not understand, and for variables of OpenMP that would keep
+  /// threads from starting; (memory, write) for limits of the process that would.
   Runtime(int& argc, char**& argv);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -30,6 +31,9 @@ class Runtime {
 
   /// One line for the log: ranks, threads, cores, what was chosen, how waits are done.
   std::string describe() const;
+
+  /// What slows every command down: more threads than cores on a host. On rank 0; empty where there is nothing.
+  const std::string& warning() const { return warning_; }
 
   /// Ends the job, see fail_job().
   [[noreturn]] void fail(ExitCode code, const std::string& text) const;
@@ -46,6 +50,7 @@ class Runtime {
   int exceptions_at_start_;
   std::string launch_;
   std::string device_;
+  std::string warning_;
   std::optional<Communicator> world_;
   std::optional<Communicator> failures_;
 };

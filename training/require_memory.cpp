@@ -140,8 +140,10 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
                      settings.empty() ? "" : ", with " + settings);
 }
 
-// " a rank (this GPU: 20 GB free of 141 GB; ...)"; nothing on hosts.
+// " a rank (this GPU: 20 GB free of 141 GB; ...)"; on hosts the limit of the shell, if it has set one.
 std::string device_memory_text() {
+  if (const std::string limit = exec_is_host ? process_memory_left().name : ""; !limit.empty())
+    return fmt::format(" ({} included)", limit);
   const DeviceMemory memory = device_memory();
   return memory.total_bytes == 0 ? ""
                                  : fmt::format(" a rank (this GPU: {} free of {}; nvidia-smi says who holds the rest)",
@@ -193,7 +195,10 @@ MemoryNeed least_memory(const RunConfig& config, int ranks) {
 std::size_t memory_of_a_rank(const Communicator& world) {
   const auto ranks =
       static_cast<std::size_t>(exec_is_host ? host_ranks(world).size() : world.context().ranks_per_device);
-  const Index own = static_cast<Index>((exec_is_host ? machine_memory_bytes() : device_memory().free_bytes) / ranks);
+  std::size_t bytes = (exec_is_host ? machine_memory_bytes() : device_memory().free_bytes) / ranks;
+  if (const MemoryLimit limit = process_memory_left(); exec_is_host && !limit.name.empty())
+    bytes = bytes == 0 ? limit.bytes : std::min(bytes, limit.bytes);
+  const Index own = static_cast<Index>(bytes);
   return static_cast<std::size_t>(all_reduce(world, own, ReduceOp::min));
 }
 

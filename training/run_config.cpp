@@ -97,7 +97,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.choice("schedule", c.parallel.schedule, pipeline_schedules(), "order of the micro-batches in a pipeline");
   v.integer("virtual_stages", c.parallel.virtual_stages, degree, "chunks of layers on each stage (interleaved)");
   v.choice("assignment", c.parallel.assignment, {"consecutive", "round_robin"},
-           "of layers to stages; round_robin deals them out one by one, to compare with");
+           "of layers to stages, one by one with the second, to compare with");
   v.integers("layers_per_stage", c.parallel.layers_per_stage, layers,
              "layers of each stage (chunk by chunk in forward order); []: balanced by measured cost");
   v.choice("recompute", c.parallel.recompute, recompute_modes(),
@@ -148,7 +148,7 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("stability", "What is done about steps and ranks that stand out (docs/stability.md).");
   v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
-           "continue: only record it; skip: no update; rollback: to the last checkpoint, past the step's samples");
+           "only record it, make no update, or go back to the last checkpoint and past the step's samples");
   v.integer("spike_window", c.stability.spike_window, {0, 1 << 20},
             "steps that loss and gradient norm are compared with; 0: only what is not finite stands out");
   v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true},
@@ -274,8 +274,8 @@ class WritingVisitor {
   void strings(const char* key, const std::vector<std::string>& value, const char* comment) {
     write(key, value, comment);
   }
-  void choice(const char* key, const std::string& value, const std::vector<std::string>&, const char* comment) {
-    write(key, value, comment);
+  void choice(const char* key, const std::string& value, const std::vector<std::string>& choices, const char* comment) {
+    write(key, value, fmt::format("{} ({})", comment, fmt::join(choices, ", ")).c_str());
   }
   std::string result() const { return writer_.text(); }
 

@@ -9,8 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "core/control_group.hpp"
 #include "core/error.hpp"
+#include "parallel/host_cores.hpp"
 #include "parallel/launch_environment.hpp"
+#include "parallel/openmp_threads.hpp"
+#include "parallel/process_limits.hpp"
 #include "parallel/runtime.hpp"
 #include "parallel/wait.hpp"
 #include "tests/support/world.hpp"
@@ -80,6 +84,32 @@ TEST(Launch, TheUserWins) {
   EXPECT_EQ(fewer.bind_to, (std::vector<int>{14, 15, 16, 17}));
 }
 
+// OpenMP knows of no other ranks: left alone with them it binds the first threads of all to the same core.
+TEST(Launch, RanksHaveCoresOfTheirOwnWhereOpenMpBinds) {
+  for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES"}) {
+    const Environment binds = environment({{name, name == std::string("OMP_PLACES") ? "cores" : "true"}});
+    EXPECT_EQ(plan_launch(facts(2, 1, 4), binds).bind_to, (std::vector<int>{12, 13})) << name;
+    EXPECT_EQ(plan_launch(facts(4, 2, 2), binds).bind_to, (std::vector<int>{11})) << "more ranks than cores";
+    EXPECT_TRUE(plan_launch(facts(2, 1, 4, true), binds).bind_to.empty()) << "the launcher has done it";
+  }
+  EXPECT_TRUE(plan_launch(facts(2, 1, 4), environment({{"OMP_PROC_BIND", "false"}})).bind_to.empty());
+  EXPECT_TRUE(plan_launch(facts(2, 1, 4), environment({{"OMP_PLACES", "{0},{1}"}})).bind_to.empty());
+  EXPECT_TRUE(plan_launch(facts(2, 1, 4), environment({{"GOMP_CPU_AFFINITY", "0-1"}})).bind_to.empty());
+}
+
+TEST(Launch, AControlGroupLimitsTheThreads) {
+  LaunchFacts limited = facts(2, 1, 8);
+  limited.cpu_limit = 3;
+  EXPECT_EQ(plan_launch(limited, environment({})).num_threads, 1);
+  limited.cpu_limit = 0.5;
+  EXPECT_EQ(plan_launch(limited, environment({})).num_threads, 1);
+  limited.cpu_limit = 64;
+  EXPECT_EQ(plan_launch(limited, environment({})).num_threads, 4);
+  EXPECT_EQ(cores_in_cpu_max("150000 100000"), 1.5);
+  for (const char* const text : {"max 100000", "-1 100000", "", " ", "0 100000", "100000 0"})
+    EXPECT_EQ(cores_in_cpu_max(text), 0) << text;
+}
+
 TEST(Launch, OneRankAlone) {
   const LaunchPlan plan = plan_launch(facts(1, 0, 2, true), environment({}));
   EXPECT_EQ(plan.num_threads, 2);
@@ -140,6 +170,70 @@ TEST(Launch, CoreLists) {
   EXPECT_EQ(core_list_text({0, 1, 2, 3, 8, 10, 11}), "0-3,8,10-11");
   EXPECT_EQ(core_list_text({}), "");
   EXPECT_FALSE(cores_of_this_thread().empty());
+}
+
+TEST(ProcessLimits, EachIsRefusedByItsName) {
+  const auto refused = [](const ProcessLimits& limits, ExitCode code, const std::string& name) {
+    try {
+      require_process_limits(limits, 4, 2);
+      ADD_FAILURE() << "not refused: " << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  };
+  EXPECT_NO_THROW(require_process_limits({}, 4, 2));
+  EXPECT_NO_THROW(require_process_limits(read_process_limits(), 1, 1));
+  refused({.memory = {.bytes = 1 << 29, .name = "ulimit -v 900000"}}, ExitCode::memory, "ulimit -v 900000");
+  refused({.stack = 65536}, ExitCode::memory, "ulimit -s 64");
+  refused({.file_size = 1 << 20}, ExitCode::write, "ulimit -f 1024");
+  refused({.open_files = 20}, ExitCode::memory, "ulimit -n 20");
+  refused({.shared_memory = 16 << 20}, ExitCode::memory, "/dev/shm");
+}
+
+TEST(ProcessLimits, SizesOfStacks) {
+  EXPECT_EQ(stack_size_in("512"), std::size_t{512} << 10);
+  EXPECT_EQ(stack_size_in("16384b"), 16384U);
+  EXPECT_EQ(stack_size_in(" 8 M "), std::size_t{8} << 20);
+  for (const char* const text : {"", "big", "8x", "8 M M", "99999999999999999g"})
+    EXPECT_EQ(stack_size_in(text), 0U) << text;
+}
+
+TEST(HostCores, CrowdingIsTold) {
+  HostCores host;
+  host.host = "n1";
+  host.ranks = 2;
+  host.threads = 4;
+  host.cores = {0, 1, 2, 3};
+  EXPECT_EQ(crowding_text(host), "");
+  host.cores = {0, 1};
+  EXPECT_NE(crowding_text(host).find("4 threads on 2 cores of host n1"), std::string::npos) << crowding_text(host);
+  EXPECT_NE(crowding_text(host).find("OMP_NUM_THREADS=1"), std::string::npos) << crowding_text(host);
+  host.cores = {0};
+  EXPECT_NE(crowding_text(host).find("at most 1 rank here"), std::string::npos) << crowding_text(host);
+  host.cores = {0, 1, 2, 3};
+  host.limit = 2.5;
+  EXPECT_NE(crowding_text(host).find("cpu.max"), std::string::npos) << crowding_text(host);
+}
+
+TEST(OpenMpThreads, VariablesThatSayNothingAreRefused) {
+  const auto refused = [](const char* name, const char* value) {
+    try {
+      require_openmp_settings({}, environment({{name, value}}));
+    } catch (const Error& error) {
+      return std::string(error.what()).find(std::string(name) + "=" + value) != std::string::npos;
+    }
+    return false;
+  };
+  for (const char* const value : {"0", "-1", "abc", "", "2,x", "1.5"})
+    EXPECT_TRUE(refused("OMP_NUM_THREADS", value)) << value;
+  for (const char* const value : {"1", "4,2", " 8 ", "+3"})
+    EXPECT_FALSE(refused("OMP_NUM_THREADS", value)) << value;
+  EXPECT_TRUE(refused("OMP_DYNAMIC", "2"));
+  EXPECT_FALSE(refused("OMP_DYNAMIC", "FALSE"));
+  EXPECT_TRUE(refused("OMP_PROC_BIND", "perhaps"));
+  EXPECT_FALSE(refused("OMP_PROC_BIND", "spread,close"));
+  EXPECT_THROW(require_openmp_settings({.count = 513, .setting = "OMP_NUM_THREADS=513"}, environment({})), Error);
 }
 
 TEST(Wait, PolicyFollowsWhetherRanksShareCores) {

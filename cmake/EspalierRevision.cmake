@@ -1,0 +1,21 @@
+# cmake -DSOURCE=... -DVERSION=... -DOUTPUT=... -P EspalierRevision.cmake: writes the header with version and commit, if they have
+# changed. Run by every build, since a pull changes the commit and no file that CMake looks at. Empty outside of a
+# repository (a tarball), and inside one whose top is not ours.
+set(git ${CMAKE_COMMAND} -E env --unset=GIT_DIR --unset=GIT_WORK_TREE git -c safe.directory=* -C ${SOURCE})
+execute_process(COMMAND ${git} rev-parse --show-toplevel OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+file(REAL_PATH "${SOURCE}" source)
+set(revision "")
+if(top)
+  file(REAL_PATH "${top}" top)
+endif()
+if("${top}" STREQUAL "${source}")
+  execute_process(COMMAND ${git} rev-parse --short HEAD OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+set(text "#define ESPALIER_VERSION \"${VERSION}\"\n#define ESPALIER_REVISION \"${revision}\"\n")
+set(before "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} before)
+endif()
+if(NOT "${before}" STREQUAL "${text}")
+  file(WRITE ${OUTPUT} "${text}")
+endif()

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/openmp_threads.hpp"
+
+#include <fmt/format.h>
+#include <strings.h>
+
+#include <Kokkos_Core.hpp>
+#include <charconv>
+#include <regex>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+
+#ifdef KOKKOS_ENABLE_OPENMP
+#include <omp.h>
+#endif
+
+namespace espalier {
+namespace {
+
+constexpr int most_threads = 512;  // Kokkos keeps its threads in an array of so many
+
+struct Variable {
+  const char* name;
+  const char* pattern;
+  const char* wanted;
+};
+const char* const number_list = R"(\s*\+?0*[1-9]\d*\s*(,\s*\+?0*[1-9]\d*\s*)*)";
+const char* const boolean = R"(\s*(true|false)\s*)";
+const Variable variables[] = {
+    {"OMP_NUM_THREADS", number_list, "a number from 1 on, or a list such as 4,2"},
+    {"OMP_THREAD_LIMIT", R"(\s*\+?0*[1-9]\d*\s*)", "a number from 1 on"},
+    {"OMP_MAX_ACTIVE_LEVELS", R"(\s*\d+\s*)", "a number from 1 on"},
+    {"OMP_DYNAMIC", boolean, "false"},
+    {"OMP_PROC_BIND", R"(\s*(true|false|close|spread|master|primary)\s*(,\s*(close|spread|master|primary)\s*)*)",
+     "true, false, close, spread or primary"},
+    {"OMP_STACKSIZE", R"(\s*\d+\s*[bkmg]?\s*)", "a size such as 8M"},
+    {"OMP_WAIT_POLICY", R"(\s*(active|passive)\s*)", "active or passive"},
+    {"ESPALIER_BIND", "[01]", "0 or 1"},
+    {"ESPALIER_REEXEC", "[01]", "0 or 1"},
+    {"ESPALIER_PROGRESS", "bar|lines", "bar or lines"},
+    {"KOKKOS_NUM_THREADS", R"(\s*\+?0*[1-9]\d*\s*)", "a number from 1 on"},
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& got, const std::string& wanted,
+                         const std::string& todo) {
+  throw Error(ExitCode::usage, {.what = what, .got = got, .wanted = wanted, .todo = todo});
+}
+
+// "OMP_DYNAMIC=true"; "" where it is not set.
+std::string setting(const Environment& environment, const char* name) {
+  const char* const value = environment(name);
+  return value == nullptr ? "" : fmt::format("{}={}", name, value);
+}
+
+bool is_positive(std::string_view text, int& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number > 0;
+}
+
+}  // namespace
+
+WantedThreads wanted_threads(std::span<char* const> arguments, const Environment& environment) {
+  WantedThreads wanted;
+#ifdef KOKKOS_ENABLE_OPENMP
+  wanted.count = omp_get_max_threads();
+#endif
+  wanted.setting = fmt::format("OMP_NUM_THREADS={}", wanted.count);
+  if (const std::string text = setting(environment, "KOKKOS_NUM_THREADS"); !text.empty())
+    if (is_positive(environment("KOKKOS_NUM_THREADS"), wanted.count))
+      wanted.setting = text;
+  for (const std::string_view argument : arguments)
+    for (const std::string_view name : {"--kokkos-threads=", "--kokkos-num-threads="})
+      if (argument.starts_with(name) && is_positive(argument.substr(name.size()), wanted.count))
+        wanted.setting = argument;  // what is no number Kokkos refuses itself
+  return wanted;
+}
+
+void require_openmp_settings(const WantedThreads& wanted, const Environment& environment) {
+  for (const auto& [name, pattern, values] : variables)
+    if (const char* const value = environment(name))
+      if (!std::regex_match(value, std::regex(pattern, std::regex::icase)))
+        refuse("an environment variable has a value that cannot be used", setting(environment, name),
+               fmt::format("{}={}", name, values), fmt::format("correct {}, or unset it", name));
+  if (wanted.count > most_threads)
+    refuse("more threads than a rank can have", wanted.setting, fmt::format("1 to {}", most_threads),
+           "set it to the cores of a rank, or leave it out");
+}
+
+void require_whole_team(const WantedThreads& wanted, const Environment& environment) {
+#ifdef KOKKOS_ENABLE_OPENMP
+  if (wanted.count == 1)
+    return;
+  const char* const proc_bind = environment("OMP_PROC_BIND");
+  const bool binds = proc_bind == nullptr || strcasecmp(proc_bind, "false") != 0;
+  for (const char* const name : {"OMP_PLACES", "GOMP_CPU_AFFINITY"})
+    if (binds && environment(name) != nullptr && omp_get_num_places() == 0)
+      refuse("an environment variable names no core that this process may use", setting(environment, name),
+             "cores that the launcher or taskset left to this process", fmt::format("correct {}, or unset it", name));
+  int got = 1;
+#pragma omp parallel num_threads(wanted.count)
+  {
+#pragma omp single
+    got = omp_get_num_threads();
+  }
+  const bool is_dynamic = omp_get_dynamic() != 0;  // then a later region may have fewer, when the machine is busy
+  if (got >= wanted.count && !is_dynamic)
+    return;
+  std::string causes;
+  const auto blame = [&](const char* name, bool guilty) {
+    if (const std::string text = setting(environment, name); guilty && !text.empty())
+      causes += (causes.empty() ? "" : ", ") + text;
+  };
+  blame("OMP_DYNAMIC", is_dynamic);
+  blame("OMP_MAX_ACTIVE_LEVELS", omp_get_max_active_levels() < 1);
+  blame("OMP_THREAD_LIMIT", omp_get_thread_limit() < wanted.count);
+  refuse("OpenMP does not give a rank the threads that it counts on",
+         fmt::format("{} of {} threads{}{}", got, wanted.count, causes.empty() ? "" : ", with ", causes),
+         fmt::format("{} in every parallel region ({})", wanted.count, wanted.setting),
+         causes.empty() ? "set OMP_NUM_THREADS=1, or look at the OMP_ variables (OMP_DISPLAY_ENV=true prints them)"
+                        : fmt::format("unset {}, or set OMP_NUM_THREADS=1", causes.substr(0, causes.find('='))));
+#endif
+}
+
+}  // namespace espalier
