@@ -21,6 +21,7 @@ constexpr double above_guessing = 1.1;           // times ln(vocabulary), which 
 constexpr double rise_again = 1.1;               // times the lowest
 constexpr double hardly_falls = 0.02;            // of the first losses
 constexpr double no_more_than_counts = 0.98;     // of what token frequencies alone lead to
+constexpr double recovered_share = 0.6;          // of that: what was lost has been learned again
 constexpr std::size_t last_losses = 3;           // one high loss is a spike, not a direction
 constexpr std::size_t steps_to_learn = 100;      // after which, and after the warmup, a loss has fallen
 
@@ -71,7 +72,7 @@ std::optional<Excursion> excursion_of(const LossCourse& course) {
       continue;
     if (!found)
       found = {i + 1 - in_a_row, i};
-    for (std::size_t k = i + 1 - in_a_row; k <= i; ++k)
+    for (std::size_t k = i + 1 - last_losses; k <= i; ++k)
       if (course.losses[k] > course.losses[found->peak])
         found->peak = k;
   }
@@ -84,7 +85,7 @@ std::optional<Finding> rose_above_guessing(const RecordedRun& run, const LossCou
     return std::nullopt;
   const double peak = course.losses[excursion->peak];
   const double end = course.last_median(end_window(course));
-  const bool recovered = course.frequencies > 0 && !ends_at_frequencies(course);
+  const bool recovered = end < recovered_share * course.frequencies;
   Finding finding{.cause = Cause::divergence,
                   .title = {},
                   .size = peak / course.guessing,
@@ -95,9 +96,10 @@ std::optional<Finding> rose_above_guessing(const RecordedRun& run, const LossCou
                               course.losses.front(), peak, course.steps[excursion->peak], guessing_text(course, run));
   finding.evidence = {fmt::format("it stood above that loss from step {} on; the last losses are {:.4g} (median)",
                                   course.steps[excursion->first], end)};
-  if (ends_at_frequencies(course))
-    finding.evidence.push_back(fmt::format(
-        "a model that knows only how often each token occurs has {:.4g}: no more was learned", course.frequencies));
+  if (course.frequencies > 0)
+    finding.evidence.push_back(fmt::format("a model that knows only how often each token occurs has {:.4g}{}",
+                                           course.frequencies,
+                                           ends_at_frequencies(course) ? ": no more was learned" : ""));
   return finding;
 }
 

@@ -43,8 +43,9 @@ std::vector<ValidationPoint> validation_points(const RecordedRun& run) {
 }
 
 void add_what_helps(const RecordedRun& run, Finding& finding) {
-  const double epochs =
-      run.facts.train_tokens > 0 ? static_cast<double>(run.steps.back().tokens) / run.facts.train_tokens : 0;
+  const double epochs = run.facts.train_tokens > 0
+                            ? static_cast<double>(run.steps.back().tokens) / static_cast<double>(run.facts.train_tokens)
+                            : 0;
   if (epochs > read_often)
     finding.evidence.push_back(fmt::format("the training text was read {:.3g} times", epochs));
   else if (epochs > 0)

@@ -29,7 +29,7 @@ struct RunFacts {
   double gemm_flops = 0;  ///< per second, all ranks together
   Index first_step = 1;
   double unigram_loss = 0;    ///< nats a token of a model that knows how often each token occurs
-  double train_tokens = 0;    ///< in the training files
+  Index train_tokens = 0;     ///< in the training files
   bool fast_16_bits = false;  ///< the machine multiplies 16 bits on units of their own
 
   /// A link that a start found slow (training/link_check); of ranks of the world.

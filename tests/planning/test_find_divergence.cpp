@@ -75,7 +75,7 @@ TEST(FindDivergence, EachWayNotToLearnHasAVerdict) {
 }
 
 TEST(FindDivergence, DivergenceThatWasOvercomeIsToldWithoutAVerdict) {
-  const Finding finding = only_finding(run_of_bytes(course(1, 5.5, 5.5) + course(9, 20, 8) + course(190, 5, 2.5)));
+  const Finding finding = only_finding(run_of_bytes(course(1, 5.5, 5.5) + course(9, 20, 8) + course(190, 5, 1.5)));
   EXPECT_EQ(finding.cause, Cause::divergence);
   EXPECT_EQ(finding.verdict, "");
 }
@@ -166,7 +166,7 @@ TEST(FindDivergence, ValidationFarAboveTraining) {
   EXPECT_EQ(finding.cause, Cause::overfitting);
   EXPECT_THAT(finding.title, HasSubstr("by heart"));
   EXPECT_THAT(finding.evidence.front(), HasSubstr("was read 12 times"));
-  run.facts.train_tokens = 1e6;
+  run.facts.train_tokens = 1000000;
   for (RecordedStep& step : run.steps)
     if (step.validation_loss)
       step.validation_loss = step.loss + 1;

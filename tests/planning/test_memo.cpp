@@ -60,7 +60,7 @@ TEST(Memo, names_from_files_are_text) {
   for (const std::string& text : {one, common_memo(problems, written.space, common, {})}) {
     EXPECT_THAT(text, HasSubstr(markdown_escaped(hostile)));
     for (const char* const markup :
-         {"a|b", "<script", "</script", "**bold", "[c]", "`e", "~~f", "_g_", "\n# h", "\x1B", "&amp; $", "$i"})
+         {"a|b", "<script", "</script", "**bold", "[c]", " `e", "~~f", "_g_", "\n# h", "\x1B", "&amp; $", " $i"})
       EXPECT_THAT(text, Not(HasSubstr(markup))) << markup;
   }
 }
