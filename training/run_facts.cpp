@@ -9,6 +9,7 @@
 #include "io/machine.hpp"
 #include "io/token_frequencies.hpp"
 #include "parallel/texts.hpp"
+#include "training/host_load.hpp"
 #include "training/link_check.hpp"
 
 namespace espalier {
@@ -37,6 +38,7 @@ nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const
     if (found == hosts.end())
       hosts.push_back(name);
   }
+  const HostLoad load = fullest_host(world);
   nlohmann::json facts = {
       {"program", program},
       {"cpu", cpu_model()},
@@ -44,6 +46,8 @@ nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const
       {"host_of_rank", host_of_rank},
       {"ranks", world.size()},
       {"threads", ExecSpace().concurrency()},
+      {"host_threads", load.threads},
+      {"host_cores", load.cores},
       {"gemm_library", to_string(matmul_library())},
       {"gemm_flops", gemm_flops},
       {"fast_16_bits", !exec_is_host || multiplies_16_bits<bfloat16>(default_matmul_library<bfloat16>())},
