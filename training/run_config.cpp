@@ -340,9 +340,8 @@ LearningRate RunConfig::learning_rate() const {
   rate.minimum = optimizer.minimum_learning_rate;
   rate.warmup_steps = optimizer.warmup_steps;
   // The config counts steps from 1, LearningRate from 0.
-  const Index decay_steps = optimizer.decay_steps > 0 ? optimizer.decay_steps : total_steps();
-  rate.decay_steps = decay_steps - 1;
-  rate.stable_until = static_cast<Index>(optimizer.stable_fraction * static_cast<double>(decay_steps)) - 1;
+  rate.decay_steps = (optimizer.decay_steps > 0 ? optimizer.decay_steps : total_steps()) - 1;
+  rate.stable_until = static_cast<Index>(optimizer.stable_fraction * static_cast<double>(rate.decay_steps + 1)) - 1;
   return rate;
 }
 

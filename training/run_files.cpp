@@ -28,7 +28,7 @@ RunFiles::RunFiles(const RunConfig& config, const TrainOptions& options, const C
       is_root_(world.rank() == 0),
       path_(config.run.directory) {}
 
-std::string RunFiles::open() {
+std::string RunFiles::take_directory() {
   attempt_together(world_, ExitCode::write, [&] {
     if (!is_root_)
       return;

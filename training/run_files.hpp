@@ -23,7 +23,7 @@ class RunFiles {
   RunFiles(const RunConfig& config, const TrainOptions& options, const Communicator& world, Note note);
 
   /// Takes the directory and tells how the launch before ended. Changes nothing. @returns the id of the run.
-  std::string open();
+  std::string take_directory();
 
   /// After `resumed_step`: what refuses a launch has come before. Sets aside what launches before have left of later
   /// steps.

@@ -66,7 +66,7 @@ class Loop {
     const auto tell = [&](const std::string& text) { note(text); };
     const nlohmann::json data_files = check_token_files(config_, mesh_.world(), tell);
     // What refuses a start comes before it signs on.
-    const std::string run_id = files_.open();
+    const std::string run_id = files_.take_directory();
     if (stop_.agree())
       return TrainOutcome::not_begun;
     agree_on_libraries<T>(config_, mesh_.world());
