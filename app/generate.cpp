@@ -117,50 +117,51 @@ void require_vocabulary(const std::string& prompt, const Tokenizer& tokenizer, c
                                                                  : tokenizer.decode(std::span(&tokens[i], 1))),
                    .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
                    .todo = "leave the character out of the prompt"});
-  std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
-    const std::string name = read_state(checkpoint).tokenizer;
-    if (name == "byte")
-      return make_tokenizer(name);
-    throw Error(ExitCode::checkpoint,
-                {.what = name.empty() ? "the checkpoint does not say which tokenizer made its data"
-                                      : "the checkpoint names a tokenizer that this version does not have",
-                 .where = checkpoint.path().string(),
-                 .got = name,
-                 .wanted = "byte",
-                 .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
+  const std::string name = read_state(checkpoint).tokenizer;
+  if (name == "byte")
+    return make_tokenizer(name);
+  throw Error(ExitCode::checkpoint,
+              {.what = name.empty() ? "the checkpoint does not say which tokenizer made its data"
+                                    : "the checkpoint names a tokenizer that this version does not have",
+               .where = checkpoint.path().string(),
+               .got = name,
+               .wanted = "byte",
+               .todo = "train on token files of `espalier data pack`, which name their tokenizer"});
+}
+
+int generate(const GenerateArguments& options) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Generator> generator;
+  use_newest(complete_checkpoints(options.checkpoint, note_to_stderr), note_to_stderr, [&](const Path& path) {
+    const CheckpointReader checkpoint(path);
+    tokenizer = tokenizer_of(checkpoint);
+    generator = std::make_unique<Generator>(checkpoint, read_shape(checkpoint));
+  });
+  std::vector<TokenId> tokens;
+  tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);
+
+  require_vocabulary(options.prompt, *tokenizer, tokens, generator->shape().vocab_size);
+
+  const RandomStream random(options.seed, "generate");
+  ModelText text;
+  text.write(options.prompt);
+  const auto num_texts = static_cast<std::size_t>(tokenizer->vocab_size());  // a padded vocabulary has more ids
+  const auto longest = static_cast<std::size_t>(generator->shape().max_sequence_length);
+  for (Index i = 0; i < options.max_tokens; ++i) {
+    const std::size_t first = tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
+    const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
+    std::vector<double> logits = generator->next_logits(window);
+    logits.resize(std::min(logits.size(), num_texts));
+    const TokenId token = sample_token(logits, options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
+    tokens.push_back(token);
+    text.write(tokenizer->decode(std::span<const TokenId>(&token, 1)));
   }
-
-  int generate(const GenerateArguments& options) {
-    std::unique_ptr<Tokenizer> tokenizer;
-    std::unique_ptr<Generator> generator;
-    use_newest(complete_checkpoints(options.checkpoint, note_to_stderr), note_to_stderr, [&](const Path& path) {
-      const CheckpointReader checkpoint(path);
-      tokenizer = tokenizer_of(checkpoint);
-      generator = std::make_unique<Generator>(checkpoint, read_shape(checkpoint));
-    });
-    std::vector<TokenId> tokens;
-    tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);
-
-    require_vocabulary(options.prompt, *tokenizer, tokens, generator->shape().vocab_size);
-
-    const RandomStream random(options.seed, "generate");
-    ModelText text;
-    text.write(options.prompt);
-    const auto num_texts = static_cast<std::size_t>(tokenizer->vocab_size());  // a padded vocabulary has more ids
-    const auto longest = static_cast<std::size_t>(generator->shape().max_sequence_length);
-    for (Index i = 0; i < options.max_tokens; ++i) {
-      const std::size_t first =
-          tokens.size() > longest ? tokens.size() - longest : 0;  // the window of positions slides
-      const std::vector<TokenId> window(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
-      std::vector<double> logits = generator->next_logits(window);
-      logits.resize(std::min(logits.size(), num_texts));
-      const TokenId token = sample_token(logits, options.sampling, random.uniform(static_cast<std::uint64_t>(i)));
-      tokens.push_back(token);
-      text.write(tokenizer->decode(std::span<const TokenId>(&token, 1)));
-    }
-    text.finish();
-    return 0;
-  }
+  text.finish();
+  return 0;
+}
 
 }  // namespace
 
