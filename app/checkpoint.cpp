@@ -26,6 +26,17 @@ int inspect(const std::string& directory, bool whole_config) {
     print_answer("  {:<10} {}\n", name, printable_line(value));
   };
   print_answer("{}\n", checkpoint.path().string());
+  show("run", checkpoint.info().run);
+  show("step", fmt::format("{}", checkpoint.info().step));
+  show("written by", checkpoint.info().layout.text.empty() ? "an unknown layout" : checkpoint.info().layout.text);
+  show("loss", fmt::format("{}", state.loss));
+  show("seen", fmt::format("{}, {}", counted(state.tokens, "token"), counted(state.data_position, "sample")));
+  if (const auto& next = state.next_loss)
+    show("next loss", fmt::format("{} of the next {}, in {}", next->loss, counted(next->samples, "sample"),
+                                  next->compute.empty() ? "?" : next->compute));
+  show("seed", fmt::format("{}", state.seed));
+  show("GEMM", state.matmul.empty() ? "an unknown library" : state.matmul);
+  print_answer("\n{}\n", whole_config ? state.config : model_section(state.config));
   Index elements = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
     print_answer("  {:<44} {:<5} {}\n", printable_line(tensor.name), to_string(tensor.type),
