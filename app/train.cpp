@@ -86,11 +86,20 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   events.note = [&](const std::string& text) { console.note(text); };
   events.step = [&](const StepReport& report, const TrainProgress& progress) { console.step(report, progress); };
   events.validation = [&](Index step, double loss) { console.validation(step, config.total_steps(), loss); };
-  events.begins = [&] { launching.reset(); };
+  bool begun = false;
+  events.begins = [&] {
+    launching.reset();
+    begun = true;
+  };
+  // A reader that has gone before the run begins is missed by the first step: what it takes is not lost.
+  const auto request = [&] {
+    const std::string name = stop_request();
+    return begun || name != "SIGPIPE" ? name : std::string();
+  };
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
   const TrainOutcome outcome = with_compute_type(config.precision.compute, [&]<class T>() {
-    return train<T>(config, options.train, layout, mesh, events, stop_request);
+    return train<T>(config, options.train, layout, mesh, events, request);
   });
   if (runtime.rank() == 0)
     console.note(end_text(outcome, config.run.directory));

@@ -21,7 +21,7 @@ PROGRAM = ROOT / "build" / "espalier"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 SCRIPT = re.compile(r"(?:^|[\s`(])(?:\./)?((?:ci|\.ci)/[\w.]+)")
 CONFIG = re.compile(r"(?:^|[\s`(])((?:examples|core|parallel|models|io|planning|training|app|tests|bench)/[\w./-]+\.\w+)")
-GPU_OPTIONS = (ROOT / "app" / "gpu_options.cpp").read_text(encoding="utf-8")  # which a build for CPUs does not show
+GPU_OPTIONS = ROOT / "app" / "gpu_options.cpp"  # which a build for CPUs does not show
 RANKS = re.compile(r"-n (\d+) .*espalier ")
 COMMAND = re.compile(r"(?:^|[\s/`])espalier ((?:data |checkpoint |bench )?[a-z]+)\b")
 
@@ -62,7 +62,7 @@ def why_refused(line: str, known: dict[str, str], folder: str) -> str:
     arguments = words[first + 1:]
     name = " ".join(arguments[:2 if arguments[0] in ("data", "checkpoint", "bench") else 1])
     for option in (word.split("=")[0] for word in arguments if word.startswith("--")):
-        if help_of(name, known) and not re.search(rf"{option}\b", help_of(name, known) + GPU_OPTIONS):
+        if help_of(name, known) and not re.search(rf"{option}\b", help_of(name, known) + GPU_OPTIONS.read_text(encoding="utf-8")):
             return f"`espalier {name}` has no option {option}"
     if name == "train" and len(arguments) > 1 and (ROOT / arguments[1]).is_file():
         ranks = RANKS.search(line)

@@ -119,7 +119,11 @@ Path replaced_original(const Path& path) {
 }
 
 Path begin_directory(const Path& path, const std::string& owner) {
-  make_directories(path.parent_path());
+  std::error_code error;
+  if (owner.empty())
+    make_directories(path.parent_path());
+  else if (std::filesystem::create_directory(path.parent_path(), error); error)  // a run that was moved is missed
+    throw_write_error("cannot create a directory", path.parent_path(), error.value());
   for (const Path& replaced : leftovers_beside(path, owner, true)) {
     const Path original = replaced_original(replaced);
     if (original.empty())
@@ -130,7 +134,6 @@ Path begin_directory(const Path& path, const std::string& owner) {
   for (const Path& leftover : leftovers_beside(path, owner, false))
     remove_tree(leftover);
   Path partial = partial_path(path, owner);
-  std::error_code error;
   if (!std::filesystem::create_directory(partial, error))
     throw_write_error("cannot create a directory", partial, error ? error.value() : EEXIST);
   return partial;

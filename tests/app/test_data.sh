@@ -5,7 +5,7 @@
 # that change between two starts, and tokens that a model does not know.
 espalier=$1
 source "$(dirname "$0")/checks.sh"
-export OMP_NUM_THREADS=1 ESPALIER_PROGRESS=plain
+export OMP_NUM_THREADS=1 ESPALIER_PROGRESS=lines
 
 write_text 400 text.txt
 mkdir held_out corpus

@@ -54,6 +54,22 @@ expect 4 "model.num_heads: 4 -> 2" "$espalier" train tiny.toml --init-from good 
 expect 3 "missing.bin" "${two_ranks[@]}" "$espalier" train tiny.toml 'data.train=["missing.bin"]' run.directory=new/deep
 [[ ! -e new ]] || fail "a refused start made a run directory" <(ls -R new)
 
+# ---- Checkpoints may lie elsewhere, beside what is not this run's ----
+mkdir -p scratch/mine.partial scratch/step-00000003.partial linked
+echo keep | tee scratch/mine.partial/file scratch/step-00000003.partial/rank-00000.h5 >scratch/file.partial
+ln -s ../scratch linked/checkpoints
+expect 0 "completed" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=linked checkpoint.interval=1
+expect 0 "resumed from linked/checkpoints/step-00000006" "$espalier" train tiny.toml run.directory=linked run.steps=7
+ls scratch >out.txt
+[[ $(cat scratch/mine.partial/file scratch/step-00000003.partial/rank-00000.h5 scratch/file.partial | grep -c keep) == 3 ]] ||
+  fail "a save removed what is not this run's"
+[[ $(ls -d scratch/step-???????? | wc -l) == 2 ]] || fail "own checkpoints are not removed behind a link"
+for name in state ranks trace incidents; do
+  mkdir "linked-$name"; ln -s ../scratch "linked-$name/$name"
+  expect 2 "$name" "$espalier" train tiny.toml "run.directory=linked-$name"
+  says "is a link" "only checkpoints may be a link"
+done
+
 # ---- Metrics and config of another run, killed before its first save, are not written over ----
 cp -a good killed; rm -rf killed/checkpoints
 sed -i 's/"state": "completed"/"state": "failed"/' killed/run.json

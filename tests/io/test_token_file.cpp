@@ -52,7 +52,6 @@ TEST(TokenFile, frequencies_are_those_of_all_files) {
   EXPECT_NEAR(sample_frequencies({turns}).unigram_loss, std::log(7), 1e-3);
   EXPECT_NEAR(sample_frequencies({zeros, ones}).unigram_loss, 0.5623, 1e-3);
   EXPECT_EQ(sample_frequencies({zeros, ones, turns}).num_tokens, 5040000);
-  EXPECT_EQ(sample_frequencies({file("empty", 0, [](std::size_t) { return 0; })}).unigram_loss, 0);
 }
 
 TEST(TokenFile, written_tokens_come_back_in_both_widths) {

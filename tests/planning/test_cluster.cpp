@@ -150,7 +150,7 @@ TEST(ClusterFile, lists_all_problems_at_once) {
 TEST(ClusterFile, a_wrong_value_is_one_problem_in_its_own_words) {
   const std::string number = message_of(replaced(whole, "\"64 GB\"", "80"));
   EXPECT_THAT(number,
-              HasSubstr("the cluster file has a problem\n  c.toml:8:10: device.memory: got 80 (an integer), wanted "
+              HasSubstr("the cluster file has a problem\n    c.toml:8:10: device.memory: got 80 (an integer), wanted "
                         "bytes with a unit"));
   EXPECT_THAT(number, HasSubstr("docs/planner.md"));
   const std::string negative = message_of(replaced(whole, "\"64 GB\"", "\"-80 GiB\""));

@@ -189,10 +189,15 @@ TEST(RunConfig, RealNumbersAreFiniteAndInTheirRange) {
     for (const char* const wrong : {"nan", "inf", "-inf", "-1", "-0.5"}) {
       const std::string text = error_of(good, {key + "=" + wrong});
       EXPECT_CONTAINS(text, key + ": got " + wrong);
-      EXPECT_TRUE(text.find("wanted at least ") != std::string::npos ||
-                  text.find("wanted more than 0") != std::string::npos ||
-                  (key.ends_with("_loss_scale") && text.find("wanted a ") != std::string::npos))
-          << text;
+      if (wrong[0] != '-' || wrong[1] == 'i')
+        EXPECT_TRUE(text.find("wanted a finite number") != std::string::npos ||
+                    text.find(" at most ") != std::string::npos)
+            << text;
+      else
+        EXPECT_TRUE(text.find("wanted at least ") != std::string::npos ||
+                    text.find("wanted more than 0") != std::string::npos ||
+                    (key.ends_with("_loss_scale") && text.find("wanted a ") != std::string::npos))
+            << text;
     }
   }
   EXPECT_GT(reals, 15);

@@ -30,7 +30,7 @@ TEST_F(StartHistory, NamesWhatEachStartHasChanged) {
   ASSERT_EQ(history().size(), 3U);
   EXPECT_TRUE(history()[1].at("changes").empty());
   EXPECT_EQ(history()[2].at("first_step"), 21);
-  EXPECT_EQ(history()[2].at("changes"), nlohmann::json({"optimizer.learning_rate: 1.0 (was 3.0)"}));
+  EXPECT_EQ(history()[2].at("changes"), nlohmann::json({"optimizer.learning_rate: 1 (was 3)"}));
 }
 
 // Their steps are taken again: what they have changed stays changed.

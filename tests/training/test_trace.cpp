@@ -83,7 +83,7 @@ TEST(Trace, HasEachOperationOfAStepOnceWhereRunsEvaluate) {
   const Path path = folder / "run" / "trace" / fmt::format("rank-{:05}.json", world().rank());
   for (const TimelineEvent& event : read_trace(path))
     if (event.microbatch >= 0)
-      ++times[fmt::format("{} of step {}, chunk {}", event.name, event.step, event.chunk)];
+      ++times[fmt::format("{} ({}) of step {}, chunk {}", event.name, event.category, event.step, event.chunk)];
   EXPECT_FALSE(times.empty());
   for (const auto& [name, count] : times)
     EXPECT_EQ(count, 1) << name;
