@@ -33,8 +33,8 @@ struct PartialName {
 std::optional<PartialName> parse_partial_name(const std::string& name);
 
 /// Creates the partial directory of PATH, empty, after removing what an earlier save of this owner that was killed left
-/// behind in the same parent; what such a save had moved away to replace gets its name back. An owner made the parent of
-/// the parent before. Returns the path.
+/// behind in the same parent; what such a save had moved away to replace gets its name back. An owner made the parent
+/// of the parent before. Returns the path.
 Path begin_directory(const Path& path, const std::string& owner);
 
 /// Makes the partial directory durable and visible as PATH, in one step that also replaces an older PATH, if it
