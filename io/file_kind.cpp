@@ -22,10 +22,10 @@ struct Mark {
   std::size_t offset = 0;
 };
 
-const char* const unpack = "unpack it first";
-const char* const convert_array = "write its tokens as raw uint16: array.astype('uint16').tofile('train.bin')";
-const char* const convert_text = "write its text to plain files and use `espalier data pack`";
-const char* const to_utf8 = "make it UTF-8: iconv -f UTF-16 -t UTF-8 IN >OUT";
+constexpr const char* unpack = "unpack it first";
+constexpr const char* convert_array = "write its tokens as raw uint16: array.astype('uint16').tofile('train.bin')";
+constexpr const char* convert_text = "write its text to plain files and use `espalier data pack`";
+constexpr const char* to_utf8 = "make it UTF-8: iconv -f UTF-16 -t UTF-8 IN >OUT";
 
 constexpr std::array marks = {
     Mark{"ESPTOKEN"sv, "a token file of Espalier", "give the text that it was made from"},

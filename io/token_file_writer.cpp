@@ -42,7 +42,7 @@ bool is_at(const FileDescriptor& file, const Path& path) {
 
 // What an earlier, killed writer left under the temporary name is ours to remove; nothing else is.
 Path fresh_temporary(const Path& path) {
-  const Path temporary = token_file_temporary(path);
+  Path temporary = token_file_temporary(path);
   std::error_code missing;
   if (!std::filesystem::exists(std::filesystem::symlink_status(temporary, missing)))
     return temporary;

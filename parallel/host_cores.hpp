@@ -22,7 +22,7 @@ struct HostCores {
 HostCores measure_host_cores(const Communicator& world);
 
 /// "4 threads on 2 cores of host n1: ...", what to do about it; empty where each thread can have a core.
-std::string crowding_text(const HostCores& cores);
+std::string crowding_text(const HostCores& host);
 
 /// That of the first host that has one, on rank 0; empty elsewhere. Collective.
 std::string crowding_text(const Communicator& world, const HostCores& cores);

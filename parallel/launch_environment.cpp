@@ -166,7 +166,7 @@ std::vector<int> cores_of_this_process() {
   }
 #endif
   std::ranges::sort(cores);
-  cores.erase(std::ranges::unique(cores).begin(), cores.end());
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
   return cores;
 }
 

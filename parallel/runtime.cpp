@@ -109,7 +109,7 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
     const LaunchFacts facts = read_launch_facts(process_environment);
     require_process_limits(read_process_limits(), facts.local_ranks,
                            plan_launch(facts, process_environment).num_threads);
-    ThreadProbe(2);                                      // MPI's own
+    { const ThreadProbe threads_of_mpi(2); }
     setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0);  // MPICH: our error block says it all
     int provided = MPI_THREAD_SINGLE;
     ESPALIER_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));

@@ -106,7 +106,7 @@ void require_sound_weights(const Path& path, Trainer<T>& trainer) {
 
 // What the token files hold counts, not where they lie. @returns what has changed and may, by --new-data
 std::string require_same_data(const CheckpointReader& checkpoint, const nlohmann::json& contents, bool new_data) {
-  const std::string changed = contents.is_null() ? "" : changed_data_files(checkpoint, contents);
+  std::string changed = contents.is_null() ? "" : changed_data_files(checkpoint, contents);
   if (!changed.empty() && !new_data)
     throw Error(ExitCode::data, {.what = "the token files are not those of the checkpoint:" + changed,
                                  .where = checkpoint.path().string(),
