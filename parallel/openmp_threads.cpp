@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include <Kokkos_Core.hpp>
+#include <algorithm>
 #include <charconv>
 #include <regex>
 #include <string_view>
@@ -55,6 +57,20 @@ std::string setting(const Environment& environment, const char* name) {
   return value == nullptr ? "" : fmt::format("{}={}", name, value);
 }
 
+#ifdef KOKKOS_ENABLE_OPENMP
+// libgomp ends the process where it cannot bind a thread to any core of its place.
+bool has_place_without_core() {
+  const auto num_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_CONF));
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    std::vector<int> cores(static_cast<std::size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, cores.data());
+    if (std::ranges::none_of(cores, [&](int core) { return core < num_cores; }))
+      return true;
+  }
+  return omp_get_num_places() == 0;
+}
+#endif
+
 bool is_positive(std::string_view text, int& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number > 0;
@@ -96,8 +112,8 @@ void require_whole_team(const WantedThreads& wanted, const Environment& environm
   const char* const proc_bind = environment("OMP_PROC_BIND");
   const bool binds = proc_bind == nullptr || strcasecmp(proc_bind, "false") != 0;
   for (const char* const name : {"OMP_PLACES", "GOMP_CPU_AFFINITY"})
-    if (binds && environment(name) != nullptr && omp_get_num_places() == 0)
-      refuse("an environment variable names no core that this process may use", setting(environment, name),
+    if (binds && environment(name) != nullptr && has_place_without_core())
+      refuse("an environment variable names a core that this process may not use", setting(environment, name),
              "cores that the launcher or taskset left to this process", fmt::format("correct {}, or unset it", name));
   int got = 1;
 #pragma omp parallel num_threads(wanted.count)
