@@ -30,10 +30,10 @@ void require_address_space(int, char**, char** environment) {
       continue;
     const char* const text =
         resource == RLIMIT_AS
-            ? "espalier: error: the limit of this process's memory is too low\n  got:    less than ulimit -v 524288\n"
-              "  wanted: at least that, and more for a model\n  do:     raise it: ulimit -v unlimited\n"
-            : "espalier: error: the limit of this process's memory is too low\n  got:    less than ulimit -d 524288\n"
-              "  wanted: at least that, and more for a model\n  do:     raise it: ulimit -d unlimited\n";
+            ? "espalier: error: the limit of this process's memory is too low\n  got:    ulimit -v below 524288 (KiB)\n"
+              "  wanted: at least 524288, and more for a model\n  do:     raise it: ulimit -v unlimited\n"
+            : "espalier: error: the limit of this process's memory is too low\n  got:    ulimit -d below 524288 (KiB)\n"
+              "  wanted: at least 524288, and more for a model\n  do:     raise it: ulimit -d unlimited\n";
     if (is_first_rank(environment) && write(STDERR_FILENO, text, std::strlen(text)) < 0)
       _exit(memory);
     _exit(memory);

@@ -68,7 +68,7 @@ void refuse_empty_values(const CLI::App& command) {
                                         .where = "espalier " + command.get_name(),
                                         .got = fmt::format("{} \"\"", option->get_name()),
                                         .wanted = option->get_type_name(),
-                                        .todo = fmt::format("give it a value, or leave it away (espalier {} --help)",
+                                        .todo = fmt::format("give it a value, or leave it out (espalier {} --help)",
                                                             command.get_name())});
 }
 

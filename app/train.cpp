@@ -101,6 +101,7 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   const TrainOutcome outcome = with_compute_type(config.precision.compute, [&]<class T>() {
     return train<T>(config, options.train, layout, mesh, events, request);
   });
+  launching.reset();  // a launch that did not begin says so once
   if (runtime.rank() == 0)
     console.note(end_text(outcome, config.run.directory));
   return static_cast<int>(outcome == TrainOutcome::completed ? ExitCode::ok : ExitCode::stopped);

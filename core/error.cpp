@@ -57,6 +57,8 @@ Error system_error_from(const std::system_error& error, ExitCode otherwise) {
     case EISDIR:
     case EEXIST:
     case ENAMETOOLONG:
+      if (file == nullptr)
+        return {otherwise, {.what = error.what()}};
       return {otherwise == ExitCode::defect ? ExitCode::usage : otherwise,
               report("a path cannot be used",
                      where.empty() ? "start in a directory that exists and that you may read"

@@ -134,6 +134,8 @@ Path begin_directory(const Path& path, const std::string& owner) {
   for (const Path& leftover : leftovers_beside(path, owner, false))
     remove_tree(leftover);
   Path partial = partial_path(path, owner);
+  if (std::filesystem::exists(std::filesystem::symlink_status(partial, error)))
+    set_aside(partial);  // it holds what is not ours
   if (!std::filesystem::create_directory(partial, error))
     throw_write_error("cannot create a directory", partial, error ? error.value() : EEXIST);
   return partial;

@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-// The place of the checkpoints may be a link to one that others use, too: another run, or the user. So a directory that
-// is being written or removed bears the id of the run that does, its owner, and no run touches what has another name.
+// The place of the checkpoints may be a link to one where other things lie, too. So a directory that is being written
+// or removed bears the id of the run that does, its owner, and no run removes or renames what another has made.
 
 /// The suffixes of directories that are being written or removed, and of complete ones that are being replaced where
 /// the file system cannot exchange two names.

@@ -165,10 +165,11 @@ void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest
   }
 }
 
-std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step) {
+std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step, const std::string& owner) {
   std::vector<Path> moved;
   for (const CheckpointEntry& entry : find_checkpoints(directory)) {
-    if (entry.step <= step || (entry.path.extension() == partial_suffix && !entry.complete))
+    const bool is_of_another = !entry.owner.empty() && entry.owner != owner;
+    if (entry.step <= step || is_of_another || (entry.path.extension() == partial_suffix && !entry.complete))
       continue;
     moved.push_back(set_aside(entry.path));
   }

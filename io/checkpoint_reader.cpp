@@ -163,7 +163,10 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
     data_->files[file.name] = &file;
     const Path path = directory / file.name;
     check_regular(path);
-    check_size(path, static_cast<Index>(std::filesystem::file_size(path, error)), file.bytes);
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (error)
+      refuse_checkpoint(path, "a file of a checkpoint cannot be reached", error.message(), "a file that stays");
+    check_size(path, static_cast<Index>(size), file.bytes);
   }
   for (std::size_t i = 0; i < data_->manifest.blocks.size(); ++i) {
     const StoredBlock& block = data_->manifest.blocks[i];

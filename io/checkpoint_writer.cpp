@@ -10,6 +10,7 @@
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint_index.hpp"
 #include "io/hash.hpp"
+#include "io/input_limits.hpp"
 #include "io/metadata_hash.hpp"
 #include "io/units.hpp"
 
@@ -123,6 +124,12 @@ Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::
   }
   const std::string text = to_text(manifest);
   parse_manifest(text, partial / "manifest.json");  // what a reader would refuse must not be published
+  if (text.size() > LargestFile::manifest)
+    throw Error(ExitCode::write, {.what = "the manifest of a checkpoint is larger than what is read",
+                                  .where = (partial / "manifest.json").string(),
+                                  .got = fmt::format("{} bytes, {} blocks", text.size(), manifest.blocks.size()),
+                                  .wanted = fmt::format("at most {} bytes", LargestFile::manifest),
+                                  .todo = "use fewer replicas with parallel.zero_stage = 1"});
   OutputFile file(partial / "manifest.json");
   file.write(text.data(), text.size());
   file.sync_and_close();

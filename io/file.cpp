@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,18 +57,6 @@ std::string advice(int error_number, const Path& path) {
                      .todo = error_number == EMFILE || error_number == ENFILE
                                  ? advice(error_number, path)
                                  : "check the path, relative ones start at the working directory"});
-}
-
-// A run keeps all its token files open, and the usual limit of 1024 files is a soft one.
-int open_to_read(const Path& path) {
-  const auto open = [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); };  // a FIFO would wait
-  const int descriptor = open();
-  rlimit limit = {};
-  if (descriptor >= 0 || errno != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0)
-    return descriptor;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-  return open();
 }
 
 // `write` takes how many bytes are written already; one that writes a part only is called again, and says why it cannot
@@ -137,7 +124,8 @@ void OutputFile::sync_and_close() {
     throw_write_error("cannot close a written file", called_, errno);
 }
 
-InputFile::InputFile(const Path& path, ExitCode code) : path_(path), code_(code), file_(open_to_read(path)) {
+InputFile::InputFile(const Path& path, ExitCode code)
+    : path_(path), code_(code), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status = {};
   if (!file_.is_open() || ::fstat(file_.get(), &status) != 0)
     throw_read_error(path, code, errno);

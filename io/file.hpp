@@ -47,6 +47,7 @@ class OutputFile {
   void write(const void* data, std::size_t size);
   void write_at(std::uint64_t offset, const void* data, std::size_t size);
   void sync_and_close();
+  int descriptor() const { return file_.get(); }
 
  private:
   Path called_;

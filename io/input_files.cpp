@@ -132,7 +132,7 @@ void exclude_from(std::vector<Candidate>& candidates, const std::vector<std::str
   }
   if (!unused.empty())
     refuse_inputs("a pattern of --exclude matches none of the inputs", fmt::format("{}", fmt::join(unused, ", ")),
-                  fmt::format("correct it or leave it away, else text that you hold out would be packed; {}",
+                  fmt::format("correct it or remove it, else text that you hold out would be packed; {}",
                               "a pattern is of a file name ('*.dat') or of a path ('corpus/held_out/*')"));
   std::erase_if(candidates, [&](const Candidate& candidate) {
     const auto file = identity(candidate.given);

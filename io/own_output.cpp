@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 
 namespace espalier {
 namespace {
@@ -74,23 +73,7 @@ void require_own_output(const Path& path, const OutputMark& mark) {
 void write_output(const Path& path, const OutputMark& mark, std::string_view text) {
   ESPALIER_ASSERT(has_mark(text, mark), fmt::format("this is not {}", mark.kind));
   require_own_output(path, mark);
-  const Path target = followed(path);
-  // A name that nothing has: what somebody else calls *.partial is left alone.
-  Path temporary;
-  std::error_code error;
-  for (int i = 0; temporary.empty() || std::filesystem::exists(std::filesystem::symlink_status(temporary, error)); ++i)
-    temporary = Path(target) += fmt::format(".{}-{}.partial", ::getpid(), i);
-  OutputFile file(temporary, path);
-  try {
-    file.write(text.data(), text.size());
-    file.sync_and_close();
-    if (std::rename(temporary.c_str(), target.c_str()) != 0)
-      throw_write_error("cannot replace a file", path, errno);
-  } catch (...) {
-    std::filesystem::remove(temporary, error);
-    throw;
-  }
-  sync_directory(target.parent_path());
+  write_file_atomically(followed(path), text);
 }
 
 }  // namespace espalier

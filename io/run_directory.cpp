@@ -167,7 +167,7 @@ RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
 RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
   make_directory();
   take_ownership();
-  id_ = previous_ && is_owner(previous_->id) ? previous_->id : new_owner();
+  id_ = previous_ && is_owner(previous_->id) ? previous_->id : id_of_checkpoints().value_or(new_owner());
   require_own_directories();
   require_no_foreign_files();
   describe_lost();
@@ -175,6 +175,16 @@ RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
 }
 
 RunDirectory::~RunDirectory() = default;
+
+// Where run.json is lost, the run's checkpoints still know it.
+std::optional<std::string> RunDirectory::id_of_checkpoints() const {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(checkpoints(), ignored))
+    for (const CheckpointEntry& entry : find_checkpoints(checkpoints()))
+      if (entry.complete && is_owner(entry.owner))
+        return entry.owner;
+  return std::nullopt;
+}
 
 void RunDirectory::make_directory() {
   std::error_code ignored;

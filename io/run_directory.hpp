@@ -102,6 +102,7 @@ class RunDirectory {
   bool holds_lock_at(const Path& lock_path) const;
   void take_ownership();
   void require_own_directories() const;
+  std::optional<std::string> id_of_checkpoints() const;
   bool is_of_a_run() const;
   void require_no_foreign_files() const;
   void describe_lost();

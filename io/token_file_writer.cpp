@@ -25,12 +25,10 @@ constexpr std::size_t buffer_bytes = 1 << 20;
                                 .todo = "wait for it, or name another output"});
 }
 
-// Open, with the lock that a writer holds on what it writes; a file system that has no locks gives it at once.
-FileDescriptor locked(const Path& temporary, int patience) {
-  FileDescriptor file(::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (file.is_open() && ::flock(file.get(), LOCK_EX | patience) != 0 && errno == EWOULDBLOCK)
-    return {};
-  return file;
+// Takes the lock that a writer holds on what it writes; a file system that has no locks gives it at once. False while
+// another has it.
+bool takes_lock(const FileDescriptor& file) {
+  return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 bool is_at(const FileDescriptor& file, const Path& path) {
@@ -46,8 +44,8 @@ Path fresh_temporary(const Path& path) {
   std::error_code missing;
   if (!std::filesystem::exists(std::filesystem::symlink_status(temporary, missing)))
     return temporary;
-  const FileDescriptor left = locked(temporary, LOCK_NB);
-  if (!left.is_open() && errno == EWOULDBLOCK)
+  const FileDescriptor left(::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (left.is_open() && !takes_lock(left))
     refuse_second_writer(path);
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(temporary)) || !is_own_token_file(temporary))
     throw Error(ExitCode::write, {.what = "a file stands where a token file is written before it is complete",
@@ -70,6 +68,14 @@ OutputFile new_file(const Path& temporary, const Path& path) {
   }
 }
 
+// The lock, which outlives the file's closing. Until it is taken another writer may take the new file for a leftover.
+FileDescriptor locked(const OutputFile& file, const Path& temporary, const Path& path) {
+  FileDescriptor lock(::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0));
+  if (!takes_lock(lock) || !is_at(lock, temporary))
+    refuse_second_writer(path);
+  return lock;
+}
+
 }  // namespace
 
 Path token_file_temporary(Path path) { return path += ".partial"; }
@@ -78,7 +84,7 @@ TokenFileWriter::TokenFileWriter(const Path& path, const std::string& tokenizer,
     : path_(followed(path)),
       temporary_(fresh_temporary(path_)),
       file_(new_file(temporary_, path)),
-      lock_(locked(temporary_, 0)) {
+      lock_(locked(file_, temporary_, path)) {
   ESPALIER_ASSERT(vocab_size > 0 && tokenizer.size() < sizeof(header_.tokenizer),
                   fmt::format("no tokenizer is named {} and has {} tokens", tokenizer, vocab_size));
   header_.bytes_per_token = vocab_size <= 65536 ? 2 : 4;

@@ -64,10 +64,27 @@ HostCores measure_host_cores(const Communicator& world) {
   return result;
 }
 
+int usable_cores(const HostCores& host) {
+  const int num_cores = static_cast<int>(host.cores.size());
+  return host.limit > 0 ? std::min(num_cores, static_cast<int>(std::ceil(host.limit))) : num_cores;
+}
+
+HostLoad most_crowded_host(const Communicator& world) {
+  const HostCores host = measure_host_cores(world);
+  const std::array<std::int32_t, 2> own = {host.threads, usable_cores(host)};
+  std::vector<std::int32_t> all(2 * static_cast<std::size_t>(world.size()));
+  all_gather(world, std::span<std::int32_t>(all), std::span<const std::int32_t>(own));
+  HostLoad most;
+  for (std::size_t i = 0; i < all.size(); i += 2)
+    if (most.cores == 0 || all[i] * most.cores > most.threads * all[i + 1])
+      most = {all[i], all[i + 1]};
+  return most;
+}
+
 std::string crowding_text(const HostCores& host) {
   const int num_cores = static_cast<int>(host.cores.size());
-  const bool is_limited = host.limit > 0 && std::ceil(host.limit) < num_cores;
-  const int allowed = is_limited ? static_cast<int>(std::ceil(host.limit)) : num_cores;
+  const int allowed = usable_cores(host);
+  const bool is_limited = allowed < num_cores;
   if (host.threads <= allowed)
     return "";
   std::string cause;

@@ -21,6 +21,17 @@ struct HostCores {
 /// Asked of the threads of all ranks, as the launcher's environment says what was wanted, not what is. Collective.
 HostCores measure_host_cores(const Communicator& world);
 
+/// How many of these cores the threads can keep busy: the control group may allow less.
+int usable_cores(const HostCores& host);
+
+struct HostLoad {
+  int threads = 0;
+  int cores = 0;  ///< usable
+};
+
+/// Of the host that has the fewest cores for each thread. The same on all ranks. Collective.
+HostLoad most_crowded_host(const Communicator& world);
+
 /// "4 threads on 2 cores of host n1: ...", what to do about it; empty where each thread can have a core.
 std::string crowding_text(const HostCores& host);
 

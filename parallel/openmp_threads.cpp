@@ -8,7 +8,9 @@
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <optional>
 #include <regex>
 #include <string_view>
 #include <vector>
@@ -71,9 +73,14 @@ bool has_place_without_core() {
 }
 #endif
 
-bool is_positive(std::string_view text, int& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number > 0;
+// As Kokkos reads it, with spaces and a sign. Nothing for what is no number from 1 on, which Kokkos refuses itself.
+std::optional<int> thread_count(const std::string& text) {
+  char* end = nullptr;
+  const long number = std::strtol(text.c_str(), &end, 10);
+  if (end == text.c_str() || text.find_first_not_of(' ', static_cast<std::size_t>(end - text.c_str())) != text.npos ||
+      number < 1 || number > std::numeric_limits<int>::max())
+    return std::nullopt;
+  return static_cast<int>(number);
 }
 
 }  // namespace
@@ -85,12 +92,13 @@ WantedThreads wanted_threads(std::span<char* const> arguments, const Environment
 #endif
   wanted.setting = fmt::format("OMP_NUM_THREADS={}", wanted.count);
   if (const std::string text = setting(environment, "KOKKOS_NUM_THREADS"); !text.empty())
-    if (is_positive(environment("KOKKOS_NUM_THREADS"), wanted.count))
-      wanted.setting = text;
-  for (const std::string_view argument : arguments)
+    if (const auto count = thread_count(environment("KOKKOS_NUM_THREADS")))
+      wanted = {*count, text};
+  for (const std::string argument : arguments)
     for (const std::string_view name : {"--kokkos-threads=", "--kokkos-num-threads="})
-      if (argument.starts_with(name) && is_positive(argument.substr(name.size()), wanted.count))
-        wanted.setting = argument;  // what is no number Kokkos refuses itself
+      if (argument.starts_with(name))
+        if (const auto count = thread_count(argument.substr(name.size())))
+          wanted = {*count, argument};
   return wanted;
 }
 

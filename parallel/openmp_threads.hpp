@@ -21,8 +21,8 @@ struct WantedThreads {
 /// --kokkos-threads=N wins over KOKKOS_NUM_THREADS, and that over OpenMP's own number.
 WantedThreads wanted_threads(std::span<char* const> arguments, const Environment& environment);
 
-/// @throws Error (usage) for a variable of OpenMP, Kokkos or ours that is set to what says nothing, and for more
-/// threads than Kokkos takes.
+/// @throws Error (usage) for a variable of OpenMP, Kokkos or ours that is set to a value that it does not know, and for
+/// more threads than Kokkos takes.
 void require_openmp_settings(const WantedThreads& wanted, const Environment& environment);
 
 /// Starts a parallel region and counts its threads.

@@ -62,12 +62,16 @@ std::size_t wanted_stack() {
 
 }  // namespace
 
-ProcessLimits read_process_limits() {
+void raise_open_files() {
+  constexpr rlim_t enough = rlim_t{1} << 20;  // in containers the hard limit may be a thousand times that
   rlimit files = {};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-    files.rlim_cur = files.rlim_max;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < std::min(files.rlim_max, enough)) {
+    files.rlim_cur = std::min(files.rlim_max, enough);
     setrlimit(RLIMIT_NOFILE, &files);
   }
+}
+
+ProcessLimits read_process_limits() {
   ProcessLimits limits{.memory = process_memory_left(),
                        .stack = soft_limit(RLIMIT_STACK),
                        .file_size = soft_limit(RLIMIT_FSIZE),

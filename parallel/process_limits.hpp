@@ -22,8 +22,11 @@ struct ProcessLimits {
   std::size_t shared_memory = none;  ///< size of /dev/shm
 };
 
-/// Those of this process; the soft limit of open files is raised to the hard one first.
+/// Those of this process.
 ProcessLimits read_process_limits();
+
+/// Raises the soft limit of open files: a run keeps all its token files open.
+void raise_open_files();
 
 /// Before MPI_Init. Pure.
 /// @throws Error (memory; write for the size of files) for the first limit with which no rank can start, by the name

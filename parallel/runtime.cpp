@@ -107,6 +107,7 @@ Runtime::Runtime(int& argc, char**& argv, WithoutKokkos) : exceptions_at_start_(
   if (mpi_runs == 0) {
     launch_ = prepare_launch(argv);
     const LaunchFacts facts = read_launch_facts(process_environment);
+    raise_open_files();
     require_process_limits(read_process_limits(), facts.local_ranks,
                            plan_launch(facts, process_environment).num_threads);
     { const ThreadProbe threads_of_mpi(2); }

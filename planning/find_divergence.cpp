@@ -85,7 +85,7 @@ std::optional<Finding> rose_above_guessing(const RecordedRun& run, const LossCou
     return std::nullopt;
   const double peak = course.losses[excursion->peak];
   const double end = course.last_median(end_window(course));
-  const bool recovered = end < recovered_share * course.frequencies;
+  const bool recovered = end < recovered_share * (course.frequencies > 0 ? course.frequencies : course.guessing);
   Finding finding{.cause = Cause::divergence,
                   .title = {},
                   .size = peak / course.guessing,

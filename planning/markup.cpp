@@ -3,43 +3,21 @@
 #include "planning/markup.hpp"
 
 #include <cctype>
+#include <string>
+
+#include "core/printable_text.hpp"
 
 namespace espalier {
 namespace {
 
-// Bytes of the character that begins with this one; 0: none does.
-std::size_t utf8_length(unsigned char first) {
-  if (first < 0x80)
-    return 1;
-  if (first < 0xC2 || first >= 0xF5)
-    return 0;
-  return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-}
-
-// The character that `text` begins with; empty where it begins with none.
-std::string_view first_character(std::string_view text) {
-  const std::size_t length = utf8_length(static_cast<unsigned char>(text.front()));
-  if (length > text.size())
-    return {};
-  for (std::size_t i = 1; i < length; ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80)
-      return {};
-  return text.substr(0, length);
-}
-
-std::string_view escaped(std::string_view character) {
-  if (character.size() != 1)
-    return character;
-  const char byte = character.front();
+std::string escaped(char byte) {
   switch (byte) {
     case '&': return "&amp;";
     case '<': return "&lt;";
     case '>': return "&gt;";
     case '"': return "&quot;";
     case '\'': return "&#39;";
-    case '\n':
-    case '\t': return character;
-    default: return byte < ' ' || byte == 0x7F ? "\uFFFD" : character;
+    default: return {byte};
   }
 }
 
@@ -55,30 +33,24 @@ constexpr std::string_view markdown_signs = "\\`*_[]|~$#";
 
 std::string html_escaped(std::string_view text) {
   std::string result;
-  while (!text.empty()) {
-    const std::string_view character = first_character(text);
-    result += character.empty() ? "\uFFFD" : escaped(character);
-    text.remove_prefix(character.empty() ? 1 : character.size());
-  }
+  for (const char byte : printable_text(text))
+    result += escaped(byte);
   return result;
 }
 
 std::string markdown_escaped(std::string_view text) {
+  const std::string printable = printable_text(text);
   std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::string_view character = first_character(text.substr(at));
-    const char first = text[at];
-    if (character.empty())
-      result += "\uFFFD";
-    else if (first == '\n' || first == '\t')
+  for (std::size_t at = 0; at < printable.size(); ++at) {
+    const char byte = printable[at];
+    if (byte == '\n' || byte == '\t')
       result += ' ';
-    else if (first == '"' || first == '\'')
-      result += first;
-    else if (markdown_signs.find(first) != std::string_view::npos && !(first == '_' && is_inside_a_word(text, at)))
-      result += {'\\', first};
+    else if (byte == '"' || byte == '\'')
+      result += byte;
+    else if (markdown_signs.find(byte) != std::string_view::npos && !(byte == '_' && is_inside_a_word(printable, at)))
+      result += {'\\', byte};
     else
-      result += escaped(character);
-    at += character.empty() ? 1 : character.size();
+      result += escaped(byte);
   }
   return result;
 }

@@ -340,14 +340,14 @@ Life life_of(const RecordedRun& run) {
   return run.read_at - run.last_sign_of_life < most_silent_seconds ? Life::alive : Life::silent;
 }
 
-// Those of the last start: an earlier one may have had more.
+// Those of the last start: an earlier one may have had more. 0: it ended before it wrote how many.
 int world_size_of(const RecordedRun& run) {
   if (run.facts.ranks > 0)
     return run.facts.ranks;
   int ranks = 0;
   while (is_given(run.directory / "ranks" / fmt::format("rank-{:05}.jsonl", ranks)))
     ++ranks;
-  return std::max(1, ranks);
+  return ranks;
 }
 
 }  // namespace

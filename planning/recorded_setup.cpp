@@ -40,7 +40,7 @@ ConfigReader reader_of(const std::string& config, const Path& path) {
   }
 }
 
-// With parallel.data left open, the number of ranks that wrote decides.
+// With parallel.data left open, the number of ranks that wrote decides; 0: unknown.
 MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
   Index tensor = 1;
   Index pipeline = 1;
@@ -50,6 +50,8 @@ MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
   require(reader.read("parallel", "pipeline", pipeline, allowed_degree), "parallel.pipeline", path);
   require(reader.read("parallel", "data", data, {0, allowed_degree.max}), "parallel.data", path);
   reader.read("parallel", "order", order);
+  if (world_size == 0)
+    world_size = static_cast<int>(std::min(tensor * pipeline * std::max<Index>(data, 1), allowed_degree.max));
   if (tensor > world_size || pipeline > world_size)
     throw_damaged(path.string(), "the layout needs more ranks than left a record",
                   fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));

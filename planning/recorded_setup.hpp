@@ -67,6 +67,7 @@ struct RunSetup {
 };
 
 /// Of the config that `train` resolved. @param path of the file, for messages
+/// @param world_size 0: as many as the degrees of the config make
 /// @throws Error (data) where it is not one, with the position.
 RunSetup recorded_setup(const std::string& config, const Path& path, int world_size);
 

@@ -127,7 +127,7 @@ void CheckpointSaver<T>::judge(double validation_loss) {
     in_flight_.reset();
   attempt_together(mesh_.world(), ExitCode::write, [&] {
     if (mesh_.world().rank() == 0)
-      for (const Path& path : set_aside_checkpoints_after(checkpoints_, step - 1))
+      for (const Path& path : set_aside_checkpoints_after(checkpoints_, step - 1, owner_))
         note_(fmt::format("set aside {}: its validation loss is not finite", path.string()));
   });
   throw Error(ExitCode::numerical, {.what = "the training diverged: the validation loss is not finite",

@@ -38,8 +38,8 @@ class CheckpointSaver {
   /// Waits for the save in flight, if there is one, and publishes it. @throws Error (write).
   void drain();
 
-  /// Of the state of the step just taken. One that is not finite makes it none to go on from: its save is given up, or
-  /// set aside where it is published; nothing is deleted. @throws Error (numerical) then.
+  /// Takes the validation loss of the current state. If it is not finite, the save of this step is cancelled, or
+  /// renamed if it is published already, so that nothing resumes from it. @throws Error (numerical) then.
   void judge(double validation_loss);
 
   /// Seconds for which saves have held up training since this was asked last.

@@ -110,7 +110,7 @@ std::string changed_data_files(const CheckpointReader& checkpoint, const nlohman
       }
     }
   } catch (const std::runtime_error& error) {
-    throw Error(ExitCode::checkpoint, {.what = "the checkpoint does not say rightly what its token files held",
+    throw Error(ExitCode::checkpoint, {.what = "the list of token files in the checkpoint is damaged",
                                        .where = (checkpoint.path() / "manifest.json").string(),
                                        .got = error.what(),
                                        .todo = "resume from an older checkpoint"});

@@ -27,6 +27,11 @@ std::optional<Restarts> restarts_in(const RunRecord& record) {
 
 constexpr std::size_t most_starts = 100;
 constexpr std::size_t most_changes = 20;
+constexpr std::size_t longest_value = 400;  // of a change: readers take lines of longest_text at most
+
+std::string shortened(const std::string& value) {
+  return value.empty() ? "absent" : value.size() <= longest_value ? value : value.substr(0, longest_value) + "...";
+}
 
 // Empty where the record has none that this program wrote.
 nlohmann::json history_in(const std::optional<RunRecord>& previous) {
@@ -51,8 +56,8 @@ nlohmann::json changes_to(const std::string& config, const Path& run_directory) 
     for (const ConfigDifference& each :
          diff_configs(read_file(run_directory / "config.toml", ExitCode::data, LargestFile::config), config))
       if (changes.size() < most_changes)
-        changes.push_back(fmt::format("{}: {} (was {})", each.key, each.new_value.empty() ? "absent" : each.new_value,
-                                      each.old_value.empty() ? "absent" : each.old_value));
+        changes.push_back(
+            fmt::format("{}: {} (was {})", each.key, shortened(each.new_value), shortened(each.old_value)));
   } catch (const std::exception&) {  // it is about to be replaced, whatever it is
   }
   return changes;
@@ -60,8 +65,13 @@ nlohmann::json changes_to(const std::string& config, const Path& run_directory) 
 
 // A launch that was stopped and has done no step has come no further, either.
 bool ended_well(const RunRecord& record, Index from_step) {
-  return record.state == "completed" ||
-         (record.state == "preempted" && field_or(record.details, "steps_done", from_step + 1) > from_step);
+  if (record.state != "preempted")
+    return record.state == "completed";
+  try {
+    return field_or(record.details, "steps_done", from_step + 1) > from_step;
+  } catch (const std::runtime_error&) {  // edited
+    return true;
+  }
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void require_progress(const Restarts& restarts, const Path& run_directory, const
 
 /// The starts whose steps the record of a run holds, for the details of run.json: those of `previous` and this one,
 /// which is about to take `first_step` with `config`. [{"first_step", "started" (UTC), "changes": ["key: new (was
-/// old)"]}], the last hundred; a start of whose steps nothing is left is none of them. Called before the config in the
+/// old)"]}], the last hundred; starts whose steps were all taken again are left out. Called before the config in the
 /// directory is replaced.
 nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path& run_directory,
                             const std::string& config, Index first_step);

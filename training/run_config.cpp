@@ -97,7 +97,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.choice("schedule", c.parallel.schedule, pipeline_schedules(), "order of the micro-batches in a pipeline");
   v.integer("virtual_stages", c.parallel.virtual_stages, degree, "chunks of layers on each stage (interleaved)");
   v.choice("assignment", c.parallel.assignment, {"consecutive", "round_robin"},
-           "of layers to stages, one by one with the second, to compare with");
+           "how layers go to stages; round_robin deals them one by one, for comparison only");
   v.integers("layers_per_stage", c.parallel.layers_per_stage, layers,
              "layers of each stage (chunk by chunk in forward order); []: balanced by measured cost");
   v.choice("recompute", c.parallel.recompute, recompute_modes(),
@@ -147,8 +147,9 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("ranks_per_file", c.checkpoint.ranks_per_file, degree, "neighbours that write one file, in turns");
 
   v.section("stability", "What is done about steps and ranks that stand out (docs/stability.md).");
-  v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
-           "only record it, make no update, or go back to the last checkpoint and past the step's samples");
+  v.choice(
+      "on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
+      "continue: only record it; skip: no update; rollback: back to the last checkpoint, without the step's samples");
   v.integer("spike_window", c.stability.spike_window, {0, 1 << 20},
             "steps that loss and gradient norm are compared with; 0: only what is not finite stands out");
   v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true},

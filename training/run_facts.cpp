@@ -8,8 +8,8 @@
 #include "core/types.hpp"
 #include "io/machine.hpp"
 #include "io/token_frequencies.hpp"
+#include "parallel/host_cores.hpp"
 #include "parallel/texts.hpp"
-#include "training/host_load.hpp"
 #include "training/link_check.hpp"
 
 namespace espalier {
@@ -38,7 +38,7 @@ nlohmann::json run_facts(const RunConfig& config, const ProcessMesh& mesh, const
     if (found == hosts.end())
       hosts.push_back(name);
   }
-  const HostLoad load = fullest_host(world);
+  const HostLoad load = most_crowded_host(world);
   nlohmann::json facts = {
       {"program", program},
       {"cpu", cpu_model()},

@@ -12,7 +12,7 @@ namespace espalier {
 
 /// What a start ran on, for run.json: `diagnose` compares it between runs. {"program", "cpu", "hosts": [names],
 /// "host_of_rank": [index], "ranks", "threads" (of a rank), "host_threads" and
-/// "host_cores" (training/host_load.hpp), "gemm_library", "gemm_flops" (per second, all ranks
+/// "host_cores" (parallel/host_cores.hpp), "gemm_library", "gemm_flops" (per second, all ranks
 /// together), "fast_16_bits" (whether it multiplies them on units of their own), "first_step" (that this start took),
 /// "links" (training/link_check.hpp), "train_tokens", "unigram_loss" (io/token_frequencies.hpp)}. Whole on rank 0,
 /// which writes it. Collective.

@@ -74,7 +74,7 @@ void RunFiles::sign_on_root(Index resumed_step, const PredictionCheck& predictio
     set_aside_records();
   if (world_.size() > 1)
     make_directories(path_ / "ranks");
-  for (const Path& path : set_aside_checkpoints_after(checkpoints(), resumed_step))
+  for (const Path& path : set_aside_checkpoints_after(checkpoints(), resumed_step, directory_->id()))
     note_(fmt::format("set aside {}: this run goes on from an older step", path.string()));
 }
 

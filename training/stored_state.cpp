@@ -117,22 +117,21 @@ StoredState state_from(const json& json, Index step) {
 }  // namespace
 
 StoredState read_state(const CheckpointReader& checkpoint) {
-  const auto refuse = [&](const std::string& reason) {
-    throw Error(ExitCode::checkpoint, {.what = "the state of a checkpoint cannot be used",
-                                       .where = (checkpoint.path() / "manifest.json").string(),
-                                       .got = reason,
-                                       .wanted = "the fields of docs/checkpoint_format.md, each in its range and in "
-                                                 "agreement with the others",
-                                       .todo = "use an older checkpoint; this one was damaged or forged"});
+  const auto refusal = [&](const std::string& reason) {
+    return Error(ExitCode::checkpoint, {.what = "the state of a checkpoint cannot be used",
+                                        .where = (checkpoint.path() / "manifest.json").string(),
+                                        .got = reason,
+                                        .wanted = "the fields of docs/checkpoint_format.md, each in its range and in "
+                                                  "agreement with the others",
+                                        .todo = "use an older checkpoint; this one was damaged or forged"});
   };
   try {
     return state_from(checkpoint.state(), checkpoint.info().step);
   } catch (const Error& error) {  // of the config
-    refuse(fmt::format("\"config\": {}", error.report().what));
+    throw refusal(fmt::format("\"config\": {}", error.report().what));
   } catch (const std::runtime_error& error) {
-    refuse(error.what());
+    throw refusal(error.what());
   }
-  return {};
 }
 
 }  // namespace espalier

@@ -91,9 +91,10 @@ if ((ranks == 2)); then
   # Choices that make all ranks slow.
   exits 0 "$espalier" train tiny.toml run.directory=fp64 precision.compute=fp64
   expect 0 "the run computes in fp64" "$espalier" diagnose fp64
-  threads=$((4 * $(nproc)))
+  cores=$(env -u OMP_NUM_THREADS nproc)
+  threads=$((4 * cores))
   exits 0 env OMP_NUM_THREADS=$threads "$espalier" train tiny.toml run.directory=crowded run.steps=3
-  expect 0 "$threads threads share $(nproc) core" "$espalier" diagnose crowded
+  expect 0 "$threads threads share $cores core" "$espalier" diagnose crowded
 
   # The page's own commands, where it was told to begin: with the text that ci/quickstart packs.
   mkdir -p bin runs/quickstart/data

@@ -117,6 +117,8 @@ if kill -STOP $! 2>/dev/null && [[ -s big.bin.partial ]]; then
   kill -KILL $!
   wait $! 2>/dev/null
   expect 0 "big.bin" "$espalier" data pack --output big.bin text.txt
+else
+  fail "the first of two packs has ended before the second began: make its text larger"
 fi
 [[ ! -e big.bin.partial ]] || fail "a .partial is left"
 rm large.txt
