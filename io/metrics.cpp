@@ -3,6 +3,7 @@
 #include "io/metrics.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "io/json_numbers.hpp"
 #include "io/json_reader.hpp"
 #include "io/json_text.hpp"
+#include "io/set_aside.hpp"
 
 namespace espalier {
 namespace {
@@ -50,10 +52,11 @@ struct LastLine {
 // The end of a file, read as far back as is needed.
 class Tail {
  public:
-  Tail(const Path& path, ExitCode code) : file_(path, code), begin_(file_.size()) {}
+  Tail(const Path& path, ExitCode code) : path_(path), code_(code), file_(path, code), begin_(file_.size()) {}
   std::size_t size() const { return file_.size(); }
+  const InputFile& file() const { return file_; }
 
-  // Where the line begins that ends before `end`.
+  // Where the line begins that ends before `end`. @throws Error where it is longer than any that is read.
   std::size_t line_begin(std::size_t end) {
     for (;; read_more()) {
       const std::size_t feed = end - begin_ > 1 ? text_.rfind('\n', end - begin_ - 2) : std::string::npos;
@@ -61,19 +64,28 @@ class Tail {
         return begin_ + feed + 1;
       if (begin_ == 0)
         return 0;
+      if (end - begin_ > LargestFile::line + block)
+        throw Error(code_, {.what = "this is no file of metrics",
+                            .where = path_.string(),
+                            .got = fmt::format("more than {} bytes in one line", LargestFile::line),
+                            .wanted = "a JSON object a line, as training writes them",
+                            .todo = "move the file away; the run goes on without it"});
     }
   }
   std::string text(std::size_t begin, std::size_t end) const { return text_.substr(begin - begin_, end - begin); }
 
  private:
+  static constexpr std::size_t block = 1 << 16;
+
   void read_more() {
-    constexpr std::size_t block = 1 << 16;
     std::string part(std::min(begin_, std::max(block, text_.size())), '\0');
     file_.read_at(begin_ - part.size(), part.data(), part.size());
     begin_ -= part.size();
     text_.insert(0, part);
   }
 
+  Path path_;
+  ExitCode code_;
   InputFile file_;
   std::size_t begin_;
   std::string text_;
@@ -110,6 +122,14 @@ bool write_at(int file, std::size_t offset, std::string_view text) {
   return written == static_cast<ssize_t>(text.size());
 }
 
+// Copies the lines from `begin` on to a file of their own: they are about to be taken again.
+void set_aside_lines(const InputFile& file, std::size_t begin) {
+  OutputFile aside(name_aside(file.path(), file.path().extension().string()));
+  file.read_pieces(begin, file.size(), std::size_t{1} << 20,
+                   [&](std::string_view piece) { aside.write(piece.data(), piece.size()); });
+  aside.sync_and_close();
+}
+
 }  // namespace
 
 MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(path) {
@@ -121,6 +141,8 @@ MetricsWriter::MetricsWriter(const Path& path, std::int64_t last_step) : path_(p
     size = tail.size();
     if (const auto line = last_line(tail, last_step))
       kept = line->end;
+    if (tail.line_begin(size + 1) > kept)  // more than a torn line
+      set_aside_lines(tail.file(), kept);
   }
   file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file_.is_open())

@@ -14,8 +14,9 @@ namespace espalier {
 /// knows no infinity and no NaN: these are the strings "inf", "-inf" and "nan".
 class MetricsWriter {
  public:
-  /// Opens for appending after step `last_step`: lines of later steps, which a resumed run takes again, and a
-  /// torn last line go. -1: an empty file. Only these lines are read, and the one before them.
+  /// Opens for appending after step `last_step`: lines of later steps, which a resumed run takes again, move to
+  /// metrics.abandoned.jsonl (name_aside()); a torn last line goes. -1: an empty file. Only these lines are read, and
+  /// the one before them. @throws Error (write).
   MetricsWriter(const Path& path, std::int64_t last_step);
 
   /// @param room bytes of blanks at the end of the line, for what add_to_last() brings

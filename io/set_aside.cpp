@@ -7,12 +7,17 @@
 
 namespace espalier {
 
-Path set_aside(const Path& path, const std::string& extension) {
+Path name_aside(const Path& path, const std::string& extension) {
   const std::string whole = path.string();
   const std::string stem = whole.substr(0, whole.size() - extension.size());
   Path aside = stem + ".abandoned" + extension;
   for (int i = 2; std::filesystem::exists(std::filesystem::symlink_status(aside)); ++i)
     aside = stem + ".abandoned-" + std::to_string(i) + extension;
+  return aside;
+}
+
+Path set_aside(const Path& path, const std::string& extension) {
+  Path aside = name_aside(path, extension);
   if (::rename(path.c_str(), aside.c_str()) != 0)
     throw_write_error("cannot set aside what an earlier launch has left", path, errno);
   return aside;

@@ -48,7 +48,7 @@ class RunFiles {
   /// On rank 0: run.json's last word, and the report.
   void sign_off(TrainOutcome outcome, const std::string& cause);
 
-  /// On rank 0: lines of later steps go. `step` as for MetricsWriter.
+  /// On rank 0: lines of later steps are set aside. `step` as for MetricsWriter.
   void open_metrics(Index step);
   MetricsWriter& metrics() { return *metrics_; }
   const RunDirectory& directory() const { return *directory_; }

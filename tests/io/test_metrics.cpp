@@ -38,6 +38,31 @@ TEST(Metrics, a_resumed_run_takes_later_steps_again) {
   EXPECT_EQ(read_bytes(path), "");
 }
 
+TEST(Metrics, lines_that_are_taken_again_are_kept) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "metrics.jsonl";
+  const std::string first = "{\"step\":1}\n";
+  const std::string rest = "{\"step\":2}\n{\"step\":3}\n";
+  for (const char* const kept_in : {"metrics.abandoned.jsonl", "metrics.abandoned-2.jsonl"}) {
+    write_bytes(path, first + rest + "{\"st");
+    const MetricsWriter writer(path, 1);
+    EXPECT_EQ(read_bytes(path), first);
+    EXPECT_EQ(read_bytes(directory / kept_in), rest + "{\"st");
+  }
+  write_bytes(path, first + "{\"st");
+  const MetricsWriter writer(path, 1);
+  EXPECT_FALSE(std::filesystem::exists(directory / "metrics.abandoned-3.jsonl")) << "a torn line alone is nothing";
+}
+
+TEST(Metrics, a_file_without_lines_is_refused_before_it_is_read) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "metrics.jsonl";
+  write_bytes(path, "{\"step\":1}\n");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 36);
+  EXPECT_THROW(MetricsWriter(path, 1), Error);
+  EXPECT_THROW(last_step_in_metrics(path), Error);
+}
+
 TEST(Metrics, only_the_end_of_a_long_file_is_read) {
   const TemporaryDirectory directory;
   const Path path = directory / "metrics.jsonl";
