@@ -76,7 +76,7 @@ HostLoad most_crowded_host(const Communicator& world) {
   all_gather(world, std::span<std::int32_t>(all), std::span<const std::int32_t>(own));
   HostLoad most;
   for (std::size_t i = 0; i < all.size(); i += 2)
-    if (most.cores == 0 || all[i] * most.cores > most.threads * all[i + 1])
+    if (most.cores == 0 || std::int64_t{all[i]} * most.cores > std::int64_t{most.threads} * all[i + 1])
       most = {all[i], all[i + 1]};
   return most;
 }

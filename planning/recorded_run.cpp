@@ -99,6 +99,7 @@ RunRecord record_of(const Path& directory) {
 }
 
 constexpr IntegerRange ranks_range{0, 1 << 18};  // more than any job has
+constexpr IntegerRange threads_range{0, 1 << 30};  // on a GPU all that it can hold
 constexpr RealRange times_range{.min = 0, .max = 1e12};
 
 std::vector<RunFacts::SlowLink> slow_links_of(const nlohmann::json& links, int ranks) {
@@ -134,8 +135,8 @@ RunFacts facts_of(const RunRecord& record, const Path& path) {
     facts.cpu = field_or(json, "cpu", facts.cpu);
     facts.ranks = field_or(json, "ranks", facts.ranks, ranks_range);
     read_hosts(json, facts);
-    facts.threads = field_or(json, "threads", facts.threads, ranks_range);
-    facts.host_threads = field_or(json, "host_threads", facts.host_threads, ranks_range);
+    facts.threads = field_or(json, "threads", facts.threads, threads_range);
+    facts.host_threads = field_or(json, "host_threads", facts.host_threads, threads_range);
     facts.host_cores = field_or(json, "host_cores", facts.host_cores, ranks_range);
     facts.gemm_library = field_or(json, "gemm_library", facts.gemm_library);
     facts.gemm_flops = field_or(json, "gemm_flops", facts.gemm_flops, RealRange{.min = 0, .max = 1e30});
