@@ -45,6 +45,10 @@ std::optional<std::string> ConfigReader::Data::with_home(const GivenValue& item,
                                                          std::string_view key, const std::string& text) {
   try {
     const std::string path = expand_home(text);
+    if (path.find('\0') != std::string::npos) {
+      wrong(item, section, key, "a text with a zero byte", "a text without: no path and no name can hold one");
+      return std::nullopt;
+    }
     if (is_utf8(path))
       return path;
     wrong(item, section, key, fmt::format("\"{}\"", path), "a path of UTF-8, which a file of TOML can hold");

@@ -269,15 +269,13 @@ void RunDirectory::require_own_directories() const {
                                     .todo = "remove the link, or set run.directory to a place with more room"});
 }
 
-// A start that signs on writes run.json before anything else, or makes checkpoints/: without both, what lies there is
-// the user's. A link to checkpoints may be the user's preparation of a run.
+// A start that signs on writes run.json before any file that could be taken for another's. Where that is lost, the
+// checkpoints tell; a directory or a link with this name alone may be the user's.
 bool RunDirectory::is_of_a_run() const {
   std::error_code ignored;
   if (std::filesystem::exists(path_ / "run.json", ignored))
     return true;
-  return std::filesystem::is_symlink(std::filesystem::symlink_status(checkpoints(), ignored))
-             ? !find_checkpoints(checkpoints()).empty()
-             : std::filesystem::exists(checkpoints(), ignored);
+  return std::filesystem::is_directory(checkpoints(), ignored) && !find_checkpoints(checkpoints()).empty();
 }
 
 void RunDirectory::require_no_foreign_files() const {

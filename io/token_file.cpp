@@ -77,6 +77,9 @@ TokenFileInfo parse_espalier(const Path& path, const FileHead& head) {
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
     refuse(path, "token file with an unknown token type", fmt::format("{} bytes per token", header.bytes_per_token),
            "2 or 4");
+  if (header.vocab_size > std::uint64_t{1} << 32)
+    refuse(path, "token file with an impossible vocabulary", fmt::format("{} ids", header.vocab_size),
+           "at most 2^32: ids have 4 bytes", pack_again);
   TokenFileInfo info;
   info.path = path;
   info.bytes_per_token = header.bytes_per_token;
@@ -257,7 +260,9 @@ TokenFile::Fingerprint TokenFile::fingerprint(bool whole) const {
   return result;
 }
 
-void TokenFile::check_vocabulary(Index vocab_size) const {
+void TokenFile::check_vocabulary(Index model_size) const {
+  const bool is_of_file = info_.vocab_size > 0 && info_.vocab_size < model_size;
+  const Index vocab_size = is_of_file ? info_.vocab_size : model_size;
   Index position = 0;  // of the piece
   read_payload([&](std::string_view piece) {
     const Index beyond = info_.bytes_per_token == 2 ? find_beyond<std::uint16_t>(piece, vocab_size)
@@ -266,12 +271,14 @@ void TokenFile::check_vocabulary(Index vocab_size) const {
       std::uint32_t token = 0;
       std::memcpy(&token, piece.data() + beyond * info_.bytes_per_token,
                   static_cast<std::size_t>(info_.bytes_per_token));
-      throw Error(ExitCode::data,
-                  {.what = "a token is beyond the model's vocabulary",
-                   .where = fmt::format("{}: token {} of {}", info_.path.string(), position + beyond, info_.num_tokens),
-                   .got = fmt::format("id {}", token),
-                   .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
-                   .todo = "raise model.vocab_size, or use data packed with the model's tokenizer"});
+      throw Error(
+          ExitCode::data,
+          {.what = is_of_file ? "a token is beyond the vocabulary that its file states"
+                              : "a token is beyond the model's vocabulary",
+           .where = fmt::format("{}: token {} of {}", info_.path.string(), position + beyond, info_.num_tokens),
+           .got = fmt::format("id {}", token),
+           .wanted = fmt::format("ids below {}{}", vocab_size, is_of_file ? "" : ", the model's vocab_size"),
+           .todo = is_of_file ? pack_again : "raise model.vocab_size, or use data packed with the model's tokenizer"});
     }
     position += static_cast<Index>(piece.size()) / info_.bytes_per_token;
   });

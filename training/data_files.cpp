@@ -106,7 +106,8 @@ std::string changed_data_files(const CheckpointReader& checkpoint, const nlohman
         const std::string before = i < theirs.size() ? text_of(fingerprint_from(theirs[i])) : "absent";
         const std::string now = i < ours.size() ? text_of(fingerprint_from(ours[i])) : "absent";
         if (i >= theirs.size() || i >= ours.size() || !(fingerprint_from(theirs[i]) == fingerprint_from(ours[i])))
-          lines += fmt::format("\n  data.{}[{}]: {} -> {}", kind, i, before, now);
+          lines += fmt::format("\n  data.{}[{}]: {} -> {}{}", kind, i, before, now,
+                               before == now ? ", by its header; but its tokens are others" : "");
       }
     }
   } catch (const std::runtime_error& error) {

@@ -56,7 +56,8 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, bool may_resume, c
                                                counted(static_cast<Index>(complete.size()), "complete checkpoint"),
                                                complete.front().string()),
          .wanted = "an empty run directory",
-         .todo = "resume (leave --resume away), or set run.directory to another directory"});
+         .todo = complete.empty() ? "set run.directory to another directory"
+                                  : "resume (leave out --resume), or set run.directory to another directory"});
   if (complete.empty() && !damaged.empty())
     throw Error(ExitCode::checkpoint, {.what = "none of the run's checkpoints is complete:" + damaged,
                                        .where = checkpoints.string(),
@@ -169,19 +170,23 @@ Loaded load_newest(const std::vector<Path>& paths, const TrainOptions& options, 
                .todo = "restore one from a backup, or start over in another run.directory"});
 }
 
-// A run that completed, or stopped on request, has saved a checkpoint: where it is gone, so is what the run has
-// learned.
-void require_nothing_lost(const RunConfig& config) {
+// A run that completed, or stopped on request, or came past its second save, has saved a checkpoint: where it is gone,
+// so is what the run has learned. The save behind the training may be unfinished until the second begins.
+void require_nothing_lost(const RunConfig& config, const EarlierRun& earlier) {
   const Path run = config.run.directory;
   const std::optional<RunRecord> record = read_run_record(run);
-  if (!record || (record->state != "completed" && record->state != "preempted"))
+  const bool ended_saved = record && (record->state == "completed" || record->state == "preempted");
+  const bool has_saved = earlier.checkpoint_interval > 0 && earlier.steps > 2 * earlier.checkpoint_interval;
+  if (!ended_saved && !has_saved)
     return;
   throw Error(
       ExitCode::checkpoint,
-      {.what = record->state == "completed" ? "this run is completed, and its checkpoints are gone"
-                                            : "this run has saved a checkpoint, and it is gone",
+      {.what = record && record->state == "completed" ? "this run is completed, and its checkpoints are gone"
+                                                      : "this run has saved a checkpoint, and it is gone",
        .where = (run / "checkpoints").string(),
-       .got = fmt::format("no checkpoint; run.json says \"{}\"", record->state),
+       .got = ended_saved ? fmt::format("no checkpoint; run.json says \"{}\"", record->state)
+                          : fmt::format("no checkpoint; metrics.jsonl has {}, with checkpoint.interval = {}",
+                                        counted(earlier.steps, "step"), earlier.checkpoint_interval),
        .wanted = "a checkpoint; the run does not start over by itself",
        .todo = "bring the checkpoint back, or start over: in another run.directory, or here with --resume never, "
                "which keeps the records of this run under other names"});
@@ -200,7 +205,7 @@ void require_own_directory(const TrainOptions& options, const RunConfig& config,
                  .todo = fmt::format("set run.directory to another one{}",
                                      begins_here ? "; --resume never begins here, in that run's place" : "")});
   if (options.resume == "auto")
-    require_nothing_lost(config);
+    require_nothing_lost(config, earlier);
   if (begins_here && earlier.steps > 0) {
     note(fmt::format("no checkpoint to go on from after {}: begins again", counted(earlier.steps, "step")));
     note_changes(earlier.changes, note);

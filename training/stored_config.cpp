@@ -133,6 +133,7 @@ EarlierRun earlier_run_in(const Path& run_directory, const RunConfig& config) {
   earlier.steps = last_step_in_metrics(metrics);
   if (earlier.steps > 0 && std::filesystem::exists(stored_file, ignored)) {
     const std::string stored = read_file(stored_file, ExitCode::data, LargestFile::config);
+    ConfigReader(stored, stored_file.string(), {}).read("checkpoint", "interval", earlier.checkpoint_interval);
     earlier.changes = differences_from(stored, config);
     earlier.refused = refused_lines(earlier.changes, MayChange(stored, config));
   }

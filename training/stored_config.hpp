@@ -34,6 +34,7 @@ std::vector<ConfigDifference> require_same_run(const CheckpointReader& checkpoin
 /// What a run has left in its directory, checkpoints apart.
 struct EarlierRun {
   Index steps = 0;                        ///< in its metrics
+  Index checkpoint_interval = 0;          ///< of its config
   std::vector<ConfigDifference> changes;  ///< of its config
   std::string refused;                    ///< lines about those that may not be; empty: the same run
 };

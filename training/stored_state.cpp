@@ -42,6 +42,36 @@ StoredKeys keys_of(const std::string& config) {
   return keys;
 }
 
+// Damaged or forged where they disagree: else a model is built that the checkpoint cannot fill.
+void require_model_of_tensors(const std::string& config, const CheckpointReader& checkpoint) {
+  ConfigReader reader(config, "config", {});
+  GptConfig shape;
+  constexpr IntegerRange sizes{1, Index{1} << 31};
+  const bool all = reader.read("model", "vocab_size", shape.vocab_size, sizes) &&
+                   reader.read("model", "max_sequence_length", shape.max_sequence_length, sizes) &&
+                   reader.read("model", "num_layers", shape.num_layers, sizes) &&
+                   reader.read("model", "hidden_size", shape.hidden_size, sizes) &&
+                   reader.read("model", "num_heads", shape.num_heads, sizes) &&
+                   reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size, sizes);
+  if (!all || reader.has_problems())
+    throw std::runtime_error("\"config\": " + (all ? reader.problems().front() : "[model] is not whole"));
+  if (const std::vector<std::string> wrong = problems(shape); !wrong.empty())
+    throw std::runtime_error("\"config\": " + wrong.front());
+  const auto require_shape = [&](const std::string& name, const std::vector<Index>& wanted) {
+    const std::string stored = "weights/" + name;
+    if (!checkpoint.contains(stored) || checkpoint.tensor(stored).global_shape != wanted)
+      throw std::runtime_error(fmt::format(
+          "\"config\" wants {} of ({}), which is {}", name, fmt::join(wanted, ", "),
+          checkpoint.contains(stored) ? fmt::format("({})", fmt::join(checkpoint.tensor(stored).global_shape, ", "))
+                                      : "not there"));
+  };
+  require_shape("embedding.token", {shape.vocab_size, shape.hidden_size});
+  require_shape("embedding.position", {shape.max_sequence_length, shape.hidden_size});
+  require_shape(fmt::format("h.{}.mlp.up.bias", shape.num_layers - 1), {shape.ffn_hidden_size});
+  if (checkpoint.contains(fmt::format("weights/h.{}.mlp.up.bias", shape.num_layers)))
+    throw std::runtime_error(fmt::format("\"config\" has {} layers, and the checkpoint has more", shape.num_layers));
+}
+
 std::vector<IndexRange> passed_over_in(const json& state) {
   constexpr std::size_t most = 10'000;
   std::vector<IndexRange> ranges;
@@ -126,7 +156,9 @@ StoredState read_state(const CheckpointReader& checkpoint) {
                                         .todo = "use an older checkpoint; this one was damaged or forged"});
   };
   try {
-    return state_from(checkpoint.state(), checkpoint.info().step);
+    StoredState state = state_from(checkpoint.state(), checkpoint.info().step);
+    require_model_of_tensors(state.config, checkpoint);
+    return state;
   } catch (const Error& error) {  // of the config
     throw refusal(fmt::format("\"config\": {}", error.report().what));
   } catch (const std::runtime_error& error) {

@@ -13,8 +13,14 @@ espalier=${1:-build/espalier} mpiexec=${2:-$(command -v mpiexec.mpich || echo mp
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 tolerance=1e-3  # relative; what is left when CPU or GEMM library differ is rounding
 
+mark=runs/layouts/.made_by_run_sh
+if [[ -e runs/layouts && ! -e $mark ]]; then
+  echo "${0##*/}: error: runs/layouts was not made by this script; move it away, or start in another folder" >&2
+  exit 2
+fi
 rm -rf runs/layouts
 mkdir -p runs/layouts
+touch "$mark"
 for number in $(seq 300); do
   echo "Tree $number grows along the lattice, branch $((number * 7 % 13)) on wire $((number * 5 % 11))."
 done >runs/layouts/text.txt

@@ -81,6 +81,9 @@ mkdir home
 HOME=$work/home expect 0 "wrote $work/home/x.html" "$espalier" report run --output='~/x.html'
 HOME=$work/home expect 0 "" "$espalier" train tiny.toml run.directory='~/r' run.steps=1
 [[ -d home/r && ! -e '~' ]] || fail "~ is not the home directory"
+expect 2 "only a shell replaces" "$espalier" report run --output='$HOME/x.html'
+expect 2 "let the shell see it" "$espalier" train tiny.toml run.directory='$HOME/r'
+expect 2 "a zero byte" "$espalier" train tiny.toml 'run.directory="a\u0000b"'
 expect 2 "another user" "$espalier" report run --output='~nobody/x.html'
 HOME= expect 2 "HOME" "$espalier" report run --output='~/x.html'
 

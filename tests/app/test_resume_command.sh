@@ -82,8 +82,17 @@ cp killed/metrics.jsonl run/metrics.jsonl; rm -rf run/checkpoints; cp killed/run
 expect 0 "the records of the earlier launch are kept as metrics.abandoned-2.jsonl" "$espalier" train tiny.toml
 rm -rf run; cp -a good run; rm -rf run/checkpoints
 refused 4 "this run is completed, and its checkpoints are gone" "${two_ranks[@]}" "$espalier" train tiny.toml
+cp -a killed purged
+sed -i 's/^interval = .*/interval = 2/' purged/config.toml
+refused 4 "this run has saved a checkpoint, and it is gone" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=purged
+says "metrics.jsonl has 6 steps, with checkpoint.interval = 2"
 rm -rf run; cp -a killed run
 expect 0 "config changed: model.num_layers = 3 (was 2)" "$espalier" train tiny.toml model.num_layers=3 --resume never
+
+# ---- A run that another has finished: this one has its checkpoint, too ----
+expect 0 "nothing left to do" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=moved --resume good
+[[ -s moved/checkpoints/step-00000006/manifest.json ]] || fail "no checkpoint in the run that goes on from a finished one"
+expect 0 "resumed from moved/checkpoints/step-00000006" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=moved
 
 # ---- A request to stop before the first step: 75, at once, and nothing was begun ----
 "$espalier" train tiny.toml run.directory=early >out.txt 2>&1 &

@@ -313,13 +313,15 @@ TEST(RunDirectory, checkpoints_may_be_a_link_and_so_may_the_directory) {
 TEST(RunDirectory, files_of_the_user_are_not_written_over) {
   const TemporaryDirectory directory;
   std::filesystem::create_directory(directory / "scratch");
-  for (const bool linked : {false, true})
+  for (const std::string place : {"", "a directory", "a link"})
     for (const char* const name : {"config.toml", "metrics.jsonl", "prediction.json", "report.html", "trace/trace.json",
                                    "ranks/rank-00000.jsonl", "state/rank-00000.position", "incidents/mine"}) {
       std::filesystem::remove_all(directory / "run");
       std::filesystem::create_directories((directory / "run" / name).parent_path());
       write_bytes(directory / "run" / name, "mine");
-      if (linked)
+      if (place == "a directory")
+        std::filesystem::create_directory(directory / "run/checkpoints");
+      if (place == "a link")
         std::filesystem::create_directory_symlink(directory / "scratch", directory / "run/checkpoints");
       expect_error(ExitCode::usage, {"no run has written"}, [&] { RunDirectory{directory / "run"}; });
       EXPECT_EQ(read_bytes(directory / "run" / name), "mine");

@@ -256,6 +256,24 @@ TEST(TokenFile, every_flipped_bit_is_seen) {
   }
 }
 
+TEST(TokenFile, a_vocabulary_that_its_tokens_contradict_is_refused) {
+  const TemporaryDirectory directory;
+  const Path path = write_tokens(directory / "t.bin", {1, 2, 9}, 10);
+  const std::string sound = read_bytes(path);
+  const auto state = [&](std::uint64_t vocab_size) {
+    TokenFileHeader header;
+    std::memcpy(&header, sound.data(), sizeof(header));
+    header.vocab_size = vocab_size;
+    header.header_hash = xxh3_64(&header, offsetof(TokenFileHeader, header_hash));
+    write_bytes(path, std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + sound.substr(256));
+  };
+  state(8);
+  expect_error(ExitCode::data, {"vocabulary that its file states", "id 9", "below 8"},
+               [&] { TokenFile(path).check_vocabulary(256); });
+  state(std::uint64_t{1} << 63);
+  expect_error(ExitCode::data, {"impossible vocabulary"}, [&] { const TokenFile file(path); });
+}
+
 TEST(TokenFile, token_beyond_the_vocabulary_is_named) {
   const TemporaryDirectory directory;
   std::vector<std::uint16_t> tokens(10000, 7);

@@ -69,6 +69,41 @@ const std::vector<Forgery>& forgeries() {
   return all;
 }
 
+// A model that the tensors of the checkpoint do not make.
+std::string with_value(const std::string& config, const std::string& key, const std::string& value) {
+  const std::size_t at = config.find("\n" + key + " = ") + key.size() + 4;
+  return config.substr(0, at) + value + config.substr(config.find_first_of(" \n", at));
+}
+
+TEST(ResumeForged, ModelThatTheTensorsDoNotMake) {
+  const SharedFolder folder("forged_model");
+  const RunConfig run = config_in(folder, "run", {});
+  start_run(run, {});
+  on_root([&] {
+    const Path newest = folder / "run/checkpoints/step-00000008";
+    const Manifest sound = parse_manifest(read_file(newest / "manifest.json", ExitCode::data), newest);
+    const std::string config = sound.info.state["config"];
+    for (const auto& [key, value] : {std::pair("num_layers", "1000000000"),
+                                     {"num_layers", "1"},
+                                     {"num_heads", "7"},
+                                     {"vocab_size", "1000000"},
+                                     {"hidden_size", "-1"},
+                                     {"hidden_size", "48"},
+                                     {"ffn_hidden_size", "1"},
+                                     {"max_sequence_length", "1"}}) {
+      Manifest manifest = sound;
+      manifest.info.state["config"] = with_value(config, key, value);
+      write_file_atomically(newest / "manifest.json", to_text(manifest));
+      try {
+        read_state(CheckpointReader(newest));
+        ADD_FAILURE() << key << " = " << value << " was not refused";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::checkpoint) << error.what();
+      }
+    }
+  });
+}
+
 TEST(ResumeForged, TheNextOlderCheckpointIsTaken) {
   const SharedFolder folder("forged");
   const RunConfig run = config_in(folder, "run", {"checkpoint.interval=4"});
