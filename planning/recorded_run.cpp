@@ -98,7 +98,7 @@ RunRecord record_of(const Path& directory) {
   }
 }
 
-constexpr IntegerRange ranks_range{0, 1 << 18};  // more than any job has
+constexpr IntegerRange ranks_range{0, 1 << 18};    // more than any job has
 constexpr IntegerRange threads_range{0, 1 << 30};  // on a GPU all that it can hold
 constexpr RealRange times_range{.min = 0, .max = 1e12};
 
