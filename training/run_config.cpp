@@ -147,9 +147,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("ranks_per_file", c.checkpoint.ranks_per_file, degree, "neighbours that write one file, in turns");
 
   v.section("stability", "What is done about steps and ranks that stand out (docs/stability.md).");
-  v.choice(
-      "on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
-      "continue: only record it; skip: no update; rollback: back to the last checkpoint, without the step's samples");
+  v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
+           "continue: record it; skip: no update; rollback: to the last checkpoint, past these samples");
   v.integer("spike_window", c.stability.spike_window, {0, 1 << 20},
             "steps that loss and gradient norm are compared with; 0: only what is not finite stands out");
   v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true},
