@@ -81,8 +81,9 @@ class TokenFile {
   /// @param whole reads the file; ours has the checksum of all tokens in its header, where it is taken from
   Fingerprint fingerprint(bool whole) const;
 
-  /// Reads the whole file. @throws Error (data) at the first token that is not below vocab_size.
-  void check_vocabulary(Index vocab_size) const;
+  /// Reads the whole file. @throws Error (data) at the first token that is not below the vocabulary of the model or of
+  /// the file itself.
+  void check_vocabulary(Index model_size) const;
 
   /// Reads the whole file against the checksum of our own format; the others have none.
   void verify_checksum() const;
