@@ -26,6 +26,7 @@ constexpr const char* unpack = "unpack it first";
 constexpr const char* convert_array = "write its tokens as raw uint16: array.astype('uint16').tofile('train.bin')";
 constexpr const char* convert_text = "write its text to plain files and use `espalier data pack`";
 constexpr const char* to_utf8 = "make it UTF-8: iconv -f UTF-16 -t UTF-8 IN >OUT";
+constexpr const char* from_utf32 = "make it UTF-8: iconv -f UTF-32 -t UTF-8 IN >OUT";
 
 constexpr std::array marks = {
     Mark{"ESPTOKEN"sv, "a token file of Espalier", "give the text that it was made from"},
@@ -60,6 +61,8 @@ constexpr std::array marks = {
     Mark{"\x80\2}q"sv, "an object of Python's pickle", convert_array},
     Mark{"\x80\2]q"sv, "an object of Python's pickle", convert_array},
     Mark{"\x80\2\x8a\x0al\xfc"sv, "an object of PyTorch", convert_array},
+    Mark{"\xff\xfe\0\0"sv, "text in UTF-32", from_utf32},
+    Mark{"\0\0\xfe\xff"sv, "text in UTF-32", from_utf32},
     Mark{"\xff\xfe"sv, "text in UTF-16", to_utf8},
     Mark{"\xfe\xff"sv, "text in UTF-16", to_utf8},
 };

@@ -114,7 +114,7 @@ void check_outputs(const std::vector<Path>& files, const Path& output, const Pat
   }
   for (const Path& path : {output, validation_output})
     if (std::error_code missing; std::filesystem::exists(path, missing) && !is_own_token_file(path))
-      throw Error(ExitCode::write, {.what = "a token file would replace a file that is none",
+      throw Error(ExitCode::write, {.what = "the output is a file that is no token file",
                                     .where = path.string(),
                                     .got = "a file without the mark of `espalier data pack`",
                                     .wanted = "a new name, or that of a token file to replace",

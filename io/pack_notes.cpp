@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/printable_text.hpp"
 #include "io/file_kind.hpp"
 #include "io/units.hpp"
 
@@ -90,6 +91,8 @@ void PackNotes::see(const InputFile& file, Index num_separators) {
     return;
   }
   const std::string bytes = first_bytes(file);
+  if (!is_utf8(std::string_view(bytes).substr(0, bytes.find_last_of('\n') + 1)))
+    not_utf8_.add(file.path());
   if (options_.document_separator.empty() && bytes.find(usual_separator) != std::string::npos)
     separated_.add(file.path());
   if (const auto kind = marked_up_kind(bytes)) {
@@ -117,6 +120,11 @@ std::vector<std::string> PackNotes::warnings(const std::vector<Path>& files, con
   if (marked_up_.count > 0)
     warnings.push_back(fmt::format("{} is packed as it stands, with its marks and field names: {}; {}", markup_,
                                    marked_up_.text(), what_to_do_));
+  if (not_utf8_.count > 0)
+    warnings.push_back(
+        fmt::format("not UTF-8, so characters beyond ASCII become other bytes than in UTF-8: {}; if it is "
+                    "Latin-1: iconv -f ISO-8859-1 -t UTF-8 IN >OUT",
+                    not_utf8_.text()));
   if (!options_.document_separator.empty() && num_separators_ == 0)
     warnings.push_back(absent_separator(options_.document_separator, files));
   if (separated_.count > 0)

@@ -35,6 +35,7 @@ class PackNotes {
   const PackOptions& options_;
   Index num_separators_ = 0;
   Some empty_;
+  Some not_utf8_;
   Some separated_;  // with a usual separator, and none is given
   Some marked_up_;
   std::string markup_;

@@ -95,8 +95,11 @@ std::string crowding_text(const HostCores& host) {
       "{} on {}{} of host {} ({}): they wait for each other; {}{}", counted_in_words(host.threads, "thread"),
       is_limited ? fmt::format("a CPU limit of {:.3g} cores (cpu.max of the control group), with ", host.limit) : "",
       counted_in_words(num_cores, "core"), host.host, counted_in_words(host.ranks, "rank"), cause,
-      host.ranks > allowed ? fmt::format("start at most {} here", counted_in_words(allowed, "rank"))
-                           : fmt::format("set OMP_NUM_THREADS={}", std::max(1, allowed / host.ranks)));
+      host.ranks > allowed
+          ? fmt::format("start at most {} here", counted_in_words(allowed, "rank"))
+          : fmt::format("set {}={}",
+                        process_environment("KOKKOS_NUM_THREADS") ? "KOKKOS_NUM_THREADS" : "OMP_NUM_THREADS",
+                        std::max(1, allowed / host.ranks)));
 }
 
 std::string crowding_text(const Communicator& world, const HostCores& cores) {

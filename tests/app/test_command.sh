@@ -117,7 +117,7 @@ expect 2 "embedding; layernorm; gelu; attention" "$espalier" bench ops --model b
 expect 2 "got -1" "$espalier" generate --checkpoint run --seed -1
 expect 2 "got -1" "$espalier" data pack --seed -1 --output s.bin text.txt
 echo "a text" >kept.txt
-expect 8 "replace a file that is none" "$espalier" data pack --output kept.txt text.txt
+expect 8 "is no token file" "$espalier" data pack --output kept.txt text.txt
 [[ $(<kept.txt) == "a text" ]] || fail "a text was replaced by tokens" kept.txt
 
 # ---- An answer that cannot be written is an error, whatever was asked ----
