@@ -149,7 +149,12 @@ std::string integer_hint(const toml::node& node) {
 }
 
 std::string real_hint(const toml::node& node) {
-  const auto number = number_meant(node);
+  auto number = number_meant(node);
+  if (!number && node.is_string()) {  // as some countries write it
+    std::string text = **node.as_string();
+    std::ranges::replace(text, ',', '.');
+    number = number_in(text);
+  }
   return number ? fmt::format("; write {}", *number) : std::string();
 }
 

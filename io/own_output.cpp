@@ -52,6 +52,11 @@ void require_own_output(const Path& path, const OutputMark& mark) {
                                   .wanted = fmt::format("a new name, or {} to replace", mark.kind),
                                   .todo = "choose another name, or move away what is there"});
   };
+  if (path == "-")
+    throw Error(ExitCode::usage, {.what = "an output is named -, and nothing is written to the standard output",
+                                  .got = "-",
+                                  .wanted = "the name of a file",
+                                  .todo = "give a name; ./- for a file that is called so"});
   if (path.filename().empty())
     throw_write_error("an output is named like a directory", path, EISDIR);
   std::error_code error;

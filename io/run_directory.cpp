@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
@@ -158,6 +159,23 @@ void sign_off_failed(const Path& directory, const std::string& cause, ExitCode c
   }
 }
 
+namespace {
+
+// A dozen names of a run would lie among everything else that is there.
+void require_place_for_a_run(const Path& path) {
+  const char* const home = std::getenv("HOME");
+  std::error_code ignored;
+  if (std::filesystem::equivalent(path, "/", ignored) ||
+      (home != nullptr && std::filesystem::equivalent(path, home, ignored)))
+    throw Error(ExitCode::usage, {.what = "the run directory is one for other things",
+                                  .where = path.string(),
+                                  .got = "the root of the file system, or your home",
+                                  .wanted = "a directory of its own",
+                                  .todo = "set run.directory to a directory in it, such as ~/runs/first"});
+}
+
+}  // namespace
+
 RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
   std::error_code ignored;
   for (const Path& path : paths)
@@ -165,6 +183,7 @@ RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
 }
 
 RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
+  require_place_for_a_run(path_);
   make_directory();
   take_ownership();
   id_ = previous_ && is_owner(previous_->id) ? previous_->id : id_of_checkpoints().value_or(new_owner());

@@ -90,7 +90,9 @@ WantedThreads wanted_threads(std::span<char* const> arguments, const Environment
 #ifdef KOKKOS_ENABLE_OPENMP
   wanted.count = omp_get_max_threads();
 #endif
-  wanted.setting = fmt::format("OMP_NUM_THREADS={}", wanted.count);
+  wanted.setting = setting(environment, "OMP_NUM_THREADS");
+  if (wanted.setting.empty())
+    wanted.setting = fmt::format("{} threads", wanted.count);
   if (const std::string text = setting(environment, "KOKKOS_NUM_THREADS"); !text.empty())
     if (const auto count = thread_count(environment("KOKKOS_NUM_THREADS")))
       wanted = {*count, text};

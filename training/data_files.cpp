@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "io/json_fields.hpp"
@@ -48,6 +49,13 @@ Index total_bytes(const std::vector<TokenFile>& files) {
   return bytes;
 }
 
+void note_repeated_files(const RunConfig& config, const Note& note) {
+  std::set<std::string> seen;
+  for (const std::string& path : config.data.train)
+    if (!seen.insert(path).second)
+      note(fmt::format("warning: data.train names {} more than once: its tokens are drawn as often", path));
+}
+
 // Validation on what is trained on says nothing about other text.
 void note_files_in_both(const RunConfig& config, const nlohmann::json& contents, const Note& note) {
   for (std::size_t i = 0; i < config.data.validation.size(); ++i)
@@ -75,6 +83,7 @@ nlohmann::json describe_on_root(const RunConfig& config, const Note& note) {
   if (files.size() > most_notes)
     note(fmt::format("and {} more", counted(static_cast<Index>(files.size() - most_notes), "token file")));
   note_files_in_both(config, contents, note);
+  note_repeated_files(config, note);
   return contents;
 }
 

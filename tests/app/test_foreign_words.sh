@@ -76,10 +76,16 @@ exits 0 "$espalier" train tiny.toml --dry-run 'run.directory="r/c#b"'
 exits 0 "$espalier" plan --model tiny.toml --cluster a100-80 --runnable --config new.toml --set 'run.directory="r/c#b"'
 expect 0 'directory = "r/c#b"' cat new.toml
 
+expect 2 "write 0.001" "$espalier" train tiny.toml optimizer.learning_rate=0,001
+expect 0 "names train.bin more than once" "$espalier" train tiny.toml run.directory=twice run.steps=1 'data.train=["train.bin", "train.bin"]'
+expect 2 "is named -" "$espalier" report run --output -
+
 # Home.
 mkdir home
 HOME=$work/home expect 0 "wrote $work/home/x.html" "$espalier" report run --output='~/x.html'
 HOME=$work/home expect 0 "" "$espalier" train tiny.toml run.directory='~/r' run.steps=1
+HOME=$work/home expect 2 "one for other things" "$espalier" train tiny.toml run.directory='~'
+expect 2 "one for other things" "$espalier" train tiny.toml run.directory=/
 [[ -d home/r && ! -e '~' ]] || fail "~ is not the home directory"
 expect 2 "only a shell replaces" "$espalier" report run --output='$HOME/x.html'
 expect 2 "let the shell see it" "$espalier" train tiny.toml run.directory='$HOME/r'

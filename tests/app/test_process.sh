@@ -57,18 +57,18 @@ expect 0 "completed" bounded env OMP_DYNAMIC=true OMP_NUM_THREADS=1 "${train[@]}
 expect 0 "completed" bounded env OMP_NUM_THREADS=2,1 "${train[@]}" run.directory=list
 
 # ---- Ranks have cores of their own where OpenMP binds, and threads without a core are told once ----
-if (($(nproc) > 1)); then
+if (($(env -u OMP_NUM_THREADS nproc) > 1)); then
   for setting in OMP_PROC_BIND=true OMP_PLACES=cores; do
     expect 0 "bound by Espalier" bounded "${two_ranks[@]}" env OMP_NUM_THREADS=1 $setting "${train[@]}" run.directory=bound run.steps=1
     ! grep -q "warning: .* threads on" out.txt || fail "two ranks with $setting share a core"
     rm -r bound
   done
-  expect 0 "$(nproc) threads each" bounded env -u OMP_NUM_THREADS OMP_PROC_BIND=true "${train[@]}" run.directory=whole
+  expect 0 "$(env -u OMP_NUM_THREADS nproc) threads each" bounded env -u OMP_NUM_THREADS OMP_PROC_BIND=true "${train[@]}" run.directory=whole
   expect 0 "2 threads on 1 core" bounded "${two_ranks[@]}" env OMP_NUM_THREADS=1 'OMP_PLACES={0}' "${train[@]}" run.directory=placed
   says "OMP_PLACES={0} chooses these cores"
 fi
-threads=$(($(nproc) + 1))
-expect 0 "$threads threads on $(nproc) core" bounded env OMP_NUM_THREADS=$threads "$espalier" bench ops --model byte-1m --only gelu \
+threads=$(($(env -u OMP_NUM_THREADS nproc) + 1))
+expect 0 "$threads threads on $(env -u OMP_NUM_THREADS nproc) core" bounded env OMP_NUM_THREADS=$threads "$espalier" bench ops --model byte-1m --only gelu \
   --precision fp32
 once "warning"
 
