@@ -26,6 +26,7 @@
 #include "io/json_reader.hpp"
 #include "io/json_text.hpp"
 #include "io/machine.hpp"
+#include "io/run_place.hpp"
 #include "io/units.hpp"
 
 namespace espalier {
@@ -65,7 +66,6 @@ ProcessStat process_stat(std::int64_t pid) {
 }
 
 // Beside checkpoints/.
-constexpr std::array own_directories = {"state", "ranks", "trace", "incidents"};
 
 std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
@@ -159,23 +159,6 @@ void sign_off_failed(const Path& directory, const std::string& cause, ExitCode c
   }
 }
 
-namespace {
-
-// A dozen names of a run would lie among everything else that is there.
-void require_place_for_a_run(const Path& path) {
-  const char* const home = std::getenv("HOME");
-  std::error_code ignored;
-  if (std::filesystem::equivalent(path, "/", ignored) ||
-      (home != nullptr && std::filesystem::equivalent(path, home, ignored)))
-    throw Error(ExitCode::usage, {.what = "the run directory is one for other things",
-                                  .where = path.string(),
-                                  .got = "the root of the file system, or your home",
-                                  .wanted = "a directory of its own",
-                                  .todo = "set run.directory to a directory in it, such as ~/runs/first"});
-}
-
-}  // namespace
-
 RunDirectory::RemoveUnlessSignedOn::~RemoveUnlessSignedOn() {
   std::error_code ignored;
   for (const Path& path : paths)
@@ -187,8 +170,7 @@ RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
   make_directory();
   take_ownership();
   id_ = previous_ && is_owner(previous_->id) ? previous_->id : id_of_checkpoints().value_or(new_owner());
-  require_own_directories();
-  require_no_foreign_files();
+  require_only_files_of_a_run(path_);
   describe_lost();
   describe_unfinished();
 }
@@ -276,48 +258,9 @@ void RunDirectory::take_ownership() {
   }
 }
 
-// Files are removed and replaced in these by their names. Where a link leads, they may be somebody else's.
-void RunDirectory::require_own_directories() const {
-  std::error_code ignored;
-  for (const char* const name : own_directories)
-    if (std::filesystem::is_symlink(std::filesystem::symlink_status(path_ / name, ignored)))
-      throw Error(ExitCode::usage, {.what = "a directory that a run must have for itself is a link",
-                                    .where = (path_ / name).string(),
-                                    .got = "a link to " + std::filesystem::read_symlink(path_ / name, ignored).string(),
-                                    .wanted = "no such name, or a directory; only checkpoints may be a link",
-                                    .todo = "remove the link, or set run.directory to a place with more room"});
-}
-
-// A start that signs on writes run.json before any file that could be taken for another's. Where that is lost, the
-// checkpoints tell; a directory or a link with this name alone may be the user's.
-bool RunDirectory::is_of_a_run() const {
-  std::error_code ignored;
-  if (std::filesystem::exists(path_ / "run.json", ignored))
-    return true;
-  return std::filesystem::is_directory(checkpoints(), ignored) && !find_checkpoints(checkpoints()).empty();
-}
-
-void RunDirectory::require_no_foreign_files() const {
-  if (is_of_a_run())
-    return;
-  std::error_code ignored;
-  std::vector<Path> places = {path_ / "config.toml", path_ / "metrics.jsonl", path_ / "prediction.json",
-                              path_ / "report.html"};
-  for (const char* const name : own_directories)
-    if (!std::filesystem::is_directory(path_ / name, ignored) || !std::filesystem::is_empty(path_ / name, ignored))
-      places.push_back(path_ / name);
-  for (const Path& place : places)
-    if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
-      throw Error(ExitCode::usage, {.what = "a file that no run has written lies where a run would write its own",
-                                    .where = place.string(),
-                                    .got = "a directory without run.json and checkpoints/",
-                                    .wanted = "a new or empty directory, or that of a run",
-                                    .todo = "give the file another name, or set run.directory to another directory"});
-}
-
 void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
-  made_.paths.clear();
   make_directories(checkpoints());
+  made_.paths.clear();
   record_ = {.id = id_,
              .state = "running",
              .cause = "",

@@ -101,10 +101,7 @@ class RunDirectory {
   bool take_lock();
   bool holds_lock_at(const Path& lock_path) const;
   void take_ownership();
-  void require_own_directories() const;
   std::optional<std::string> id_of_checkpoints() const;
-  bool is_of_a_run() const;
-  void require_no_foreign_files() const;
   void describe_lost();
   void describe_unfinished();
   void write_record() const;

@@ -34,11 +34,16 @@ bool is_wanted(const Path& folder, Index keep, const Communicator& world) {
   return wanted != 0;
 }
 
+constexpr const char* incident_format = "espalier-incident";
+
 nlohmann::ordered_json to_json(const Incident& incident) {
-  nlohmann::ordered_json json = {
-      {"format", "espalier-incident"},          {"format_version", 1},       {"step", incident.step},
-      {"anomaly", to_string(incident.anomaly)}, {"policy", incident.policy}, {"loss", incident.loss},
-      {"gradient_norm", incident.gradient_norm}};
+  nlohmann::ordered_json json = {{"format", incident_format},
+                                 {"format_version", 1},
+                                 {"step", incident.step},
+                                 {"anomaly", to_string(incident.anomaly)},
+                                 {"policy", incident.policy},
+                                 {"loss", incident.loss},
+                                 {"gradient_norm", incident.gradient_norm}};
   if (incident.scores) {
     json["loss_score"] = incident.scores->loss;
     json["gradient_norm_score"] = incident.scores->gradient_norm;
@@ -54,6 +59,9 @@ nlohmann::ordered_json to_json(const Incident& incident) {
 
 Incident from_json(const nlohmann::json& json) {
   Incident incident;
+  if (field<std::string>(json, "format") != incident_format)
+    refuse_field("format", json.at("format"), incident_format);
+  field<Index>(json, "format_version", IntegerRange{1, 1});
   incident.step = field<Index>(json, "step", IntegerRange{1, steps_range.max});
   const auto anomaly = field<std::string>(json, "anomaly");
   incident.anomaly = anomaly == to_string(Anomaly::spike) ? Anomaly::spike : Anomaly::non_finite;

@@ -64,6 +64,9 @@ ls scratch >out.txt
 [[ $(cat scratch/mine.partial/file scratch/step-00000003.partial/rank-00000.h5 scratch/file.partial | grep -c keep) == 3 ]] ||
   fail "a save removed what is not this run's"
 [[ $(ls -d scratch/step-???????? | wc -l) == 2 ]] || fail "own checkpoints are not removed behind a link"
+mkdir dangling; ln -s ../nowhere dangling/checkpoints
+expect 2 "leads to no directory" "$espalier" train tiny.toml run.directory=dangling
+[[ $(ls dangling) == checkpoints ]] || fail "a refused start leaves files"
 for name in state ranks trace incidents; do
   mkdir "linked-$name"; ln -s ../scratch "linked-$name/$name"
   expect 2 "$name" "$espalier" train tiny.toml "run.directory=linked-$name"

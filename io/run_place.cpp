@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/run_place.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "core/error.hpp"
+#include "io/checkpoint_directory.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::array own_directories = {"state", "ranks", "trace", "incidents"};
+
+// The place that it leads to may be one of another machine, or be gone.
+void require_place_of_link(const Path& link) {
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(std::filesystem::symlink_status(link, ignored)) ||
+      std::filesystem::is_directory(link, ignored))
+    return;
+  const std::string target = std::filesystem::read_symlink(link, ignored).string();
+  throw Error(ExitCode::usage, {.what = "the link to the checkpoints leads to no directory",
+                                .where = link.string(),
+                                .got = "a link to " + target,
+                                .wanted = "a link to a directory",
+                                .todo = fmt::format("make the directory (mkdir -p {}), or remove the link", target)});
+}
+
+// Files are removed and replaced in these by their names. Where a link leads, they may be somebody else's.
+void require_own_directories(const Path& run) {
+  std::error_code ignored;
+  for (const char* const name : own_directories)
+    if (std::filesystem::is_symlink(std::filesystem::symlink_status(run / name, ignored)))
+      throw Error(ExitCode::usage, {.what = "a directory that a run must have for itself is a link",
+                                    .where = (run / name).string(),
+                                    .got = "a link to " + std::filesystem::read_symlink(run / name, ignored).string(),
+                                    .wanted = "no such name, or a directory; only checkpoints may be a link",
+                                    .todo = "remove the link, or set run.directory to a place with more room"});
+}
+
+// A start that signs on writes run.json before any file that could be taken for another's. Where that is lost, the
+// checkpoints tell; a directory or a link with this name alone may be the user's.
+bool is_of_a_run(const Path& run) {
+  std::error_code ignored;
+  if (std::filesystem::exists(run / "run.json", ignored))
+    return true;
+  return std::filesystem::is_directory(run / "checkpoints", ignored) && !find_checkpoints(run / "checkpoints").empty();
+}
+
+void require_no_foreign_files(const Path& run) {
+  if (is_of_a_run(run))
+    return;
+  std::error_code ignored;
+  std::vector<Path> places = {run / "config.toml", run / "metrics.jsonl", run / "prediction.json", run / "report.html"};
+  for (const char* const name : own_directories)
+    if (!std::filesystem::is_directory(run / name, ignored) || !std::filesystem::is_empty(run / name, ignored))
+      places.push_back(run / name);
+  for (const Path& place : places)
+    if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
+      throw Error(ExitCode::usage, {.what = "a file that no run has written lies where a run would write its own",
+                                    .where = place.string(),
+                                    .got = "a directory without run.json and checkpoints/",
+                                    .wanted = "a new or empty directory, or that of a run",
+                                    .todo = "give the file another name, or set run.directory to another directory"});
+}
+
+}  // namespace
+
+// A dozen names of a run would lie among everything else that is there.
+void require_place_for_a_run(const Path& run) {
+  const char* const home = std::getenv("HOME");
+  std::error_code ignored;
+  if (std::filesystem::equivalent(run, "/", ignored) ||
+      (home != nullptr && std::filesystem::equivalent(run, home, ignored)))
+    throw Error(ExitCode::usage, {.what = "the run directory is one for other things",
+                                  .where = run.string(),
+                                  .got = "the root of the file system, or your home",
+                                  .wanted = "a directory of its own",
+                                  .todo = "set run.directory to a directory in it, such as ~/runs/first"});
+}
+
+void require_only_files_of_a_run(const Path& run) {
+  require_own_directories(run);
+  require_place_of_link(run / "checkpoints");
+  require_no_foreign_files(run);
+}
+
+}  // namespace espalier

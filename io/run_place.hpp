@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "io/file.hpp"
+
+namespace espalier {
+
+// Where a run may lie: it must never write over what it did not make.
+
+/// @throws Error (usage) for the root of the file system and the home of the user.
+void require_place_for_a_run(const Path& run);
+
+/// Of a directory that exists. @throws Error (usage) where files would be written over that no run has made, where
+/// what must be the run's own is a link, and where the link to its checkpoints leads nowhere.
+void require_only_files_of_a_run(const Path& run);
+
+}  // namespace espalier
