@@ -38,10 +38,13 @@ bool is_ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Other threads are at work, in MPI among others: nothing of theirs is undone.
+// Other threads are at work, in MPI among others: nothing of theirs is undone. The launcher kills the ranks that are
+// left when the first has ended, so rank 0 speaks well before any does.
 [[noreturn]] void end_process(ExitCode code) {
+  constexpr auto until_rank_0_has_spoken = std::chrono::milliseconds(500);
   if (launched_rank().rank == 0)
     std::fputs("espalier: stopped before the first step; the same command starts again\n", stderr);
+  std::this_thread::sleep_for(until_rank_0_has_spoken);
   _exit(static_cast<int>(code));
 }
 

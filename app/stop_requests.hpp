@@ -23,8 +23,8 @@ void hold_stop_requests();
 /// must hear SIGTERM, and so must one that reads its files or measures.
 class EndAtStopRequest {
  public:
-  /// @param exit_code to end with after a second, in which the ranks may agree to end together; none: at once, by the
-  /// signal itself, as it would without us
+  /// @param exit_code to end with after one and a half seconds; in the first of them the ranks may agree to end
+  /// together; none: at once, by the signal itself, as it would without us
   explicit EndAtStopRequest(std::optional<ExitCode> exit_code);
 
  private:
