@@ -55,7 +55,7 @@ void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest
 
 /// Renames all checkpoints of later steps to step-XXXXXXXX.abandoned, which is never taken for a checkpoint: a run that
 /// resumes from an older one must not find them when it starts again. Nothing is deleted, and
-/// what bears the id of another owner stays. @returns their new paths.
+/// checkpoints of other owners stay. @returns their new paths.
 std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step, const std::string& owner = {});
 
 }  // namespace espalier

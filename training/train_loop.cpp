@@ -125,11 +125,12 @@ class Loop {
     const bool none_left = resumed_step >= config_.total_steps();
     if (none_left)
       note(fmt::format("nothing left to do: {} done, and {}", counted(resumed_step, "step"), limit_text(config_)));
-    if (none_left && !has_own_checkpoint(resumed_step))
+    if (none_left && !has_own_checkpoint(resumed_step)) {
       save(saver, resumed_step);  // it came from another run by --resume
+      saver.drain();
+    }
     if (none_left && trainer.has_validation() && !files_.was_completed())
       validate(trainer, saver);  // the launch before was stopped or killed in it
-    saver.drain();
     const TrainOutcome outcome = stop_.is_agreed() ? TrainOutcome::stopped : steps(trainer, saver, records, stragglers);
     finish(outcome, trainer.steps_done());
     records.sign_off();
@@ -296,7 +297,8 @@ class Loop {
   }
 
   bool has_own_checkpoint(Index step) const {
-    const bool found = is_root_ && std::filesystem::exists(checkpoint_path(files_.checkpoints(), step));
+    std::error_code ignored;
+    const bool found = is_root_ && std::filesystem::exists(checkpoint_path(files_.checkpoints(), step), ignored);
     return all_reduce(mesh_.world(), Index{found ? 1 : 0}, ReduceOp::max) > 0;
   }
 
