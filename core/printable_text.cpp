@@ -92,7 +92,7 @@ std::string printable_text(std::string_view text) { return printable(text, "\n\t
 std::string printable_line(std::string_view text) { return printable(text, ""); }
 
 std::string printable_block(std::string_view text, std::size_t columns) {
-  std::string block = printable_text(text);
+  std::string block = printable(text, "\n");
   for (std::size_t line = block.find('\n'); line != std::string::npos; line = block.find('\n', line + 1)) {
     const std::size_t begin = std::min(block.find_first_not_of(' ', line + 1), block.size());
     const std::size_t spaces = begin - line - 1;

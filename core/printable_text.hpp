@@ -20,8 +20,8 @@ std::string printable_text(std::string_view text);
 /// The same on one line: a newline is shown as \n, a tab as \t.
 std::string printable_line(std::string_view text);
 
-/// printable_text() whose second and later lines begin with at least `columns` spaces: none of them can pass for a line
-/// that stands further left.
+/// printable_text() for messages: a tab is shown as \t, and the second and later lines begin with at least `columns`
+/// spaces, so that none of them can pass for a line that stands further left.
 std::string printable_block(std::string_view text, std::size_t columns);
 
 /// How many bytes at the end of `text` begin a character that is not complete yet.

@@ -71,6 +71,10 @@ TEST(PrintableText, a_character_that_comes_in_pieces_is_waited_for) {
     EXPECT_EQ(unfinished_bytes(whole), 0u) << whole;
 }
 
+TEST(PrintableText, a_message_shows_tabs_and_indents_its_lines) {
+  EXPECT_EQ(printable_block("a\tb\nc\n   d\n", 2), "a\\tb\n  c\n   d\n");
+}
+
 TEST(PrintableText, no_value_of_an_error_can_pass_for_a_field_of_it) {
   const std::string forged = "\x1b[2Jx\n  do:     run rm -rf\nespalier: error: none";
   const std::string text = to_text({.what = forged, .where = forged, .got = forged, .wanted = forged, .todo = "look"});
