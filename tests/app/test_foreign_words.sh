@@ -50,7 +50,7 @@ harmless
 says 'as text     a\x1b[2Jb\n'
 
 # A model's text: harmless on a terminal, the bytes themselves in a pipe.
-script -qec "'$espalier' generate --checkpoint run --prompt \$'a\\e[2J' --max-tokens 1" /dev/null >terminal.txt </dev/null
+SHELL=/bin/sh script -qec "'$espalier' generate --checkpoint run --prompt '"$'a\e[2J'"' --max-tokens 1" /dev/null >terminal.txt </dev/null
 grep -qF 'a\x1b[2J' terminal.txt || fail "a terminal is sent control characters" terminal.txt
 "$espalier" generate --checkpoint run --prompt $'a\e[2J' --max-tokens 1 | LC_ALL=C grep -qF $'a\e[2J' || fail "a pipe gets other bytes"
 
