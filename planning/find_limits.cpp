@@ -152,13 +152,13 @@ std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& co
         fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.global_batch_size),
         longer, 2, now));
   }
-  if (costs.num_chunks() == 1 && costs.schedule == PlanSchedule::one_f_one_b) {
+  if (costs.num_chunks() == 1 && costs.schedule == ScheduleKind::one_f_one_b) {
     PipelineCosts zero = costs;
-    zero.schedule = PlanSchedule::zero_bubble;
+    zero.schedule = ScheduleKind::zero_bubble;
     changes.push_back(refilled(run, "parallel.schedule = \"zero_bubble\"", zero, 1, now));
     if (setup.shape.num_layers >= 2 * setup.stages()) {
       PipelineCosts chunked = costs;
-      chunked.schedule = PlanSchedule::interleaved;
+      chunked.schedule = ScheduleKind::interleaved;
       for (auto& stage : chunked.chunks) {
         const ChunkSeconds& whole = stage.front();
         stage.assign(2, {whole.forward / 2, whole.backward_input / 2, whole.backward_weight / 2});
@@ -167,9 +167,9 @@ std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& co
           refilled(run, "parallel.schedule = \"interleaved\", parallel.virtual_stages = 2", chunked, 1, now));
     }
   }
-  if (costs.schedule == PlanSchedule::sequential) {
+  if (costs.schedule == ScheduleKind::sequential) {
     PipelineCosts overlapped = costs;
-    overlapped.schedule = PlanSchedule::one_f_one_b;
+    overlapped.schedule = ScheduleKind::one_f_one_b;
     changes.push_back(refilled(run, "parallel.schedule = \"1f1b\"", overlapped, 1, now));
   }
   std::erase_if(changes, [](const Change& change) { return change.gain_seconds <= 0; });

@@ -69,8 +69,8 @@ std::vector<FewerRanks> ways_to_fewer_ranks(const RunSetup& setup) {
   if (2 * setup.stages() * setup.virtual_stages <= setup.shape.num_layers) {
     half.pipeline *= 2;
     half.blocks_given.clear();
-    if (half.schedule == PlanSchedule::sequential)
-      half.schedule = PlanSchedule::one_f_one_b;
+    if (half.schedule == ScheduleKind::sequential)
+      half.schedule = ScheduleKind::one_f_one_b;
     ways.push_back({fmt::format("{}, parallel.pipeline = {}", tensor, half.pipeline), "half the layers",
                     "a longer bubble is", half});
   }

@@ -70,7 +70,7 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
     return fmt::format("{} has one chunk a stage, not {}: schedule=interleaved", to_string(layout.schedule),
                        layout.virtual_stages);
-  if (layout.schedule == PlanSchedule::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
+  if (layout.schedule == ScheduleKind::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
     return fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", layout.virtual_stages);
   return {};
 }

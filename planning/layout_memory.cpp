@@ -64,7 +64,7 @@ double gradient_workspace(const ModelShape& model, const PlanLayout& layout, con
   const double stream = e * rows * c / (layout.sequence_parallel ? t : 1);
   const double block = 3 * stream + e * rows * (2 * c + 2 * t * kv_size_on_rank(model, layout) + up) / t;
   double bytes = layout.sequence_parallel ? e * rows * c : 0;
-  if (layout.schedule == PlanSchedule::zero_bubble) {
+  if (layout.schedule == ScheduleKind::zero_bubble) {
     const double again = layout.recompute == Recompute::full ? 3 * stream + e * rows * (c + up) / t : 0;
     const double count = real(stage.blocks.front());
     const double waiting = std::min(real(layout.num_microbatches()), stage.number + 1.0);

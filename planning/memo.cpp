@@ -176,7 +176,7 @@ class Memo : MemoText {
   void compare_microbatches(const PlanLayout& pipelined, const std::string& split) {
     PlanLayout naive = pipelined;
     naive.micro_batch = pipelined.global_batch / pipelined.data;
-    naive.schedule = PlanSchedule::one_f_one_b;
+    naive.schedule = ScheduleKind::one_f_one_b;
     naive.virtual_stages = 1;
     if (!why_impossible(problem_, naive).empty())
       return;

@@ -68,7 +68,7 @@ class SmallChanges {
     if (now_.pipeline > 1 && now_.virtual_stages == 1)
       change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
         other.virtual_stages = 2;
-        other.schedule = PlanSchedule::interleaved;
+        other.schedule = ScheduleKind::interleaved;
       });
     if (now_.virtual_stages > 1)
       chunks_instead(2 * now_.virtual_stages);
@@ -81,14 +81,14 @@ class SmallChanges {
            [&](PlanLayout& other) {
              other.virtual_stages = count;
              if (count == 1)
-               other.schedule = PlanSchedule::one_f_one_b;
+               other.schedule = ScheduleKind::one_f_one_b;
            });
   }
 
   void schedule() {
-    if (now_.pipeline > 1 && now_.schedule == PlanSchedule::one_f_one_b)
+    if (now_.pipeline > 1 && now_.schedule == ScheduleKind::one_f_one_b)
       change("the zero-bubble schedule (parallel.schedule)",
-             [](PlanLayout& other) { other.schedule = PlanSchedule::zero_bubble; });
+             [](PlanLayout& other) { other.schedule = ScheduleKind::zero_bubble; });
   }
 
   void recomputation() {

@@ -280,7 +280,7 @@ class Pricer {
   // step the weights of those to come. Those of the last chunk have its own pass alone.
   double exposed(double pass, double messages) const {
     const auto beyond = [&](double work, double sent) { return with_messages(work, sent) - work; };
-    const double chunks = layout_.schedule == PlanSchedule::interleaved ? layout_.virtual_stages : 1;
+    const double chunks = layout_.schedule == ScheduleKind::interleaved ? layout_.virtual_stages : 1;
     const double group = std::min(real(layout_.pipeline), real(layout_.num_microbatches()));
     return std::max(beyond(pass * ((chunks - 1) * group + 1) / chunks, messages),
                     beyond(pass / chunks, messages / chunks));

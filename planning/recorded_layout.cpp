@@ -46,7 +46,7 @@ PlanLayout recorded_layout(const RunSetup& setup) {
   layout.zero_stage = static_cast<int>(setup.zero_stage);
   layout.sequence_parallel = setup.sequence_parallel;
   layout.precision = parse_precision(setup.compute).value_or(Precision::fp32);
-  layout.schedule = parse_plan_schedule(setup.schedule).value_or(PlanSchedule::one_f_one_b);
+  layout.schedule = parse_schedule_kind(setup.schedule).value_or(ScheduleKind::one_f_one_b);
   layout.blocks_given = setup.layers_per_stage;
   return layout;
 }

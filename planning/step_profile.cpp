@@ -181,7 +181,7 @@ PipelineCosts pipeline_of(const RecordedRun& run, const StepProfile& profile,
       static_cast<std::size_t>(run.setup.assignment == "round_robin" ? run.setup.shape.num_layers / run.setup.stages()
                                                                      : run.setup.virtual_stages);
   PipelineCosts costs;
-  costs.schedule = parse_plan_schedule(run.setup.schedule).value_or(PlanSchedule::one_f_one_b);
+  costs.schedule = parse_schedule_kind(run.setup.schedule).value_or(ScheduleKind::one_f_one_b);
   costs.microbatches = run.setup.num_microbatches();
   const double parts = static_cast<double>(costs.microbatches) * static_cast<double>(chunks);
   for (const double seconds : stage_seconds) {

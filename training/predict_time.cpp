@@ -244,7 +244,7 @@ PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precisi
   const auto place = [&](Axis axis) { return std::ranges::find(layout.mesh.order, axis) - layout.mesh.order.begin(); };
   planned.data_inside_pipeline = place(Axis::dp) < place(Axis::pp);
   planned.precision = precision;
-  planned.schedule = parse_plan_schedule(to_string(layout.pipeline.kind)).value();
+  planned.schedule = layout.pipeline.kind;
   for (int chunk = 0; chunk < layout.pipeline.chunks; ++chunk)
     for (const std::vector<ChunkLayers>& stage : layout.stages)
       planned.blocks_given.push_back(stage[static_cast<std::size_t>(chunk)].count);

@@ -37,7 +37,7 @@ const std::vector<std::string> schedules = {"constant", "linear", "cosine", "war
 
 std::vector<std::string> pipeline_schedules() {
   std::vector<std::string> names;
-  for (const ScheduleKind kind : all_schedule_kinds())
+  for (const ScheduleKind kind : schedule_kinds_with_lists())
     names.emplace_back(to_string(kind));
   return names;
 }

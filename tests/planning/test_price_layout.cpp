@@ -129,7 +129,7 @@ TEST(PriceLayout, zero_bubble_v_goes_down_the_stages_and_up_again) {
   EXPECT_EQ(price.tied_seconds, 0);                 // which no other stage has
   // A search that is told the schedule gives it its chunks.
   LayoutSpace space{.num_devices = 8, .global_batch = 32};
-  space.schedule = PlanSchedule::zero_bubble_v;
+  space.schedule = ScheduleKind::zero_bubble_v;
   for (const LayoutPrice& each : search_layouts(problem, space).ranking)
     EXPECT_EQ(each.layout.virtual_stages, each.layout.pipeline > 1 ? 2 : 1) << each.layout.text();
 }
