@@ -59,7 +59,7 @@ std::string replicas_text(const MemoSubject& subject) {
           .weights;
   const double elements = static_cast<double>(best.memory[0][Category::weights]) / kept;
   const bool every_time = layout.zero_stage >= 2;
-  const double waited = best[PlanPhase::data_comm] - best.tied_seconds;
+  const double waited = best[Phase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
       "Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. "
       "The first stage's take {} at {:.0f} bytes each.",

@@ -78,7 +78,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& 
       continue;
     }
     const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
-    Estimate estimate{layout, price.step_seconds, price.step_seconds - price[PlanPhase::pipeline_comm]};
+    Estimate estimate{layout, price.step_seconds, price.step_seconds - price[Phase::pipeline_comm]};
     const auto [known, is_first] = found.fits[lattice].try_emplace(timetable_of(layout), estimate);
     const auto key = [&](const Estimate& of) { return std::pair(rounded(of.step_seconds), complexity(of.layout)); };
     if (!is_first && key(estimate) < key(known->second))

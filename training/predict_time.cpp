@@ -17,17 +17,6 @@
 namespace espalier {
 namespace {
 
-constexpr std::array<std::pair<PlanPhase, Phase>, num_plan_phases> same_phase{
-    {{PlanPhase::forward, Phase::forward},
-     {PlanPhase::backward, Phase::backward},
-     {PlanPhase::recompute, Phase::backward},
-     {PlanPhase::bubble, Phase::bubble},
-     {PlanPhase::tensor_comm, Phase::tensor_comm},
-     {PlanPhase::pipeline_comm, Phase::pipeline_comm},
-     {PlanPhase::data_comm, Phase::data_comm},
-     {PlanPhase::optimizer, Phase::optimizer},
-     {PlanPhase::other, Phase::other}}};
-
 // Bytes that a rank sends in a step, each counted as often as [emulate] says.
 struct CountedTraffic {
   double tensor = 0;
@@ -223,13 +212,6 @@ Cluster cluster_of(const RunConfig& config) {
 
 }  // namespace
 
-PhaseSeconds train_phases(const PlanPhases& planned) {
-  PhaseSeconds seconds;
-  for (const auto& [from, to] : same_phase)
-    seconds[to] += planned[from];
-  return seconds;
-}
-
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision) {
   PlanLayout planned;
   planned.tensor = layout.mesh.degree(Axis::tp);
@@ -309,9 +291,8 @@ TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const
   if (const std::string reason = why_impossible(problem, planned); !reason.empty())
     return {.why_not = fmt::format("{} is of another machine: {}; {}", source, reason, how_to_measure(config, layout))};
   const LayoutPrice price = price_layout(problem, planned);
-  TimePrediction prediction{.step_seconds = price.step_seconds, .error_share = price.error_share, .source = source};
-  for (const PlanPhases& stage : price.stages)
-    prediction.stages.push_back(train_phases(stage));
+  TimePrediction prediction{
+      .step_seconds = price.step_seconds, .stages = price.stages, .error_share = price.error_share, .source = source};
   if (cluster.device.moves_messages && layout.mesh.size() < cluster.devices_per_node) {
     prediction.error_share = std::max(prediction.error_share, uncalibrated_error);
     prediction.note = fmt::format("{} is of {} ranks at work, and fewer are faster: {}", source,

@@ -118,16 +118,7 @@ RecordedRun priced_run(const PlanProblem& problem, const PlanLayout& layout, dou
   setup.clip_grad_norm = 1;
   setup.peak_learning_rate = learning_rate;
   setup.warmup_steps = 500;
-  StepTimes times{.step_seconds = price.step_seconds, .seconds = {}};
-  times.seconds[Phase::forward] = price[PlanPhase::forward];
-  times.seconds[Phase::backward] = price[PlanPhase::backward] + price[PlanPhase::recompute];
-  for (const auto& [phase, planned] : {std::pair{Phase::bubble, PlanPhase::bubble},
-                                       {Phase::tensor_comm, PlanPhase::tensor_comm},
-                                       {Phase::pipeline_comm, PlanPhase::pipeline_comm},
-                                       {Phase::data_comm, PlanPhase::data_comm},
-                                       {Phase::optimizer, PlanPhase::optimizer},
-                                       {Phase::other, PlanPhase::other}})
-    times.seconds[phase] = price[planned];
+  StepTimes times{.step_seconds = price.step_seconds, .seconds = price.seconds};
   run.ranks.resize(static_cast<std::size_t>(layout.num_devices()));
   for (Index step = 1; step <= 200; ++step) {
     times.step = step;
