@@ -156,7 +156,7 @@ void add_lost_updates(const RecordedRun& run, Finding& finding) {
 
 }  // namespace
 
-double usual_learning_rate(const GptConfig& shape) {
+double usual_learning_rate(const ModelConfig& shape) {
   constexpr double exponent = 0.318;  // ln 10 / ln (175e9 / 125e6)
   return 6e-4 * std::pow(125e6 / static_cast<double>(std::max<Index>(1, num_parameters(shape))), exponent);
 }

@@ -9,7 +9,7 @@ namespace espalier {
 
 /// The peak learning rate that models of this size are trained with: on the line through GPT-3's, from 6e-4 for 125
 /// million parameters to 0.6e-4 for 175 billion. Right within a factor of three.
-double usual_learning_rate(const GptConfig& shape);
+double usual_learning_rate(const ModelConfig& shape);
 
 /// Adds to a finding of a loss that went astray at `step` what in config and curves explains it, strongest first: the
 /// rate against the usual one, no warm-up, no clipping, moments or decay out of the usual. Where nothing stands out a

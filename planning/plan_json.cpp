@@ -59,7 +59,7 @@ Json machine_json(const PlanProblem& problem) {
 }
 
 Json model_json(const PlanProblem& problem) {
-  return {{"model", problem.model.name},
+  return {{"model", problem.model_name},
           {"parameters", num_parameters(problem.model)},
           {"sequence_length", problem.sequence_length}};
 }

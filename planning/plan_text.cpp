@@ -44,8 +44,8 @@ std::string idle_text(const std::vector<LayoutPrice>& prices) {
 }
 
 // "174.6 B parameters", "0.8425 M parameters".
-std::string parameters_text(const ModelShape& model) {
-  const double parameters = num_parameters(model);
+std::string parameters_text(const ModelConfig& model) {
+  const double parameters = real(num_parameters(model));
   const bool is_small = parameters < 1e8;
   return fmt::format("{:.4g} {} parameters", parameters / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
 }
@@ -53,7 +53,7 @@ std::string parameters_text(const ModelShape& model) {
 // A curve has its devices and batch point by point.
 std::string problem_of_curve_text(const PlanProblem& problem) {
   return fmt::format("{} ({}) on {} ({} a node, {} each, {:.1f} GiB free), sequences of {} tokens\n",
-                     problem.model.name, parameters_text(problem.model), problem.cluster.device.name,
+                     problem.model_name, parameters_text(problem.model), problem.cluster.device.name,
                      problem.cluster.devices_per_node,
                      bytes_text(static_cast<std::size_t>(problem.cluster.device.memory_bytes)),
                      in_gib(room_bytes(problem)), problem.sequence_length);
@@ -88,7 +88,7 @@ std::string marks_text(const PlanProblem& problem, const std::vector<LayoutPrice
 
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch) {
   const Cluster& cluster = problem.cluster;
-  return fmt::format("{} ({}) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model.name,
+  return fmt::format("{} ({}) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model_name,
                      parameters_text(problem.model), counted(num_devices, "device"), cluster.device.name,
                      cluster.devices_per_node, bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)),
                      counted(global_batch, "sequence"), problem.sequence_length);

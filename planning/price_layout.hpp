@@ -7,8 +7,8 @@
 
 #include "core/memory_ledger.hpp"
 #include "core/phases.hpp"
+#include "models/cost.hpp"
 #include "planning/cluster.hpp"
-#include "planning/model_shape.hpp"
 #include "planning/pipeline_time.hpp"
 #include "planning/plan_layout.hpp"
 
@@ -16,10 +16,11 @@ namespace espalier {
 
 /// What is priced: a model, on a machine, with a program.
 struct PlanProblem {
-  ModelShape model;
+  ModelConfig model;
   Cluster cluster;
   Implementation implementation;
   Index sequence_length = 1024;
+  std::string model_name = "the model";
 };
 
 /// Seconds that one micro-batch takes on one chunk: what the operations of the lists are made of.

@@ -59,7 +59,7 @@ LayoutRoom room_for(const RunSetup& setup, const PlanLayout& layout) {
   const std::optional<Cluster> machine = machine_of(setup);
   if (!machine)
     return {.text = "neither run.device_memory nor run.cluster tells what a device has"};
-  PlanProblem problem{.model = model_shape(setup.shape, "the model"),
+  PlanProblem problem{.model = setup.shape,
                       .cluster = *machine,
                       .implementation = espalier_implementation(machine->device.moves_messages),
                       .sequence_length = setup.sequence_length};

@@ -63,8 +63,8 @@ MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
   }
 }
 
-GptConfig shape_of(ConfigReader& reader, const Path& path) {
-  GptConfig shape;
+ModelConfig shape_of(ConfigReader& reader, const Path& path) {
+  ModelConfig shape;
   reader.read("model", "vocab_size", shape.vocab_size, {1, std::numeric_limits<std::int32_t>::max()});
   reader.read("model", "max_sequence_length", shape.max_sequence_length, {1, 1 << 24});
   require(reader.read("model", "num_layers", shape.num_layers, {1, 1 << 14}), "model.num_layers", path);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/file.hpp"
-#include "models/gpt_config.hpp"
+#include "models/model_config.hpp"
 #include "parallel/emulated_links.hpp"
 #include "parallel/mesh_layout.hpp"
 
@@ -14,7 +14,7 @@ namespace espalier {
 
 /// The keys of config.toml that say how the work was cut and paced.
 struct RunSetup {
-  GptConfig shape;
+  ModelConfig shape;
   MeshLayout mesh;
   std::string schedule = "1f1b";
   Index virtual_stages = 1;

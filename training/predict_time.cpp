@@ -233,7 +233,7 @@ PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precisi
   return planned;
 }
 
-std::vector<std::string> model_keys(const GptConfig& shape) {
+std::vector<std::string> model_keys(const ModelConfig& shape) {
   return {fmt::format("model.vocab_size={}", shape.vocab_size),
           fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
           fmt::format("model.num_layers={}", shape.num_layers),
@@ -283,7 +283,7 @@ TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const
                          const std::string& source) {
   if (std::string reason = why_no_price(config, layout); !reason.empty())
     return {.why_not = std::move(reason)};
-  const PlanProblem problem{.model = model_shape(config.model.shape, config.model_name()),
+  const PlanProblem problem{.model = config.model.shape,
                             .cluster = cluster,
                             .implementation = espalier_implementation(cluster.device.moves_messages),
                             .sequence_length = config.batch.sequence_length};

@@ -50,7 +50,7 @@ Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision);
 
 /// The keys of [model] for a shape: "model.num_layers=12", ...
-std::vector<std::string> model_keys(const GptConfig& shape);
+std::vector<std::string> model_keys(const ModelConfig& shape);
 
 /// The way back: the keys of [parallel] ("parallel.tensor=2", ...) for a layout that `train` can run.
 /// @param blocks of each part of the model in its order

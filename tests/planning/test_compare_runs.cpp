@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "models/presets.hpp"
 #include "planning/diagnose.hpp"
 #include "planning/price_layout.hpp"
 #include "tests/planning/simulated_run.hpp"

@@ -305,8 +305,8 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
   half.tensor /= 2;
   half.data *= 2;
   const auto budget_for = [&](const PlanLayout& layout) {
-    return static_cast<Index>(peak_bytes(layout_memory(model_shape(setup.shape, "the model"), layout,
-                                                       espalier_implementation(), setup.sequence_length)));
+    return static_cast<Index>(
+        peak_bytes(layout_memory(setup.shape, layout, espalier_implementation(), setup.sequence_length)));
   };
   setup.device_memory = budget_for(half) - 1;
   EXPECT_EQ(change().setting, "parallel.tensor = 2, parallel.zero_stage = 1, with twice the replicas");
@@ -335,9 +335,7 @@ TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
   setup.cluster = "h100";
   const PlanLayout layout = recorded_layout(setup);
   Implementation implementation = espalier_implementation();
-  const auto need = [&] {
-    return bytes_text(peak_bytes(layout_memory(model_shape(setup.shape, "it"), layout, implementation, 1024)));
-  };
+  const auto need = [&] { return bytes_text(peak_bytes(layout_memory(setup.shape, layout, implementation, 1024))); };
   EXPECT_THAT(room_for(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));
   setup.attention = "own";
   implementation.cudnn_attention = false;

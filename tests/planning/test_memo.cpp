@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/memory_text.hpp"
+#include "models/presets.hpp"
 #include "planning/common_layout.hpp"
 #include "planning/common_memo.hpp"
 #include "planning/gpu_caveat.hpp"
@@ -36,6 +37,7 @@ Written write(const char* model, const char* cluster, int devices, Index batch, 
               Precision precision = Precision::bf16) {
   Written written;
   written.problem.model = model_preset(model);
+  written.problem.model_name = model;
   written.problem.cluster = cluster_preset(cluster);
   written.problem.implementation = espalier_implementation();
   written.problem.sequence_length = 2048;
@@ -52,7 +54,7 @@ Written write(const char* model, const char* cluster, int devices, Index batch, 
 TEST(Memo, names_from_files_are_text) {
   const std::string hostile = "a|b <script>x</script> **bold** [c](http://d) `e` \\ ~~f~~ _g_\n# h\x1B[2J &amp; $i$";
   Written written = write("gpt2-1558m", "a100-80", 8, 64, "");
-  written.problem.model.name = written.problem.cluster.name = written.problem.cluster.device.name = hostile;
+  written.problem.model_name = written.problem.cluster.name = written.problem.cluster.device.name = hostile;
   const std::string one = memo(written.problem, written.space, written.result, {});
   const std::vector<PlanProblem> problems(2, written.problem);
   const LayoutPrice& best = written.result.ranking.front();

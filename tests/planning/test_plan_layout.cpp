@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "models/presets.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_space.hpp"
 #include "planning/plan_layout.hpp"

@@ -63,7 +63,7 @@ void expect_free_is_fastest(const PlanProblem& problem, LayoutSpace space, const
     LayoutSpace narrow = space;
     fix_choices(narrow, choice);
     EXPECT_LE(free.step_seconds, search_layouts(problem, narrow).ranking.front().step_seconds * 1.0002)
-        << problem.model.name << ", " << choice << ": " << free.layout.text();
+        << problem.model_name << ", " << choice << ": " << free.layout.text();
   }
 }
 
