@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planning/real.hpp"
 #include "planning/strings.hpp"
 
 namespace espalier {
