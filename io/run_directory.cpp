@@ -189,8 +189,10 @@ std::optional<std::string> RunDirectory::id_of_checkpoints() const {
 
 void RunDirectory::make_directory() {
   std::error_code ignored;
-  for (Path missing = path_.lexically_normal(); !missing.empty() && !std::filesystem::exists(missing, ignored);
-       missing = missing.parent_path())
+  const auto is_there = [&](const Path& path) {  // be it a link that leads nowhere
+    return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+  };
+  for (Path missing = path_.lexically_normal(); !missing.empty() && !is_there(missing); missing = missing.parent_path())
     made_.paths.push_back(missing);
   make_directories(path_);
 }
