@@ -177,7 +177,10 @@ class Loop {
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
       if (report.rollback) {
+        stop_.agree_to(report.stop);
         go_back(trainer, saver, records, report);
+        if (stop_.is_agreed())
+          return stop_after(trainer.steps_done(), saver, records);
         continue;
       }
       report.seconds[Phase::checkpoint] += std::exchange(saving_seconds, 0.0);
@@ -200,14 +203,17 @@ class Loop {
         stop_.agree();  // it may have waited long for the save before
       if (is_validated && !stop_.is_agreed())
         validate(trainer, saver);
-      if (stop_.is_agreed() && (is_validated || !last)) {
-        save_unless_saved(saver, report.step);
-        saver.drain();
-        records.end_trace();
-        return TrainOutcome::stopped;
-      }
+      if (stop_.is_agreed() && (is_validated || !last))
+        return stop_after(report.step, saver, records);
     }
     return TrainOutcome::completed;
+  }
+
+  TrainOutcome stop_after(Index step, CheckpointSaver<T>& saver, RankRecords& records) {
+    save_unless_saved(saver, step);
+    saver.drain();
+    records.end_trace();
+    return TrainOutcome::stopped;
   }
 
   // What is saved is not lost with a launch that is killed in the validation that follows. True: a save was due.
