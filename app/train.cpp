@@ -59,7 +59,7 @@ void print_start(Console& console, const Runtime& runtime, const RunConfig& conf
 
 std::string end_text(TrainOutcome outcome, const std::string& directory) {
   switch (outcome) {
-    case TrainOutcome::completed: return "completed; everything lies in " + directory;
+    case TrainOutcome::completed: return "completed; all files are in " + directory;
     case TrainOutcome::stopped:
       return fmt::format("stopped after a saved checkpoint; the same command goes on ({})", directory);
     case TrainOutcome::not_begun: break;
