@@ -66,7 +66,7 @@ void print_pipeline(const RunConfig& config, const RunLayout& layout, const std:
   print_answer("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n",
                100 * bubble_of(schedules), to_string(layout.pipeline.kind),
                counted(layout.pipeline.microbatches, "micro-batch"));
-  print_answer("{:<13}{:.1f}% priced by FLOPs: layers of each stage, head and recomputation included\n", "",
+  print_answer("{:<13}{:.1f}% estimated by FLOPs: layers of each stage, head and recomputation included\n", "",
                100 * bubble_by_flops(config, layout, schedules));
 }
 
@@ -111,7 +111,7 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
   for (const MemoryByCategory& stage : stages)
     totals.push_back(bytes_text(stage.total()));
   const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
-  print_answer("memory       {} a rank, without library scratch{}\n", bytes_text(fullest.total()),
+  print_answer("memory       {} per rank, without scratch memory of libraries{}\n", bytes_text(fullest.total()),
                stages.size() > 1 ? fmt::format(" (by stage: {})", fmt::join(totals, ", ")) : std::string());
   for (std::size_t i = 0; i < num_categories; ++i)
     if (fullest.bytes[i] > 0)
@@ -131,7 +131,7 @@ void print_recompute(RunConfig config, int ranks) {
     const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
     needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(fullest.total())));
   }
-  print_answer("  {:<13}{} a rank in all\n", "by recompute", fmt::join(needs, ", "));
+  print_answer("  {:<13}{} per rank\n", "by recompute", fmt::join(needs, ", "));
 }
 
 }  // namespace
@@ -154,10 +154,11 @@ int dry_run(RunConfig config, int ranks, bool events) {
                quantity_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
                counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
   print_answer("mesh         {}: {}\n", counted(ranks, "rank"), layout.text());
-  print_answer("batch        {} of {} a step = {} of {} on {}{}\n", counted(config.batch.global_batch_size, "sequence"),
-               counted(config.batch.sequence_length, "token"), counted(layout.pipeline.microbatches, "micro-batch"),
-               config.batch.micro_batch_size, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
-  print_answer("run          {}, {} tokens, {} FLOP a step\n", counted(config.total_steps(), "step"),
+  print_answer("batch        {} of {} per step = {} of {} on {}{}\n",
+               counted(config.batch.global_batch_size, "sequence"), counted(config.batch.sequence_length, "token"),
+               counted(layout.pipeline.microbatches, "micro-batch"), config.batch.micro_batch_size,
+               replicas > 1 ? "each of " : "", counted(replicas, "replica"));
+  print_answer("run          {}, {} tokens, {} FLOPs per step\n", counted(config.total_steps(), "step"),
                quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
                quantity_text(flops));
   print_pipeline(config, layout, schedules);
@@ -167,7 +168,8 @@ int dry_run(RunConfig config, int ranks, bool events) {
   print_recompute(config, ranks);
   for (const std::string& warning : config_warnings(config, ranks))
     print_answer("warning      {}\n", warning);
-  print_answer("not checked  token files, run.directory, checkpoints, the memory of the machine: a start does\n");
+  print_answer(
+      "not checked  token files, run.directory, checkpoints, the memory of the machine: a launch checks them\n");
   require_memory(config, layout);
   return static_cast<int>(ExitCode::ok);
 }

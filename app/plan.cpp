@@ -335,7 +335,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->type_name("FILE.csv");
   command
       ->add_option("--rehearse", options->rehearsal.directory,
-                   "Runs the layout (of --scale, each) on as many ranks, with priced operations and links, in this "
+                   "Runs the layout (of --scale, each) on as many ranks, with estimated operations and links, in this "
                    "directory")
       ->type_name("DIRECTORY")
       ->expected(0, 1)

@@ -212,7 +212,7 @@ void add_verify(CLI::App& app, Chosen& chosen) {
                    "compare with the steps in this folder, which another build has saved; one rank will do")
       ->excludes(steps, reference, save);
   command->add_flag("--shrink", options->shrink, "verify a like model that is cheap to run");
-  command->add_option("--plant", options->planted, "make a mistake on purpose, to see it found")
+  command->add_option("--plant", options->planted, "inject a fault, to see that it is found")
       ->excludes(save)
       ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
   add_gpu_options(*command);

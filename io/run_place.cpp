@@ -39,7 +39,7 @@ void require_own_directories(const Path& run) {
                                     .where = (run / name).string(),
                                     .got = "a link to " + std::filesystem::read_symlink(run / name, ignored).string(),
                                     .wanted = "no such name, or a directory; only checkpoints may be a link",
-                                    .todo = "remove the link, or set run.directory to a place with more room"});
+                                    .todo = "remove the link, or set run.directory to a place with more space"});
 }
 
 // A start that signs on writes run.json before any file that could be taken for another's. Where that is lost, the
