@@ -140,7 +140,7 @@ class Waits {
     if (position.waiting != 0)
       return fmt::format("rank {} ({}), which gave no sign of life for {:.1f} s: {}, stopped or ended while it waited",
                          rank, position.host.data(), silence(position, last_sign_of_life_), operation_text(position));
-    return fmt::format("rank {} ({}), which waits for nobody: {}, busy, killed or crashed", rank, position.host.data(),
+    return fmt::format("rank {} ({}), which waits for nobody: {}, busy or ended", rank, position.host.data(),
                        operation_text(position));
   }
 

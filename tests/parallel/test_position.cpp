@@ -64,8 +64,8 @@ TEST(Position, ReportSaysWhoIsWhere) {
       "rank 1 (node, process 101): step 7, forward, micro-batch 2, waits for the receive of activations from rank "
       "0 on communicator pp (after 41 messages) for 2.0 s\n"
       "rank 2 (node, process 102): step 9, micro-batch 2, exited\n"
-      "likely culprit: rank 0 (node), which waits for nobody: step 7, backward, micro-batch 2, busy, killed "
-      "or crashed; 1 of 3 ranks wait for it, directly or along a chain\n");
+      "likely culprit: rank 0 (node), which waits for nobody: step 7, backward, micro-batch 2, busy or ended; "
+      "1 of 3 ranks wait for it, directly or along a chain\n");
 }
 
 TEST(Position, TheEndOfTheChainIsTheCulprit) {
