@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "app/console.hpp"
 #include "app/print.hpp"
@@ -60,10 +61,10 @@ void print_pipeline(const RunConfig& config, const RunLayout& layout, const std:
                             layers_text(chunk), chunk.head ? ", head" : "");
     print_answer("stage {:<7}{}\n", stage, chunks);
   }
-  print_answer(
-      "transfers    {} of each micro-batch between stages, forward ({} if layers were dealt out round-robin)\n",
-      boundary_transfers(stage_of_layers(layout.stages)), boundary_transfers(round_robin_stages(num_layers, stages)));
-  print_answer("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n",
+  print_answer("transfers    {} of each micro-batch between stages, forward ({} with layers dealt round-robin)\n",
+               boundary_transfers(stage_of_layers(layout.stages)),
+               boundary_transfers(round_robin_stages(num_layers, stages)));
+  print_answer("bubble       {:.1f}% of the schedule if all operations take equally long ({}, {})\n",
                100 * bubble_of(schedules), to_string(layout.pipeline.kind),
                counted(layout.pipeline.microbatches, "micro-batch"));
   print_answer("{:<13}{:.1f}% estimated by FLOPs: layers of each stage, head and recomputation included\n", "",
@@ -121,6 +122,12 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
                  fullest.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
 }
 
+// "2.51e18".
+std::string power_of_ten_text(double value) {
+  const int exponent = value > 0 ? static_cast<int>(std::floor(std::log10(value))) : 0;
+  return fmt::format("{:.2f}e{}", value / std::pow(10.0, exponent), exponent);
+}
+
 // What each mode would need, on all stages.
 void print_recompute(RunConfig config, int ranks) {
   config.parallel.recompute_per_stage.clear();
@@ -160,7 +167,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
                replicas > 1 ? "each of " : "", counted(replicas, "replica"));
   print_answer("run          {}, {} tokens, {} FLOPs per step\n", counted(config.total_steps(), "step"),
                quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
-               quantity_text(flops));
+               power_of_ten_text(flops));
   print_pipeline(config, layout, schedules);
   print_schedule(layout, schedules);
   const std::vector<MemoryByCategory> memory = predict_memory(config, layout);

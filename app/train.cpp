@@ -52,7 +52,7 @@ void print_start(Console& console, const Runtime& runtime, const RunConfig& conf
   if (layout.pipeline.stages > 1)
     console.note(fmt::format("layers of each stage: {}", fmt::join(config.parallel.layers_per_stage, ", ")));
   if (config.emulates())
-    console.note("[emulate] is on: operations and messages are slowed down to the times given");
+    console.note("[emulate] is on: operations and messages take at least the times given");
   for (const std::string& warning : config_warnings(config, runtime.size()))
     console.note("warning: " + warning);
 }

@@ -234,7 +234,7 @@ void RunDirectory::require_in_place() const {
       {.what = "the run directory was moved or removed under the run",
        .where = path_.string(),
        .got =
-           was_moved ? "the directory of this run lies in " + lock_path.parent_path().string() : "its run.lock is gone",
+           was_moved ? "the directory of this run is now " + lock_path.parent_path().string() : "its run.lock is gone",
        .wanted = "the directory that this launch began in",
        .todo = "put it back, or set run.directory to where it is now; the same command resumes from its checkpoints"});
   if (was_moved)

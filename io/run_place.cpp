@@ -61,7 +61,7 @@ void require_no_foreign_files(const Path& run) {
       places.push_back(run / name);
   for (const Path& place : places)
     if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
-      throw Error(ExitCode::usage, {.what = "a file that no run has written lies where a run would write its own",
+      throw Error(ExitCode::usage, {.what = "a file that no run has written is where a run would write its own",
                                     .where = place.string(),
                                     .got = "a directory without run.json and checkpoints/",
                                     .wanted = "a new or empty directory, or that of a run",

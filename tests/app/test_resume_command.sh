@@ -200,7 +200,7 @@ for async in false true; do
   mv moved "elsewhere-$async"
   got=0; wait "$job" || got=$?
   [[ $got == 8 ]] || fail "exit code $got after the run directory was moved, wanted 8"
-  says "moved or removed under the run" "lies in $PWD/elsewhere-$async"
+  says "moved or removed under the run" "is now $PWD/elsewhere-$async"
   state_is "elsewhere-$async" failed
   [[ ! -e moved ]] || fail "something was made where the run directory was" <(ls -R moved)
   expect 75 "the same command resumes" "$espalier" train tiny.toml run.directory="elsewhere-$async" "${endless[@]}" --stop-after 1
