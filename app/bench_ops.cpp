@@ -349,7 +349,7 @@ int bench_ops(const BenchOpsArguments& options, int num_ranks) {
 void add_bench_ops(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<BenchOpsArguments>();
   CLI::App* const command = bench.add_subcommand(
-      "ops", "Ops of a layer, table and update at the shapes of a model, products by every GEMM library");
+      "ops", "Ops of a layer, table and update at the shapes of a model, matmuls by every GEMM library");
   add_shape_options(*command, options->shape);
   command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
       ->check(CLI::IsMember(compute_types));

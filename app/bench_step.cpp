@@ -188,7 +188,7 @@ Measured measure(RunConfig config, Runtime& runtime) {
   const RunLayout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
   const Progress progress(
-      fmt::format("{}, {}, {} a step on {}: {}; 1 + {} to time, the GEMM rate before and after", config.model_name(),
+      fmt::format("{}, {}, {} per step on {}: {}; 1 + {} to time, the GEMM rate before and after", config.model_name(),
                   config.precision.compute, counted(config.tokens_per_step(), "token"), counted(runtime.size(), "rank"),
                   layout.text(), counted(config.total_steps(), "step")),
       runtime.rank() == 0);

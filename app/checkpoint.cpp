@@ -77,10 +77,11 @@ int verify(const std::string& directory) {
     }
   }
   if (!damaged.empty())
-    throw Error(ExitCode::checkpoint, {.what = "damaged checkpoints:" + damaged,
-                                       .where = directory,
-                                       .wanted = "checkpoints whose every checksum is right",
-                                       .todo = "restore them from a copy; a start goes on from the newest sound one"});
+    throw Error(ExitCode::checkpoint,
+                {.what = "damaged checkpoints:" + damaged,
+                 .where = directory,
+                 .wanted = "checkpoints whose every checksum is right",
+                 .todo = "restore them from a copy; a launch resumes from the newest intact one"});
   return 0;
 }
 

@@ -43,7 +43,7 @@ std::string duration_text(double seconds) {
 }
 
 std::string quantity_text(double value) {
-  for (const char* unit : {"", "k", "M", "G"}) {
+  for (const char* unit : {"", "k", "M", "B"}) {
     if (value < 999.5)
       return *unit == '\0' ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}{}", value, unit);
     value /= 1000;

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "app/console.hpp"
 #include "app/print.hpp"
@@ -60,13 +61,13 @@ void print_pipeline(const RunConfig& config, const RunLayout& layout, const std:
                             layers_text(chunk), chunk.head ? ", head" : "");
     print_answer("stage {:<7}{}\n", stage, chunks);
   }
-  print_answer(
-      "transfers    {} of each micro-batch between stages, forward ({} if layers were dealt out round-robin)\n",
-      boundary_transfers(stage_of_layers(layout.stages)), boundary_transfers(round_robin_stages(num_layers, stages)));
-  print_answer("bubble       {:.1f}% of the schedule if all operations take alike ({}, {})\n",
+  print_answer("transfers    {} of each micro-batch between stages, forward ({} with layers dealt round-robin)\n",
+               boundary_transfers(stage_of_layers(layout.stages)),
+               boundary_transfers(round_robin_stages(num_layers, stages)));
+  print_answer("bubble       {:.1f}% of the schedule if all operations take equally long ({}, {})\n",
                100 * bubble_of(schedules), to_string(layout.pipeline.kind),
                counted(layout.pipeline.microbatches, "micro-batch"));
-  print_answer("{:<13}{:.1f}% priced by FLOPs: layers of each stage, head and recomputation included\n", "",
+  print_answer("{:<13}{:.1f}% estimated by FLOPs: layers of each stage, head and recomputation included\n", "",
                100 * bubble_by_flops(config, layout, schedules));
 }
 
@@ -111,7 +112,7 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
   for (const MemoryByCategory& stage : stages)
     totals.push_back(bytes_text(stage.total()));
   const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
-  print_answer("memory       {} a rank, without library scratch{}\n", bytes_text(fullest.total()),
+  print_answer("memory       {} per rank, without scratch memory of libraries{}\n", bytes_text(fullest.total()),
                stages.size() > 1 ? fmt::format(" (by stage: {})", fmt::join(totals, ", ")) : std::string());
   for (std::size_t i = 0; i < num_categories; ++i)
     if (fullest.bytes[i] > 0)
@@ -119,6 +120,12 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
   if (budget > 0)
     print_answer("  {:<13}{:>12}  {}\n", "budget", bytes_text(static_cast<std::size_t>(budget)),
                  fullest.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
+}
+
+// "2.51e18".
+std::string power_of_ten_text(double value) {
+  const int exponent = value > 0 ? static_cast<int>(std::floor(std::log10(value))) : 0;
+  return fmt::format("{:.2f}e{}", value / std::pow(10.0, exponent), exponent);
 }
 
 // What each mode would need, on all stages.
@@ -131,7 +138,7 @@ void print_recompute(RunConfig config, int ranks) {
     const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
     needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(fullest.total())));
   }
-  print_answer("  {:<13}{} a rank in all\n", "by recompute", fmt::join(needs, ", "));
+  print_answer("  {:<13}{} per rank\n", "by recompute", fmt::join(needs, ", "));
 }
 
 }  // namespace
@@ -154,12 +161,13 @@ int dry_run(RunConfig config, int ranks, bool events) {
                quantity_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
                counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
   print_answer("mesh         {}: {}\n", counted(ranks, "rank"), layout.text());
-  print_answer("batch        {} of {} a step = {} of {} on {}{}\n", counted(config.batch.global_batch_size, "sequence"),
-               counted(config.batch.sequence_length, "token"), counted(layout.pipeline.microbatches, "micro-batch"),
-               config.batch.micro_batch_size, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
-  print_answer("run          {}, {} tokens, {} FLOP a step\n", counted(config.total_steps(), "step"),
+  print_answer("batch        {} of {} per step = {} of {} on {}{}\n",
+               counted(config.batch.global_batch_size, "sequence"), counted(config.batch.sequence_length, "token"),
+               counted(layout.pipeline.microbatches, "micro-batch"), config.batch.micro_batch_size,
+               replicas > 1 ? "each of " : "", counted(replicas, "replica"));
+  print_answer("run          {}, {} tokens, {} FLOPs per step\n", counted(config.total_steps(), "step"),
                quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
-               quantity_text(flops));
+               power_of_ten_text(flops));
   print_pipeline(config, layout, schedules);
   print_schedule(layout, schedules);
   const std::vector<MemoryByCategory> memory = predict_memory(config, layout);
@@ -167,7 +175,8 @@ int dry_run(RunConfig config, int ranks, bool events) {
   print_recompute(config, ranks);
   for (const std::string& warning : config_warnings(config, ranks))
     print_answer("warning      {}\n", warning);
-  print_answer("not checked  token files, run.directory, checkpoints, the memory of the machine: a start does\n");
+  print_answer(
+      "not checked  token files, run.directory, checkpoints, the memory of the machine: a launch checks them\n");
   require_memory(config, layout);
   return static_cast<int>(ExitCode::ok);
 }

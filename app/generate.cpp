@@ -169,7 +169,7 @@ void add_generate(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<GenerateArguments>();
   CLI::App* const command = app.add_subcommand("generate", "Write text with a trained model");
   command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
-  command->add_option("--prompt", options->prompt, "text to go on from");
+  command->add_option("--prompt", options->prompt, "text to continue");
   command->add_option("--max-tokens", options->max_tokens, "tokens to write; default 400")->check(at_least(1));
   command->add_option("--temperature", options->sampling.temperature, "0 = always the most likely token; default 0.8")
       ->check(real_between(0, 1000));

@@ -21,7 +21,7 @@ struct GpuOption {
 
 constexpr std::array gpu_options{
     GpuOption{"--ranks-per-gpu", "ESPALIER_RANKS_PER_GPU",
-              "so many ranks may share a GPU; default: ESPALIER_RANKS_PER_GPU, or 1"},
+              "number of ranks that may share a GPU; default: ESPALIER_RANKS_PER_GPU, or 1"},
     GpuOption{"--transport", "ESPALIER_TRANSPORT",
               "auto, nccl, mpi-staged or mpi-gpu-aware: what carries tensors between GPUs; default: "
               "ESPALIER_TRANSPORT, or auto"}};

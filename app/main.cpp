@@ -203,7 +203,7 @@ int run(CLI::App& app, Chosen& chosen, int& argc, char**& argv) {
 
 int command(int argc, char** argv) {
   CLI::App app(
-      "Espalier trains transformer language models on a lattice of ranks.\n\n"
+      "Espalier trains transformer language models on many ranks.\n\n"
       "  espalier data pack --output train.bin TEXT...      text to token file\n"
       "  mpiexec -n 4 espalier train CONFIG.toml            trains, resumes by itself\n"
       "  espalier generate --checkpoint RUN --prompt TEXT   writes text",

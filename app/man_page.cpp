@@ -90,8 +90,8 @@ std::string man_page(const std::vector<CommandText>& commands) {
        {Status{0, "done"}, Status{1, "a defect of Espalier"}, Status{2, "bad command line, config or environment"},
         Status{3, "bad input"}, Status{4, "bad checkpoint"}, Status{5, "a loss or gradient that is not finite"},
         Status{6, "a message failed or was late"}, Status{7, "too little memory"}, Status{8, "cannot write"},
-        Status{75, "stopped on request after a saved checkpoint: start the same command again"},
-        Status{93, "four starts in a row have saved no checkpoint: do not start again"}})
+        Status{75, "stopped on request after a saved checkpoint: run the same command again"},
+        Status{93, "four launches in a row have saved no checkpoint: do not requeue"}})
     page += fmt::format(".TP\n{}\n{}\n", code, escaped(meaning));
   return page +
          ".SH \"SEE ALSO\"\nThe documents in share/doc/espalier of the installation: config.md has every key of a "

@@ -309,9 +309,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->check(between(1, 1 << 24));
   command->add_option("--precision", options->precisions, "fp32, tf32, fp16, bf16, fp8: what may be chosen")
       ->delimiter(',');
-  command->add_option("--fix", options->fixed, "Fixed choices: tensor=8,recompute=full,...")
+  command->add_option("--fix", options->fixed, "Choices that are fixed: tensor=8,recompute=full,...")
       ->type_name("KEY=VALUE,...");
-  command->add_option("--layout", options->layouts, "Prices this: data=8,tensor=4,pipeline=2,...; several are compared")
+  command
+      ->add_option("--layout", options->layouts, "Estimates this: data=8,tensor=4,pipeline=2,...; several are compared")
       ->type_name("KEY=VALUE,...");
   command->add_option("--scale", options->scale, "Predicts the best layout at each number of devices")
       ->delimiter(',')
@@ -320,7 +321,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--max-step-seconds", options->most_step_seconds, "Goal")->check(real_between(1e-9, 1e9));
   command->add_option("--min-tokens-per-second", options->least_tokens_per_second, "Goal")
       ->check(real_between(1e-9, 1e18));
-  command->add_option("--reserve-gib", options->reserve_gib, "Device memory kept back")->check(real_between(0, 1e6));
+  command->add_option("--reserve-gib", options->reserve_gib, "Device memory to keep free")->check(real_between(0, 1e6));
   command->add_flag("--context", options->contexts, "Tries context parallelism as well");
   command->add_flag("--runnable", options->runnable, "Only what train runs today");
   command->add_option("--top", options->top, "Layouts to list (8; with --json all)")->check(between(1, 1000));
@@ -335,14 +336,14 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->type_name("FILE.csv");
   command
       ->add_option("--rehearse", options->rehearsal.directory,
-                   "Runs the layout (of --scale, each) on as many ranks, with priced operations and links, in this "
+                   "Runs the layout (of --scale, each) on as many ranks, with estimated operations and links, in this "
                    "directory")
       ->type_name("DIRECTORY")
       ->expected(0, 1)
       ->default_str("runs/rehearsal");
   command->add_option("--rehearse-seconds", options->rehearsal.seconds, "Of the steps of a rehearsal")
       ->check(real_between(1, 36000));
-  command->add_option("--mpiexec", options->rehearsal.mpiexec, "Starts its ranks")->type_name("COMMAND");
+  command->add_option("--mpiexec", options->rehearsal.mpiexec, "Launcher of its ranks")->type_name("COMMAND");
   add_gpu_options(*command);
   command->callback([options, command, &chosen] {
     chosen = {[options, command](Runtime*) {

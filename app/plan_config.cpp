@@ -63,7 +63,7 @@ void require_trainable(const ModelConfig& model, const std::string& name) {
   }
   if (!keys.empty())
     throw Error(ExitCode::usage,
-                {.what = "no config: train has no such model, it can only be priced",
+                {.what = "no config: train has no such model, it can only be planned",
                  .where = name,
                  .got = fmt::format("{}{}", is_file(name) ? "" : "a preset with ", fmt::join(keys, ", ")),
                  .wanted = fmt::format("the model that train has: {}", fmt::join(wanted, ", ")),
@@ -145,8 +145,9 @@ std::string header(const PlanProblem& problem, const LayoutPrice& price, const s
   file.comment(fmt::format("{}{} on {} of {}", plan_config_begin.substr(2), problem.model_name,
                            counted(price.layout.num_devices(), "device"), problem.cluster.device.name));
   file.comment(price.layout.text());
-  file.comment(fmt::format("predicted: {:.4g} s a step (+-{:.0f} %), {:.4g} tokens/s, {} of memory", price.step_seconds,
-                           100 * price.error_share, price.tokens_per_second, bytes_text(price.memory_bytes)));
+  file.comment(fmt::format("predicted: {:.4g} s per step (+-{:.0f} %), {:.4g} tokens/s, {} of memory",
+                           price.step_seconds, 100 * price.error_share, price.tokens_per_second,
+                           bytes_text(price.memory_bytes)));
   if (!problem.cluster.device.moves_messages)
     file.comment(fmt::format("{} (docs/gpus.md): this is predicted.", gpu_caveat));
   if (const std::vector<std::string> more = unpriced(settings); !more.empty())

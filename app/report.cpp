@@ -32,7 +32,7 @@ void add_report(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<ReportArguments>();
   CLI::App* const command =
       app.add_subcommand("report", "Draw a run: one HTML file with its curves, times, memory and timeline");
-  command->add_option("run", options->run, "directory of a run, living or ended")->required();
+  command->add_option("run", options->run, "directory of a run, running or ended")->required();
   command->add_option("--output", options->output, "file to write; default: RUN/report.html")->type_name("FILE.html");
   command->footer(
       "  espalier report runs/quickstart\n"

@@ -43,7 +43,7 @@ bool is_ignored(int signal) {
 [[noreturn]] void end_process(ExitCode code) {
   constexpr auto until_rank_0_has_spoken = std::chrono::milliseconds(500);
   if (launched_rank().rank == 0)
-    std::fputs("espalier: stopped before the first step; the same command starts again\n", stderr);
+    std::fputs("espalier: stopped before the first step; run the same command again\n", stderr);
   std::this_thread::sleep_for(until_rank_0_has_spoken);
   _exit(static_cast<int>(code));
 }

@@ -46,26 +46,26 @@ struct TrainArguments {
 
 void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const RunLayout& layout) {
   console.note(runtime.describe());
-  console.note(fmt::format("{}: {} parameters, {} tokens a step, {}, {} on {}", config.model_name(),
+  console.note(fmt::format("{}: {} parameters, {} tokens per step, {}, {} on {}", config.model_name(),
                            quantity_text(static_cast<double>(num_parameters(config.model.shape))),
                            quantity_text(static_cast<double>(config.tokens_per_step())),
                            counted(config.total_steps(), "step"), config.precision.compute, layout.text()));
   if (layout.pipeline.stages > 1)
     console.note(fmt::format("layers of each stage: {}", fmt::join(config.parallel.layers_per_stage, ", ")));
   if (config.emulates())
-    console.note("[emulate] is on: operations and messages are slowed down to the times given");
+    console.note("[emulate] is on: operations and messages take at least the times given");
   for (const std::string& warning : config_warnings(config, runtime.size()))
     console.note("warning: " + warning);
 }
 
 std::string end_text(TrainOutcome outcome, const std::string& directory) {
   switch (outcome) {
-    case TrainOutcome::completed: return "completed; everything lies in " + directory;
+    case TrainOutcome::completed: return "completed; all files are in " + directory;
     case TrainOutcome::stopped:
-      return fmt::format("stopped after a saved checkpoint; the same command goes on ({})", directory);
+      return fmt::format("stopped after a saved checkpoint; the same command resumes ({})", directory);
     case TrainOutcome::not_begun: break;
   }
-  return "stopped before the first step; the same command starts again";
+  return "stopped before the first step; run the same command again";
 }
 
 int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<EndAtStopRequest>& launching) {
@@ -116,8 +116,7 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
 
 void add_train(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<TrainArguments>();
-  CLI::App* const command =
-      app.add_subcommand("train", "Train a model; resumes by itself where an earlier start left off");
+  CLI::App* const command = app.add_subcommand("train", "Train a model; resumes from the newest checkpoint");
   command->add_option("config", options->config, "TOML file; every key is in docs/config.md")->required(false);
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
   command->add_option("--resume", options->train.resume,
@@ -125,12 +124,12 @@ void add_train(CLI::App& app, Chosen& chosen) {
                       "of a run, whose config must agree");
   command->add_option("--init-from", options->train.init_from,
                       "begin a new run with the weights of this checkpoint or run; once it has checkpoints of its own, "
-                      "the same command goes on from them");
+                      "the same command resumes from them");
   command
       ->add_option("--stop-after", options->train.stop_after,
-                   "save and stop after so many steps of this start (exit 75); 0 (default): no limit")
+                   "save and stop after so many steps of this launch (exit 75); 0 (default): no limit")
       ->check(at_least(0));
-  command->add_flag("--retry", options->train.retry, "start although several starts have come no further (exit 93)");
+  command->add_flag("--retry", options->train.retry, "launch although several launches made no progress (exit 93)");
   command->add_flag("--new-data", options->train.new_data,
                     "resume although the token files are not those of the checkpoint");
   command->add_option(

@@ -196,7 +196,7 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   command->add_option("overrides", options->overrides, "section.key=value, wins over the file");
   CLI::Option* const steps =
       command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
-  command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64, in which no wrong reduction hides")
+  command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64, which shows every wrong reduction")
       ->check(CLI::IsMember(compute_types));
   command
       ->add_option("--tolerance", options->verify.tolerance,
@@ -209,10 +209,10 @@ void add_verify(CLI::App& app, Chosen& chosen) {
       "--save", options->save, "take the steps of the reference alone and write them into this folder");
   command
       ->add_option("--against", options->verify.against,
-                   "compare with the steps in this folder, which another build has saved; one rank will do")
+                   "compare with the steps in this folder, which another build has saved; one rank is enough")
       ->excludes(steps, reference, save);
-  command->add_flag("--shrink", options->shrink, "verify a like model that is cheap to run");
-  command->add_option("--plant", options->planted, "make a mistake on purpose, to see it found")
+  command->add_flag("--shrink", options->shrink, "verify a smaller model of the same kind");
+  command->add_option("--plant", options->planted, "inject a fault, to see that it is found")
       ->excludes(save)
       ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
   add_gpu_options(*command);

@@ -264,7 +264,7 @@ Index CheckpointReader::verify() const {
   if (const auto& index = data_->manifest.index) {
     const Path path = data_->path / index->name;
     const std::string todo =
-        "Espalier itself never reads it, and goes on from here; do not trust what other tools show";
+        "Espalier itself never reads it, and resumes from here; do not trust what other tools show";
     check_regular(path, todo);
     const InputFile file(path, ExitCode::checkpoint);
     const auto size = static_cast<Index>(file.size());

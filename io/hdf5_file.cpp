@@ -35,7 +35,7 @@ Hdf5Writer::Hdf5Writer(const Path& path, Open open) : path_(path), write_behind_
                                   .where = path.string(),
                                   .got = "a link, a directory or nothing",
                                   .wanted = "the file that the writer before has closed",
-                                  .todo = "let nobody else write in the run's directory"});
+                                  .todo = "no other program may write in the run's directory"});
   const PropertyList access(file_access());
   const PropertyList creation(file_creation());
   file_ = open == Open::create ? H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, access)

@@ -69,7 +69,7 @@ class Tail {
                             .where = path_.string(),
                             .got = fmt::format("more than {} bytes in one line", LargestFile::line),
                             .wanted = "a JSON object a line, as training writes them",
-                            .todo = "move the file away; the run goes on without it"});
+                            .todo = "move the file away; the run resumes without it"});
     }
   }
   std::string text(std::size_t begin, std::size_t end) const { return text_.substr(begin - begin_, end - begin); }

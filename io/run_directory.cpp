@@ -287,9 +287,9 @@ void RunDirectory::require_in_place() const {
       {.what = "the run directory was moved or removed under the run",
        .where = path_.string(),
        .got =
-           was_moved ? "the directory of this run lies in " + lock_path.parent_path().string() : "its run.lock is gone",
-       .wanted = "the directory that this start began in",
-       .todo = "put it back, or set run.directory to where it lies; the same command goes on from its checkpoints"});
+           was_moved ? "the directory of this run is now " + lock_path.parent_path().string() : "its run.lock is gone",
+       .wanted = "the directory that this launch began in",
+       .todo = "put it back, or set run.directory to where it is now; the same command resumes from its checkpoints"});
   if (was_moved)
     sign_off_failed(lock_path.parent_path(), error.what(), error.code());
   throw error;
@@ -340,8 +340,8 @@ void RunDirectory::describe_lost() {
   const Path path = path_ / "run.json";
   if (!previous_ && std::filesystem::exists(path, ignored))
     lost_ = fmt::format(
-        "{} is damaged: how the starts before ended, how many there were and how many came no further (exit 93) is "
-        "lost; counted anew from here",
+        "{} is damaged: how earlier launches ended, how many there were and how many made no progress (exit 93) is "
+        "lost; the count begins anew",
         path.string());
 }
 
@@ -353,16 +353,16 @@ void RunDirectory::describe_unfinished() {
   const bool here = previous_->host == host_name();
   unfinished_ = {*previous_, here, "", read_positions(state())};
   std::string& text = unfinished_->text;
-  text = fmt::format("the previous start ({}) ended without signing off", who(*previous_));
+  text = fmt::format("the previous launch ({}) was killed or crashed", who(*previous_));
   if (!here)
     text = fmt::format(
-        "the previous start ({}) has not signed off; whether it still runs cannot be seen from {}: if it does, stop "
+        "the previous launch ({}) has not ended; whether it still runs cannot be seen from {}: if it does, stop "
         "one",
         who(*previous_), host_name());
   else if (previous_->boot != boot_id())
     text += "; the machine was restarted since";
   if (!unfinished_->positions.empty())
-    text += fmt::format("; {} left {} position", counted(static_cast<Index>(unfinished_->positions.size()), "rank"),
+    text += fmt::format("; {} left {} progress", counted(static_cast<Index>(unfinished_->positions.size()), "rank"),
                         unfinished_->positions.size() == 1 ? "its" : "their");
 }
 

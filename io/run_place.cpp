@@ -39,7 +39,7 @@ void require_own_directories(const Path& run) {
                                     .where = (run / name).string(),
                                     .got = "a link to " + std::filesystem::read_symlink(run / name, ignored).string(),
                                     .wanted = "no such name, or a directory; only checkpoints may be a link",
-                                    .todo = "remove the link, or set run.directory to a place with more room"});
+                                    .todo = "remove the link, or set run.directory to a place with more space"});
 }
 
 // Where record and id are lost, the checkpoints tell. An empty directory with this name may be the user's, and what a
@@ -59,7 +59,7 @@ void require_no_foreign_files(const Path& run) {
       places.push_back(run / name);
   for (const Path& place : places)
     if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
-      throw Error(ExitCode::usage, {.what = "a file that no run has written lies where a run would write its own",
+      throw Error(ExitCode::usage, {.what = "a file that no run has written is where a run would write its own",
                                     .where = place.string(),
                                     .got = "a directory without the run.json and checkpoints/ of a run",
                                     .wanted = "a new or empty directory, or that of a run",

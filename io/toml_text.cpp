@@ -97,7 +97,7 @@ toml::table parse_toml(std::string_view text, const std::string& name, const std
                  .where = fmt::format("{}:{}:{}", name, begin.line, begin.column),
                  .got = line_of(text, begin.line),
                  .wanted = "lines `key = value` under a `[section]`, each key and section once",
-                 .todo = "mend the line; strings need quotes, also those of a number with a unit: \"80 GiB\""});
+                 .todo = "fix the line; strings need quotes, also those of a number with a unit: \"80 GiB\""});
   }
 }
 

@@ -77,9 +77,9 @@ void require_allowed_sharing(const std::vector<DevicePlace>& places, int local_r
        .where = "one host of this job",
        .got = fmt::format("{} ranks, which see {} GPU{}: {} on one of them", places.size(), num_devices,
                           num_devices == 1 ? "" : "s", sharers),
-       .wanted = fmt::format("at most {} rank{} a GPU", ranks_per_gpu, ranks_per_gpu == 1 ? "" : "s"),
-       .todo = fmt::format("start one rank a GPU, or allow it with --ranks-per-gpu {} (or {}={}): MPI then moves the "
-                           "data through host memory, as NCCL takes one rank a GPU only",
+       .wanted = fmt::format("at most {} rank{} per GPU", ranks_per_gpu, ranks_per_gpu == 1 ? "" : "s"),
+       .todo = fmt::format("start one rank per GPU, or allow it with --ranks-per-gpu {} (or {}={}): MPI then moves the "
+                           "data through host memory, as NCCL takes one rank per GPU only",
                            sharers, sharing_variable, sharers)});
 }
 
@@ -95,7 +95,7 @@ int allowed_ranks_per_gpu() {
                 {.what = fmt::format("--ranks-per-gpu, or {}, is no number of ranks", sharing_variable),
                  .got = fmt::format("\"{}\"", text),
                  .wanted = "1 or more",
-                 .todo = "leave it unset for one rank a GPU"});
+                 .todo = "leave it unset for one rank per GPU"});
   return number;
 }
 

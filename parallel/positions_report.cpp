@@ -44,7 +44,7 @@ std::string line_of(const Position& position, double now) {
                                  operation_text(position));
   const double seconds = std::max(0.0, now - position.since);
   if (position.finished != 0)
-    return text + ", signed off";
+    return text + ", exited";
   if (position.waiting == 0)
     return text + fmt::format(", busy for {:.1f} s", seconds);
   const auto peers = peers_of(position);
@@ -133,15 +133,15 @@ class Waits {
   std::string describe(int rank) const {
     const auto found = by_rank_.find(rank);
     if (found == by_rank_.end())
-      return fmt::format("rank {}, which left no position", rank);
+      return fmt::format("rank {}, which left no progress", rank);
     const Position& position = *found->second;
     if (position.finished != 0)
-      return fmt::format("rank {} ({}), which signed off before the others were done", rank, position.host.data());
+      return fmt::format("rank {} ({}), which exited before the others were done", rank, position.host.data());
     if (position.waiting != 0)
       return fmt::format("rank {} ({}), which gave no sign of life for {:.1f} s: {}, stopped or ended while it waited",
                          rank, position.host.data(), silence(position, last_sign_of_life_), operation_text(position));
-    return fmt::format("rank {} ({}), which waits for nobody: {}, busy or ended without signing off", rank,
-                       position.host.data(), operation_text(position));
+    return fmt::format("rank {} ({}), which waits for nobody: {}, busy or ended", rank, position.host.data(),
+                       operation_text(position));
   }
 
   /// Ranks that wait for each other, directly or along a chain, and for how long all of them have.
@@ -190,8 +190,8 @@ class Waits {
     if (waiting > 0 || unsigned_ranks.size() == by_rank_.size())
       return "no culprit: no rank waits for another";
     if (unsigned_ranks.empty())
-      return "all ranks signed off";
-    return fmt::format("likely culprit: {} ended without signing off", ranks_text(unsigned_ranks));
+      return "all ranks exited cleanly";
+    return fmt::format("likely culprit: {} was killed or crashed", ranks_text(unsigned_ranks));
   }
 
   double last_sign_of_life_;

@@ -59,8 +59,8 @@ Transport choose_transport(std::string_view word, const TransportFacts& facts) {
     refuse(word, "this Espalier was built without NCCL", "auto, mpi-staged or mpi-gpu-aware",
            "build it where nccl.h and libnccl are found, see docs/gpus.md");
   if (!possible)
-    refuse(word, fmt::format("NCCL takes one rank a GPU, and {} ranks share one", facts.ranks_per_device),
-           "auto, mpi-staged or mpi-gpu-aware", "leave it unset, or start one rank a GPU");
+    refuse(word, fmt::format("NCCL takes one rank per GPU, and {} ranks share one", facts.ranks_per_device),
+           "auto, mpi-staged or mpi-gpu-aware", "leave it unset, or start one rank per GPU");
   return Transport::nccl;
 }
 

@@ -84,7 +84,7 @@ void CheckpointSaver<T>::wait_for_the_one_before() {
   drain();
   const double seconds = waiting.seconds();
   constexpr double worth_advice = 0.1;
-  note_(fmt::format("the save of step {} waited {:.1f} s for that of step {} (wait {} of this start){}",
+  note_(fmt::format("the save of step {} waited {:.1f} s for that of step {} (wait {} of this launch){}",
                     trainer_.steps_done(), seconds, before, ++waits_,
                     seconds < worth_advice ? "" : ": a longer checkpoint.interval, or a faster disk, spares that"));
 }
@@ -137,7 +137,7 @@ void CheckpointSaver<T>::judge(double validation_loss) {
                                     .where = fmt::format("after step {}", step),
                                     .got = fmt::format("{}", std::abs(validation_loss)),
                                     .wanted = "a finite number",
-                                    .todo = "nothing goes on from this step; lower optimizer.learning_rate or lengthen "
+                                    .todo = "nothing resumes from this step; lower optimizer.learning_rate or lengthen "
                                             "optimizer.warmup_steps; in fp16, try precision.compute=bf16"});
 }
 

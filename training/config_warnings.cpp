@@ -22,11 +22,11 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
   };
   const std::string& matmul = c.run.matmul;
   if (matmul == "cublaslt_tf32" && c.precision.compute != "fp32")
-    warn("matmul", matmul, "rounds products of fp32 alone", "it does what \"cublaslt\" does");
+    warn("matmul", matmul, "rounds only fp32 matmuls", "it does what \"cublaslt\" does");
   if (matmul == "onednn" && c.precision.compute == "fp64")
-    warn("matmul", matmul, "has no products of fp64", "another library multiplies");
+    warn("matmul", matmul, "has no fp64 matmuls", "another library multiplies");
   if (!exec_is_host && matmul == "kokkos_kernels" && is_16_bits(c))
-    warn("matmul", matmul, "has no products of 16 bits on GPUs", "our own kernel multiplies");
+    warn("matmul", matmul, "has no 16-bit matmuls on GPUs", "our own kernel multiplies");
   if (c.run.attention == "cudnn" && !is_16_bits(c))
     warn("attention", c.run.attention, "computes in 16 bits alone", "our own kernels do its work");
 }
@@ -54,7 +54,7 @@ std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
   std::vector<std::string> warnings = compute_warnings(c);
   const Index replicas = world_size / (c.parallel.tensor * c.parallel.pipeline);
   if (c.parallel.zero_stage > 0 && replicas == 1)
-    warnings.emplace_back("parallel.zero_stage does nothing: there is one replica, nobody to share with");
+    warnings.emplace_back("parallel.zero_stage does nothing: there is only one replica");
   if (c.parallel.sequence_parallel && c.parallel.tensor == 1)
     warnings.emplace_back("parallel.sequence_parallel does nothing: tensor is 1");
   if (c.parallel.pipeline == 1 && !c.parallel.layers_per_stage.empty())

@@ -146,7 +146,7 @@ double measure_gemm_rate(const Communicator& world, Index size) {
 }
 
 std::string products_text(double gemm_rate, int ranks) {
-  return fmt::format("matrix products by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
+  return fmt::format("matmuls by {} (best of {} measured: {:.0f} GFLOP/s{})", to_string(matmul_library()),
                      std::ranges::count_if(matmul_libraries(), sets_a_peak), gemm_rate * 1e-9,
                      ranks > 1 ? " on all ranks together" : "");
 }

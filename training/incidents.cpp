@@ -86,7 +86,7 @@ std::string consequence(const Incident& incident) {
     return "no update";
   if (incident.policy == "rollback")
     return "no update, back to the last checkpoint";
-  return incident.anomaly == Anomaly::spike ? "the run goes on" : "the run ends";
+  return incident.anomaly == Anomaly::spike ? "the run continues" : "the run ends";
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ void keep_matmul_choices(const CheckpointReader& checkpoint, int rank,
     prefer_matmul_choices({.made_with = made_with, .kernels = kernels});
   else
     note(
-        fmt::format("the kernels of matrix products were chosen with {}, here they are chosen anew, with {}: "
+        fmt::format("the matmul kernels were chosen with {}, here they are chosen again, with {}: "
                     "results may differ in rounding",
                     field<std::string>(stored.front(), "made_with"), made_with));
 }

@@ -182,14 +182,14 @@ RunConfig::Emulate without_faults(RunConfig::Emulate emulate) {
 // What the planner's formulas do not know of a run; empty where they know it.
 std::string why_no_price(const RunConfig& config, const RunLayout& layout) {
   if (!parse_precision(config.precision.compute))
-    return fmt::format("the planner has no price for precision.compute = \"{}\"", config.precision.compute);
+    return fmt::format("the planner cannot estimate precision.compute = \"{}\"", config.precision.compute);
   if (config.parallel.assignment == "round_robin")
-    return "the planner has no price for parallel.assignment = \"round_robin\"";
+    return "the planner cannot estimate parallel.assignment = \"round_robin\"";
   const Recompute first = layout.stages.front().front().recompute;
   const bool uniform = std::ranges::all_of(layout.stages, [&](const std::vector<ChunkLayers>& stage) {
     return std::ranges::all_of(stage, [&](const ChunkLayers& chunk) { return chunk.recompute == first; });
   });
-  return uniform ? "" : "the planner has no price for recomputation that differs between stages";
+  return uniform ? "" : "the planner cannot estimate recomputation that differs between stages";
 }
 
 std::string how_to_measure(const RunConfig& config, const RunLayout& layout) {
@@ -318,7 +318,7 @@ TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, doubl
                                    how_to_measure(config, layout))};
   const Precision precision = parse_precision(config.precision.compute).value();
   return predict_time(config, layout, assumed_cluster(layout.mesh.size(), precision, gemm_rate),
-                      "the GEMM rate of the start alone; run.cluster knows more (espalier bench machine)");
+                      "the GEMM rate alone; for a better estimate set run.cluster (espalier bench machine)");
 }
 
 TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout) {

@@ -116,7 +116,7 @@ void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Compari
   const auto peak = static_cast<double>(fullest->peak.total());
   const auto expected = static_cast<double>(predicted->total());
   comparison.notes.push_back(
-      fmt::format("memory of the fullest rank: peak {}, predicted {} ({:+.2f} %), without {} that libraries keep",
+      fmt::format("peak memory (highest rank): {}, predicted {} ({:+.2f} %), plus {} in libraries",
                   bytes_text(fullest->peak.total()), bytes_text(predicted->total()), percent_over(peak, expected),
                   bytes_text(static_cast<std::size_t>(fullest->library_bytes))));
   std::vector<std::string> parts;
@@ -149,8 +149,8 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
   if (step < seconds_at_gemm_rate_)
     comparison.notes.push_back(
-        fmt::format("mfu is {:.0f} %: steps are faster than the GEMM rate of the start, which was probably measured "
-                    "while something else ran; times that are predicted from it are too long",
+        fmt::format("mfu is {:.0f} %: steps are faster than the GEMM rate measured at launch, probably "
+                    "while something else ran; times predicted from it are too long",
                     100 * seconds_at_gemm_rate_ / step));
   if (!outlook_.time) {
     comparison.notes.push_back("no prediction of the step's time: " + outlook_.why_not);
@@ -166,9 +166,8 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
     if (took.seconds[i] > 0.005 * step || expected.seconds[i] > 0.005 * step)
       parts.push_back(
           fmt::format("{} {:.3g} ({:.3g})", to_string(static_cast<Phase>(i)), took.seconds[i], expected.seconds[i]));
-  const std::string known = outlook_.time->error_share > 0
-                                ? fmt::format(", known to {:.0f} %", 100 * outlook_.time->error_share)
-                                : std::string();
+  const std::string known =
+      outlook_.time->error_share > 0 ? fmt::format(", +-{:.0f} %", 100 * outlook_.time->error_share) : std::string();
   comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s ({:+.0f} %{}) from {}", step,
                                          outlook_.time->step_seconds, percent_over(step, outlook_.time->step_seconds),
                                          known, outlook_.time->source));

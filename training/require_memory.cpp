@@ -113,7 +113,7 @@ std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
     sort_by_need(found);
     for (std::size_t i = 0; i < std::min(most_layouts, found.size()); ++i)
       layouts.push_back(
-          fmt::format("{} ({} a rank)", make_run_layout(found[i].config, ranks).text(), budget_text(found[i].bytes)));
+          fmt::format("{} ({} per rank)", make_run_layout(found[i].config, ranks).text(), budget_text(found[i].bytes)));
     worlds += found.empty() ? 0 : 1;
   }
   return fmt::format("{}", fmt::join(layouts, "; "));
@@ -126,7 +126,7 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
   for (const MemoryNeed& need : leaner_settings(config, ranks)) {
     const std::string settings = settings_text(config, need.config);
     if (need.bytes <= budget)
-      fitting += fmt::format("{} would fit ({} a rank); ", settings, budget_text(need.bytes));
+      fitting += fmt::format("{} would fit ({} per rank); ", settings, budget_text(need.bytes));
     lowering.push_back(fmt::format("{} ({})", settings, budget_text(need.bytes)));
   }
   if (!fitting.empty())
@@ -135,7 +135,7 @@ std::string advice_for_these_ranks(const RunConfig& config, int ranks, std::size
   const std::string settings = settings_text(config, least.config);
   const std::string helping =
       lowering.empty() ? "" : fmt::format("what lowers the need: {}; ", fmt::join(lowering, ", "));
-  return fmt::format("{}the least that this model needs on {} is {} a rank{}{}; ", helping, counted(ranks, "rank"),
+  return fmt::format("{}the least that this model needs on {} is {} per rank{}{}; ", helping, counted(ranks, "rank"),
                      budget_text(least.bytes), least.bytes <= budget ? ", which fits" : "",
                      settings.empty() ? "" : ", with " + settings);
 }
@@ -145,9 +145,10 @@ std::string device_memory_text() {
   if (const std::string limit = exec_is_host ? process_memory_left().name : ""; !limit.empty())
     return fmt::format(" ({} included)", limit);
   const DeviceMemory memory = device_memory();
-  return memory.total_bytes == 0 ? ""
-                                 : fmt::format(" a rank (this GPU: {} free of {}; nvidia-smi says who holds the rest)",
-                                               budget_text(memory.free_bytes), budget_text(memory.total_bytes));
+  return memory.total_bytes == 0
+             ? ""
+             : fmt::format(" per rank (this GPU: {} free of {}; nvidia-smi shows who uses the rest)",
+                           budget_text(memory.free_bytes), budget_text(memory.total_bytes));
 }
 
 }  // namespace

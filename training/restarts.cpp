@@ -95,13 +95,13 @@ void require_progress(const Restarts& restarts, const Path& run_directory, const
     return;
   throw Error(
       ExitCode::no_progress,
-      {.what = fmt::format("{} starts in a row have saved no checkpoint: do not requeue", restarts.fruitless),
+      {.what = fmt::format("{} launches in a row have saved no checkpoint: do not requeue", restarts.fruitless),
        .where = run_directory.string(),
-       .got = fmt::format("each went on after step {}; the last one: {}", restarts.from_step,
-                          previous->cause.empty() ? "ended without signing off" : previous->cause),
+       .got = fmt::format("each resumed after step {}; the last one: {}", restarts.from_step,
+                          previous->cause.empty() ? "killed or crashed" : previous->cause),
        .wanted = "a new checkpoint",
        .todo = "find out why (run.json, metrics.jsonl, the log; checkpoint.interval may be longer than the job); "
-               "then start once with --retry"});
+               "then launch once with --retry"});
 }
 
 nlohmann::json history_with(const std::optional<RunRecord>& previous, const Path& run_directory,

@@ -29,7 +29,7 @@ std::vector<Path> named_checkpoints(const std::string& resume, const Note& note)
     throw Error(ExitCode::checkpoint, {.what = "--resume names neither a checkpoint nor a run",
                                        .got = resume,
                                        .wanted = "auto, never, a run directory, or RUN/checkpoints/step-XXXXXXXX",
-                                       .todo = "check the path; without --resume a run goes on by itself"});
+                                       .todo = "check the path; without --resume a run resumes by itself"});
   return complete_checkpoints(resume, note);
 }
 
@@ -216,7 +216,7 @@ void require_own_directory(const TrainOptions& options, const RunConfig& config,
   if (options.resume == "auto")
     require_nothing_lost(config, earlier);
   if (begins_here && earlier.steps > 0) {
-    note(fmt::format("no checkpoint to go on from after {}: begins again", counted(earlier.steps, "step")));
+    note(fmt::format("no checkpoint to resume from after {}: starts over", counted(earlier.steps, "step")));
     note_changes(earlier.changes, note);
   }
 }
@@ -248,7 +248,7 @@ void keep_matmul_library(const StoredState& state, const RunConfig& config, cons
     const MatmulLibrary preferred = matmul_library();
     set_matmul_library(parse_matmul_library(stored));
     note(
-        fmt::format("matrix products stay with {}, as before the checkpoint: the same bits; this machine prefers {} "
+        fmt::format("matmuls stay with {}, as before the checkpoint: the same bits; this machine prefers {} "
                     "(run.matmul={})",
                     stored, to_string(preferred), to_string(preferred)));
   } catch (const Error&) {
@@ -266,7 +266,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
     throw Error(ExitCode::usage, {.what = "--resume and --init-from each name where to start",
                                   .got = fmt::format("--resume {} --init-from {}", options.resume, options.init_from),
                                   .wanted = "one of them",
-                                  .todo = "--resume goes on with a run, --init-from begins one from its weights"});
+                                  .todo = "--resume resumes a run, --init-from starts one from its weights"});
   const std::vector<std::string> tensors = model_tensors(mesh.world(), trainer.parameters());
   if (names_a_checkpoint(options.resume)) {
     const auto named = found_by_root(mesh.world(), [&] {
@@ -284,7 +284,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
       mesh.world(), [&] { return usable_checkpoints(checkpoints, owner, options.resume != "never", note); });
   if (!own.empty()) {
     if (!options.init_from.empty())
-      note(fmt::format("--init-from {} was for the first start: the run goes on from its own checkpoint",
+      note(fmt::format("--init-from {} was for the first launch: the run resumes from its own checkpoint",
                        options.init_from));
     return checked(load_newest(own, options, config, mesh, trainer, tensors, note), config, trainer, note);
   }
@@ -317,12 +317,12 @@ Error with_way_back(const Error& error, const Path& checkpoints, const std::stri
   }
   ErrorReport report = error.report();
   if (steps.empty())
-    report.todo += "; there is no checkpoint yet to go on from: the next start begins anew";
+    report.todo += "; there is no checkpoint yet to resume from: the next launch starts over";
   else if (steps.size() == 1)
-    report.todo += fmt::format("; there is a checkpoint of step {}: the same command goes on from it", steps.front());
+    report.todo += fmt::format("; there is a checkpoint of step {}: the same command resumes from it", steps.front());
   else
     report.todo += fmt::format(
-        "; there are checkpoints of steps {}: the same command goes on from the newest, with --resume {} from an older "
+        "; there are checkpoints of steps {}: the same command resumes from the newest, with --resume {} from an older "
         "one",
         fmt::join(steps, ", "), (checkpoints / "step-XXXXXXXX").string());
   return {error.code(), report};

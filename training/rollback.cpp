@@ -32,7 +32,7 @@ Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, cons
                                        .where = checkpoints.string(),
                                        .got = "no complete checkpoint",
                                        .wanted = "that which this run saved before its first step, or a later one",
-                                       .todo = "start the run again; it goes on from what there is"});
+                                       .todo = "run the same command again; it resumes from what there is"});
   trainer.set_passed_over(std::move(passed_over));
   note(fmt::format("passing over global samples {} to {}, from now on", report.samples.begin, report.samples.end - 1));
   return step;

@@ -48,129 +48,122 @@ std::vector<std::string> words_of(const List& choices, std::vector<std::string> 
 // this list, so a key cannot be known to one and not to the other.
 template <class Config, class Visitor>
 void visit_keys(Config& c, Visitor&& v) {
-  v.section("model", "The shape; a preset gives all of it, single keys override.");
+  v.section("model", "The shape. A preset sets all of it; single keys override.");
   v.choice("preset", c.model.preset, trainable_preset_names(), "named shape");
   v.preset(c.model);
   v.integer("vocab_size", c.model.shape.vocab_size, {1, std::numeric_limits<TokenId>::max()},
-            "entries of the vocabulary");
+            "tokens of the vocabulary");
   v.integer("max_sequence_length", c.model.shape.max_sequence_length, {1, longest_sequence},
-            "positions that are learned");
+            "rows of the position embedding");
   v.integer("num_layers", c.model.shape.num_layers, layers, "transformer blocks");
   v.integer("hidden_size", c.model.shape.hidden_size, channels, "channels of the residual stream");
   v.integer("num_heads", c.model.shape.num_heads, channels, "attention heads; divide hidden_size");
-  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, {1, 1 << 20}, "channels inside the feed-forward layer");
+  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, {1, 1 << 20}, "channels of the feed-forward layer");
 
   v.section("data", "Token files, made by `espalier data pack` (nanoGPT's and llm.c's are read too).");
   v.strings("train", c.data.train, "files to train on");
-  v.strings("validation", c.data.validation, "files to evaluate on; none: no evaluation");
+  v.strings("validation", c.data.validation, "files to validate on");
 
   v.bytes("check_limit", c.data.check_limit, not_negative,
-          "files of up to this size together are read against their checksums at each start");
+          "at each launch, files up to this total size are compared with their checksums");
 
   v.section("batch", "");
-  v.integer("global_batch_size", c.batch.global_batch_size, batch_size, "sequences a step, over all replicas");
+  v.integer("global_batch_size", c.batch.global_batch_size, batch_size, "sequences per step, over all replicas");
   v.integer("micro_batch_size", c.batch.micro_batch_size, batch_size,
-            "sequences of one forward pass; not given: up to 8, as they divide among replicas and stages");
+            "sequences per forward pass; not given: up to 8, as divisible");
   v.integer("sequence_length", c.batch.sequence_length, {0, longest_sequence},
-            "tokens of a sequence; 0: the model's positions");
+            "tokens per sequence; 0: max_sequence_length");
 
-  v.section("parallel", "How the ranks are used; the degrees multiply to the number of ranks.");
+  v.section("parallel", "How the ranks are used: tensor x pipeline x data = number of ranks.");
   v.integer("tensor", c.parallel.tensor, degree, "ranks that share each matrix");
   v.integer("pipeline", c.parallel.pipeline, degree, "stages of consecutive layers");
-  v.integer("data", c.parallel.data, {0, degree.max}, "replicas; 0: what is left");
-  v.boolean("sequence_parallel", c.parallel.sequence_parallel,
-            "norms and residuals on a share of the rows, among the ranks of tensor");
+  v.integer("data", c.parallel.data, {0, degree.max}, "replicas; 0: the remaining ranks");
+  v.boolean("sequence_parallel", c.parallel.sequence_parallel, "split norms and residuals over the tensor ranks");
   v.choice("schedule", c.parallel.schedule, words_of(schedule_kinds_with_lists()),
-           "order of the micro-batches in a pipeline");
-  v.integer("virtual_stages", c.parallel.virtual_stages, degree, "chunks of layers on each stage (interleaved)");
+           "order of forward and backward in a pipeline");
+  v.integer("virtual_stages", c.parallel.virtual_stages, degree, "model chunks per stage (interleaved)");
   v.choice("assignment", c.parallel.assignment, {"consecutive", "round_robin"},
-           "how layers go to stages; round_robin deals them one by one, for comparison only");
+           "layers of a stage; round_robin is for comparison only");
   v.integers("layers_per_stage", c.parallel.layers_per_stage, layers,
-             "layers of each stage (chunk by chunk in forward order); []: balanced by measured cost");
+             "layers of each stage, or of each chunk in forward order; []: balanced by measured time");
   v.choice("recompute", c.parallel.recompute, words_of(all_recompute_modes()),
-           "activations that backward computes again instead of keeping them (docs/memory.md)");
-  v.strings("recompute_per_stage", c.parallel.recompute_per_stage, "the same, one entry a stage; []: recompute on all");
-  v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: the replicas share the optimizer state (ZeRO-1)");
-  v.text("order", c.parallel.order, "axes of the lattice in the order of the ranks, fastest first");
+           "activations that backward computes again (docs/memory.md)");
+  v.strings("recompute_per_stage", c.parallel.recompute_per_stage, "the same for each stage; []: recompute on all");
+  v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: replicas share the optimizer state (ZeRO-1)");
+  v.text("order", c.parallel.order, "order of the mesh axes in the rank numbers, fastest first");
 
-  v.section("precision", "Masters, moments, gradients, statistics and losses are fp32 beside 16-bit compute types.");
+  v.section("precision",
+            "With 16-bit compute types, master weights, moments, gradients, mean and rstd, and losses are fp32.");
   v.choice("compute", c.precision.compute, compute_types, "type of weights and activations; fp64 for proofs");
   v.choice("residual", c.precision.residual, state_or_compute,
-           "type of the residual stream and of what passes between stages; state: fp32 beside 16 bits");
+           "type of the residual stream, also between stages; state: fp32 with 16-bit types");
   v.choice("gradient_reduction", c.precision.gradient_reduction, state_or_compute,
-           "type in which gradients travel between replicas; compute: 16 bits where compute is");
+           "type of gradients sent between replicas; state: fp32 with 16-bit types");
   v.real("initial_loss_scale", c.precision.loss_scale.initial, {},
-         "fp16: factor of the loss, a power of two up to 2^32, so that small gradients do not vanish; "
-         "halved when they overflow");
-  v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {}, "fp16: a power of two; it is halved no further");
+         "fp16: first factor of the loss, a power of two up to 2^32; halved at an overflow");
+  v.real("minimum_loss_scale", c.precision.loss_scale.minimum, {}, "fp16: lower bound of the scale, a power of two");
   v.integer("loss_scale_growth_interval", c.precision.loss_scale.growth_interval, not_negative,
-            "fp16: steps without overflow after which it doubles; 0: never");
+            "fp16: steps without overflow before the scale doubles; 0: never");
 
-  v.section("optimizer", "AdamW; weight decay spares biases and norms.");
+  v.section("optimizer", "AdamW, without weight decay of biases and norms.");
   v.real("learning_rate", c.optimizer.learning_rate, {0, 1e38, true}, "peak");
   v.real("minimum_learning_rate", c.optimizer.minimum_learning_rate, {0, 1e38},
-         "at the end of the decay; not given: a tenth of the peak");
-  v.choice("schedule", c.optimizer.schedule, schedules, "shape of the decay after a linear warm-up");
+         "end of the decay; not given: a tenth of the peak");
+  v.choice("schedule", c.optimizer.schedule, schedules, "decay after the linear warm-up");
   v.integer("warmup_steps", c.optimizer.warmup_steps, not_negative, "steps of the warm-up");
-  v.integer("decay_steps", c.optimizer.decay_steps, not_negative,
-            "step at which the minimum is reached; 0: the last one");
+  v.integer("decay_steps", c.optimizer.decay_steps, not_negative, "step at which the minimum is reached; 0: the last");
   v.real("stable_fraction", c.optimizer.stable_fraction, {0, 1},
-         "warmup_stable_decay: share of the steps before the decay");
-  v.real("beta1", c.optimizer.adamw.beta1, {0, 1, false, true}, "decay of the first moment");
-  v.real("beta2", c.optimizer.adamw.beta2, {0, 1, false, true}, "decay of the second moment");
+         "warmup_stable_decay: share of steps before the decay");
+  v.real("beta1", c.optimizer.adamw.beta1, {0, 1, false, true}, "decay rate of the first moment");
+  v.real("beta2", c.optimizer.adamw.beta2, {0, 1, false, true}, "decay rate of the second moment");
   v.real("eps", c.optimizer.adamw.eps, {0, 1, true}, "added to the root of the second moment");
   v.real("weight_decay", c.optimizer.adamw.weight_decay, {0, 1e3}, "decoupled weight decay");
   v.real("clip_grad_norm", c.optimizer.clip_grad_norm, {0, 1e30}, "largest global gradient norm; 0: no clipping");
 
   v.section("checkpoint", "");
   v.integer("interval", c.checkpoint.interval, not_negative, "steps between saves; 0: only at the end");
-  v.integer("keep_last", c.checkpoint.keep_last, {2, positive.max}, "complete checkpoints to keep, the newest ones");
+  v.integer("keep_last", c.checkpoint.keep_last, {2, positive.max}, "newest complete checkpoints to keep");
   v.integer("keep_every", c.checkpoint.keep_every, not_negative,
-            "steps; checkpoints of their multiples are kept for ever; 0: none");
-  v.boolean("async", c.checkpoint.async,
-            "copy the state in memory and write it behind the next steps; costs that memory");
+            "also keep checkpoints at multiples of these steps; 0: none");
+  v.boolean("async", c.checkpoint.async, "copy the state in memory and write it during the next steps");
   v.boolean("check_loss", c.checkpoint.check_loss,
-            "store the loss of the next samples (one forward pass a save) and compare it on a resume");
-  v.integer("ranks_per_file", c.checkpoint.ranks_per_file, degree, "neighbours that write one file, in turns");
+            "store the loss of the next samples at a save, compare it on a resume");
+  v.integer("ranks_per_file", c.checkpoint.ranks_per_file, degree, "consecutive ranks that write one file, in turns");
 
-  v.section("stability", "What is done about steps and ranks that stand out (docs/stability.md).");
+  v.section("stability", "Spikes and slow ranks (docs/stability.md).");
   v.choice("on_spike", c.stability.on_spike, {"continue", "skip", "rollback"},
-           "continue: record it; skip: no update; rollback: to the last checkpoint, past these samples");
+           "continue: record it; skip: no update; rollback: return to the last checkpoint, leave these samples out");
   v.integer("spike_window", c.stability.spike_window, {0, 1 << 20},
-            "steps that loss and gradient norm are compared with; 0: only what is not finite stands out");
-  v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true},
-         "robust z-score above which a step is a spike");
-  v.integer("max_skips", c.stability.max_skips, not_negative, "steps skipped in a row; one more ends the run (5)");
+            "steps that a step is compared with; 0: only values that are not finite are spikes");
+  v.real("spike_threshold", c.stability.spike_threshold, {0, 1e9, true}, "robust z-score of a spike");
+  v.integer("max_skips", c.stability.max_skips, not_negative, "skips in a row; one more ends the run (5)");
   v.integer("max_rollbacks", c.stability.max_rollbacks, not_negative,
-            "rollbacks without a new checkpoint in between; one more ends the run (5)");
-  v.integer("keep_incidents", c.stability.keep_incidents, not_negative,
-            "spikes whose weights are kept under incidents/, to replay them");
+            "rollbacks without a new checkpoint; one more ends the run (5)");
+  v.integer("keep_incidents", c.stability.keep_incidents, not_negative, "spikes to keep for a replay, in incidents/");
   v.integer("straggler_window", c.stability.straggler_window, not_negative,
-            "steps over which the ranks' work is compared; 0: it is not");
+            "steps over which the work of ranks is compared; 0: off");
   v.real("straggler_threshold", c.stability.straggler_threshold, {0, 1e6, true},
-         "a rank that works so much longer than its peers, twice in a row, is named");
+         "a rank slower than its peers by this share, twice in a row, is reported");
 
   v.section("run", "");
-  v.text("directory", c.run.directory, "where everything of this run lies");
-  v.integer("steps", c.run.steps, not_negative, "optimizer steps; 0: by tokens");
-  v.count("tokens", c.run.tokens, not_negative, "stop after so many tokens (\"1.5B\"); 0: by steps");
-  v.seconds("max_duration", c.run.max_duration, {0, 1e12},
-            "save and stop after this wall-clock time (\"2h\"); 0: none");
+  v.text("directory", c.run.directory, "all files of the run");
+  v.integer("steps", c.run.steps, not_negative, "optimizer steps; 0: set by tokens");
+  v.count("tokens", c.run.tokens, not_negative, "stop after so many tokens (\"1.5B\"); 0: set by steps");
+  v.seconds("max_duration", c.run.max_duration, {0, 1e12}, "save and stop after this time (\"2h\"); 0: never");
   v.integer("seed", c.run.seed, {0, no_limit}, "of weights and data order");
-  v.integer("log_interval", c.run.log_interval, positive, "steps between lines on the console");
-  v.integer("eval_interval", c.run.eval_interval, not_negative, "steps between evaluations; 0: only at the end");
-  v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences used; 0: all");
-  v.bytes("device_memory", c.run.device_memory, not_negative, "budget of a rank (\"16G\"); 0: no limit");
+  v.integer("log_interval", c.run.log_interval, positive, "steps between console lines");
+  v.integer("eval_interval", c.run.eval_interval, not_negative, "steps between validations; 0: only at the end");
+  v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences; 0: all");
+  v.bytes("device_memory", c.run.device_memory, not_negative, "memory budget of a rank (\"16G\"); 0: none");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
-  v.choice("matmul", c.run.matmul, words_of(all_matmul_libraries, {"auto"}),
-           "GEMM library of linear layers and head; auto: by CPU");
+  v.choice("matmul", c.run.matmul, words_of(all_matmul_libraries, {"auto"}), "GEMM library; auto: by CPU");
   v.choice("attention", c.run.attention, words_of(all_attention_libraries, {"auto"}),
-           "whose kernels; auto: cuDNN's where it is built in");
-  v.boolean("cuda_graphs", c.run.cuda_graphs, "on GPUs: start the kernels of a layer at once");
+           "attention kernels; auto: cuDNN if built in");
+  v.boolean("cuda_graphs", c.run.cuda_graphs, "GPUs: launch the kernels of a layer together");
   v.text("cluster", c.run.cluster,
-         "cluster file or preset that step times are predicted for (espalier bench machine); \"\": a rough guess");
-  v.integer("trace_first_step", c.run.trace_first_step, positive, "first step that is written to trace/");
-  v.integer("trace_steps", c.run.trace_steps, not_negative, "steps written to trace/; 0: none");
+         "cluster file or preset for predicted times (espalier bench machine); \"\": a rough guess");
+  v.integer("trace_first_step", c.run.trace_first_step, positive, "first step in trace/");
+  v.integer("trace_steps", c.run.trace_steps, not_negative, "steps in trace/; 0: none");
 
   v.section("emulate", "Imitates another machine: operations and messages take at least these times.");
   v.seconds("forward", c.emulate.forward, {0, 1e6}, "of one micro-batch through a chunk");
@@ -181,26 +174,25 @@ void visit_keys(Config& c, Visitor&& v) {
   v.real("bandwidth", c.emulate.bandwidth, {0, 1e18},
          "bytes per second of a rank's link within its node; 0: unlimited");
   v.seconds("node_latency", c.emulate.node_latency, {0, 1e6}, "of a message between nodes");
-  v.real("node_bandwidth", c.emulate.node_bandwidth, {0, 1e18}, "bytes per second of a rank's link to other nodes");
+  v.real("node_bandwidth", c.emulate.node_bandwidth, {0, 1e18}, "the same to other nodes");
   v.integer("ranks_per_node", c.emulate.ranks_per_node, {0, degree.max}, "0: all ranks on one node");
   v.integers("part_percent", c.emulate.part_percent, {1, 100000},
-             "of these times, that each part of the model takes, in forward order; []: 100 each");
-  v.integers("backward_percent", c.emulate.backward_percent, {1, 100000},
-             "the same of backward alone; []: as part_percent");
-  v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "each byte of a message counts as so many");
-  v.real("tensor_message_scale", c.emulate.tensor_message_scale, {0, 1e18}, "and on the tensor axis times so many");
+             "of these times, for each chunk in forward order; []: 100 each");
+  v.integers("backward_percent", c.emulate.backward_percent, {1, 100000}, "the same for backward; []: as part_percent");
+  v.real("message_scale", c.emulate.message_scale, {0, 1e18}, "factor of the bytes of messages");
+  v.real("tensor_message_scale", c.emulate.tensor_message_scale, {0, 1e18}, "further factor on the tensor axis");
   v.real("data_message_scale", c.emulate.data_message_scale, {0, 1e18},
-         "and in reductions of gradients, but for norms that tensor ranks share");
-  v.real("pipeline_message_scale", c.emulate.pipeline_message_scale, {0, 1e18}, "and between stages");
-  v.boolean("per_layer", c.emulate.per_layer, "forward and backward are times of one layer, not of a chunk");
+         "further factor of gradients, except for norms shared by tensor ranks");
+  v.real("pipeline_message_scale", c.emulate.pipeline_message_scale, {0, 1e18}, "further factor between stages");
+  v.boolean("per_layer", c.emulate.per_layer, "forward and backward are times of a layer, not of a chunk");
   v.seconds("data", c.emulate.data, {0, 1e6}, "of reading the tokens of a step");
   v.integer("planned_microbatches", c.emulate.planned_microbatches, {0},
-            "a rehearsal's: of the plan, which may have more; told by diagnose; 0: no rehearsal");
+            "rehearsals: micro-batches of the plan; 0: no rehearsal");
   v.integer("slow_rank", c.emulate.slow_rank, {-1, degree.max}, "a fault: this rank computes slower; -1: none");
-  v.real("slow_factor", c.emulate.slow_factor, {1, 1e6}, "its forward and backward take so many times as long");
+  v.real("slow_factor", c.emulate.slow_factor, {1, 1e6}, "factor of its forward and backward times");
   v.integers("delayed_link", c.emulate.delayed_link, {0, degree.max},
-             "a fault: messages of the first of two ranks reach the second later; []: none");
-  v.seconds("delay", c.emulate.delay, {0, 1e6}, "by so much");
+             "a fault: messages from the first rank to the second are late; []: none");
+  v.seconds("delay", c.emulate.delay, {0, 1e6}, "time by which they are late");
 }
 
 class ReadingVisitor {

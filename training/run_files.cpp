@@ -39,7 +39,7 @@ std::string RunFiles::take_directory() {
       if (const std::string positions = positions_in(path_, true); !positions.empty())
         note_(positions);
     } else if (const auto& previous = directory_->previous(); previous && previous->state == "failed") {
-      note_("the previous start failed: " + previous->cause);
+      note_("the previous launch failed: " + previous->cause);
     }
   });
   return broadcast_text(world_, is_root_ ? directory_->id() : std::string(), 0);
@@ -74,7 +74,7 @@ void RunFiles::sign_on_root(Index resumed_step, const PredictionCheck& predictio
   if (world_.size() > 1)
     make_directories(path_ / "ranks");
   for (const Path& path : set_aside_checkpoints_after(checkpoints(), resumed_step, directory_->id()))
-    note_(fmt::format("set aside {}: this run goes on from an older step", path.string()));
+    note_(fmt::format("set aside {}: this run resumes from an older step", path.string()));
 }
 
 // Of a launch that saved no checkpoint: this one takes its steps again.

@@ -28,7 +28,7 @@ enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_log_sum_exp, uid
                                  .where = call,
                                  .got = got,
                                  .wanted = "CUDNN_STATUS_SUCCESS",
-                                 .todo = "go on without it: run.attention=own; CUDNN_LOGLEVEL_DBG=3 says more"});
+                                 .todo = "leave it out: run.attention=own; CUDNN_LOGLEVEL_DBG=3 says more"});
 }
 
 std::int64_t local_channels(const CudnnShape& shape) { return shape.num_heads * shape.head_size; }

@@ -47,7 +47,7 @@ expect 0 "6 steps done, and run.tokens = 600 is reached after 3" "$espalier" tra
 expect 0 "completed" "$espalier" train run.toml
 grep -q '"predicted_bytes"' run/run.json || fail "run.json does not give the predicted memory" run/run.json
 for mode in none selective full; do
-  expect 0 "memory of the fullest rank: peak" "$espalier" train run.toml run.directory=memory-$mode parallel.recompute=$mode \
+  expect 0 "peak memory (highest rank): " "$espalier" train run.toml run.directory=memory-$mode parallel.recompute=$mode \
     run.steps=2 model.hidden_size=128 model.ffn_hidden_size=512 model.num_layers=4
   off=$(sed -n 's/.*predicted .* (\([-+0-9.]*\) %).*/\1/p' out.txt)
   awk "BEGIN { exit !(\"$off\" != \"\" && $off < 1 && $off > -1) }" || fail "memory is $off % off its prediction"

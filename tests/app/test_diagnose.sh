@@ -68,7 +68,7 @@ fi
 # A slow run beside a good one, as people read it.
 run good "parallel.data=$ranks" "${operations[@]}"
 says "from the times of [emulate]"
-! grep -q "known to" out.txt || fail "an error bar of imitated times, which nobody knows"
+! grep -q "+-" out.txt || fail "an error bar of imitated times, which nobody knows"
 expect 0 '"explained_by": "slow_rank"' "$espalier" diagnose slow_rank --against good --json
 expect 0 "against good" "$espalier" diagnose slow_rank --against good
 says "emulate.slow_factor: 1.5 (was 1)" "where the time goes" " % longer than "

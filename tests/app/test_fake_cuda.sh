@@ -162,7 +162,7 @@ expect 2 "there are more ranks than GPUs" "$mpiexec" -n 2 "$espalier" train tiny
 ESPALIER_RANKS_PER_GPU=2 expect 2 "too many ranks share a GPU" "$mpiexec" -n 3 "$espalier" train tiny.toml
 ESPALIER_FAKE_CUDA_FREE_MIB=5 expect 7 "the memory of a GPU is full" "$espalier" train tiny.toml
 ESPALIER_FAKE_CUDA_FREE_MIB=20 expect 7 "the model does not fit the memory that is free on a GPU" "$espalier" train tiny.toml
-expect 2 "NCCL takes one rank a GPU" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2 --transport nccl --ranks-per-gpu 2
+expect 2 "NCCL takes one rank per GPU" "$mpiexec" -n 2 "$espalier" train tiny.toml parallel.data=2 --transport nccl --ranks-per-gpu 2
 [[ ! -e run ]] || fail "a start that was refused has left run/" <(ls run)
 stage "no device, an old driver, another architecture, too many ranks and full memory are refused"
 summary

@@ -31,7 +31,7 @@ says '"micro_batch": 1,' '"sequence_length": 256,' '"precision": "fp32",'
 once "warning: precision.residual and precision.gradient_reduction do nothing: compute is fp32"
 expect 0 '"model": "custom"' "$espalier" bench step --model byte-1m --micro-batch 1 --steps 1 --json model.num_layers=1 \
   batch.micro_batch_size=2 batch.global_batch_size=2 batch.sequence_length=32 precision.compute=bf16
-says '"micro_batch": 2,' '"sequence_length": 32,' '"precision": "bf16",' ", bf16, 64 tokens a step"
+says '"micro_batch": 2,' '"sequence_length": 32,' '"precision": "bf16",' ", bf16, 64 tokens per step"
 # 16-bit weights, fp32 gradients, three of fp32 in the optimizer; padding of so small a model comes on top
 state=$(sed -nE 's/.*"state_bytes_per_parameter": ([0-9.]+).*/\1/p' out.txt)
 awk -v got="${state:-0}" 'BEGIN { exit !(got > 17.9 && got < 18.5) }' || fail "${state:-no} bytes of state a parameter, wanted 18: not bf16"

@@ -92,7 +92,7 @@ all ranks:
   says "gather_weights"
   # Why consecutive layers: each micro-batch crosses 2 boundaries, not 11.
   exits 0 "$espalier" train tiny.toml --dry-run --ranks 3 model.num_layers=12 parallel.pipeline=3
-  says "transfers    2 of each micro-batch" "(11 if layers were dealt out round-robin)" "proven for 3 ranks"
+  says "transfers    2 of each micro-batch" "(11 with layers dealt round-robin)" "proven for 3 ranks"
 }
 
 # ---- Bad input: exit code 2, everything that is wrong at once, what would do ----

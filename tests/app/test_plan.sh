@@ -251,7 +251,7 @@ expect 2 "536870912 nodes of 8 are 4294967296 devices: at most 16777216" "$espal
   --cluster a100-80:536870912
 expect 2 "add --batch 1536" "$espalier" plan --model gpt3-175b --cluster a100-80
 expect 2 "add --sequence-length 4096" "$espalier" plan --model llama3-8b --cluster a100-80 --batch 8
-expect 2 "no config: train has no such model, it can only be priced" "$espalier" plan --model llama2-7b --sequence-length 4096 \
+expect 2 "no config: train has no such model, it can only be planned" "$espalier" plan --model llama2-7b --sequence-length 4096 \
   --cluster a100-80 --batch 8 --config no.toml
 says 'a preset with model.activation = "swiglu", model.norm = "rmsnorm"' 'position = "learned"'
 printf '[model]\npreset = "gpt2-124m"\nnorm = "rmsnorm"\nbias = false\n' >keys.toml

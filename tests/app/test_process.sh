@@ -74,7 +74,7 @@ once "warning"
 
 # ---- Closed descriptors: what is printed goes into no file of the run ----
 exits 8 bash -c "exec $espalier train run.toml run.directory=closed <&- >&- 2>&-"
-[[ ! -e closed/metrics.jsonl ]] || ! grep -rlE "parameters, |matrix products" closed || fail "the log is in a file of the run" closed/run.json
+[[ ! -e closed/metrics.jsonl ]] || ! grep -rlE "parameters, |matmuls by" closed || fail "the log is in a file of the run" closed/run.json
 exits 8 bash -c "exec $espalier data pack --output closed.bin text.txt >&-"
 expect 0 "every token" "$espalier" data inspect closed.bin
 

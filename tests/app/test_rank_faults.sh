@@ -64,8 +64,8 @@ for layout in "${layouts[@]}"; do
       # shellcheck disable=SC2086
       faulty $fault $((i % 4)) "${messages[i]}" gone $layout >out.txt 2>&1 || code=$?
       case $before in
-        kill) says "ended without signing off; 4 ranks left their position" "rank $((i % 4)) (" ;;
-        exit) says "the previous start failed: rank" "left before the end of the job" ;;
+        kill) says "was killed or crashed; 4 ranks left their progress" "rank $((i % 4)) (" ;;
+        exit) says "the previous launch failed: rank" "left before the end of the job" ;;
       esac
       if [[ $fault == kill ]]; then
         ((code != 0 && code != 124)) || fail "exit code $code of a job with a killed rank"

@@ -79,7 +79,7 @@ sed -i 's/"state": "completed"/"state": "failed"/' killed/run.json
 rm -rf run; cp -a killed run
 refused 2 "model.num_layers: " "${two_ranks[@]}" "$espalier" train tiny.toml model.num_layers=3
 says "the run directory belongs to a run with another config" "its metrics, of 6 steps"
-expect 0 "no checkpoint to go on from after 6 steps: begins again" "$espalier" train tiny.toml
+expect 0 "no checkpoint to resume from after 6 steps: starts over" "$espalier" train tiny.toml
 cmp run/metrics.abandoned.jsonl killed/metrics.jsonl || fail "the metrics of the run that was begun again are lost"
 cp killed/metrics.jsonl run/metrics.jsonl; rm -rf run/checkpoints; cp killed/run.json run/run.json
 expect 0 "the records of the earlier launch are kept as metrics.abandoned-2.jsonl" "$espalier" train tiny.toml
@@ -200,10 +200,10 @@ for async in false true; do
   mv moved "elsewhere-$async"
   got=0; wait "$job" || got=$?
   [[ $got == 8 ]] || fail "exit code $got after the run directory was moved, wanted 8"
-  says "moved or removed under the run" "lies in $PWD/elsewhere-$async"
+  says "moved or removed under the run" "is now $PWD/elsewhere-$async"
   state_is "elsewhere-$async" failed
   [[ ! -e moved ]] || fail "something was made where the run directory was" <(ls -R moved)
-  expect 75 "goes on" "$espalier" train tiny.toml run.directory="elsewhere-$async" "${endless[@]}" --stop-after 1
+  expect 75 "the same command resumes" "$espalier" train tiny.toml run.directory="elsewhere-$async" "${endless[@]}" --stop-after 1
 done
 
 # ---- The log's error is told once; a reader that is gone does no harm to a run that completes ----

@@ -141,7 +141,7 @@ checkpoint_of_last_step cancelled
 
 # ---- Requeued from outside, as by a preemption: saved, and requeued once, by Slurm ----
 for ((i = 0; i < 300; i++)); do grep -q "resumed from moved/checkpoints" moved.log && break; sleep 0.1; done
-log_says moved "start 2 of job $moved" "stopped after a saved checkpoint" "resumed from moved/checkpoints/step-"
+log_says moved "launch 2 of job $moved" "stopped after a saved checkpoint" "resumed from moved/checkpoints/step-"
 scancel "$moved"
 ends "$moved" 10 CANCELLED 75
 [[ $(job_says "$moved" Restarts) == 1 ]] || fail "job $moved was requeued $(job_says "$moved" Restarts) times" moved.log
@@ -158,7 +158,7 @@ done
 diverged=$(train diverged optimizer.learning_rate=1e30)
 ends "$diverged" 10 FAILED 93
 not_requeued "$diverged"
-log_says diverged "no new checkpoint in four starts, not requeued"
+log_says diverged "no new checkpoint in four launches, not requeued"
 
 # ---- The first job, which has been at it all the time ----
 ends "$warned" 120 COMPLETED 0

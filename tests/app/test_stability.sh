@@ -43,7 +43,7 @@ for _ in 1 2 3 4; do
   expect 5 "the training diverged" "$espalier" train tiny.toml run.directory=stuck optimizer.learning_rate=1e30 optimizer.clip_grad_norm=0
 done
 expect 93 "do not requeue" "$espalier" train tiny.toml run.directory=stuck
-says "each went on after step 0" "the training diverged" "--retry"
+says "each resumed after step 0" "the training diverged" "--retry"
 cp -a stuck damaged
 echo '{"bro' >damaged/run.json
 expect 0 "damaged/run.json is damaged" "$espalier" train tiny.toml run.directory=damaged

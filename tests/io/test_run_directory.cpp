@@ -167,7 +167,7 @@ TEST(RunDirectory, a_start_that_did_not_sign_off_is_told_of) {
     EXPECT_TRUE(run.unfinished()->positions.empty());
     const std::string& text = run.unfinished()->text;
     for (const std::string& part : {std::string("process ") + std::to_string(left), run.unfinished()->record.started,
-                                    std::string("without signing off")})
+                                    std::string("was killed or crashed")})
       EXPECT_NE(text.find(part), std::string::npos) << text;
     run.finish(RunEnd::completed);
   }

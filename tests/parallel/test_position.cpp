@@ -63,9 +63,9 @@ TEST(Position, ReportSaysWhoIsWhere) {
       "rank 0 (node, process 100): step 7, backward, micro-batch 2, busy for 0.0 s\n"
       "rank 1 (node, process 101): step 7, forward, micro-batch 2, waits for the receive of activations from rank "
       "0 on communicator pp (after 41 messages) for 2.0 s\n"
-      "rank 2 (node, process 102): step 9, micro-batch 2, signed off\n"
-      "likely culprit: rank 0 (node), which waits for nobody: step 7, backward, micro-batch 2, busy or ended "
-      "without signing off; 1 of 3 ranks wait for it, directly or along a chain\n");
+      "rank 2 (node, process 102): step 9, micro-batch 2, exited\n"
+      "likely culprit: rank 0 (node), which waits for nobody: step 7, backward, micro-batch 2, busy or ended; "
+      "1 of 3 ranks wait for it, directly or along a chain\n");
 }
 
 TEST(Position, TheEndOfTheChainIsTheCulprit) {
@@ -117,12 +117,12 @@ TEST(Position, ADeadlockLasts) {
 }
 
 TEST(Position, OtherEnds) {
-  EXPECT_TRUE(contains(last_line({waiting(0, {3})}), "rank 3, which left no position"));
+  EXPECT_TRUE(contains(last_line({waiting(0, {3})}), "rank 3, which left no progress"));
   Position done = busy(1, 9, "");
   done.finished = 1;
-  EXPECT_TRUE(contains(last_line({waiting(0, {1}), done}), "rank 1 (node), which signed off before the others"));
-  EXPECT_EQ(last_line({busy(0, 9, "forward"), done}), "likely culprit: rank 0 ended without signing off");
-  EXPECT_EQ(last_line({done}), "all ranks signed off");
+  EXPECT_TRUE(contains(last_line({waiting(0, {1}), done}), "rank 1 (node), which exited before the others"));
+  EXPECT_EQ(last_line({busy(0, 9, "forward"), done}), "likely culprit: rank 0 was killed or crashed");
+  EXPECT_EQ(last_line({done}), "all ranks exited cleanly");
   EXPECT_EQ(last_line({busy(0, 9, "forward")}), "no culprit: no rank waits for another");
 }
 

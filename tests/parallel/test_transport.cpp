@@ -41,7 +41,7 @@ TEST(Transport, AutoIsNcclWhereItCanBe) {
 TEST(Transport, WhatCannotBeIsRefused) {
   TransportFacts facts = gpu;
   facts.ranks_per_device = 3;
-  EXPECT_EQ(refusal("nccl", facts), "NCCL takes one rank a GPU, and 3 ranks share one");
+  EXPECT_EQ(refusal("nccl", facts), "NCCL takes one rank per GPU, and 3 ranks share one");
   facts.has_nccl = false;
   EXPECT_EQ(refusal("nccl", facts), "this Espalier was built without NCCL");
   EXPECT_EQ(refusal("mpi-gpu-aware", gpu), "this MPI library says that it cannot be handed device memory");

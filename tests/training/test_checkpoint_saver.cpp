@@ -109,7 +109,7 @@ TEST(CheckpointSaver, ASecondSaveWaitsForTheFirst) {
   };
   EXPECT_EQ(says("saved"), 3);
   EXPECT_EQ(says("the save of step 3 waited"), 1);
-  EXPECT_EQ(says("wait 2 of this start"), 1);
+  EXPECT_EQ(says("wait 2 of this launch"), 1);
   for (const std::string& note : saving.notes)
     EXPECT_FALSE(note.find("waited 0.0 s") != std::string::npos && note.find("faster disk") != std::string::npos)
         << "nothing to be spared: " << note;

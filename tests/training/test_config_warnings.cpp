@@ -31,7 +31,7 @@ TEST(ConfigWarnings, TellWhatDoesNothing) {
   EXPECT_EQ(warnings_of({"precision.initial_loss_scale=2"}),
             Warnings{"the loss scale of [precision] does nothing: compute is fp32, which needs none"});
   EXPECT_EQ(warnings_of({"parallel.zero_stage=1"}),
-            Warnings{"parallel.zero_stage does nothing: there is one replica, nobody to share with"});
+            Warnings{"parallel.zero_stage does nothing: there is only one replica"});
   EXPECT_EQ(warnings_of({"optimizer.warmup_steps=100"}),
             Warnings{"the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is 100, and it has "
                      "100 steps"});
@@ -44,7 +44,7 @@ TEST(ConfigWarnings, TellOfLibrariesThatHaveNoKernelsForTheType) {
   EXPECT_EQ(with("run.matmul=cublaslt_tf32", "fp32"), Warnings{});
   for (const std::string compute : {"bf16", "fp16", "fp64"}) {
     EXPECT_EQ(with("run.matmul=cublaslt_tf32", compute),
-              Warnings{"run.matmul = \"cublaslt_tf32\" rounds products of fp32 alone, and compute is " + compute +
+              Warnings{"run.matmul = \"cublaslt_tf32\" rounds only fp32 matmuls, and compute is " + compute +
                        ": it does what \"cublaslt\" does"});
     EXPECT_EQ(with("run.matmul=cublaslt", compute), Warnings{});
   }
@@ -58,7 +58,7 @@ TEST(ConfigWarnings, TellOfLibrariesThatHaveNoKernelsForTheType) {
   }
   EXPECT_EQ(with("run.matmul=onednn", "fp32"), Warnings{});
   EXPECT_EQ(with("run.matmul=onednn", "fp64"),
-            Warnings{"run.matmul = \"onednn\" has no products of fp64, and compute is fp64: another library "
+            Warnings{"run.matmul = \"onednn\" has no fp64 matmuls, and compute is fp64: another library "
                      "multiplies"});
 }
 

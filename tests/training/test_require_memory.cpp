@@ -99,7 +99,7 @@ TEST(RequireMemory, TellsTheLeastAndWhatLowersTheNeed) {
   const RunConfig base = small_model();
   const MemoryNeed least = least_memory(base, num_ranks);
   const std::string wanted =
-      fmt::format("the least that this model needs on 4 ranks is {} a rank, with ", budget_text(least.bytes));
+      fmt::format("the least that this model needs on 4 ranks is {} per rank, with ", budget_text(least.bytes));
   const std::string almost = advice(base, least.bytes - 1);
   EXPECT_NE(almost.find(wanted), std::string::npos) << almost;
   const std::string never = advice(base, 1000);
@@ -109,7 +109,7 @@ TEST(RequireMemory, TellsTheLeastAndWhatLowersTheNeed) {
         std::string("no layout of up to"), std::string("raise run.device_memory")})
     EXPECT_NE(never.find(part), std::string::npos) << part << " is missing in\n" << never;
   const std::string together = advice(base, least.bytes);
-  EXPECT_NE(together.find("a rank, which fits, with "), std::string::npos) << together;
+  EXPECT_NE(together.find("per rank, which fits, with "), std::string::npos) << together;
 }
 
 // The least is rarely a whole number of tenths: rounded to the nearest, every other one would not do.
@@ -119,7 +119,7 @@ TEST(RequireMemory, TheLeastIsEnoughAsItIsPrinted) {
     const std::string text = advice(base, 1000);
     const std::string before = "the least that this model needs on 4 ranks is ";
     const std::size_t begin = text.find(before) + before.size();
-    const std::string printed = text.substr(begin, text.find(" a rank", begin) - begin);
+    const std::string printed = text.substr(begin, text.find(" per rank", begin) - begin);
     const std::optional<Index> typed = parse_bytes(printed);
     ASSERT_TRUE(typed) << printed;
     EXPECT_EQ(advice(least_memory(base, num_ranks).config, static_cast<std::size_t>(*typed)), "") << printed;

@@ -38,11 +38,11 @@ TEST(Restarts, ThreeInVainEndTheRunUntilSomebodyLooks) {
   const SharedFolder folder("restarts");
   const RunConfig config = config_in(folder, "run", diverging());
   for (int start = 0; start < 4; ++start)
-    expect_refusal(ExitCode::numerical, {"the training diverged", "there is no checkpoint yet to go on from"},
+    expect_refusal(ExitCode::numerical, {"the training diverged", "there is no checkpoint yet to resume from"},
                    [&] { start_run(config, {}); });
   std::string before;
   on_root([&] { before = read_file(folder / "run/run.json", ExitCode::data); });
-  expect_refusal(ExitCode::no_progress, {"4 starts in a row", "do not requeue", "--retry", "the training diverged"},
+  expect_refusal(ExitCode::no_progress, {"4 launches in a row", "do not requeue", "--retry", "the training diverged"},
                  [&] { start_run(config, {}); });
   on_root([&] { EXPECT_EQ(read_file(folder / "run/run.json", ExitCode::data), before) << "it was refused"; });
   TrainOptions retry;

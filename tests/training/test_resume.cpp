@@ -97,7 +97,7 @@ TEST(Resume, ADirectoryOfAnotherRunWithoutCheckpointsIsRefused) {
   });
   EXPECT_EQ(losses(first), wanted) << "refused starts left them";
   const Start again = start_run(config_in(folder, "run", {"optimizer.weight_decay=0.2"}), stop_after(1));
-  EXPECT_TRUE(again.says("no checkpoint to go on from after 8 steps: begins again"));
+  EXPECT_TRUE(again.says("no checkpoint to resume from after 8 steps: starts over"));
   EXPECT_TRUE(again.says("config changed: optimizer.weight_decay = 0.2"));
   EXPECT_EQ(read_metrics(folder / "run/metrics.abandoned.jsonl").size(), 8U) << "nothing is lost";
   if (world().rank() == 0)
@@ -147,7 +147,7 @@ TEST(Resume, ARunWhoseCheckpointsAreGoneIsRefused) {
                      [&] { start_run(config, again); });
     EXPECT_EQ(losses(config), before);
   }
-  EXPECT_TRUE(start_run(config, {"never", "", 0}).says("begins again"));
+  EXPECT_TRUE(start_run(config, {"never", "", 0}).says("starts over"));
 }
 
 TEST(Resume, NothingLeftToDoLeavesConfigAndFiguresOfTheSteps) {

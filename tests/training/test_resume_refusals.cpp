@@ -120,7 +120,7 @@ TEST_F(ResumeRefusals, InitFromIsForTheFirstStart) {
   start_run(heir, {"auto", (folder_ / "run").string(), 5});
   const std::vector<std::string> first = losses(heir);
   const Start again = start_run(heir, init_from(folder_ / "run"));
-  EXPECT_TRUE(again.says("--init-from", "goes on from its own checkpoint"));
+  EXPECT_TRUE(again.says("--init-from", "resumes from its own checkpoint"));
   EXPECT_TRUE(again.says("resumed from", "heir/checkpoints/step-00000005"));
   ASSERT_EQ(losses(heir).size(), 8U);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), losses(heir).begin()));
@@ -157,7 +157,7 @@ TEST_F(ResumeRefusals, WhatCannotBeResumedChangesNothing) {
     write_file_atomically(folder_ / "run/run.json", to_json(record).dump());
   });
   expect_untouched(folder_ / "run", ExitCode::checkpoint, {"atuo"}, [&] { start_run(run_, {"atuo", "", 0}); });
-  EXPECT_TRUE(start_run(run_, {}).says("ended without signing off"));
+  EXPECT_TRUE(start_run(run_, {}).says("was killed or crashed"));
   EXPECT_EQ(read_run_record(folder_ / "run")->state, "completed");
 }
 

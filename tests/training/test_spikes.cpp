@@ -119,7 +119,7 @@ TEST(Spikes, TheFirstIncidentsAreKept) {
   const SharedFolder folder("kept");
   const RunConfig config = poisoned_config(folder, "run", world().size());
   const Start start = start_run(config, {});
-  EXPECT_TRUE(start.says("step 14 is a spike", "global samples 104 to 111: the run goes on"));
+  EXPECT_TRUE(start.says("step 14 is a spike", "global samples 104 to 111: the run continues"));
   EXPECT_TRUE(start.says("kept as", "--replay"));
   const Path folder_of_step = folder / "run/incidents/step-00000014-sample-00000104";
   const Incident incident = read_incident(folder_of_step);
