@@ -34,7 +34,8 @@ void keep_brackets(CLI::App& app);
 /// An argument as the user has written it.
 std::string without_bracket_marks(const std::string& text);
 
-/// Options of this command and of those below it that name a path take `~/...` (io/home_path.hpp).
+/// Options of this command and of those below it take `~/...` (io/home_path.hpp): all with a value but --prompt and
+/// --document-separator.
 void take_home_paths(CLI::App& command);
 
 /// Lays help out in 80 columns.

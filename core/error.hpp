@@ -48,7 +48,8 @@ class Error : public std::runtime_error {
 std::string to_text(const ErrorReport& report);
 
 /// Any exception as an Error: memory that was not to be had (std::bad_alloc, Kokkos' words for it) with
-/// ExitCode::memory, a broken assertion (std::logic_error) as a defect, an Error as it is, all others with `otherwise`.
+/// ExitCode::memory, a broken assertion (std::logic_error) as a defect, an Error as it is, std::system_error by its
+/// code (usage, memory or write) where that is known, all others with `otherwise`.
 Error error_from(const std::exception& error, ExitCode otherwise);
 
 namespace impl {

@@ -30,15 +30,18 @@ void require_place_of_link(const Path& link) {
                                 .todo = fmt::format("make the directory (mkdir -p {}), or remove the link", target)});
 }
 
-// Files are removed and replaced in these by their names. Where a link leads, they may be somebody else's.
-void require_own_directories(const Path& run) {
+// The report, and files in these directories, are removed and replaced by their names. Where a link leads, they may be
+// somebody else's.
+void require_no_links(const Path& run) {
   std::error_code ignored;
-  for (const char* const name : own_directories)
+  std::vector<std::string> names(own_directories.begin(), own_directories.end());
+  names.emplace_back("report.html");
+  for (const std::string& name : names)
     if (std::filesystem::is_symlink(std::filesystem::symlink_status(run / name, ignored)))
-      throw Error(ExitCode::usage, {.what = "a directory that a run must have for itself is a link",
+      throw Error(ExitCode::usage, {.what = "what a run must have for itself is a link",
                                     .where = (run / name).string(),
                                     .got = "a link to " + std::filesystem::read_symlink(run / name, ignored).string(),
-                                    .wanted = "no such name, or a directory; only checkpoints may be a link",
+                                    .wanted = "no such name, or the run's own; only checkpoints may be a link",
                                     .todo = "remove the link, or set run.directory to a place with more space"});
 }
 
@@ -68,7 +71,7 @@ void require_no_foreign_files(const Path& run) {
 
 }  // namespace
 
-// A dozen names of a run would lie among everything else that is there.
+// A run writes a dozen files. In these directories they would mix with unrelated ones.
 void require_place_for_a_run(const Path& run) {
   const char* const home = std::getenv("HOME");
   std::error_code ignored;
@@ -82,7 +85,7 @@ void require_place_for_a_run(const Path& run) {
 }
 
 void require_only_files_of_a_run(const Path& run, bool is_known) {
-  require_own_directories(run);
+  require_no_links(run);
   require_place_of_link(run / "checkpoints");
   if (!is_known && !has_checkpoints_of_its_own(run))
     require_no_foreign_files(run);

@@ -165,7 +165,7 @@ TokenFileInfo parse(const InputFile& file) {
 template <class Stored>
 void widen(const unsigned char* bytes, std::span<TokenId> tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    Stored token;  // llm.c's payload is aligned, but a mapping of another format need not be
+    Stored token;  // the bytes need not be aligned
     std::memcpy(&token, bytes + i * sizeof(Stored), sizeof(Stored));
     tokens[i] = static_cast<TokenId>(std::min<std::uint32_t>(token, std::numeric_limits<TokenId>::max()));
   }

@@ -41,6 +41,13 @@ wait_for() {
   for ((i = 0; i < 600; i++)); do [[ -s $1 ]] && return 0; sleep 0.1; done
   fail "$1 never came"
 }
+# Returns when SIGTERM is held in the process, which then asks for it. False: it ended before, or never did.
+holds_sigterm() {
+  local mask end=$((SECONDS + 60))
+  until mask=$(sed -n 's/^SigBlk:\t/0x/p' "/proc/$1/status" 2>/dev/null); ((${mask:-0} & 0x4000)); do
+    ((SECONDS < end)) && [[ -e /proc/$1 ]] || return 1
+  done
+}
 summary() {
   if ((failures)); then echo "$failures checks failed"; exit 1; fi
   echo "all checks passed"

@@ -100,7 +100,7 @@ expect 0 "resumed from moved/checkpoints/step-00000006" "${two_ranks[@]}" "$espa
 # ---- A request to stop before the first step: 75, at once, and nothing was begun ----
 "$espalier" train tiny.toml run.directory=early >out.txt 2>&1 &
 job=$!
-until (($(sed -n 's/^SigBlk:\t/0x/p' "/proc/$job/status") & 0x4000)); do :; done  # SIGTERM is held
+holds_sigterm "$job" || fail "it did not come so far as to hold SIGTERM"
 kill -TERM "$job"
 got=0; wait "$job" || got=$?
 [[ $got == 75 ]] || fail "exit code $got after SIGTERM before the first step, wanted 75"

@@ -32,7 +32,7 @@ wait "$job" || true
 "${four_ranks[@]}" "$espalier" train tiny.toml run.directory=early "${layout[@]}" >out.txt 2>&1 &
 job=$!
 for ((i = 0; i < 100; i++)); do [[ $(processes early | wc -l) -ge 4 ]] && break; sleep 0.02; done
-for rank in $(processes early); do until (($(sed -n 's/^SigBlk:\t/0x/p' "/proc/$rank/status") & 0x4000)); do :; done; done
+for rank in $(processes early); do holds_sigterm "$rank" || fail "rank $rank did not come so far as to hold SIGTERM"; done
 kill -TERM $(processes early)
 got=0; wait "$job" || got=$?
 [[ $got == 75 || $got == 9 ]] || is_open_mpi "${four_ranks[0]}" || fail "exit code $got after SIGTERM before the first step, wanted 75"
