@@ -167,10 +167,10 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
       parts.push_back(
           fmt::format("{} {:.3g} ({:.3g})", to_string(static_cast<Phase>(i)), took.seconds[i], expected.seconds[i]));
   const std::string known =
-      outlook_.time->error_share > 0 ? fmt::format(", +-{:.0f} %", 100 * outlook_.time->error_share) : std::string();
-  comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s ({:+.0f} %{}) from {}", step,
-                                         outlook_.time->step_seconds, percent_over(step, outlook_.time->step_seconds),
-                                         known, outlook_.time->source));
+      outlook_.time->error_share > 0 ? fmt::format(" +-{:.0f} %", 100 * outlook_.time->error_share) : std::string();
+  comparison.notes.push_back(fmt::format("step: {:.4g} s, predicted {:.4g} s{} ({:+.0f} %) from {}", step,
+                                         outlook_.time->step_seconds, known,
+                                         percent_over(step, outlook_.time->step_seconds), outlook_.time->source));
   if (!outlook_.time->note.empty())
     comparison.notes.push_back(outlook_.time->note);
   comparison.notes.push_back(fmt::format("by phase{}, seconds (predicted): {}",

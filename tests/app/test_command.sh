@@ -49,7 +49,7 @@ grep -q '"predicted_bytes"' run/run.json || fail "run.json does not give the pre
 for mode in none selective full; do
   expect 0 "peak memory (highest rank): " "$espalier" train run.toml run.directory=memory-$mode parallel.recompute=$mode \
     run.steps=2 model.hidden_size=128 model.ffn_hidden_size=512 model.num_layers=4
-  off=$(sed -n 's/.*predicted .* (\([-+0-9.]*\) %).*/\1/p' out.txt)
+  off=$(sed -n 's/^.*peak memory.*predicted .* (\([-+0-9.]*\) %).*/\1/p' out.txt)
   awk "BEGIN { exit !(\"$off\" != \"\" && $off < 1 && $off > -1) }" || fail "memory is $off % off its prediction"
 done
 expect 0 "embedding.token" "$espalier" checkpoint inspect run/checkpoints/step-00000006

@@ -161,7 +161,7 @@ budget() {
 fits_exactly() {
   local need
   exits 0 "$espalier" train tiny.toml --dry-run --ranks 4 "$@"
-  need=$(sed -nE 's/^memory +([0-9.]+) ([KM]i)B a rank.*/\1 \2/p' out.txt |
+  need=$(sed -nE 's/^memory +([0-9.]+) ([KM]i)B per rank.*/\1 \2/p' out.txt |
     awk '{ printf "%d", $1 * ($2 == "Mi" ? 1048576 : 1024) }')
   exits 7 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory=tight "$@" run.device_memory="$((need - 104858))"
   exits 0 "$mpiexec" -n 4 "$espalier" train tiny.toml run.directory="tight-$need" "$@" \

@@ -27,7 +27,7 @@ expect 4 "no complete checkpoint" "$espalier" checkpoint verify nowhere
 expect 0 "resumed from good/checkpoints/step-00000006" "$espalier" train tiny.toml --resume good run.directory=other run.steps=7
 expect 0 "weights from good/checkpoints/step-00000006" "$espalier" train tiny.toml --init-from good run.directory=heir
 expect 0 "resumed from heir/checkpoints/step-00000006" "$espalier" train tiny.toml --init-from good run.directory=heir run.steps=7
-says "--init-from good was for the first start"
+says "--init-from good was for the first launch"
 
 # ---- Refused, and nothing has changed ----
 refused 2 "--resume never" "${two_ranks[@]}" "$espalier" train tiny.toml --resume never
