@@ -305,10 +305,11 @@ std::vector<Path> traces_of(RecordedRun& run) {
   return has_none ? std::vector<Path>() : traces;
 }
 
-std::optional<Index> newest_checkpoint_in(const Path& directory, std::vector<std::string>& gaps) {
+std::optional<Index> newest_checkpoint_in(const Path& directory, const std::string& owner,
+                                          std::vector<std::string>& gaps) {
   try {
     for (const CheckpointEntry& entry : find_checkpoints(directory))
-      if (entry.complete)
+      if (entry.complete && (owner.empty() || !may_be_of_another(entry, owner)))
         return entry.step;
   } catch (const Error& error) {
     gaps.push_back(fmt::format("the checkpoints cannot be listed: {}", error.report().got));
@@ -379,7 +380,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.steps = steps_of(run);
   run.ranks = ranks_of(run);
   run.prediction = prediction_of(directory / "prediction.json", run.setup.stages(), run.gaps);
-  run.newest_checkpoint = newest_checkpoint_in(directory / "checkpoints", run.gaps);
+  run.newest_checkpoint = newest_checkpoint_in(directory / "checkpoints", run.record.id, run.gaps);
   run.traces = traces_of(run);
   return run;
 }

@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "core/ops/attention_cuda.hpp"
 #include "core/ops/attention_cudnn.hpp"
 #include "core/ops/attention_library.hpp"
 #include "core/ops/attention_rows.hpp"
@@ -312,8 +311,6 @@ void attention_forward(const ExecSpace& exec, Tensor<T, 2> out, Tensor<State<T>,
       const bool by_cudnn = attention_library() == AttentionLibrary::cudnn;
       if (by_cudnn && impl::attention_forward_cudnn<T>(exec, out, log_sum_exp, qkv, shape))
         return;
-      if (impl::attention_forward_cuda<T>(exec, out, log_sum_exp, qkv, shape))
-        return;
     }
     impl::attention_forward_rows<T>(exec, out, log_sum_exp, qkv, shape);
   } else {
@@ -331,8 +328,6 @@ void attention_backward(const ExecSpace& exec, Tensor<T, 2> dqkv, Tensor<T, 2> d
     if constexpr (has_masters<T>) {
       const bool by_cudnn = attention_library() == AttentionLibrary::cudnn;
       if (by_cudnn && impl::attention_backward_cudnn<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
-        return;
-      if (impl::attention_backward_cuda<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape))
         return;
     }
     impl::attention_backward_rows<T>(exec, dqkv, dout, out, log_sum_exp, qkv, shape);

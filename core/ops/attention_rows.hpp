@@ -8,7 +8,7 @@ namespace espalier::impl {
 
 /// attention_forward() and attention_backward() for GPUs of any kind and all types and head sizes: a row of the result
 /// belongs to one thread, whose vector lanes share the keys (or queries) that it meets. Reads K and V from the caches
-/// again for each row; where there are tensor cores, attention_cuda.hpp is many times faster.
+/// again for each row, and uses no tensor cores: what cuDNN does not compute comes here (attention_cudnn.hpp).
 template <class T>
 void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<State<T>, 1>& log_sum_exp,
                             const Tensor<T, 2>& qkv, const AttentionShape& shape);
