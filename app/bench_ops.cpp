@@ -26,7 +26,7 @@
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "models/embedding.hpp"
-#include "models/gpt_config.hpp"
+#include "models/model_config.hpp"
 #include "parallel/runtime.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/run_config.hpp"
@@ -47,7 +47,7 @@ struct BenchOpsArguments {
 template <class T>
 class OpsBench {
  public:
-  OpsBench(const GptConfig& model, const BenchOpsArguments& options)
+  OpsBench(const ModelConfig& model, const BenchOpsArguments& options)
       : shape_(model),
         attention_{options.shape.micro_batch, options.shape.sequence_length, model.num_heads, model.head_size()},
         rows_(options.shape.micro_batch * options.shape.sequence_length),
@@ -274,7 +274,7 @@ class OpsBench {
   }
 
   ExecSpace exec_;
-  GptConfig shape_;
+  ModelConfig shape_;
   AttentionShape attention_;
   Index rows_;
   std::string only_;
@@ -286,7 +286,7 @@ class OpsBench {
 // The largest set of tensors that lies in memory at a time: those of attention, or of the feed-forward layer, or
 // logits. In floating point, where no absurd size overflows.
 template <class T>
-void require_room(const GptConfig& model, const BenchShape& shape) {
+void require_room(const ModelConfig& model, const BenchShape& shape) {
   const double rows = static_cast<double>(shape.micro_batch) * static_cast<double>(shape.sequence_length);
   const Index width = std::max({8 * model.hidden_size, 3 * model.ffn_hidden_size, model.vocab_size});
   const double need = rows * static_cast<double>(width) * sizeof(T);
@@ -324,7 +324,7 @@ int bench_ops(const BenchOpsArguments& options, int num_ranks) {
                                   .wanted = "1",
                                   .todo = "start it without mpiexec (espalier bench step takes several)"});
   const RunConfig config = ops_config(options);
-  const GptConfig& model = config.model.shape;
+  const ModelConfig& model = config.model.shape;
   const Index positions = model.max_sequence_length;
   if (options.shape.sequence_length > positions)
     throw Error(ExitCode::usage,

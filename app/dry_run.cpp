@@ -153,7 +153,7 @@ int dry_run(RunConfig config, int ranks, bool events) {
     print_events(layout, schedules);
     return static_cast<int>(ExitCode::ok);
   }
-  const GptConfig& shape = config.model.shape;
+  const ModelConfig& shape = config.model.shape;
   const int replicas = layout.mesh.degree(Axis::dp);
   const double flops =
       training_flops_per_token(shape, config.batch.sequence_length) * static_cast<double>(config.tokens_per_step());

@@ -34,14 +34,14 @@ struct GenerateArguments {
 // A model with weights and room for sequences that grow: memory and work follow the text, not the longest one possible.
 class Generator {
  public:
-  Generator(const CheckpointReader& checkpoint, const GptConfig& shape)
+  Generator(const CheckpointReader& checkpoint, const ModelConfig& shape)
       : path_(checkpoint.path()), shape_(shape), model_(parameters_, shape) {
     require_tensors(checkpoint, parameters_);  // before there is memory for what the config claims
     parameters_.allocate();
     load_weights(checkpoint, parameters_);
   }
 
-  const GptConfig& shape() const { return shape_; }
+  const ModelConfig& shape() const { return shape_; }
 
   // Logits of the token that follows.
   std::vector<double> next_logits(const std::vector<TokenId>& tokens) {
@@ -73,7 +73,7 @@ class Generator {
 
   ExecSpace exec_;
   Path path_;
-  GptConfig shape_;
+  ModelConfig shape_;
   ParameterStore<float> parameters_;
   Gpt<float> model_;
   Index room_ = 0;
@@ -81,7 +81,7 @@ class Generator {
 
 // From the [model] of the checkpoint's config. The rest of it says how it was trained: on what layout, with what
 // library, in what batches; that need not be possible here.
-GptConfig read_shape(const CheckpointReader& checkpoint) {
+ModelConfig read_shape(const CheckpointReader& checkpoint) {
   const std::string manifest = (checkpoint.path() / "manifest.json").string();
   try {
     return parse_run_config(model_section(stored_config(checkpoint)), manifest, {"data.train=[\"any\"]", "run.steps=1"},

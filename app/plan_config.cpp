@@ -12,6 +12,7 @@
 #include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
+#include "models/presets.hpp"
 #include "planning/gpu_caveat.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
@@ -53,10 +54,10 @@ void require_settings(const std::vector<std::string>& settings) {
 }
 
 // By its keys: no layout helps there.
-void require_trainable(const ModelShape& model, const std::string& name) {
+void require_trainable(const ModelConfig& model, const std::string& name) {
   std::vector<std::string> keys;
   std::vector<std::string> wanted;
-  for (const UntrainablePart& part : untrainable_parts(model)) {
+  for (const UnsupportedPart& part : unsupported_parts(model)) {
     keys.push_back(fmt::format("model.{}", part.key));
     wanted.push_back(part.wanted);
   }
@@ -81,10 +82,10 @@ void require_runnable(const PlanProblem& problem, const PlanLayout& layout) {
 }
 
 std::vector<std::string> planned_settings(const PlanProblem& problem, const PlanLayout& layout) {
-  std::vector<std::string> settings = model_keys(trainable_config(problem.model));
-  const std::vector<std::string> names = gpt_preset_names();
-  const bool has_name = std::ranges::find(names, problem.model.name) != names.end();
-  settings.push_back("model.preset=" + (has_name ? problem.model.name : RunConfig::Model{}.preset));
+  std::vector<std::string> settings = model_keys(problem.model);
+  const std::vector<std::string>& names = trainable_preset_names();
+  const bool has_name = std::ranges::find(names, problem.model_name) != names.end();
+  settings.push_back("model.preset=" + (has_name ? problem.model_name : RunConfig::Model{}.preset));
   settings.insert(settings.end(), {fmt::format("batch.global_batch_size={}", layout.global_batch),
                                    fmt::format("batch.micro_batch_size={}", layout.micro_batch),
                                    fmt::format("batch.sequence_length={}", problem.sequence_length),
@@ -141,7 +142,7 @@ std::vector<std::string> unpriced(const std::vector<std::string>& settings) {
 std::string header(const PlanProblem& problem, const LayoutPrice& price, const std::vector<std::string>& settings,
                    const std::vector<std::string>& to_fill) {
   ConfigWriter file;
-  file.comment(fmt::format("{}{} on {} of {}", plan_config_begin.substr(2), problem.model.name,
+  file.comment(fmt::format("{}{} on {} of {}", plan_config_begin.substr(2), problem.model_name,
                            counted(price.layout.num_devices(), "device"), problem.cluster.device.name));
   file.comment(price.layout.text());
   file.comment(fmt::format("predicted: {:.4g} s per step (+-{:.0f} %), {:.4g} tokens/s, {} of memory",

@@ -86,9 +86,10 @@ PlannedModel model_from(const PlanOptions& options) {
     throw_missing("--sequence-length TOKENS: a model with rotary positions has no length of its own",
                   "add --sequence-length 4096, say");
   Index& positions = planned.model.max_sequence_length;
-  if (positions > 0 && positions < planned.sequence_length) {  // it is trained with a longer table
+  if (planned.model.learned_positions() > 0 &&
+      positions < planned.sequence_length) {  // it is trained with a longer table
     planned.notes.push_back(fmt::format("{} learns {} positions; planned with {}, one for each token of a sequence",
-                                        planned.model.name, positions, planned.sequence_length));
+                                        planned.name, positions, planned.sequence_length));
     positions = planned.sequence_length;
   }
   return planned;
@@ -111,6 +112,7 @@ PlanTask task_from(const PlanOptions& options) {
   for (const std::string& name : options.clusters) {
     PlanProblem problem;
     problem.model = planned.model;
+    problem.model_name = planned.name;
     problem.cluster = cluster_from(name);
     if (const int known = problem.cluster.num_devices(); options.devices > 0) {
       problem.cluster = with_devices(problem.cluster, options.devices);

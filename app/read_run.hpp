@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "planning/recorded_run.hpp"
+#include "diagnosis/recorded_run.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {

@@ -16,6 +16,7 @@
 #include "app/replay.hpp"
 #include "app/stop_requests.hpp"
 #include "core/kokkos_compat.hpp"
+#include "diagnosis/report.hpp"
 #include "models/cost.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/launch_environment.hpp"
@@ -102,8 +103,12 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
     return train<T>(config, options.train, layout, mesh, events, request);
   });
   launching.reset();  // a launch that did not begin says so once
-  if (runtime.rank() == 0)
+  if (runtime.rank() == 0) {
+    if (outcome != TrainOutcome::not_begun)
+      if (const std::string problem = write_report_at_end(config.run.directory); !problem.empty())
+        console.note(problem);
     console.note(end_text(outcome, config.run.directory));
+  }
   return static_cast<int>(outcome == TrainOutcome::completed ? ExitCode::ok : ExitCode::stopped);
 }
 

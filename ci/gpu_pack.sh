@@ -7,7 +7,7 @@ programs=(core_tests models_tests espalier parallel_tests parallel_faults traini
 # What compiled programs depend on.
 sources_hash() {
   { echo "sm_$1"
-    find core parallel models io planning training app tests cmake CMakeLists.txt -type f -not -name '*.py*' -not -name '*.sh' |
+    find core parallel models io planning training diagnosis app tests cmake CMakeLists.txt -type f -not -name '*.py*' -not -name '*.sh' |
       LC_ALL=C sort | xargs sha256sum; } | sha256sum | cut -c 1-16
 }
 

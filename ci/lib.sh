@@ -213,4 +213,4 @@ trains_as() {
 mpiexec_of() { sed -n 's/^MPIEXEC_EXECUTABLE:[^=]*=//p' "$1/CMakeCache.txt"; }
 
 # The C++ files of this repository.
-source_files() { find core parallel models io planning training app tests bench examples -name '*.[ch]pp' 2>/dev/null | sort; }
+source_files() { find core parallel models io planning training diagnosis app tests bench examples -name '*.[ch]pp' 2>/dev/null | sort; }

@@ -21,7 +21,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-tidy"
 SHIM = ROOT / "ci/clang14_source_location.hpp"
-ROOMS = "core|parallel|models|io|planning|training|app|tests|bench|examples"
+ROOMS = "core|parallel|models|io|planning|training|diagnosis|app|tests|bench|examples"
 LARGEST_UNIT = 24  # files; about a gigabyte of memory
 NOT_IN_UNITS = ["bugprone-suspicious-include", "google-global-names-in-headers"]  # they mind that a .cpp is included
 

@@ -1,7 +1,7 @@
 # cmake --install, and find_package(Espalier) for programs that embed it.
 include(CMakePackageConfigHelpers)
 
-foreach(room core parallel models io planning training)
+foreach(room core parallel models io planning training diagnosis)
   if(TARGET espalier_${room})
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/espalier
             FILES_MATCHING PATTERN "*.hpp")

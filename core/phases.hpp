@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// Where the time of a step goes. The same words in `plan`, `train` and `diagnose`.
+/// Where the time of a step goes. The same words in `plan`, `train` and `diagnose`. Recomputation is part of backward.
 enum class Phase {
   forward,
   backward,

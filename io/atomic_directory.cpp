@@ -71,7 +71,7 @@ std::vector<Path> leftovers_beside(const Path& path, const std::string& owner, b
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), error)) {
     const auto name = parse_partial_name(entry.path().filename().string());
     if (name && name->owner == owner && name->replaced == replaced &&
-        are_of_one_kind(name->original, path.filename().native()) &&
+        are_of_one_kind(without_owner(name->original), without_owner(path.filename().native())) &&
         !std::filesystem::is_regular_file(entry.symlink_status(error)))
       found.push_back(entry.path());
   }
@@ -90,8 +90,14 @@ bool is_owner(const std::string& text) {
   return text.size() == owner_digits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+std::string without_owner(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  return dot != std::string::npos && is_owner(name.substr(dot + 1)) ? name.substr(0, dot) : name;
+}
+
 Path partial_path(const Path& path, const std::string& owner) {
-  return Path(path) += (owner.empty() ? "" : "." + owner) + partial_suffix;
+  const bool has_owner = owner.empty() || path.extension() == "." + owner;
+  return Path(path) += (has_owner ? "" : "." + owner) + partial_suffix;
 }
 
 std::optional<PartialName> parse_partial_name(const std::string& name) {

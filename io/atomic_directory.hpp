@@ -21,7 +21,10 @@ inline constexpr const char* replaced_suffix = ".replaced.partial";
 std::string new_owner();
 bool is_owner(const std::string& text);
 
-/// PATH.OWNER.partial; without an owner PATH.partial.
+/// "step-00000100" of "step-00000100.OWNER"; other names are returned as they are.
+std::string without_owner(const std::string& name);
+
+/// PATH.OWNER.partial, also of PATH.OWNER; without an owner PATH.partial.
 Path partial_path(const Path& path, const std::string& owner);
 
 /// What a name with one of the suffixes is made of. Nothing for other names.

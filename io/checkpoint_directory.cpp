@@ -12,15 +12,19 @@
 
 #include "io/atomic_directory.hpp"
 #include "io/checkpoint_reader.hpp"
+#include "io/checkpoint_writer.hpp"
+#include "io/input_limits.hpp"
+#include "io/run_directory.hpp"
 #include "io/set_aside.hpp"
+#include "io/units.hpp"
 
 namespace espalier {
 namespace {
 
-// The step in "step-00000100", also with what stands behind it while it is written, removed or replaced.
+// The step in "step-00000100", also with the owner, and what stands behind it while it is written, removed or replaced.
 std::optional<Index> parse_step(const std::string& name) {
   const auto partial = parse_partial_name(name);
-  const std::string& plain = partial ? partial->original : name;
+  const std::string plain = without_owner(partial ? partial->original : name);
   if (!plain.starts_with("step-") || plain.size() < 13)
     return std::nullopt;
   Index step = 0;
@@ -57,10 +61,24 @@ std::vector<Path> list_directory(const Path& directory) {
   return paths;
 }
 
+// Of a checkpoint whose other files are damaged.
+std::string owner_in_manifest(const Path& path) {
+  const Path manifest = path / "manifest.json";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(manifest, ignored)))
+    return {};
+  try {
+    return parse_manifest(read_file(manifest, ExitCode::checkpoint, LargestFile::manifest), manifest).info.owner;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 CheckpointEntry judge(const Path& path, Index step) {
   CheckpointEntry entry{.path = path, .step = step};
   if (path.extension() == partial_suffix && replaced_original(path).empty()) {
     entry.unfinished = true;
+    entry.owner = parse_partial_name(path.filename().string())->owner;
     entry.reason = "its save was not finished";
     return entry;
   }
@@ -72,6 +90,7 @@ CheckpointEntry judge(const Path& path, Index step) {
       entry.reason = "its manifest is of step " + std::to_string(reader.info().step);
   } catch (const Error& problem) {
     entry.reason = first_line(problem.report());
+    entry.owner = owner_in_manifest(path);
   }
   return entry;
 }
@@ -90,6 +109,22 @@ std::vector<std::pair<Path, Index>> named_checkpoints(const Path& directory) {
 
 }  // namespace
 
+bool may_be_of_another(const CheckpointEntry& entry, const std::string& owner) {
+  if (!entry.owner.empty())
+    return entry.owner != owner;
+  std::error_code ignored;
+  return !entry.complete && std::filesystem::is_symlink(entry.path.parent_path(), ignored);
+}
+
+Path place_for_checkpoint(const Path& directory, Index step, const std::string& owner) {
+  Path path = checkpoint_path(directory, step);
+  std::error_code ignored;
+  if (!owner.empty() && std::filesystem::exists(std::filesystem::symlink_status(path, ignored)) &&
+      may_be_of_another(judge(path, step), owner))
+    path += "." + owner;
+  return path;
+}
+
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
   std::vector<CheckpointEntry> entries;
   for (const auto& [path, step] : named_checkpoints(directory))
@@ -106,11 +141,16 @@ std::vector<Path> complete_checkpoints(const Path& given, const std::function<vo
                        parse_step((given / "").parent_path().filename().string()).has_value());
   if (!std::filesystem::exists(checkpoints, ignored) && is_one)
     return {given};
+  const std::optional<RunRecord> record = read_run_record(given);
+  const std::string owner = record ? record->id : std::string();
   std::vector<Path> complete;
   std::vector<CheckpointEntry> incomplete;
+  Index of_others = 0;
   if (std::filesystem::is_directory(given, ignored))
     for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
-      if (entry.complete)
+      if (!owner.empty() && may_be_of_another(entry, owner))
+        ++of_others;
+      else if (entry.complete)
         complete.push_back(entry.path);
       else if (complete.empty())
         incomplete.push_back(entry);
@@ -123,6 +163,8 @@ std::vector<Path> complete_checkpoints(const Path& given, const std::function<vo
   std::string reasons;
   for (const CheckpointEntry& entry : incomplete)
     reasons += "\n  " + entry.path.filename().string() + ": " + entry.reason;
+  if (of_others > 0)
+    reasons += "\n  " + counted(of_others, "checkpoint") + " of other runs";
   throw Error(ExitCode::checkpoint, {.what = "no complete checkpoint here" + reasons,
                                      .where = given.string(),
                                      .wanted = "a run directory, or one of its checkpoints/step-XXXXXXXX",
@@ -168,8 +210,8 @@ void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest
 std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step, const std::string& owner) {
   std::vector<Path> moved;
   for (const CheckpointEntry& entry : find_checkpoints(directory)) {
-    const bool is_of_another = !entry.owner.empty() && entry.owner != owner;
-    if (entry.step <= step || is_of_another || (entry.path.extension() == partial_suffix && !entry.complete))
+    if (entry.step <= step || may_be_of_another(entry, owner) ||
+        (entry.path.extension() == partial_suffix && !entry.complete))
       continue;
     moved.push_back(set_aside(entry.path));
   }

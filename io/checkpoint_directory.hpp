@@ -18,14 +18,17 @@ struct CheckpointEntry {
   bool complete = false;
   bool unfinished = false;  ///< left by a save or a removal that was killed: it never counted, or no longer does
   std::string reason = {};  ///< why it is not complete
-  std::string owner = {};   ///< of a complete one: the id of the run that wrote it
+  std::string owner = {};   ///< the id of the run that wrote it, where that can be read
 };
+
+/// Is it another run's than the owner's? So may be what cannot be read where the place is a link: others may use it.
+bool may_be_of_another(const CheckpointEntry& entry, const std::string& owner);
 
 /// Newest first, complete or not; none where there is no such directory. Judges manifests and sizes; checksums of data
 /// are read by loading or verify(). @throws Error (checkpoint) when the directory is there and cannot be listed.
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 
-/// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its
+/// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its own
 /// complete ones, the newest first; `note` is told of newer ones that are passed over. @throws Error (checkpoint) that
 /// names what is there and is not complete.
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note = {});
@@ -44,6 +47,10 @@ struct KeptCheckpoints {
   Index every = 0;  ///< and all whose step is a multiple of it; 0: none
 };
 
+/// Where this owner is to save the step: DIR/step-00000100, or DIR/step-00000100.OWNER where another run's is in the
+/// way.
+Path place_for_checkpoint(const Path& directory, Index step, const std::string& owner);
+
 /// Is it a complete checkpoint of this step that this run has written, without anything else in its directory? Only
 /// such a one may be removed or replaced.
 bool is_checkpoint_of(const Path& path, Index step, const std::string& owner);
@@ -55,7 +62,7 @@ void prune_checkpoints(const Path& directory, KeptCheckpoints kept, Index newest
 
 /// Renames all checkpoints of later steps to step-XXXXXXXX.abandoned, which is never taken for a checkpoint: a run that
 /// resumes from an older one must not find them when it starts again. Nothing is deleted, and
-/// checkpoints of other owners stay. @returns their new paths.
+/// what may be of another owner stays. @returns their new paths.
 std::vector<Path> set_aside_checkpoints_after(const Path& directory, Index step, const std::string& owner = {});
 
 }  // namespace espalier

@@ -114,7 +114,7 @@ ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<
 
 Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
                         const std::optional<StoredFile>& index) {
-  Path path = checkpoint_path(directory, info.step);
+  Path path = place_for_checkpoint(directory, info.step, info.owner);
   const Path partial = partial_path(path, info.owner);
   Manifest manifest{info, {}, {}, index};
   for (const ShardRecord& shard : shards) {

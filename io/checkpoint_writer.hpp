@@ -48,7 +48,8 @@ ShardRecord write_shard(const Path& partial, const ShardPlace& place, std::span<
                         const std::stop_token& stop = {});
 
 /// Proves that each element has one writer, writes the manifest and publishes. An older checkpoint of the step is
-/// replaced where this owner wrote it, and set aside where not. Returns the checkpoint's path.
+/// replaced where this owner wrote it, stays where another did, and is set aside where that cannot be told or other
+/// files lie in it. Returns the checkpoint's path.
 Path publish_checkpoint(const Path& directory, const CheckpointInfo& info, std::span<const ShardRecord> shards,
                         const std::optional<StoredFile>& index = {});
 

@@ -172,10 +172,12 @@ std::optional<FileKind> marked_up_kind(std::string_view first_bytes) {
   const std::string_view line = text.substr(0, text.find('\n'));
   if (text.starts_with('{') || text.starts_with('[')) {
     const char* const extract = "write only its texts: jq -r .text IN >OUT, with the name of your field";
-    const bool is_whole = text.size() < longest_look;
+    const bool is_whole = first_bytes.size() < longest_look;
     if (line.size() > 2 && is_json(line))
       return FileKind{"JSON lines", extract};
-    const bool begins_like_json = text.starts_with("{\"") || text.starts_with("[{") || text.starts_with("[\"");
+    const std::size_t second = text.find_first_not_of(" \t\r\n", 1);
+    const char next = second < text.size() ? text[second] : '\0';
+    const bool begins_like_json = next == '"' || (text.starts_with('[') && next == '{');
     if (is_whole ? is_json(text) : begins_like_json)
       return FileKind{"JSON", extract};
   }

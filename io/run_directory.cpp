@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -65,8 +66,6 @@ ProcessStat process_stat(std::int64_t pid) {
   return stat;
 }
 
-// Beside checkpoints/.
-
 std::string who(const RunRecord& record) {
   return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
 }
@@ -99,6 +98,7 @@ nlohmann::ordered_json to_json(const RunRecord& record) {
           {"pid", record.pid},
           {"process_start", record.process_start},
           {"boot", record.boot},
+          {"directory", record.directory},
           {"started", record.started},
           {"ended", record.ended},
           {"starts", record.starts},
@@ -119,6 +119,7 @@ RunRecord run_record_from_json(const nlohmann::json& json) {
   record.pid = field<std::int64_t>(json, "pid", IntegerRange{0, std::numeric_limits<pid_t>::max()});
   record.process_start = field<std::int64_t>(json, "process_start", IntegerRange{.min = 0});
   record.boot = field<std::string>(json, "boot");
+  record.directory = field_or(json, "directory", std::string());  // not in the records of older versions
   record.started = field<std::string>(json, "started");
   record.ended = field<std::string>(json, "ended");
   record.starts = field<std::int64_t>(json, "starts", count_range);
@@ -169,28 +170,80 @@ RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
   require_place_for_a_run(path_);
   make_directory();
   take_ownership();
-  id_ = previous_ && is_owner(previous_->id) ? previous_->id : id_of_checkpoints().value_or(new_owner());
-  require_only_files_of_a_run(path_);
+  const std::optional<std::string> known = known_id();
+  id_ = known.value_or(new_owner());
+  require_only_files_of_a_run(path_, previous_ || known);
+  require_no_copy();
   describe_lost();
   describe_unfinished();
 }
 
 RunDirectory::~RunDirectory() = default;
 
-// Where run.json is lost, the run's checkpoints still know it.
+std::string RunDirectory::id_in_lock() const {
+  std::array<char, 16> id = {};
+  const ssize_t size = ::pread(lock_.get(), id.data(), id.size(), 0);
+  return {id.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+// run.json is written again and again; this once.
+void RunDirectory::keep_id_in_lock() const {
+  if (id_in_lock() != id_ && ::pwrite(lock_.get(), id_.data(), id_.size(), 0) != static_cast<ssize_t>(id_.size()))
+    throw_write_error("cannot write to the run directory", path_ / "run.lock", errno);
+}
+
+std::optional<std::string> RunDirectory::known_id() const {
+  if (previous_ && is_owner(previous_->id))
+    return previous_->id;
+  if (const std::string id = id_in_lock(); is_owner(id))
+    return id;
+  return id_of_checkpoints();
+}
+
+// Where both files are lost, the run's checkpoints still know it. Behind a link they may be another's.
 std::optional<std::string> RunDirectory::id_of_checkpoints() const {
   std::error_code ignored;
-  if (std::filesystem::is_directory(checkpoints(), ignored))
-    for (const CheckpointEntry& entry : find_checkpoints(checkpoints()))
-      if (entry.complete && is_owner(entry.owner))
-        return entry.owner;
-  return std::nullopt;
+  std::optional<std::string> id;
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(checkpoints(), ignored)))
+    return id;
+  for (const CheckpointEntry& entry : find_checkpoints(checkpoints())) {
+    if (!entry.complete || entry.owner.empty())
+      continue;
+    if (id && id != entry.owner)
+      throw Error(ExitCode::usage, {.what = "run.json is lost, and the checkpoints are of more than one run",
+                                    .where = checkpoints().string(),
+                                    .got = fmt::format("those of {} and {}", *id, entry.owner),
+                                    .wanted = "run.json, which says which of them are this run's",
+                                    .todo = "bring it back, or move the checkpoints of other runs elsewhere"});
+    id = entry.owner;
+  }
+  return id;
+}
+
+// A copy has the id of the original: through links to one place each would remove the other's checkpoints.
+void RunDirectory::require_no_copy() const {
+  if (!previous_ || previous_->directory.empty())
+    return;
+  std::error_code ignored;
+  const Path original = previous_->directory;
+  const std::optional<RunRecord> record = read_run_record(original);
+  if (!record || record->id != id_ || std::filesystem::equivalent(original, path_, ignored) ||
+      !std::filesystem::equivalent(original / "checkpoints", checkpoints(), ignored))
+    return;
+  throw Error(ExitCode::usage,
+              {.what = "the run directory is a copy of another, and both have their checkpoints in one place",
+               .where = path_.string(),
+               .got = "a copy of " + original.string(),
+               .wanted = "a place of its own for the checkpoints of each run",
+               .todo = "copy the checkpoints, too, or begin in a new run.directory with --resume DIR"});
 }
 
 void RunDirectory::make_directory() {
   std::error_code ignored;
-  for (Path missing = path_.lexically_normal(); !missing.empty() && !std::filesystem::exists(missing, ignored);
-       missing = missing.parent_path())
+  const auto is_there = [&](const Path& path) {  // be it a link that leads nowhere
+    return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+  };
+  for (Path missing = path_.lexically_normal(); !missing.empty() && !is_there(missing); missing = missing.parent_path())
     made_.paths.push_back(missing);
   make_directories(path_);
 }
@@ -261,6 +314,8 @@ void RunDirectory::take_ownership() {
 void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
   make_directories(checkpoints());
   made_.paths.clear();
+  keep_id_in_lock();
+  std::error_code ignored;
   record_ = {.id = id_,
              .state = "running",
              .cause = "",
@@ -269,6 +324,7 @@ void RunDirectory::sign_on(const std::optional<std::string>& config_text) {
              .pid = ::getpid(),
              .process_start = process_stat(::getpid()).start,
              .boot = boot_id(),
+             .directory = std::filesystem::canonical(path_, ignored).string(),
              .started = utc_now(),
              .ended = "",
              .starts = previous_ ? previous_->starts + 1 : 1,

@@ -22,6 +22,7 @@ struct RunRecord {
   std::int64_t pid = 0;
   std::int64_t process_start = 0;  ///< clock ticks after boot: tells a process from a later one with its id
   std::string boot;                ///< the machine's boot id
+  std::string directory;           ///< of the run, absolute
   std::string started;             ///< UTC, ISO 8601
   std::string ended;
   std::int64_t starts = 0;                            ///< of this run so far
@@ -61,8 +62,8 @@ struct UnfinishedStart {
 class RunDirectory {
  public:
   /// Takes the directory, and makes it where there is none. Throws Error(usage) if a living process owns it, if there
-  /// is a file that no run has written where one would, or a link in place of a directory other than checkpoints,
-  /// Error(write) if it cannot be written.
+  /// is a file that no run has written where one would, or a link in place of a directory other than checkpoints, or
+  /// if its checkpoints may be another run's; Error(write) if it cannot be written.
   explicit RunDirectory(Path path);
   RunDirectory(const RunDirectory&) = delete;
   ~RunDirectory();  ///< signed on without finish(), run.json keeps saying "running" with a process that is gone
@@ -101,7 +102,11 @@ class RunDirectory {
   bool take_lock();
   bool holds_lock_at(const Path& lock_path) const;
   void take_ownership();
+  std::string id_in_lock() const;
+  void keep_id_in_lock() const;
+  std::optional<std::string> known_id() const;
   std::optional<std::string> id_of_checkpoints() const;
+  void require_no_copy() const;
   void describe_lost();
   void describe_unfinished();
   void write_record() const;

@@ -42,20 +42,18 @@ void require_own_directories(const Path& run) {
                                     .todo = "remove the link, or set run.directory to a place with more space"});
 }
 
-// A start that signs on writes run.json before any file that could be taken for another's. Where that is lost, the
-// checkpoints tell; a directory or a link with this name alone may be the user's.
-bool is_of_a_run(const Path& run) {
+// Where record and id are lost, the checkpoints tell. An empty directory with this name may be the user's, and what a
+// link leads to may be another run's.
+bool has_checkpoints_of_its_own(const Path& run) {
   std::error_code ignored;
-  if (std::filesystem::exists(run / "run.json", ignored))
-    return true;
-  return std::filesystem::is_directory(run / "checkpoints", ignored) && !find_checkpoints(run / "checkpoints").empty();
+  return std::filesystem::is_directory(std::filesystem::symlink_status(run / "checkpoints", ignored)) &&
+         !find_checkpoints(run / "checkpoints").empty();
 }
 
 void require_no_foreign_files(const Path& run) {
-  if (is_of_a_run(run))
-    return;
   std::error_code ignored;
-  std::vector<Path> places = {run / "config.toml", run / "metrics.jsonl", run / "prediction.json", run / "report.html"};
+  std::vector<Path> places = {run / "run.json", run / "config.toml", run / "metrics.jsonl", run / "prediction.json",
+                              run / "report.html"};
   for (const char* const name : own_directories)
     if (!std::filesystem::is_directory(run / name, ignored) || !std::filesystem::is_empty(run / name, ignored))
       places.push_back(run / name);
@@ -63,7 +61,7 @@ void require_no_foreign_files(const Path& run) {
     if (std::filesystem::exists(std::filesystem::symlink_status(place, ignored)))
       throw Error(ExitCode::usage, {.what = "a file that no run has written is where a run would write its own",
                                     .where = place.string(),
-                                    .got = "a directory without run.json and checkpoints/",
+                                    .got = "a directory without the run.json and checkpoints/ of a run",
                                     .wanted = "a new or empty directory, or that of a run",
                                     .todo = "give the file another name, or set run.directory to another directory"});
 }
@@ -83,10 +81,11 @@ void require_place_for_a_run(const Path& run) {
                                   .todo = "set run.directory to a directory in it, such as ~/runs/first"});
 }
 
-void require_only_files_of_a_run(const Path& run) {
+void require_only_files_of_a_run(const Path& run, bool is_known) {
   require_own_directories(run);
   require_place_of_link(run / "checkpoints");
-  require_no_foreign_files(run);
+  if (!is_known && !has_checkpoints_of_its_own(run))
+    require_no_foreign_files(run);
 }
 
 }  // namespace espalier

@@ -11,8 +11,9 @@ namespace espalier {
 /// @throws Error (usage) for the root of the file system and the home of the user.
 void require_place_for_a_run(const Path& run);
 
-/// Of a directory that exists. @throws Error (usage) where files would be written over that no run has made, where
-/// what must be the run's own is a link, and where the link to its checkpoints leads nowhere.
-void require_only_files_of_a_run(const Path& run);
+/// Of a directory that exists. `is_known`: it has the record or the id of a run. @throws Error (usage) where files
+/// would be written over that no run has made, where what must be the run's own is a link, and where the link to its
+/// checkpoints leads nowhere.
+void require_only_files_of_a_run(const Path& run, bool is_known);
 
 }  // namespace espalier

@@ -121,6 +121,7 @@ class TokenFileWriter {
   FileDescriptor lock_;  // on the temporary file: held by the one who writes it
   Hasher hasher_;
   std::vector<unsigned char> buffer_;
+  bool has_header_ = false;
   bool finished_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "io/own_output.hpp"
 #include "io/token_file.hpp"
@@ -91,7 +92,6 @@ TokenFileWriter::TokenFileWriter(const Path& path, const std::string& tokenizer,
   header_.vocab_size = static_cast<std::uint64_t>(vocab_size);
   std::memcpy(header_.tokenizer, tokenizer.data(), tokenizer.size());
   buffer_.reserve(buffer_bytes + sizeof(std::uint32_t));
-  file_.write(&header_, sizeof(header_));  // its place; the content comes last
 }
 
 TokenFileWriter::~TokenFileWriter() {
@@ -120,6 +120,8 @@ void TokenFileWriter::append(std::span<const TokenId> tokens) {
 }
 
 void TokenFileWriter::flush() {
+  if (!std::exchange(has_header_, true))
+    file_.write(&header_, sizeof(header_));  // its place; the content comes last
   hasher_.update(buffer_.data(), buffer_.size());
   file_.write(buffer_.data(), buffer_.size());
   buffer_.clear();

@@ -18,13 +18,20 @@ TokenFrequencies sample_frequencies(const std::vector<std::string>& files) {
   const Index every = std::max(stretch, frequencies.num_tokens / most_stretches);
   std::unordered_map<TokenId, Index> counts;
   std::vector<TokenId> tokens;
-  for (const TokenFile& file : opened)
-    for (Index first = 0; first < file.num_tokens(); first += every) {
-      tokens.resize(static_cast<std::size_t>(std::min(stretch, file.num_tokens() - first)));
-      file.read(first, tokens);
+  Index begin = 0;  // of the file, among the tokens of all; a stretch may lie in several files
+  for (const TokenFile& file : opened) {
+    const Index end = begin + file.num_tokens();
+    for (Index at = begin; at < end;) {
+      const bool is_read = at % every < stretch;
+      const Index count = std::min((is_read ? stretch : every) - at % every, end - at);
+      tokens.resize(static_cast<std::size_t>(is_read ? count : 0));
+      file.read(at - begin, tokens);
       for (const TokenId token : tokens)
         ++counts[token];
+      at += count;
     }
+    begin = end;
+  }
   double total = 0;
   for (const auto& [token, count] : counts)
     total += static_cast<double>(count);

@@ -4,14 +4,40 @@
 
 namespace espalier {
 
-Index num_parameters(const GptConfig& config) {
-  const Index c = config.hidden_size;
-  const Index f = config.ffn_hidden_size;
-  const Index norm = 2 * c;
-  const Index attention = 3 * c * c + 3 * c + c * c + c;
-  const Index mlp = 2 * c * f + f + c;
-  return config.vocab_size * c + config.max_sequence_length * c + config.num_layers * (2 * norm + attention + mlp) +
-         norm;
+namespace {
+
+Index norm_parameters(const ModelConfig& model) { return (model.norm == Norm::rmsnorm ? 1 : 2) * model.hidden_size; }
+
+}  // namespace
+
+Index matrix_parameters_per_layer(const ModelConfig& model) {
+  const Index c = model.hidden_size;
+  const Index attention = c * (c + 2 * model.kv_size()) + c * c;
+  return attention + (model.gated() ? 3 : 2) * c * model.ffn_hidden_size;
+}
+
+Index parameters_per_layer(const ModelConfig& model) {
+  const Index c = model.hidden_size;
+  const Index biases = c + 2 * model.kv_size() + c + (model.gated() ? 2 : 1) * model.ffn_hidden_size + c;
+  return matrix_parameters_per_layer(model) + 2 * norm_parameters(model) + (model.bias ? biases : 0);
+}
+
+Index embedding_parameters(const ModelConfig& model) {
+  return (model.vocab_size + model.learned_positions()) * model.hidden_size;
+}
+
+Index head_parameters(const ModelConfig& model) {
+  return norm_parameters(model) + (model.tied_embeddings ? 0 : model.vocab_size * model.hidden_size);
+}
+
+Index num_parameters(const ModelConfig& model) {
+  return model.num_layers * parameters_per_layer(model) + embedding_parameters(model) + head_parameters(model);
+}
+
+double model_flops_per_token(const ModelConfig& model, Index sequence_length) {
+  const Index matrices = model.num_layers * matrix_parameters_per_layer(model) + model.vocab_size * model.hidden_size;
+  const Index scores = model.num_layers * model.hidden_size * sequence_length;
+  return 6 * static_cast<double>(matrices) + 12 * static_cast<double>(scores);
 }
 
 namespace {
@@ -24,7 +50,7 @@ struct ForwardFlops {
   double head;
 };
 
-ForwardFlops forward_flops(const GptConfig& config, Index sequence_length) {
+ForwardFlops forward_flops(const ModelConfig& config, Index sequence_length) {
   const auto c = static_cast<double>(config.hidden_size);
   const auto f = static_cast<double>(config.ffn_hidden_size);
   return {.products = 2 * (4 * c * c + 2 * c * f),
@@ -35,7 +61,7 @@ ForwardFlops forward_flops(const GptConfig& config, Index sequence_length) {
 
 }  // namespace
 
-double operation_flops(const GptConfig& config, const ChunkLayers& chunk, OperationKind kind, Index sequence_length) {
+double operation_flops(const ModelConfig& config, const ChunkLayers& chunk, OperationKind kind, Index sequence_length) {
   const ForwardFlops flops = forward_flops(config, sequence_length);
   const auto blocks = static_cast<double>(chunk.count);
   const double again = chunk.recompute == Recompute::full ? flops.products - flops.down + flops.scores : 0;
@@ -50,7 +76,7 @@ double operation_flops(const GptConfig& config, const ChunkLayers& chunk, Operat
   }
 }
 
-LayerCosts layer_flops(const GptConfig& config, Index sequence_length, Recompute recompute) {
+LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompute recompute) {
   const auto step = [&](const ChunkLayers& layers) {
     return operation_flops(config, layers, OperationKind::forward, sequence_length) +
            operation_flops(config, layers, OperationKind::backward, sequence_length);
@@ -58,12 +84,12 @@ LayerCosts layer_flops(const GptConfig& config, Index sequence_length, Recompute
   return {.embedding = 0, .block = step({.count = 1, .recompute = recompute}), .head = step({.head = true})};
 }
 
-double forward_flops_per_token(const GptConfig& config, Index sequence_length) {
+double forward_flops_per_token(const ModelConfig& config, Index sequence_length) {
   const ForwardFlops flops = forward_flops(config, sequence_length);
   return static_cast<double>(config.num_layers) * (flops.products + flops.scores) + flops.head;
 }
 
-double training_flops_per_token(const GptConfig& config, Index sequence_length) {
+double training_flops_per_token(const ModelConfig& config, Index sequence_length) {
   return 3 * forward_flops_per_token(config, sequence_length);
 }
 

@@ -2,32 +2,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/gpt_config.hpp"
 #include "models/gpt_partition.hpp"
+#include "models/model_config.hpp"
 #include "parallel/pipeline_schedule.hpp"
 
 // What a model costs, from its shape alone.
 
 namespace espalier {
 
-/// Elements of all weights, the tied head counted once.
-Index num_parameters(const GptConfig& config);
+/// Elements of the weight matrices of one block: attention C (C + 2 NKV HS) + C^2, feed-forward 2 or 3 C F.
+Index matrix_parameters_per_layer(const ModelConfig& model);
+
+/// Elements of one block, norms and biases included.
+Index parameters_per_layer(const ModelConfig& model);
+
+/// Elements of token and position embedding.
+Index embedding_parameters(const ModelConfig& model);
+
+/// Elements behind the last block: final norm, and the head where it is not tied.
+Index head_parameters(const ModelConfig& model);
+
+/// Elements of all weights, a tied head counted once. For GPT: P = 12 L C^2 (1 + 13/(12 C) + (V + T)/(12 L C))
+/// [Narayanan et al. 2021, eq. 2].
+Index num_parameters(const ModelConfig& model);
+
+/// Model FLOPs per token of a step, the convention that MFU is published in: 3 x (2 x matrix elements (blocks and head)
+/// + 4 T C L) [Chowdhery et al. 2022, App. B; Korthikanti et al. 2022, eq. 7]; attention counted without causality.
+double model_flops_per_token(const ModelConfig& model, Index sequence_length);
 
 /// Floating-point operations of matrix products per token of a forward pass: 2 for each weight of a product (blocks and
 /// head), and for causal attention 2 * 2 * C for each of the (T + 1) / 2 positions seen on average. The half that
 /// causality leaves out is not counted: it need not be computed.
-double forward_flops_per_token(const GptConfig& config, Index sequence_length);
+double forward_flops_per_token(const ModelConfig& config, Index sequence_length);
 
 /// Of forward and backward: three times the forward pass.
-double training_flops_per_token(const GptConfig& config, Index sequence_length);
+double training_flops_per_token(const ModelConfig& config, Index sequence_length);
 
 /// FLOPs per token, forward and backward, of the items that a pipeline is cut between; the embedding multiplies
 /// nothing.
-LayerCosts layer_flops(const GptConfig& config, Index sequence_length, Recompute recompute = Recompute::none);
+LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompute recompute = Recompute::none);
 
 /// FLOPs per token of an operation of a chunk, recomputation included. The loss and all products of the head belong to
 /// its forward.
-double operation_flops(const GptConfig& config, const ChunkLayers& chunk, OperationKind kind, Index sequence_length);
+double operation_flops(const ModelConfig& config, const ChunkLayers& chunk, OperationKind kind, Index sequence_length);
 
 /// Collectives on the tensor axis inside one operation of a chunk: two for each block and direction, those of the split
 /// embedding and head, two small ones for each of the `logit_chunks` of the loss, and those that recomputation repeats.

@@ -7,7 +7,7 @@
 namespace espalier {
 
 template <class T>
-int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
                         Placement placement) {
   return parameters.declare({.name = "embedding.token",
                              .shape = {config.vocab_size, config.hidden_size},
@@ -21,7 +21,7 @@ int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& 
 
 template <class T, class Residual>
 VocabParallelEmbedding<T, Residual>::VocabParallelEmbedding(ParameterStore<T>& parameters,
-                                                            const TensorParallel<T>& tensor, const GptConfig& config,
+                                                            const TensorParallel<T>& tensor, const ModelConfig& config,
                                                             Placement placement)
     : parameters_(&parameters),
       tensor_(&tensor),
@@ -65,7 +65,7 @@ void VocabParallelEmbedding<T, Residual>::zero_gradients(const ExecSpace& exec) 
 }
 
 #define ESPALIER_INSTANTIATE(T) \
-  template int declare_token_table<T>(ParameterStore<T>&, const TensorParallel<T>&, const GptConfig&, Placement);
+  template int declare_token_table<T>(ParameterStore<T>&, const TensorParallel<T>&, const ModelConfig&, Placement);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/arena.hpp"
-#include "models/gpt_config.hpp"
 #include "models/linear.hpp"
 #include "models/logit_rows.hpp"
+#include "models/model_config.hpp"
 
 namespace espalier {
 
@@ -15,7 +15,7 @@ namespace espalier {
 template <class T, class Residual = T>
 class VocabParallelEmbedding {
  public:
-  VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+  VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
                          Placement placement);
 
   void forward(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
@@ -31,7 +31,7 @@ class VocabParallelEmbedding {
  private:
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
-  GptConfig config_;
+  ModelConfig config_;
   int token_table_;
   int position_table_;
 };
@@ -42,7 +42,7 @@ inline constexpr Index logit_multiple = exec_is_host ? logit_multiple_on_host : 
 /// Declares the token table, (V, C), on a stage: where the embedding is, and where the head is without it. Both copies
 /// start alike, and their gradients are summed.
 template <class T>
-int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
                         Placement placement);
 
 }  // namespace espalier

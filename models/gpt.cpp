@@ -8,7 +8,7 @@ namespace espalier {
 namespace {
 
 template <class Stack, class T>
-Stack make_stack(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
+Stack make_stack(ParameterStore<T>& parameters, const ModelConfig& config, const std::vector<ChunkLayers>& chunks,
                  const TensorParallel<T>& tensor, ResidualType residual) {
   if constexpr (has_masters<T>)
     if (residual == ResidualType::state)
@@ -24,11 +24,11 @@ Tensor<unsigned char, 1> bytes_of(const Tensor2<Residual>& rows) {
 }  // namespace
 
 template <class T>
-Gpt<T>::Gpt(ParameterStore<T>& parameters, const GptConfig& config)
+Gpt<T>::Gpt(ParameterStore<T>& parameters, const ModelConfig& config)
     : Gpt(parameters, config, one_chunk(config.num_layers), TensorParallel<T>()) {}
 
 template <class T>
-Gpt<T>::Gpt(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
+Gpt<T>::Gpt(ParameterStore<T>& parameters, const ModelConfig& config, const std::vector<ChunkLayers>& chunks,
             const TensorParallel<T>& tensor, ResidualType residual)
     : stack_(make_stack<Stack>(parameters, config, chunks, tensor, residual)) {}
 
@@ -120,8 +120,8 @@ Tensor<double, 0> Gpt<T>::loss() const {
 }
 
 template <class T>
-const GptConfig& Gpt<T>::config() const {
-  return std::visit([&](auto& stack) -> const GptConfig& { return stack.config(); }, stack_);
+const ModelConfig& Gpt<T>::config() const {
+  return std::visit([&](auto& stack) -> const ModelConfig& { return stack.config(); }, stack_);
 }
 
 template <class T>

@@ -30,10 +30,10 @@ template <class T>
 class Gpt {
  public:
   /// Declares the parameters of the whole model; `parameters` must outlive it.
-  Gpt(ParameterStore<T>& parameters, const GptConfig& config);
+  Gpt(ParameterStore<T>& parameters, const ModelConfig& config);
 
   /// Declares those of some chunks, cut over a tensor axis.
-  Gpt(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
+  Gpt(ParameterStore<T>& parameters, const ModelConfig& config, const std::vector<ChunkLayers>& chunks,
       const TensorParallel<T>& tensor, ResidualType residual = ResidualType::compute);
 
   /// Allocates activation slots for micro-batches of (B, T) and the workspace of backward.
@@ -89,7 +89,7 @@ class Gpt {
   Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows = 1);
 
   Tensor<double, 0> loss() const;  ///< on the device; set it to zero before the first forward
-  const GptConfig& config() const;
+  const ModelConfig& config() const;
   const TensorParallel<T>& tensor() const;
   const ChunkLayers& layers(int chunk) const;
   int num_chunks() const;

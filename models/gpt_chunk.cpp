@@ -30,8 +30,8 @@ State<T> beta_of(bool is_first) {
 }  // namespace
 
 template <class T, class Residual>
-GptChunk<T, Residual>::GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
-                                const ChunkLayers& layers, int chunk)
+GptChunk<T, Residual>::GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
+                                const ModelConfig& config, const ChunkLayers& layers, int chunk)
     : layers_(layers) {
   if (layers.embedding)
     embedding_.emplace(parameters, tensor, config, Placement{chunk, 0});

@@ -49,7 +49,7 @@ class GptChunk {
     std::vector<typename TransformerBlock<T, Residual>::Saved> recomputed;  ///< by block, for the weight part alone
   };
   /// Declares the parameters of the layers; `chunk` is the number among those of this rank.
-  GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+  GptChunk(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
            const ChunkLayers& layers, int chunk);
 
   Slot take_slot(Arena& arena, const BlockShape& shape) const;

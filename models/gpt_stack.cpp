@@ -38,7 +38,7 @@ void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, I
 }  // namespace
 
 template <class T, class Residual>
-GptStack<T, Residual>::GptStack(ParameterStore<T>& parameters, const GptConfig& config,
+GptStack<T, Residual>::GptStack(ParameterStore<T>& parameters, const ModelConfig& config,
                                 const std::vector<ChunkLayers>& chunks, const TensorParallel<T>& tensor)
     : config_(config), tensor_(std::make_unique<TensorParallel<T>>(tensor)), begins_gradients_(chunks.size(), false) {
   for (std::size_t i = 0; i < chunks.size(); ++i)

@@ -22,7 +22,7 @@ struct ActivationBytes {
 template <class T, class Residual>
 class GptStack {
  public:
-  GptStack(ParameterStore<T>& parameters, const GptConfig& config, const std::vector<ChunkLayers>& chunks,
+  GptStack(ParameterStore<T>& parameters, const ModelConfig& config, const std::vector<ChunkLayers>& chunks,
            const TensorParallel<T>& tensor);
 
   void plan_activations(Index micro_batch_size, Index sequence_length, const StackMemory& memory);
@@ -46,7 +46,7 @@ class GptStack {
   Matrix<T> logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows);
 
   Tensor<double, 0> loss() const { return loss_; }
-  const GptConfig& config() const { return config_; }
+  const ModelConfig& config() const { return config_; }
   const TensorParallel<T>& tensor() const { return *tensor_; }
   const ChunkLayers& layers(int chunk) const { return chunks_.at(static_cast<std::size_t>(chunk)).layers(); }
   int num_chunks() const { return static_cast<int>(chunks_.size()); }
@@ -79,7 +79,7 @@ class GptStack {
   bool takes_first(MicrobatchPlace place);
   void load(const ExecSpace& exec, Slot& slot, const TokenBatch& batch) const;
 
-  GptConfig config_;
+  ModelConfig config_;
   std::unique_ptr<TensorParallel<T>> tensor_;  // the layers keep its address
   std::vector<GptChunk<T, Residual>> chunks_;
   std::vector<bool> begins_gradients_;  // by chunk: its next micro-batch overwrites what is there

@@ -23,7 +23,7 @@ Rows rows_of(const Rows& matrix, Index first, Index count) {
 }  // namespace
 
 template <class T, class Residual>
-Head<T, Residual>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config,
+Head<T, Residual>::Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
                         Placement placement, int token_table)
     : parameters_(&parameters),
       tensor_(&tensor),

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/ops/matmul.hpp"
-#include "models/gpt_config.hpp"
 #include "models/layernorm.hpp"
 #include "models/logit_rows.hpp"
+#include "models/model_config.hpp"
 
 namespace espalier {
 
@@ -33,7 +33,7 @@ class Head {
   };
 
   /// `token_table` is the handle of the embedding's table.
-  Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const GptConfig& config, Placement placement,
+  Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config, Placement placement,
        int token_table);
 
   Saved take_saved(Arena& arena, Index tokens /* N */) const;
@@ -68,7 +68,7 @@ class Head {
 
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
-  GptConfig config_;
+  ModelConfig config_;
   LayerNorm<T, Residual> norm_;
   int token_table_;
 };

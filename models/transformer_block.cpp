@@ -11,7 +11,7 @@ constexpr double init_std = 0.02;
 
 // Each block adds two branches to the residual stream: their last layers start smaller, so that its variance does not
 // grow with the depth (GPT-2, section 2.3).
-double projection_std(const GptConfig& config) {
+double projection_std(const ModelConfig& config) {
   return init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
 }
 
@@ -56,7 +56,7 @@ typename TransformerBlock<T, Residual>::Gradients TransformerBlock<T, Residual>:
 
 template <class T, class Residual>
 TransformerBlock<T, Residual>::TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
-                                                const std::string& name, const GptConfig& config, Placement placement)
+                                                const std::string& name, const ModelConfig& config, Placement placement)
     : norm1_(parameters, tensor, name + ".norm1", config.hidden_size, placement),
       attention_(parameters, tensor, name + ".attention", config.hidden_size, placement, init_std,
                  projection_std(config)),

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "models/attention.hpp"
-#include "models/gpt_config.hpp"
 #include "models/layernorm.hpp"
 #include "models/mlp.hpp"
+#include "models/model_config.hpp"
 
 namespace espalier {
 
@@ -20,7 +20,7 @@ struct BlockShape {
 };
 
 template <class T>
-BlockShape make_block_shape(const GptConfig& config, const TensorParallel<T>& tensor, Index batch,
+BlockShape make_block_shape(const ModelConfig& config, const TensorParallel<T>& tensor, Index batch,
                             Index sequence_length) {
   return {{batch, sequence_length, config.num_heads / tensor.size(), config.head_size()},
           tensor.local_rows(batch * sequence_length),
@@ -59,7 +59,7 @@ class TransformerBlock {
   };
 
   TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
-                   const GptConfig& config, Placement placement);
+                   const ModelConfig& config, Placement placement);
 
   /// saved.y = block(x); x must live until backward is done.
   void forward(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, const BlockShape& shape, Saved& saved) const;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/error.hpp"
+
 // p stages, m micro-batches, v chunks a stage. F = forward, B = backward, Bi and W = its input and its weight part.
 
 namespace espalier {
@@ -117,7 +119,10 @@ PipelineSchedule compute_order(const PipelineShape& shape, int stage) {
     case ScheduleKind::one_f_one_b: return one_f_one_b(shape, stage);
     case ScheduleKind::interleaved: return shape.chunks == 1 ? one_f_one_b(shape, stage) : interleaved(shape, stage);
     case ScheduleKind::zero_bubble: return zero_bubble(shape, stage);
+    case ScheduleKind::zero_bubble_2p:
+    case ScheduleKind::zero_bubble_v: break;
   }
+  ESPALIER_ASSERT(has_list(shape.kind), "no list of operations is made of a schedule that only the planner knows");
   return {};
 }
 

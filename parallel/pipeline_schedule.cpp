@@ -80,15 +80,29 @@ const char* to_string(ScheduleKind kind) {
     case ScheduleKind::one_f_one_b: return "1f1b";
     case ScheduleKind::interleaved: return "interleaved";
     case ScheduleKind::zero_bubble: return "zero_bubble";
+    case ScheduleKind::zero_bubble_2p: return "zero_bubble_2p";
+    case ScheduleKind::zero_bubble_v: return "zero_bubble_v";
   }
   return "unknown";
 }
 
 const std::vector<ScheduleKind>& all_schedule_kinds() {
-  static const std::vector<ScheduleKind> kinds{ScheduleKind::sequential, ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
-                                               ScheduleKind::interleaved, ScheduleKind::zero_bubble};
+  static const std::vector<ScheduleKind> kinds{
+      ScheduleKind::sequential,  ScheduleKind::gpipe,          ScheduleKind::one_f_one_b,  ScheduleKind::interleaved,
+      ScheduleKind::zero_bubble, ScheduleKind::zero_bubble_2p, ScheduleKind::zero_bubble_v};
   return kinds;
 }
+
+const std::vector<ScheduleKind>& schedule_kinds_with_lists() {
+  static const std::vector<ScheduleKind> kinds = [] {
+    std::vector<ScheduleKind> listed = all_schedule_kinds();
+    std::erase_if(listed, [](ScheduleKind kind) { return !has_list(kind); });
+    return listed;
+  }();
+  return kinds;
+}
+
+bool has_list(ScheduleKind kind) { return kind != ScheduleKind::zero_bubble_2p && kind != ScheduleKind::zero_bubble_v; }
 
 std::optional<ScheduleKind> parse_schedule_kind(std::string_view name) {
   for (const ScheduleKind kind : all_schedule_kinds())
@@ -97,15 +111,8 @@ std::optional<ScheduleKind> parse_schedule_kind(std::string_view name) {
   return std::nullopt;
 }
 
-std::string schedule_kind_names() {
-  std::string names;
-  for (const ScheduleKind kind : all_schedule_kinds())
-    names += (names.empty() ? "" : ", ") + std::string(to_string(kind));
-  return names;
-}
-
 bool allows_chunks(ScheduleKind kind) {
-  return kind == ScheduleKind::sequential || kind == ScheduleKind::gpipe || kind == ScheduleKind::interleaved;
+  return kind != ScheduleKind::one_f_one_b && kind != ScheduleKind::zero_bubble && kind != ScheduleKind::zero_bubble_2p;
 }
 
 const char* to_string(OperationKind kind) {

@@ -17,12 +17,17 @@ enum class ScheduleKind {
   gpipe,        ///< all forwards, then all backwards (Huang et al., 2019)
   one_f_one_b,  ///< "1f1b": a backward as soon as there is one (Narayanan et al., 2021)
   interleaved,  ///< 1F1B over several chunks a stage (Narayanan et al., 2021)
-  zero_bubble   ///< ZB-H1: weight gradients fill the bubble (Qi et al., 2023)
+  zero_bubble,  ///< ZB-H1: weight gradients fill the bubble (Qi et al., 2023)
+  // Known to the planner alone, in closed form: nothing makes their lists.
+  zero_bubble_2p,  ///< ZB-2p, with the memory of two pipelines (Qi et al., 2023)
+  zero_bubble_v    ///< ZB-V: the second chunks go the way back (Qi et al., 2024)
 };
 const char* to_string(ScheduleKind kind);
 const std::vector<ScheduleKind>& all_schedule_kinds();
+/// Those that make_schedule() makes lists of, and `train` runs.
+const std::vector<ScheduleKind>& schedule_kinds_with_lists();
+bool has_list(ScheduleKind kind);
 std::optional<ScheduleKind> parse_schedule_kind(std::string_view name);
-std::string schedule_kind_names();  ///< "sequential, gpipe, 1f1b, interleaved, zero_bubble"
 
 /// Whether a stage may hold more than one chunk of the model.
 bool allows_chunks(ScheduleKind kind);

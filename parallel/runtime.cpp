@@ -148,7 +148,7 @@ void Runtime::start_kokkos(int& argc, char**& argv) {
   WaitSettings& wait = world_->state()->context->wait;
   wait.ranks_share_cores = true;  // careful until it is known
   const HostCores host = measure_host_cores(*world_);
-  wait.ranks_share_cores = host.ranks > 1 && host.threads > static_cast<int>(host.cores.size());
+  wait.ranks_share_cores = host.ranks > 1 && host.threads > usable_cores(host);
   warning_ = crowding_text(*world_, host);
   world_->position().set_rank(world_->rank(), world_->size());
   synchronize_clocks(*world_);

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "planning/model_shape.hpp"
+#include "models/cost.hpp"
 #include "planning/plan_layout.hpp"
 
 namespace espalier {
 
 /// Seconds that one micro-batch took on one device, forward and backward together.
 struct LayerSample {
-  ModelShape model;
+  ModelConfig model;
   Index micro_batch = 1;
   Index sequence_length = 1;
   double embedding = 0;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/median.hpp"
+#include "io/json_by_name.hpp"
 #include "io/json_text.hpp"
 #include "planning/gib.hpp"
 
@@ -188,8 +189,7 @@ std::string case_report_json(const std::vector<PricedCase>& cases) {
       if (!each.too_large.empty())
         row["too_large"] = each.too_large;
       row["layout"] = each.price->layout.text();
-      for (std::size_t i = 0; i < num_plan_phases; ++i)
-        row["seconds"][to_string(static_cast<PlanPhase>(i))] = each.price->seconds[i];
+      row["seconds"] = json_by_name<Phase>(each.price->seconds.seconds);
     }
     if (!each.published.why_not.empty())
       row["why_not"] = each.published.why_not;

@@ -11,6 +11,7 @@
 #include "io/units.hpp"
 #include "planning/gpu_caveat.hpp"
 #include "planning/memo_parts.hpp"
+#include "planning/real.hpp"
 #include "planning/runnable.hpp"
 #include "planning/why_slower.hpp"
 
@@ -44,8 +45,8 @@ class CommonMemo : MemoText {
     std::vector<std::string> names;
     for (const PlanProblem& problem : problems_)
       names.push_back(problem.cluster.name);
-    const ModelShape& model = problems_.front().model;
-    say("# How to train {} on {} devices of each of {}\n\n", model.name, space_.num_devices,
+    const ModelConfig& model = problems_.front().model;
+    say("# How to train {} on {} devices of each of {}\n\n", problems_.front().model_name, space_.num_devices,
         fmt::format("{}", fmt::join(names, ", ")));
     if (std::ranges::any_of(problems_, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
       say("**{}**: all times below are predicted.\n\n", gpu_caveat);
@@ -54,7 +55,7 @@ class CommonMemo : MemoText {
         common_.layout->text());
     say("Model: {:.4g} billion parameters, {} layers, hidden size {}. Batch: {} of {} tokens, in {} of {} on each of "
         "{}.\n\n",
-        num_parameters(model) / 1e9, model.num_layers, model.hidden_size,
+        real(num_parameters(model)) / 1e9, model.num_layers, model.hidden_size,
         counted(common_.layout->global_batch, "sequence"), problems_.front().sequence_length,
         counted(common_.layout->num_microbatches(), "micro-batch"), common_.layout->micro_batch,
         counted(common_.layout->data, "replica"));

@@ -21,13 +21,13 @@ constexpr double kernels_compiled = 0.4;  // of them, where a compiler has fused
 constexpr double overlapped_share = 0.7;  // of a tensor collective that is cut up to hide behind products
 
 struct Block {
-  const ModelShape& model;
+  const ModelConfig& model;
   const Cluster& cluster;
   const PlanLayout& layout;
   const Implementation& implementation;
   double rows, c, f, kv, t, e, sequences, length, heads;
 
-  Block(const ModelShape& m, const Cluster& machine, const PlanLayout& plan, const Implementation& how, Index tokens)
+  Block(const ModelConfig& m, const Cluster& machine, const PlanLayout& plan, const Implementation& how, Index tokens)
       : model(m),
         cluster(machine),
         layout(plan),
@@ -47,7 +47,7 @@ struct Block {
 
   // The four products of a block; `transposed` 0: y = x W, 1: dx = dy W^T, 2: dW = x^T dy.
   double products(int transposed) const {
-    const double gates = model.gated_ffn ? 2 : 1;
+    const double gates = model.gated() ? 2 : 1;
     const auto one = [&](double k, double n) {
       return transposed == 0 ? product(rows, n, k) : transposed == 1 ? product(rows, k, n) : product(k, n, rows);
     };
@@ -80,12 +80,12 @@ struct Block {
 
   double elementwise(bool backward) const {
     const double replicated = rows * c / (layout.sequence_parallel ? t : 1);
-    const double masks = model.dropout ? 1 : 0;
+    const double masks = model.dropout > 0 ? 1 : 0;
     const double norms_and_adds = (backward ? 13 + 2 * masks : 10 + masks) * e * replicated;
-    const double gated = model.gated_ffn ? 1 : 0;
+    const double gated = model.gated() ? 1 : 0;
     double split = (backward ? 3 + 2 * gated : 2 + gated) * e * rows * f / t;
     split += 2 * e * rows * (c / t + 2 * kv);  // heads to the front, and back
-    if (model.max_sequence_length == 0)
+    if (model.positions != Positions::learned)
       split += 2 * e * rows * (c / t + kv);  // rotary positions
     if (model.bias && backward)
       split += e * rows * ((f + c) / t + 2 * kv) + 2 * e * rows * c;
@@ -100,11 +100,11 @@ struct Block {
   // positions as widening, complex product, narrowing; gates as activation and product. Backward moves twice that.
   double unfused_bytes() const {
     double bytes = 0;
-    if (model.rms_norm)
+    if (model.norm == Norm::rmsnorm)
       bytes += 2 * 32 * rows * c / (layout.sequence_parallel ? t : 1);
-    if (model.max_sequence_length == 0)
+    if (model.positions != Positions::learned)
       bytes += 16 * rows * (c / t + kv);
-    if (model.gated_ffn)
+    if (model.gated())
       bytes += 4 * rows * f / t;
     return bytes;
   }
@@ -184,7 +184,7 @@ PassTime operator*(double count, PassTime pass) {
   return pass;
 }
 
-BlockTime block_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                      const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
   BlockTime time;
@@ -207,7 +207,7 @@ BlockTime block_time(const ModelShape& model, const Cluster& cluster, const Plan
   time.backward_weight.products = block.products(2);
   if (!implementation.fused_accumulation)
     time.backward_weight.elementwise = traffic_seconds(
-        cluster.device, 3 * implementation.gradient_bytes * matrix_parameters_per_layer(model) / block.t);
+        cluster.device, 3 * implementation.gradient_bytes * real(matrix_parameters_per_layer(model)) / block.t);
   time.backward_weight.tensor = block.gather_rows_again_seconds();
   time.backward_weight.host = block.host(0.3);
 
@@ -238,7 +238,7 @@ BlockTime block_time(const ModelShape& model, const Cluster& cluster, const Plan
   return time;
 }
 
-BlockTime head_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                     const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
   const double columns = real(model.vocab_size) / block.t;
@@ -266,7 +266,7 @@ BlockTime head_time(const ModelShape& model, const Cluster& cluster, const PlanL
   return time;
 }
 
-BlockTime embedding_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                          Index sequence_length) {
   const Implementation any;  // the same in all
   const Block block(model, cluster, layout, any, sequence_length);

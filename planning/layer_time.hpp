@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/cost.hpp"
 #include "planning/cluster.hpp"
-#include "planning/model_shape.hpp"
 #include "planning/plan_layout.hpp"
 
 namespace espalier {
@@ -36,13 +36,13 @@ struct BlockTime {
   PassTime recompute;
 };
 
-BlockTime block_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                      const Implementation& implementation, Index sequence_length);
 
 /// Final norm, logits and loss; the embedding.
-BlockTime head_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                     const Implementation& implementation, Index sequence_length);
-BlockTime embedding_time(const ModelShape& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                          Index sequence_length);
 
 }  // namespace espalier

@@ -17,9 +17,9 @@ constexpr std::size_t product_bytes = 32 << 20;
 
 // The degrees of the tensor axis that divide all that it must, next to the layout's.
 std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& layout) {
-  const ModelShape& model = problem.model;
+  const ModelConfig& model = problem.model;
   const auto divides = [&](Index t) {
-    return model.num_heads % t == 0 && (model.num_kv_heads % t == 0 || t % model.num_kv_heads == 0) &&
+    return model.num_heads % t == 0 && (model.kv_heads() % t == 0 || t % model.kv_heads() == 0) &&
            model.ffn_hidden_size % t == 0 && (!layout.sequence_parallel || problem.sequence_length % t == 0);
   };
   return nearest_text(nearest_sizes(layout.tensor, model.num_heads, divides));
@@ -28,7 +28,7 @@ std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& la
 }  // namespace
 
 std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout) {
-  const ModelShape& model = problem.model;
+  const ModelConfig& model = problem.model;
   if (layout.num_devices() > problem.cluster.num_devices())
     return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());
   if (!problem.cluster.device.has(layout.precision))
@@ -39,9 +39,9 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (model.num_heads % layout.tensor != 0)
     return fmt::format("tensor {} does not divide the {} heads{}", layout.tensor, model.num_heads,
                        nearest_tensor_text(problem, layout));
-  if (model.num_kv_heads % layout.tensor != 0 && layout.tensor % model.num_kv_heads != 0)
+  if (model.kv_heads() % layout.tensor != 0 && layout.tensor % model.kv_heads() != 0)
     return fmt::format("tensor {} neither divides the {} heads of keys and values nor is a multiple{}", layout.tensor,
-                       model.num_kv_heads, nearest_tensor_text(problem, layout));
+                       model.kv_heads(), nearest_tensor_text(problem, layout));
   if (model.ffn_hidden_size % layout.tensor != 0)
     return fmt::format("tensor {} does not divide ffn_hidden_size {}{}", layout.tensor, model.ffn_hidden_size,
                        nearest_tensor_text(problem, layout));
@@ -70,7 +70,7 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
     return fmt::format("{} has one chunk a stage, not {}: schedule=interleaved", to_string(layout.schedule),
                        layout.virtual_stages);
-  if (layout.schedule == PlanSchedule::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
+  if (layout.schedule == ScheduleKind::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
     return fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", layout.virtual_stages);
   return {};
 }

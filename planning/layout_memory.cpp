@@ -35,7 +35,7 @@ double staged_bytes(double gradients, double ranks) {
 }
 
 // Columns on the way up of the feed-forward: one for gelu; gate and up for SwiGLU.
-double up_size(const ModelShape& model) { return (model.gated_ffn ? 2 : 1) * real(model.ffn_hidden_size); }
+double up_size(const ModelConfig& model) { return (model.gated() ? 2 : 1) * real(model.ffn_hidden_size); }
 
 // A stage of the model.
 struct Stage {
@@ -56,7 +56,7 @@ struct StageElements {
 
 // What `train` keeps for backward beside the slots (GptStack::take_workspace): gradients of one block and of the stream
 // on both sides, two sets where they are sent; of a split backward those of all blocks, as often as weight parts wait.
-double gradient_workspace(const ModelShape& model, const PlanLayout& layout, const Stage& stage, double rows) {
+double gradient_workspace(const ModelConfig& model, const PlanLayout& layout, const Stage& stage, double rows) {
   const double e = activation_bytes(layout.precision);
   const double c = real(model.hidden_size);
   const double up = up_size(model);
@@ -64,7 +64,7 @@ double gradient_workspace(const ModelShape& model, const PlanLayout& layout, con
   const double stream = e * rows * c / (layout.sequence_parallel ? t : 1);
   const double block = 3 * stream + e * rows * (2 * c + 2 * t * kv_size_on_rank(model, layout) + up) / t;
   double bytes = layout.sequence_parallel ? e * rows * c : 0;
-  if (layout.schedule == PlanSchedule::zero_bubble) {
+  if (layout.schedule == ScheduleKind::zero_bubble) {
     const double again = layout.recompute == Recompute::full ? 3 * stream + e * rows * (c + up) / t : 0;
     const double count = real(stage.blocks.front());
     const double waiting = std::min(real(layout.num_microbatches()), stage.number + 1.0);
@@ -82,7 +82,7 @@ double gradient_workspace(const ModelShape& model, const PlanLayout& layout, con
 // Memory of a rank of each stage, category by category.
 class StageMemory {
  public:
-  StageMemory(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation,
+  StageMemory(const ModelConfig& model, const PlanLayout& layout, const Implementation& implementation,
               Index sequence_length)
       : model_(model),
         layout_(layout),
@@ -175,7 +175,7 @@ class StageMemory {
       bytes = slots_of_train(stage, slots);
     else if (stage.last)
       bytes += 2 * stream_;  // inputs of the final norm and of the head
-    if (stage.first && model_.dropout)
+    if (stage.first && model_.dropout > 0)
       bytes += microbatches * stream_ / activation_bytes(layout_.precision);  // mask of the embedding's dropout
     add(memory, Category::activations, bytes);
   }
@@ -227,7 +227,7 @@ class StageMemory {
     return kept_without_recomputation_ - (implementation_.arenas_of_train ? stream_ : 0);  // its input lies in the slot
   }
 
-  const ModelShape& model_;
+  const ModelConfig& model_;
   const PlanLayout& layout_;
   const Implementation& implementation_;
   double replicas_;  // ranks with the same shard
@@ -261,7 +261,7 @@ StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas
   return bytes;
 }
 
-double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& layout,
+double activation_bytes_per_layer(const ModelConfig& model, const PlanLayout& layout,
                                   const Implementation& implementation, Index sequence_length) {
   const double e = activation_bytes(layout.precision);
   const double rows = real(layout.micro_batch) * real(sequence_length) / layout.context;
@@ -271,7 +271,7 @@ double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& lay
   const double f = real(model.ffn_hidden_size);
   const double kv = t * kv_size_on_rank(model, layout);
   const double heads = real(model.num_heads) / t;
-  const double mask = model.dropout ? 1 : 0;
+  const double mask = model.dropout > 0 ? 1 : 0;
   const bool own_selective = layout.recompute == Recompute::selective && !implementation.recomputes_attention;
 
   // Block input, h between attention and feed-forward, both norm outputs, masks of both output dropouts.
@@ -291,35 +291,35 @@ double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& lay
   return kept;
 }
 
-double kv_size_on_rank(const ModelShape& model, const PlanLayout& layout) {
-  return real(model.head_size()) * std::ceil(real(model.num_kv_heads) / layout.tensor);
+double kv_size_on_rank(const ModelConfig& model, const PlanLayout& layout) {
+  return real(model.head_size()) * std::ceil(real(model.kv_heads()) / layout.tensor);
 }
 
-double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& layout) {
-  const double norms = (model.rms_norm ? 2 : 4) * real(model.hidden_size);
+double parameters_per_layer_on_rank(const ModelConfig& model, const PlanLayout& layout) {
+  const double norms = (model.norm == Norm::rmsnorm ? 2 : 4) * real(model.hidden_size);
   const double copied_columns = 2 * (kv_size_on_rank(model, layout) - real(model.kv_size()) / layout.tensor);
-  return norms + (parameters_per_layer(model) - norms) / layout.tensor + real(model.hidden_size) * copied_columns;
+  return norms + (real(parameters_per_layer(model)) - norms) / layout.tensor + real(model.hidden_size) * copied_columns;
 }
 
-double vocabulary_on_rank(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation) {
+double vocabulary_on_rank(const ModelConfig& model, const PlanLayout& layout, const Implementation& implementation) {
   const double multiple = real(implementation.logit_multiple);
   return multiple * std::ceil(std::ceil(real(model.vocab_size) / layout.tensor) / multiple);
 }
 
-double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout,
+double embedding_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                     const Implementation& implementation) {
   return real(model.hidden_size) *
-         (vocabulary_on_rank(model, layout, implementation) + real(model.max_sequence_length));
+         (vocabulary_on_rank(model, layout, implementation) + real(model.learned_positions()));
 }
 
-double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout,
+double head_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                const Implementation& implementation) {
-  const double norms = model.rms_norm ? 1 : 2;
+  const double norms = model.norm == Norm::rmsnorm ? 1 : 2;
   const double table = model.tied_embeddings ? 0 : vocabulary_on_rank(model, layout, implementation);
   return real(model.hidden_size) * (norms + table);
 }
 
-std::size_t attention_workspace_on_rank(const ModelShape& model, const PlanLayout& layout,
+std::size_t attention_workspace_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                         const Implementation& implementation, Index sequence_length) {
   if (!implementation.cudnn_attention || activation_bytes(layout.precision) != 2)
     return 0;
@@ -343,11 +343,11 @@ std::vector<Index> blocks_per_part(Index num_layers, int parts) {
   return blocks;
 }
 
-std::vector<Index> blocks_per_part(const ModelShape& model, const PlanLayout& layout) {
+std::vector<Index> blocks_per_part(const ModelConfig& model, const PlanLayout& layout) {
   return layout.blocks_given.empty() ? blocks_per_part(model.num_layers, layout.num_parts()) : layout.blocks_given;
 }
 
-std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
+std::vector<MemoryByCategory> layout_memory(const ModelConfig& model, const PlanLayout& layout,
                                             const Implementation& implementation, Index sequence_length) {
   const StageMemory memory_of(model, layout, implementation, sequence_length);
   std::vector<MemoryByCategory> memory;

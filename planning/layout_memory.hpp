@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/memory_ledger.hpp"
-#include "planning/model_shape.hpp"
+#include "models/cost.hpp"
 #include "planning/plan_layout.hpp"
 
 namespace espalier {
@@ -25,26 +25,27 @@ StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas
 
 /// Bytes that a block keeps of one micro-batch from forward to backward. For GPT in 16 bit without recomputation or
 /// tensor parallelism, with dropout and unfused attention: s b h (34 + 5 a s / h) [Korthikanti et al. 2022, eq. 1-6].
-double activation_bytes_per_layer(const ModelShape& model, const PlanLayout& layout,
+double activation_bytes_per_layer(const ModelConfig& model, const PlanLayout& layout,
                                   const Implementation& implementation, Index sequence_length);
 
 /// Columns of K (and of V) on a tensor rank: its share of the heads; one head, of which other ranks have copies, where
 /// there are more ranks than such heads.
-double kv_size_on_rank(const ModelShape& model, const PlanLayout& layout);
+double kv_size_on_rank(const ModelConfig& model, const PlanLayout& layout);
 
 /// Logits of a row, and rows of the token table, in the memory of the tensor rank that has most of the vocabulary.
-double vocabulary_on_rank(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation);
+double vocabulary_on_rank(const ModelConfig& model, const PlanLayout& layout, const Implementation& implementation);
 
 /// Elements of the weights on a tensor rank: of one block, of the embedding (the position table is not split), of the
 /// head.
-double parameters_per_layer_on_rank(const ModelShape& model, const PlanLayout& layout);
-double embedding_parameters_on_rank(const ModelShape& model, const PlanLayout& layout,
+double parameters_per_layer_on_rank(const ModelConfig& model, const PlanLayout& layout);
+double embedding_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                     const Implementation& implementation);
-double head_parameters_on_rank(const ModelShape& model, const PlanLayout& layout, const Implementation& implementation);
+double head_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
+                               const Implementation& implementation);
 
 /// The most workspace that attention through cuDNN holds on to on a rank; 0 where it does not compute.
 /// @pre why_impossible() is empty (planning/layout_limits.hpp)
-std::size_t attention_workspace_on_rank(const ModelShape& model, const PlanLayout& layout,
+std::size_t attention_workspace_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                         const Implementation& implementation, Index sequence_length);
 
 /// Blocks of each part of the model in forward order: equal where they divide; one fewer first and last where then they
@@ -52,10 +53,10 @@ std::size_t attention_workspace_on_rank(const ModelShape& model, const PlanLayou
 std::vector<Index> blocks_per_part(Index num_layers, int parts);
 
 /// The same for a layout, which may bring its own.
-std::vector<Index> blocks_per_part(const ModelShape& model, const PlanLayout& layout);
+std::vector<Index> blocks_per_part(const ModelConfig& model, const PlanLayout& layout);
 
 /// Bytes of a rank of each stage, by category.
-std::vector<MemoryByCategory> layout_memory(const ModelShape& model, const PlanLayout& layout,
+std::vector<MemoryByCategory> layout_memory(const ModelConfig& model, const PlanLayout& layout,
                                             const Implementation& implementation, Index sequence_length);
 
 /// The stage that needs most, the first of equals. @pre there is one.

@@ -30,10 +30,10 @@ std::vector<T> fixed_or(const std::optional<T>& fixed, std::vector<T> open) {
 std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& space, int pipeline) {
   if (space.virtual_stages)
     return {*space.virtual_stages};
-  if (pipeline > 1 && space.schedule == PlanSchedule::zero_bubble_v)
+  if (pipeline > 1 && space.schedule == ScheduleKind::zero_bubble_v)
     return {2};
   std::vector<int> counts{1};
-  const bool chunked = !space.schedule || *space.schedule == PlanSchedule::interleaved;
+  const bool chunked = !space.schedule || *space.schedule == ScheduleKind::interleaved;
   if (pipeline > 1 && chunked)
     for (int chunks = 2; chunks <= 8; ++chunks)
       if (const Index parts = Index{pipeline} * chunks;
@@ -77,16 +77,16 @@ void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& pr
       const bool both_orders = space.tries_orders && lattice.pipeline > 1 && lattice.data > 1;
       const std::vector<bool> orders =
           fixed_or(space.data_inside_pipeline, both_orders ? std::vector<bool>{true, false} : std::vector<bool>{true});
-      std::vector<PlanSchedule> schedules;
+      std::vector<ScheduleKind> schedules;
       if (space.schedule)
         schedules = {*space.schedule};
       else if (chunks > 1)
-        schedules = {PlanSchedule::interleaved};
+        schedules = {ScheduleKind::interleaved};
       else
-        schedules = {PlanSchedule::one_f_one_b};
+        schedules = {ScheduleKind::one_f_one_b};
       if (!space.schedule && chunks == 1 && lattice.pipeline > 1 && space.tries_zero_bubble)
-        schedules.push_back(PlanSchedule::zero_bubble);
-      for (const PlanSchedule schedule : schedules)
+        schedules.push_back(ScheduleKind::zero_bubble);
+      for (const ScheduleKind schedule : schedules)
         for (const bool data_inside : orders) {
           lattice.schedule = schedule;
           lattice.data_inside_pipeline = data_inside;
@@ -159,7 +159,7 @@ void fix_choices(LayoutSpace& space, const std::string& text) {
   std::string contradiction;
   if (space.tensor == 1 && space.sequence_parallel.value_or(false))
     contradiction = "sequence_parallel needs tensor ranks, and tensor is 1";
-  else if (space.pipeline == 1 && space.schedule && *space.schedule != PlanSchedule::one_f_one_b)
+  else if (space.pipeline == 1 && space.schedule && *space.schedule != ScheduleKind::one_f_one_b)
     contradiction = fmt::format("schedule {} needs stages, and pipeline is 1", to_string(*space.schedule));
   else if (space.virtual_stages.value_or(1) > 1 && space.schedule && !allows_chunks(*space.schedule))
     contradiction = fmt::format("schedule {} has one chunk a stage, and virtual_stages is {}",

@@ -23,7 +23,7 @@ struct LayoutSpace {
   std::optional<Recompute> recompute = {};
   std::optional<int> zero_stage = {};
   std::optional<bool> sequence_parallel = {};
-  std::optional<PlanSchedule> schedule = {};
+  std::optional<ScheduleKind> schedule = {};
   std::optional<bool> data_inside_pipeline = {};
   std::vector<Precision> precisions{Precision::bf16};
   double recompute_share = 1;

@@ -12,6 +12,7 @@
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/quantity.hpp"
+#include "planning/real.hpp"
 #include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
 
@@ -49,7 +50,7 @@ class Memo : MemoText {
  private:
   void recommendation() {
     const Cluster& cluster = problem_.cluster;
-    say("# How to train {} on {} {}\n\n", problem_.model.name, space_.num_devices, cluster.device.name);
+    say("# How to train {} on {} {}\n\n", problem_.model_name, space_.num_devices, cluster.device.name);
     if (!cluster.device.moves_messages)
       say("**{}**: all times below are predicted.\n\n", gpu_caveat);
     say("**Recommendation.** {}: {} a step (+-{:.0f} %), {:.4g} tokens a second, MFU {:.1f} % of {} in {}, "
@@ -61,7 +62,7 @@ class Memo : MemoText {
     say("Model: {:.4g} billion parameters, {} layers, hidden size {}. "
         "Machine: {} with {} of {} each. "
         "Batch: {} of {} tokens, in {} of {} on each of {}.\n\n",
-        num_parameters(problem_.model) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
+        real(num_parameters(problem_.model)) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
         counted(cluster.num_nodes, "node"), counted(cluster.devices_per_node, "device"),
         bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)), counted(layout_.global_batch, "sequence"),
         problem_.sequence_length, counted(layout_.num_microbatches(), "micro-batch"), layout_.micro_batch,
@@ -85,7 +86,7 @@ class Memo : MemoText {
 
   void memory() {
     const StateBytes states = state_bytes(layout_.precision, problem_.implementation);
-    const double parameters = num_parameters(problem_.model);
+    const double parameters = real(num_parameters(problem_.model));
     say("## How it fits in memory\n\n");
     const double devices = parameters * states.total() / static_cast<double>(room_);
     say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: "
@@ -176,7 +177,7 @@ class Memo : MemoText {
   void compare_microbatches(const PlanLayout& pipelined, const std::string& split) {
     PlanLayout naive = pipelined;
     naive.micro_batch = pipelined.global_batch / pipelined.data;
-    naive.schedule = PlanSchedule::one_f_one_b;
+    naive.schedule = ScheduleKind::one_f_one_b;
     naive.virtual_stages = 1;
     if (!why_impossible(problem_, naive).empty())
       return;

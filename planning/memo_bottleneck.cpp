@@ -52,11 +52,11 @@ class BottleneckPart : MemoText {
   }
 
   void name_it() {
-    const std::string compute = share_text(best_[PlanPhase::forward] + best_[PlanPhase::backward], best_.step_seconds);
-    const PlanPhase longest = longest_beside_compute(best_);
-    const std::string other = fmt::format("{}: {}, {}", to_string(longest), time_text(best_[longest]),
-                                          share_text(best_[longest], best_.step_seconds));
-    if (limit_.phases.size() > 1)
+    const std::string compute = share_text(Bottleneck{}.seconds(best_), best_.step_seconds);
+    const Bottleneck longest = longest_beside_compute(best_);
+    const std::string other = fmt::format("{}: {}, {}", longest.name(), time_text(longest.seconds(best_)),
+                                          share_text(longest.seconds(best_), best_.step_seconds));
+    if (limit_.kind == Bottleneck::Kind::compute)
       say("Forward and backward themselves: {} of the step. Of the other phases none takes {:.0f} %; the longest is "
           "{}.\n\n",
           compute, 100 * bottleneck_share, other);
@@ -66,7 +66,7 @@ class BottleneckPart : MemoText {
 
   // Seconds of the bottleneck for as many tokens as a step has now.
   double limit_seconds(const Mitigation& option) const {
-    return comparable_seconds(option.price, best_, limit_.phases);
+    return comparable_seconds(option.price, best_, limit_.seconds(option.price));
   }
 
   std::string limit_text(const Mitigation& option) const {
@@ -76,16 +76,17 @@ class BottleneckPart : MemoText {
   // The phase that a change shortens most (`sign` 1), or lengthens most (-1).
   std::string phase_text(const Mitigation& option, double sign) const {
     const auto benefit = [&](std::size_t i) {
-      return sign * (best_.seconds[i] - comparable_seconds(option.price, best_, {static_cast<PlanPhase>(i)}));
+      const auto phase = static_cast<Phase>(i);
+      return sign * (best_[phase] - comparable_seconds(option.price, best_, option.price[phase]));
     };
     std::size_t most = 0;
-    for (std::size_t i = 1; i < num_plan_phases; ++i)
+    for (std::size_t i = 1; i < num_phases; ++i)
       if (benefit(i) > benefit(most))
         most = i;
-    const auto phase = static_cast<PlanPhase>(most);
+    const auto phase = static_cast<Phase>(most);
     return fmt::format(
         "{} {}", to_string(phase),
-        time_text(comparable_seconds(option.price, best_, {phase}), " instead of ", best_.seconds[most]));
+        time_text(comparable_seconds(option.price, best_, option.price[phase]), " instead of ", best_[phase]));
   }
 
   // They are in the order in which they are to be tried.

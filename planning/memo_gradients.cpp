@@ -59,7 +59,7 @@ std::string replicas_text(const MemoSubject& subject) {
           .weights;
   const double elements = static_cast<double>(best.memory[0][Category::weights]) / kept;
   const bool every_time = layout.zero_stage >= 2;
-  const double waited = best[PlanPhase::data_comm] - best.tied_seconds;
+  const double waited = best[Phase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
       "Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. "
       "The first stage's take {} at {:.0f} bytes each.",
@@ -86,7 +86,7 @@ std::string replicas_text(const MemoSubject& subject) {
 
 // Both ends of the pipeline hold the token table.
 std::string table_text(const MemoSubject& subject) {
-  const ModelShape& model = subject.problem.model;
+  const ModelConfig& model = subject.problem.model;
   const double table = vocabulary_on_rank(model, subject.layout(), subject.problem.implementation) *
                        real(model.hidden_size) * gradient_bytes(subject);
   return fmt::format(
@@ -100,47 +100,47 @@ std::string table_text(const MemoSubject& subject) {
 // What every tensor rank holds whole: sequence parallelism gives each other rows.
 std::string tensor_text(const MemoSubject& subject) {
   const PlanLayout& layout = subject.layout();
-  const ModelShape& model = subject.problem.model;
+  const ModelConfig& model = subject.problem.model;
   if (!layout.sequence_parallel)
     return fmt::format(
         "- The {} tensor ranks hold different parts of the matrices and see the same rows: "
         "no gradient of a weight is summed among them. "
         "Their exchanges in every block are of activations (tensor_comm).\n",
         layout.tensor);
-  const double of_block = (model.rms_norm ? 2 : 4) + (model.bias ? 2 : 0);
+  const double of_block = (model.norm == Norm::rmsnorm ? 2 : 4) + (model.bias ? 2 : 0);
   const double elements =
-      real(model.hidden_size) * (of_block * blocks_of_first_stage(subject) + real(model.max_sequence_length));
+      real(model.hidden_size) * (of_block * blocks_of_first_stage(subject) + real(model.learned_positions()));
   return fmt::format(
       "- Under sequence parallelism each of the {} tensor ranks sees other rows, "
       "so gradients of what all of them hold (norms{}{}) are summed over them, too: {}.\n",
       layout.tensor, model.bias ? ", biases of row-split products" : "",
-      model.max_sequence_length > 0 ? ", positions" : "",
+      model.learned_positions() > 0 ? ", positions" : "",
       unpriced_text(subject, layout.tensor, elements * gradient_bytes(subject)));
 }
 
 // More tensor ranks than heads of keys and values: neighbours hold copies of one.
 std::string copied_heads_text(const MemoSubject& subject) {
-  const ModelShape& model = subject.problem.model;
-  const int copies = subject.layout().tensor / static_cast<int>(model.num_kv_heads);
+  const ModelConfig& model = subject.problem.model;
+  const int copies = subject.layout().tensor / static_cast<int>(model.kv_heads());
   const double elements = 2 * real(model.hidden_size) * real(model.head_size()) * blocks_of_first_stage(subject);
   return fmt::format(
       "- {} tensor ranks hold copies of each of the {} heads of keys and values; "
       "their gradients are summed once a step: {}.\n",
-      copies, model.num_kv_heads, unpriced_text(subject, copies, elements * gradient_bytes(subject)));
+      copies, model.kv_heads(), unpriced_text(subject, copies, elements * gradient_bytes(subject)));
 }
 
 }  // namespace
 
 std::string gradients_part(const MemoSubject& subject) {
   const PlanLayout& layout = subject.layout();
-  const ModelShape& model = subject.problem.model;
+  const ModelConfig& model = subject.problem.model;
   std::string text = "## Where gradients are synchronised, and what it costs\n\n";
   std::string others;
   if (subject.best.tied_seconds > 0)
     others += table_text(subject);
   if (layout.tensor > 1)
     others += tensor_text(subject);
-  if (layout.tensor > model.num_kv_heads)
+  if (layout.tensor > model.kv_heads())
     others += copied_heads_text(subject);
   if (layout.data * layout.context > 1)
     text += replicas_text(subject);

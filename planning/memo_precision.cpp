@@ -89,7 +89,7 @@ class PrecisionPart : MemoText {
   void what_stays_higher() {
     const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
     const NumberFormat& kept = kept_format(precision_);
-    const ModelShape& model = subject_.problem.model;
+    const ModelConfig& model = subject_.problem.model;
     if (precision_ == Precision::fp8)
       say("What stays in bf16, and why:\n\n"
           "- attention, the head and its logits: "

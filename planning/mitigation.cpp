@@ -68,7 +68,7 @@ class SmallChanges {
     if (now_.pipeline > 1 && now_.virtual_stages == 1)
       change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
         other.virtual_stages = 2;
-        other.schedule = PlanSchedule::interleaved;
+        other.schedule = ScheduleKind::interleaved;
       });
     if (now_.virtual_stages > 1)
       chunks_instead(2 * now_.virtual_stages);
@@ -81,14 +81,14 @@ class SmallChanges {
            [&](PlanLayout& other) {
              other.virtual_stages = count;
              if (count == 1)
-               other.schedule = PlanSchedule::one_f_one_b;
+               other.schedule = ScheduleKind::one_f_one_b;
            });
   }
 
   void schedule() {
-    if (now_.pipeline > 1 && now_.schedule == PlanSchedule::one_f_one_b)
+    if (now_.pipeline > 1 && now_.schedule == ScheduleKind::one_f_one_b)
       change("the zero-bubble schedule (parallel.schedule)",
-             [](PlanLayout& other) { other.schedule = PlanSchedule::zero_bubble; });
+             [](PlanLayout& other) { other.schedule = ScheduleKind::zero_bubble; });
   }
 
   void recomputation() {
@@ -191,7 +191,7 @@ std::string condition_of(const LayoutSpace& space, const PlanLayout& layout) {
 
 Mitigation mitigation_of(std::string change, LayoutPrice price, const LayoutPrice& now) {
   const Bottleneck limit = bottleneck(now);
-  const double seconds = comparable_seconds(price, now, limit.phases);
+  const double seconds = comparable_seconds(price, now, limit.seconds(price));
   const double gain = price.tokens_per_second / now.tokens_per_second - 1;
   const double saved = (limit.seconds(now) - seconds) / now.step_seconds;
   return {.change = std::move(change),
@@ -206,7 +206,7 @@ Mitigation mitigation_of(std::string change, LayoutPrice price, const LayoutPric
 // `train` rounds what it sends, and keeps and adds up as before: times change, memory does not.
 std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem, const LayoutPrice& now) {
   if (activation_bytes(now.layout.precision) != 2 || problem.implementation.gradient_bytes <= 2 ||
-      now[PlanPhase::data_comm] <= 0)
+      now[Phase::data_comm] <= 0)
     return std::nullopt;
   PlanProblem rounded = problem;
   rounded.implementation.gradient_bytes = 2;
@@ -217,16 +217,19 @@ std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem
   return price;
 }
 
-// The axes whose messages a phase waits for.
-std::vector<AxisPlacement> axes_of(PlanPhase phase, const PlanLayout& layout) {
+// The axes whose messages are waited for.
+std::vector<AxisPlacement> axes_of(const Bottleneck& limit, const PlanLayout& layout) {
   std::vector<AxisPlacement> axes;
-  if (phase == PlanPhase::tensor_comm && layout.tensor > 1)
+  if (limit.kind != Bottleneck::Kind::phase)
+    return axes;
+  const Phase phase = limit.phase;
+  if (phase == Phase::tensor_comm && layout.tensor > 1)
     axes.push_back(layout.tensor_axis());
-  if (phase == PlanPhase::tensor_comm && layout.context > 1)
+  if (phase == Phase::tensor_comm && layout.context > 1)
     axes.push_back(layout.context_axis());
-  if (phase == PlanPhase::pipeline_comm)
+  if (phase == Phase::pipeline_comm)
     axes.push_back(layout.pipeline_axis());
-  if (phase == PlanPhase::data_comm)  // of one replica: first and last stage sum the gradients of their table
+  if (phase == Phase::data_comm)  // of one replica: first and last stage sum the gradients of their table
     axes.push_back(layout.data * layout.context > 1 ? layout.data_axis() : layout.pipeline_axis());
   return axes;
 }
@@ -256,33 +259,34 @@ std::optional<Mitigation> with_more_devices(const PlanProblem& problem, const La
 
 }  // namespace
 
-std::string Bottleneck::name() const { return phases.size() > 1 ? "forward and backward" : to_string(phases.front()); }
-
-double Bottleneck::seconds(const LayoutPrice& price) const {
-  double sum = 0;
-  for (const PlanPhase phase : phases)
-    sum += price[phase];
-  return sum;
+std::string Bottleneck::name() const {
+  if (kind == Kind::compute)
+    return "forward and backward";
+  return kind == Kind::recompute ? "recompute" : to_string(phase);
 }
 
-PlanPhase longest_beside_compute(const LayoutPrice& price) {
-  constexpr std::array<PlanPhase, 7> candidates{PlanPhase::recompute,     PlanPhase::bubble,    PlanPhase::tensor_comm,
-                                                PlanPhase::pipeline_comm, PlanPhase::data_comm, PlanPhase::optimizer,
-                                                PlanPhase::other};
-  return *std::max_element(candidates.begin(), candidates.end(),
-                           [&](PlanPhase a, PlanPhase b) { return price[a] < price[b]; });
+double Bottleneck::seconds(const LayoutPrice& price) const {
+  if (kind == Kind::compute)
+    return price[Phase::forward] + price[Phase::backward] - price.recompute_seconds;
+  return kind == Kind::recompute ? price.recompute_seconds : price[phase];
+}
+
+Bottleneck longest_beside_compute(const LayoutPrice& price) {
+  Bottleneck longest{Bottleneck::Kind::recompute};
+  for (const Phase phase :
+       {Phase::bubble, Phase::tensor_comm, Phase::pipeline_comm, Phase::data_comm, Phase::optimizer, Phase::other})
+    if (price[phase] > longest.seconds(price))
+      longest = {Bottleneck::Kind::phase, phase};
+  return longest;
 }
 
 Bottleneck bottleneck(const LayoutPrice& price) {
-  const PlanPhase longest = longest_beside_compute(price);
-  if (price[longest] < bottleneck_share * price.step_seconds)
-    return {{PlanPhase::forward, PlanPhase::backward}};
-  return {{longest}};
+  const Bottleneck longest = longest_beside_compute(price);
+  return longest.seconds(price) < bottleneck_share * price.step_seconds ? Bottleneck{} : longest;
 }
 
-double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, const std::vector<PlanPhase>& phases) {
-  return Bottleneck{phases}.seconds(price) * static_cast<double>(now.layout.global_batch) /
-         static_cast<double>(price.layout.global_batch);
+double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, double seconds) {
+  return seconds * static_cast<double>(now.layout.global_batch) / static_cast<double>(price.layout.global_batch);
 }
 
 std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price) {
@@ -312,11 +316,11 @@ std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpac
 }
 
 std::optional<Mitigation> better_machine(const PlanProblem& problem, const LayoutPrice& price) {
-  const PlanPhase phase = bottleneck(price).phases.front();
-  if (phase == PlanPhase::forward)
+  const Bottleneck limit = bottleneck(price);
+  if (limit.kind == Bottleneck::Kind::compute)
     return with_more_devices(problem, price);
   std::optional<Mitigation> best;
-  for (const AxisPlacement& axis : axes_of(phase, price.layout))
+  for (const AxisPlacement& axis : axes_of(limit, price.layout))
     if (Mitigation each = with_faster_links(problem, price, crosses_nodes(problem.cluster, axis));
         !best || each.saved > best->saved)
       best = std::move(each);

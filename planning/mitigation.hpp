@@ -15,19 +15,20 @@ inline constexpr double worthwhile =
     0.005;  ///< share of the step, or of tokens per second, below which nothing is gained
 inline constexpr double bottleneck_share = 0.02;  ///< of the step, that a phase beyond forward and backward must take
 
-/// What limits a step.
+/// What limits a step: forward and backward themselves, recomputation (a part of backward), or another phase.
 struct Bottleneck {
-  std::vector<PlanPhase> phases;
-  std::string name() const;  ///< "tensor_comm"; "forward and backward"
+  enum class Kind { compute, recompute, phase } kind = Kind::compute;
+  Phase phase = Phase::forward;  ///< of Kind::phase
+  std::string name() const;      ///< "tensor_comm"; "recompute"; "forward and backward"
   double seconds(const LayoutPrice& price) const;
 };
 
-/// The phase that takes most beyond forward and backward; these two where no other takes bottleneck_share.
+/// What takes most beyond forward and backward; these two where nothing else takes bottleneck_share.
 Bottleneck bottleneck(const LayoutPrice& price);
-PlanPhase longest_beside_compute(const LayoutPrice& price);
+Bottleneck longest_beside_compute(const LayoutPrice& price);
 
-/// Seconds of these phases for as many tokens as a step of `now` has.
-double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, const std::vector<PlanPhase>& phases);
+/// `seconds` of a step of `price`, for as many tokens as a step of `now` has.
+double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, double seconds);
 
 /// One change to a layout, priced.
 struct Mitigation {

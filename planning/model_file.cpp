@@ -5,11 +5,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 
+#include "core/error.hpp"
 #include "io/input_limits.hpp"
+#include "io/nearest_word.hpp"
 #include "io/toml_config.hpp"
+#include "models/presets.hpp"
 
 namespace espalier {
 namespace {
@@ -43,22 +48,20 @@ class ModelReader {
                           fmt::join(inherited_, ", "));
     if (!from_default.empty())
       planned.notes.push_back(fmt::format("{}: {}", file_name_, from_default));
-    if (shape_ != preset_)
-      shape_.name = file_name_;
     const std::vector<std::string> broken = problems(shape_);
     for (std::size_t i = 0; i < broken.size(); ++i)
       reader_.problem("model",
                       i > 0 || from_default.empty() ? broken[i] : fmt::format("{} ({})", broken[i], from_default));
     reader_.finish();
     planned.model = shape_;
+    planned.name = shape_ == preset_ ? preset_name_ : file_name_;
     return planned;
   }
 
  private:
   bool read_preset() {
-    std::string preset = default_preset;
-    const bool given = reader_.read("model", "preset", preset, model_preset_names());
-    preset_ = model_preset(preset);
+    const bool given = reader_.read("model", "preset", preset_name_, model_preset_names());
+    preset_ = model_preset(preset_name_);
     shape_ = preset_;
     return given;
   }
@@ -71,31 +74,28 @@ class ModelReader {
   // In the ranges of `train`.
   void read_sizes() {
     constexpr Index channels = 1 << 18;
-    const bool is_grouped = shape_.num_kv_heads != shape_.num_heads;
     read_size("num_layers", shape_.num_layers, 1 << 14);
     read_size("hidden_size", shape_.hidden_size, channels);
     read_size("num_heads", shape_.num_heads, channels);
     read_size("ffn_hidden_size", shape_.ffn_hidden_size, 1 << 20);
     read_size("vocab_size", shape_.vocab_size, std::numeric_limits<std::int32_t>::max());
-    if (!is_grouped)
-      shape_.num_kv_heads = shape_.num_heads;
     reader_.read("model", "num_kv_heads", shape_.num_kv_heads, {.min = 1, .max = channels});
+    if (shape_.num_kv_heads == shape_.num_heads)
+      shape_.num_kv_heads = 0;
   }
 
   void read_kind() {
-    read_choice("norm", "layernorm", "rmsnorm", shape_.rms_norm);
-    read_choice("activation", "gelu", "swiglu", shape_.gated_ffn);
+    read_choice("norm", {{"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}, shape_.norm);
+    read_choice("activation", {{"gelu", Activation::gelu}, {"swiglu", Activation::swiglu}}, shape_.activation);
     reader_.read("model", "tied_embeddings", shape_.tied_embeddings);
     reader_.read("model", "bias", shape_.bias);
-    double dropout = 0;  // a share; what it costs is the same for any
-    if (reader_.read("model", "dropout", dropout, {.min = 0, .max = 1, .max_open = true}))
-      shape_.dropout = dropout > 0;
+    reader_.read("model", "dropout", shape_.dropout, {.min = 0, .max = 1, .max_open = true});
   }
 
   // With rotary positions max_sequence_length is no table, but still says how long a sequence is.
   void read_positions(PlannedModel& planned) {
-    bool rotary = shape_.max_sequence_length == 0;
-    read_choice("position", "learned", "rotary", rotary);
+    read_choice("position", {{"learned", Positions::learned}, {"rotary", Positions::rotary}}, shape_.positions);
+    const bool rotary = shape_.positions == Positions::rotary;
     Index length = shape_.max_sequence_length;
     const bool given = reader_.read("model", "max_sequence_length", length, {.min = 1, .max = longest_sequence});
     if (!rotary && length == 0)
@@ -112,7 +112,7 @@ class ModelReader {
     reader_.read("batch", "global_batch_size", planned.global_batch, {.min = 1, .max = 1 << 24});
     Index length = 0;
     reader_.read("batch", "sequence_length", length, {.min = 0, .max = longest_sequence});
-    if (shape_.max_sequence_length > 0 && length > shape_.max_sequence_length)
+    if (shape_.learned_positions() > 0 && length > shape_.max_sequence_length)
       reader_.problem(
           "batch", "sequence_length",
           fmt::format("{} is longer than the model's max_sequence_length {}", length, shape_.max_sequence_length));
@@ -127,18 +127,37 @@ class ModelReader {
     planned.own_attention = attention == "own";
   }
 
-  void read_choice(const char* key, const char* no, const char* yes, bool& value) {
-    std::string word = value ? yes : no;
-    reader_.read("model", key, word, {no, yes});
-    value = word == yes;
+  template <class Choice>
+  void read_choice(const char* key, const std::map<std::string, Choice>& choices, Choice& value) {
+    std::string word;
+    std::vector<std::string> words;
+    for (const auto& [each, choice] : choices) {
+      words.push_back(each);
+      if (choice == value)
+        word = each;
+    }
+    reader_.read("model", key, word, words);
+    value = choices.at(word);
   }
 
   ConfigReader reader_;
   std::string file_name_;
-  ModelShape preset_;  // where the shape starts from
-  ModelShape shape_;
+  std::string preset_name_ = default_preset;
+  ModelConfig preset_;  // where the shape starts from
+  ModelConfig shape_;
   std::vector<std::string> inherited_;  // sizes that are the preset's: "vocab_size 256"
 };
+
+[[noreturn]] void throw_unknown_model(const std::string& name) {
+  const std::string nearest = nearest_word(name, model_preset_names());
+  throw Error(
+      ExitCode::usage,
+      {.what = "unknown model",
+       .got = name.empty() ? "nothing" : name,
+       .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(model_preset_names(), ", ")),
+       .todo = nearest.empty() ? "name one of these, or a TOML file with the shape under [model] (docs/planner.md)"
+                               : fmt::format("did you mean {}?", nearest)});
+}
 
 }  // namespace
 
@@ -149,8 +168,11 @@ PlannedModel parse_planned_model(const std::string& text, const std::string& nam
 PlannedModel planned_model(const std::string& name_or_file) {
   if (name_or_file.ends_with(".toml"))
     return parse_planned_model(read_file(name_or_file, ExitCode::usage, LargestFile::config), name_or_file);
-  const ModelShape model = model_preset(name_or_file);
-  return {.model = model, .global_batch = 0, .sequence_length = model.max_sequence_length, .notes = {}};
+  const std::vector<std::string>& known = model_preset_names();
+  if (std::ranges::find(known, name_or_file) == known.end())
+    throw_unknown_model(name_or_file);
+  const ModelConfig model = model_preset(name_or_file);
+  return {.model = model, .name = name_or_file, .sequence_length = model.learned_positions(), .notes = {}};
 }
 
 }  // namespace espalier

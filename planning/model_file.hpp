@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "planning/model_shape.hpp"
+#include "models/model_config.hpp"
 
 namespace espalier {
 
 /// A model to plan for, and the batch that its file names.
 struct PlannedModel {
-  ModelShape model;
+  ModelConfig model;
+  std::string name;                ///< the preset or the file
   Index global_batch = 0;          ///< sequences; 0: not given
   Index sequence_length = 0;       ///< tokens; 0: not given, and no learned positions tell it
   bool own_attention = false;      ///< run.attention is "own"

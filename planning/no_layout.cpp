@@ -36,7 +36,7 @@ void set_devices(Asked& asked, Index devices) {
 }
 
 void set_heads(Asked& asked, Index heads) {
-  if (asked.problem.model.num_kv_heads == asked.problem.model.num_heads)
+  if (asked.problem.model.kv_heads() == asked.problem.model.num_heads)
     asked.problem.model.num_kv_heads = heads;
   asked.problem.model.num_heads = heads;
 }

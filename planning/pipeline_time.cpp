@@ -13,19 +13,6 @@ namespace {
 
 constexpr Index most_simulated_operations = 400'000;  // operations: a tenth of a second
 
-std::optional<ScheduleKind> list_kind(PlanSchedule schedule) {
-  switch (schedule) {
-    case PlanSchedule::one_f_one_b: return ScheduleKind::one_f_one_b;
-    case PlanSchedule::gpipe: return ScheduleKind::gpipe;
-    case PlanSchedule::sequential: return ScheduleKind::sequential;
-    case PlanSchedule::interleaved: return ScheduleKind::interleaved;
-    case PlanSchedule::zero_bubble: return ScheduleKind::zero_bubble;
-    case PlanSchedule::zero_bubble_2p:
-    case PlanSchedule::zero_bubble_v: return std::nullopt;
-  }
-  return std::nullopt;
-}
-
 double seconds_of(const PipelineCosts& costs, int stage, const Operation& operation) {
   const ChunkSeconds& chunk = costs.chunks[static_cast<std::size_t>(stage)][static_cast<std::size_t>(operation.chunk)];
   switch (operation.kind) {
@@ -37,8 +24,8 @@ double seconds_of(const PipelineCosts& costs, int stage, const Operation& operat
   }
 }
 
-double simulated_window(const PipelineCosts& costs, ScheduleKind kind, Index microbatches) {
-  const PipelineShape shape{.kind = kind,
+double simulated_window(const PipelineCosts& costs, Index microbatches) {
+  const PipelineShape shape{.kind = costs.schedule,
                             .stages = costs.num_stages(),
                             .chunks = costs.num_chunks(),
                             .microbatches = static_cast<int>(microbatches),
@@ -85,16 +72,16 @@ ChunkSeconds mean_stage(const PipelineCosts& costs) {
 
 }  // namespace
 
-double bubble_seconds(PlanSchedule schedule, int stages, int chunks, Index microbatches, const ChunkSeconds& stage) {
+double bubble_seconds(ScheduleKind schedule, int stages, int chunks, Index microbatches, const ChunkSeconds& stage) {
   const double p = stages - 1;
   switch (schedule) {
-    case PlanSchedule::one_f_one_b:
-    case PlanSchedule::gpipe: return p * stage.total();
-    case PlanSchedule::sequential: return p * real(microbatches) * stage.total();
-    case PlanSchedule::interleaved: return p * stage.total() / chunks;
-    case PlanSchedule::zero_bubble: return p * std::max(0.0, stage.total() - 2 * stage.backward_weight);
-    case PlanSchedule::zero_bubble_2p: return p * std::max(0.0, stage.total() - 3 * stage.backward_weight);
-    case PlanSchedule::zero_bubble_v: return 0;
+    case ScheduleKind::one_f_one_b:
+    case ScheduleKind::gpipe: return p * stage.total();
+    case ScheduleKind::sequential: return p * real(microbatches) * stage.total();
+    case ScheduleKind::interleaved: return p * stage.total() / chunks;
+    case ScheduleKind::zero_bubble: return p * std::max(0.0, stage.total() - 2 * stage.backward_weight);
+    case ScheduleKind::zero_bubble_2p: return p * std::max(0.0, stage.total() - 3 * stage.backward_weight);
+    case ScheduleKind::zero_bubble_v: return 0;
   }
   return 0;
 }
@@ -112,8 +99,7 @@ PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations) {
   const int stages = costs.num_stages();
   if (stages == 1)
     return with_window(costs, 0);
-  const std::optional<ScheduleKind> kind = list_kind(costs.schedule);
-  if (!kind)
+  if (!has_list(costs.schedule))
     return estimate_pipeline_time(costs);
   const Index of_one_microbatch = Index{2} * stages * costs.num_chunks();
   const Index shorter = Index{2} * stages;
@@ -122,32 +108,32 @@ PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations) {
   if (std::min(costs.microbatches, longer + rest) * of_one_microbatch > most_simulated_operations)
     return estimate_pipeline_time(costs);
   if (costs.microbatches <= longer + rest || costs.microbatches * of_one_microbatch <= most_operations)
-    return with_window(costs, simulated_window(costs, *kind, costs.microbatches));
-  const double first = simulated_window(costs, *kind, shorter + rest);
-  const double second = simulated_window(costs, *kind, longer + rest);
+    return with_window(costs, simulated_window(costs, costs.microbatches));
+  const double first = simulated_window(costs, shorter + rest);
+  const double second = simulated_window(costs, longer + rest);
   const double each = (second - first) / real(longer - shorter);
   return with_window(costs, second + each * real(costs.microbatches - longer - rest));
 }
 
-double slots_in_flight(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage) {
+double slots_in_flight(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage) {
   const double m = real(microbatches);
   const double behind = stages - stage;
   switch (schedule) {
-    case PlanSchedule::sequential: return chunks;
-    case PlanSchedule::gpipe: return m * chunks;
-    case PlanSchedule::one_f_one_b: return std::min(m, behind);
-    case PlanSchedule::zero_bubble: return std::min(m, real(stages));  // weight parts kept back fill what 1F1B has free
-    case PlanSchedule::zero_bubble_2p: return std::min(m, 2.0 * stages - 1);
-    case PlanSchedule::interleaved: return std::min(m * chunks, 2 * (behind - 1) + (chunks - 1) * stages + 1.0);
-    case PlanSchedule::zero_bubble_v: return std::min(m, real(stages)) * chunks;
+    case ScheduleKind::sequential: return chunks;
+    case ScheduleKind::gpipe: return m * chunks;
+    case ScheduleKind::one_f_one_b: return std::min(m, behind);
+    case ScheduleKind::zero_bubble: return std::min(m, real(stages));  // weight parts kept back fill what 1F1B has free
+    case ScheduleKind::zero_bubble_2p: return std::min(m, 2.0 * stages - 1);
+    case ScheduleKind::interleaved: return std::min(m * chunks, 2 * (behind - 1) + (chunks - 1) * stages + 1.0);
+    case ScheduleKind::zero_bubble_v: return std::min(m, real(stages)) * chunks;
   }
   return m;
 }
 
-std::vector<double> slots_of_chunks(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage) {
+std::vector<double> slots_of_chunks(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage) {
   const double in_flight = slots_in_flight(schedule, stages, chunks, microbatches, stage);
   std::vector<double> slots(static_cast<std::size_t>(chunks), in_flight / chunks);
-  if (schedule != PlanSchedule::interleaved)
+  if (schedule != ScheduleKind::interleaved)
     return slots;
   // Forward takes p micro-batches through one chunk after the other, backward the same from the last chunk on: of the
   // first n passes so many are of the chunk that is `place` passes after the first of a round.

@@ -19,7 +19,7 @@ struct ChunkSeconds {
 };
 
 struct PipelineCosts {
-  PlanSchedule schedule = PlanSchedule::one_f_one_b;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Index microbatches = 1;
   std::vector<std::vector<ChunkSeconds>> chunks;  ///< [stage][chunk]
   double message = 0;                             ///< seconds from one stage to the next, either way
@@ -51,13 +51,13 @@ PipelineTime estimate_pipeline_time(const PipelineCosts& costs);
 /// Idle seconds of a stage in closed form, for equal stages and free messages: (p - 1)(F + B) for 1F1B and GPipe
 /// [Narayanan et al. 2021, 2.2.1], the same by v for v chunks [2.2.2], (p - 1)(F + B - 2 W) for ZB-H1, where B is both
 /// parts of backward, (p - 1)(F + B - 3 W) at least 0 for ZB-2p [Qi et al. 2023, Table 2], 0 for ZB-V.
-double bubble_seconds(PlanSchedule schedule, int stages, int chunks, Index microbatches, const ChunkSeconds& stage);
+double bubble_seconds(ScheduleKind schedule, int stages, int chunks, Index microbatches, const ChunkSeconds& stage);
 
 /// Most micro-batches of one chunk that a stage holds at once, summed over its chunks: what its activations take, in
 /// chunks. Equal to the slots of the lists.
-double slots_in_flight(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage);
+double slots_in_flight(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage);
 
 /// The same of each chunk by itself, which is more in all where chunks have their most at different times.
-std::vector<double> slots_of_chunks(PlanSchedule schedule, int stages, int chunks, Index microbatches, int stage);
+std::vector<double> slots_of_chunks(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage);
 
 }  // namespace espalier

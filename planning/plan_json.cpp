@@ -39,7 +39,8 @@ Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
             {"memory_bytes", price.memory_bytes},
             {"too_large", why_too_large(problem, price)},
             {"not_runnable", why_not_runnable(problem, price.layout)}};
-  json["seconds"] = json_by_name<PlanPhase>(price.seconds);
+  json["seconds"] = json_by_name<Phase>(price.seconds.seconds);
+  json["recompute_seconds"] = price.recompute_seconds;
   json["hidden_data_seconds"] = price.hidden_data_seconds;
   for (const MemoryByCategory& stage : price.memory)
     json["memory_by_stage"].push_back(json_by_name<Category>(stage.bytes));
@@ -58,7 +59,7 @@ Json machine_json(const PlanProblem& problem) {
 }
 
 Json model_json(const PlanProblem& problem) {
-  return {{"model", problem.model.name},
+  return {{"model", problem.model_name},
           {"parameters", num_parameters(problem.model)},
           {"sequence_length", problem.sequence_length}};
 }

@@ -21,15 +21,6 @@
 namespace espalier {
 namespace {
 
-constexpr std::array<std::pair<PlanSchedule, const char*>, 7> schedules{
-    {{PlanSchedule::one_f_one_b, "1f1b"},
-     {PlanSchedule::gpipe, "gpipe"},
-     {PlanSchedule::sequential, "sequential"},
-     {PlanSchedule::interleaved, "interleaved"},
-     {PlanSchedule::zero_bubble, "zero_bubble"},
-     {PlanSchedule::zero_bubble_2p, "zero_bubble_2p"},
-     {PlanSchedule::zero_bubble_v, "zero_bubble_v"}}};
-
 const std::vector<std::string>& layout_keys() {
   static const std::vector<std::string> keys{
       "data",      "tensor", "context",           "pipeline", "virtual_stages", "micro_batch",
@@ -123,7 +114,7 @@ void set(PlanLayout& layout, const Item& item) {
       throw_bad_value(item, "none, selective or full");
     layout.recompute = *mode;
   } else if (key == "schedule") {
-    const auto schedule = parse_plan_schedule(item.value);
+    const auto schedule = parse_schedule_kind(item.value);
     if (!schedule)
       throw_bad_value(item, "1f1b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p or zero_bubble_v");
     layout.schedule = *schedule;
@@ -188,25 +179,6 @@ std::vector<Item> items_of(const std::string& text, const std::string& option) {
 
 }  // namespace
 
-const char* to_string(PlanSchedule schedule) {
-  for (const auto& [each, name] : schedules)
-    if (each == schedule)
-      return name;
-  return "unknown";
-}
-
-std::optional<PlanSchedule> parse_plan_schedule(std::string_view name) {
-  for (const auto& [schedule, each] : schedules)
-    if (name == each)
-      return schedule;
-  return std::nullopt;
-}
-
-bool allows_chunks(PlanSchedule schedule) {
-  return schedule != PlanSchedule::one_f_one_b && schedule != PlanSchedule::zero_bubble &&
-         schedule != PlanSchedule::zero_bubble_2p;
-}
-
 Implementation espalier_implementation(bool on_host) {
   Implementation made;
   made.compiled = true;
@@ -232,7 +204,7 @@ AxisPlacement PlanLayout::pipeline_axis() const {
 }
 
 int PlanLayout::part_of(int stage, int chunk) const {
-  if (schedule == PlanSchedule::zero_bubble_v && chunk == 1)
+  if (schedule == ScheduleKind::zero_bubble_v && chunk == 1)
     return 2 * pipeline - 1 - stage;
   return chunk * pipeline + stage;
 }
@@ -257,7 +229,7 @@ PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const st
     names_schedule = names_schedule || item.key == "schedule";
   }
   if (start.virtual_stages > 1 && !names_schedule)
-    start.schedule = PlanSchedule::interleaved;
+    start.schedule = ScheduleKind::interleaved;
   require_possible_devices(start, option);
   return start;
 }

@@ -2,25 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "models/recompute.hpp"
+#include "parallel/pipeline_schedule.hpp"
 #include "planning/accelerator.hpp"
 #include "planning/collective_time.hpp"
 
 namespace espalier {
-
-/// Pipeline schedules that can be priced. Up to zero_bubble `train` runs them; the last two are known from papers.
-enum class PlanSchedule { one_f_one_b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p, zero_bubble_v };
-const char* to_string(PlanSchedule schedule);
-std::optional<PlanSchedule> parse_plan_schedule(std::string_view name);
-
-/// Whether a stage may hold more than one chunk of the model.
-bool allows_chunks(PlanSchedule schedule);
 
 /// How the program that runs a layout works; it decides what is kept, what is hidden and how much the host does.
 struct Implementation {
@@ -73,7 +64,7 @@ struct PlanLayout {
   bool sequence_parallel = false;
   bool data_inside_pipeline = true;  ///< order of ranks: tensor, context, data, pipeline; else pipeline before data
   Precision precision = Precision::bf16;
-  PlanSchedule schedule = PlanSchedule::one_f_one_b;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
   std::vector<Index> blocks_given = {};  ///< of each part of the model, in its order; empty: as even as can be
 
   int num_devices() const { return tensor * context * data * pipeline; }

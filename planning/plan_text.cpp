@@ -20,7 +20,7 @@ std::string columns_text(const PlanProblem& problem, const LayoutPrice& price) {
   const std::string reason = why_not_runnable(problem, price.layout);
   return fmt::format(" {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
                      price.step_seconds, 100 * price.error_share, price.tokens_per_second,
-                     100 * price.model_flops_share, 100 * price[PlanPhase::bubble] / price.step_seconds,
+                     100 * price.model_flops_share, 100 * price[Phase::bubble] / price.step_seconds,
                      100 * price.idle_share, in_gib(price.memory_bytes), price.layout.text(),
                      reason.empty() ? "" : " *");
 }
@@ -44,8 +44,8 @@ std::string idle_text(const std::vector<LayoutPrice>& prices) {
 }
 
 // "174.6 B parameters", "0.8425 M parameters".
-std::string parameters_text(const ModelShape& model) {
-  const double parameters = num_parameters(model);
+std::string parameters_text(const ModelConfig& model) {
+  const double parameters = real(num_parameters(model));
   const bool is_small = parameters < 1e8;
   return fmt::format("{:.4g} {} parameters", parameters / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
 }
@@ -53,7 +53,7 @@ std::string parameters_text(const ModelShape& model) {
 // A curve has its devices and batch point by point.
 std::string problem_of_curve_text(const PlanProblem& problem) {
   return fmt::format("{} ({}) on {} ({} a node, {} each, {:.1f} GiB free), sequences of {} tokens\n",
-                     problem.model.name, parameters_text(problem.model), problem.cluster.device.name,
+                     problem.model_name, parameters_text(problem.model), problem.cluster.device.name,
                      problem.cluster.devices_per_node,
                      bytes_text(static_cast<std::size_t>(problem.cluster.device.memory_bytes)),
                      in_gib(room_bytes(problem)), problem.sequence_length);
@@ -88,7 +88,7 @@ std::string marks_text(const PlanProblem& problem, const std::vector<LayoutPrice
 
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch) {
   const Cluster& cluster = problem.cluster;
-  return fmt::format("{} ({}) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model.name,
+  return fmt::format("{} ({}) on {} of {} ({} a node, {} each), {} of {} tokens\n", problem.model_name,
                      parameters_text(problem.model), counted(num_devices, "device"), cluster.device.name,
                      cluster.devices_per_node, bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)),
                      counted(global_batch, "sequence"), problem.sequence_length);
@@ -109,10 +109,13 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
                   counted(price.layout.num_microbatches(), "micro-batch"), price.layout.micro_batch, price.step_seconds,
                   100 * price.error_share, price.tokens_per_second, 100 * price.model_flops_share);
   text += "  time of the busiest stage\n";
-  for (std::size_t i = 0; i < num_plan_phases; ++i)
-    if (price.seconds[i] > 0)
-      text += fmt::format("    {:<14} {:>9.4g} s {:>5.1f} %\n", to_string(static_cast<PlanPhase>(i)), price.seconds[i],
-                          100 * price.seconds[i] / price.step_seconds);
+  for (std::size_t i = 0; i < num_phases; ++i)
+    if (const auto phase = static_cast<Phase>(i); price[phase] > 0)
+      text += fmt::format("    {:<14} {:>9.4g} s {:>5.1f} %{}\n", to_string(phase), price[phase],
+                          100 * price[phase] / price.step_seconds,
+                          phase == Phase::backward && price.recompute_seconds > 0
+                              ? fmt::format(" ({:.4g} s of it recompute)", price.recompute_seconds)
+                              : "");
   constexpr double told = 1e-6;  // of a step; below, it is rounding
   if (price.hidden_data_seconds > told * price.step_seconds)
     text += fmt::format("    (hidden behind work: {:.4g} s of data_comm)\n", price.hidden_data_seconds);

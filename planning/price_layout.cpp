@@ -88,9 +88,9 @@ class Pricer {
     }
     result.message_seconds = costs.message;
     const auto busiest = static_cast<std::size_t>(pipeline.busiest_stage);
-    PlanPhases every_stage = data_and_optimizer(result, times[busiest]);
-    every_stage[PlanPhase::pipeline_comm] += pipeline.window - window_without_messages;
-    every_stage[PlanPhase::other] +=
+    PhaseSeconds every_stage = data_and_optimizer(result, times[busiest]);
+    every_stage[Phase::pipeline_comm] += pipeline.window - window_without_messages;
+    every_stage[Phase::other] +=
         cluster().device.step_seconds * (problem_.implementation.compiled ? compiled_share : 1);
     for (const auto& stage : times) {
       result.stages.push_back(stage_phases(stage, every_stage, window_without_messages));
@@ -98,9 +98,10 @@ class Pricer {
       for (const ChunkTimes& chunk : stage)
         chunks.push_back(chunk_price(chunk));
     }
-    result.seconds = result.stages[busiest].seconds;
-    for (const double seconds : result.seconds)
-      result.step_seconds += seconds;
+    result.seconds = result.stages[busiest];
+    result.step_seconds = result.seconds.total();
+    for (const ChunkTimes& chunk : times[busiest])
+      result.recompute_seconds += real(layout_.num_microbatches()) * share_of(chunk, chunk.recompute).work();
     result.idle_share = pipeline.idle_share;
     finish(result);
     return result;
@@ -173,15 +174,15 @@ class Pricer {
   }
 
   // The work of a stage, what all stages spend alike, and waiting for the rest of the window.
-  PlanPhases stage_phases(const std::vector<ChunkTimes>& chunks, const PlanPhases& alike, double window) const {
+  PhaseSeconds stage_phases(const std::vector<ChunkTimes>& chunks, const PhaseSeconds& alike, double window) const {
     const double microbatches = real(layout_.num_microbatches());
-    PlanPhases phases = alike;
+    PhaseSeconds phases = alike;
     double busy = 0;
     for (const ChunkTimes& chunk : chunks) {
       account(phases, chunk, microbatches);
       busy += microbatches * chunk.seconds.total();
     }
-    phases[PlanPhase::bubble] = window - busy;
+    phases[Phase::bubble] = window - busy;
     return phases;
   }
 
@@ -200,16 +201,16 @@ class Pricer {
     return {seconds, on_device > 0 ? seconds * pass.tensor / on_device : 0};
   }
 
-  void account(PlanPhases& result, const ChunkTimes& chunk, double microbatches) const {
-    for (const auto& [phase, pass] : {std::pair{PlanPhase::forward, &chunk.forward},
-                                      {PlanPhase::backward, &chunk.backward_input},
-                                      {PlanPhase::backward, &chunk.backward_weight},
-                                      {PlanPhase::recompute, &chunk.recompute}}) {
+  void account(PhaseSeconds& result, const ChunkTimes& chunk, double microbatches) const {
+    for (const auto& [phase, pass] : {std::pair{Phase::forward, &chunk.forward},
+                                      {Phase::backward, &chunk.backward_input},
+                                      {Phase::backward, &chunk.backward_weight},
+                                      {Phase::backward, &chunk.recompute}}) {
       const PassShare share = share_of(chunk, *pass);
-      result[PlanPhase::tensor_comm] += microbatches * share.tensor;
+      result[Phase::tensor_comm] += microbatches * share.tensor;
       result[phase] += microbatches * share.work();
     }
-    result[PlanPhase::data_comm] += microbatches * chunk.exposed_data;
+    result[Phase::data_comm] += microbatches * chunk.exposed_data;
   }
 
   static ChunkPrice chunk_price(const ChunkTimes& chunk) {
@@ -224,8 +225,8 @@ class Pricer {
   }
 
   // What follows or goes beside the pipeline's work: the step waits for the stage with most elements.
-  PlanPhases data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
-    PlanPhases result;
+  PhaseSeconds data_and_optimizer(LayoutPrice& price, const std::vector<ChunkTimes>& busiest) const {
+    PhaseSeconds result;
     double most = 0;  // elements of that stage
     for (const auto& stage : stages_) {
       double mine = 0;
@@ -235,7 +236,7 @@ class Pricer {
     }
     const double replicas = layout_.data * layout_.context;
     const double own = layout_.zero_stage > 0 ? most / replicas : most;
-    result[PlanPhase::optimizer] += traffic_seconds(
+    result[Phase::optimizer] += traffic_seconds(
         cluster().device, (problem_.implementation.fused_optimizer ? adam_bytes : unfused_adam_bytes) * own);
     if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
       const double table =
@@ -243,7 +244,7 @@ class Pricer {
       price.tied_seconds =
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
       price.reduction_seconds = price.tied_seconds;
-      result[PlanPhase::data_comm] += price.tied_seconds;
+      result[Phase::data_comm] += price.tied_seconds;
     }
     if (replicas <= 1)
       return result;
@@ -267,7 +268,7 @@ class Pricer {
     }
     const double waited =
         exposed(backward, reduce) + (problem_.implementation.overlaps_gather ? exposed(forward, gather) : gather);
-    result[PlanPhase::data_comm] += waited;
+    result[Phase::data_comm] += waited;
     price.gather_seconds = gather;
     price.reduction_seconds += reduce + gather;
     price.hidden_data_seconds += reduce + gather - waited;
@@ -280,7 +281,7 @@ class Pricer {
   // step the weights of those to come. Those of the last chunk have its own pass alone.
   double exposed(double pass, double messages) const {
     const auto beyond = [&](double work, double sent) { return with_messages(work, sent) - work; };
-    const double chunks = layout_.schedule == PlanSchedule::interleaved ? layout_.virtual_stages : 1;
+    const double chunks = layout_.schedule == ScheduleKind::interleaved ? layout_.virtual_stages : 1;
     const double group = std::min(real(layout_.pipeline), real(layout_.num_microbatches()));
     return std::max(beyond(pass * ((chunks - 1) * group + 1) / chunks, messages),
                     beyond(pass / chunks, messages / chunks));
@@ -306,12 +307,6 @@ class Pricer {
 };
 
 }  // namespace
-
-const char* to_string(PlanPhase phase) {
-  constexpr std::array<const char*, num_plan_phases> names{
-      "forward", "backward", "recompute", "bubble", "tensor_comm", "pipeline_comm", "data_comm", "optimizer", "other"};
-  return names[static_cast<std::size_t>(phase)];
-}
 
 LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort) {
   return Pricer(problem, layout).price(effort);

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
 #include "core/memory_ledger.hpp"
+#include "core/phases.hpp"
+#include "models/cost.hpp"
 #include "planning/cluster.hpp"
-#include "planning/model_shape.hpp"
 #include "planning/pipeline_time.hpp"
 #include "planning/plan_layout.hpp"
 
@@ -16,22 +16,11 @@ namespace espalier {
 
 /// What is priced: a model, on a machine, with a program.
 struct PlanProblem {
-  ModelShape model;
+  ModelConfig model;
   Cluster cluster;
   Implementation implementation;
   Index sequence_length = 1024;
-};
-
-/// Where a step's time goes: the words of core/phases, and recompute apart from backward.
-enum class PlanPhase { forward, backward, recompute, bubble, tensor_comm, pipeline_comm, data_comm, optimizer, other };
-inline constexpr std::size_t num_plan_phases = 9;
-const char* to_string(PlanPhase phase);
-
-/// Seconds by phase.
-struct PlanPhases {
-  std::array<double, num_plan_phases> seconds{};
-  double operator[](PlanPhase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
-  double& operator[](PlanPhase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+  std::string model_name = "the model";
 };
 
 /// Seconds that one micro-batch takes on one chunk: what the operations of the lists are made of.
@@ -44,8 +33,9 @@ struct ChunkPrice {
 struct LayoutPrice {
   PlanLayout layout;
   double step_seconds = 0;
-  std::array<double, num_plan_phases> seconds{};     ///< of the busiest stage; they add up to step_seconds
-  std::vector<PlanPhases> stages = {};               ///< of each stage; each adds up to step_seconds
+  PhaseSeconds seconds = {};                         ///< of the busiest stage; they add up to step_seconds
+  double recompute_seconds = 0;                      ///< of its backward, what recomputation takes
+  std::vector<PhaseSeconds> stages = {};             ///< of each stage; each adds up to step_seconds
   std::vector<std::vector<ChunkPrice>> chunks = {};  ///< [stage][chunk]
   double message_seconds = 0;                        ///< of one message between stages
   double reduction_seconds = 0;    ///< of reducing gradients, those of a table that two stages share among them, and of
@@ -62,8 +52,8 @@ struct LayoutPrice {
   double model_flops_share = 0;  ///< MFU: model_flops_per_token over the peak of the layout's precision
   double error_share = 0;        ///< of step_seconds, either way
 
-  double operator[](PlanPhase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
-  double& operator[](PlanPhase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+  double operator[](Phase phase) const { return seconds[phase]; }
+  double& operator[](Phase phase) { return seconds[phase]; }
 };
 
 enum class Effort {

@@ -151,7 +151,7 @@ void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, Publ
 void check_parameters(PublishedCase& read) {
   if (!read.why_not.empty() || read.parameters <= 0)
     return;
-  const double of_shape = num_parameters(read.problem.model);
+  const double of_shape = real(num_parameters(read.problem.model));
   const double times = read.parameters / of_shape;
   if (times > 1 / other_model && times < other_model)
     return;
@@ -184,6 +184,7 @@ PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated
     refuse(read, "seq_len is missing");
   std::string why_no_model;
   read.problem.model = published_model(row, read.problem.implementation, why_no_model);
+  read.problem.model_name = row.text("id");
   refuse(read, why_no_model);
   check_parameters(read);
   read.one_block = row.text("layers") == "1" && !row.has("vocab") && !row.has("global_batch_seqs");

@@ -5,38 +5,42 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planning/real.hpp"
 #include "planning/strings.hpp"
 
 namespace espalier {
 namespace {
 
+void set_llama(ModelConfig& model, bool is_llama) {
+  model.activation = is_llama ? Activation::swiglu : Activation::gelu;
+  model.norm = is_llama ? Norm::rmsnorm : Norm::layernorm;
+}
+
 // Feed-forward gated or not, head tied or not: what comes nearest to the published number of parameters; where that
 // cannot tell, what the shape suggests.
-void decide_variant(ModelShape& model, const CsvRow& row) {
+void decide_variant(ModelConfig& model, const CsvRow& row) {
   const std::string words = row.text("id") + " " + row.text("notes");
   const bool says_llama = contains(words, "llama") || contains(words, "Llama") || contains(words, "mistral") ||
                           contains(words, "qwen") || contains(words, "swiglu=True");
   const bool odd_ffn = model.ffn_hidden_size != 4 * model.hidden_size;
-  model.gated_ffn = says_llama || (odd_ffn && !contains(words, "swiglu=False"));
-  model.rms_norm = model.gated_ffn;
-  model.tied_embeddings = !model.gated_ffn && !contains(words, "untied=true");
-  model.bias = !model.gated_ffn;
+  set_llama(model, says_llama || (odd_ffn && !contains(words, "swiglu=False")));
+  model.tied_embeddings = !model.gated() && !contains(words, "untied=true");
+  model.bias = !model.gated();
   const std::optional<double> published = row.number("model_params");
   if (!published || says_llama || contains(words, "swiglu="))
     return;
-  ModelShape best = model;
+  ModelConfig best = model;
   double distance = 0.02;  // what rounding to "7.1B" may hide
-  const double own = std::abs(num_parameters(model) / *published - 1);
+  const double own = std::abs(real(num_parameters(model)) / *published - 1);
   if (own < distance)
     return;
   distance = own;
   for (const bool gated : {false, true})
     for (const bool tied : {true, false}) {
-      ModelShape other = model;
-      other.gated_ffn = gated;
-      other.rms_norm = gated;
+      ModelConfig other = model;
+      set_llama(other, gated);
       other.tied_embeddings = tied;
-      const double off = std::abs(num_parameters(other) / *published - 1);
+      const double off = std::abs(real(num_parameters(other)) / *published - 1);
       if (off < distance - 0.02) {
         best = other;
         distance = off;
@@ -48,13 +52,13 @@ void decide_variant(ModelShape& model, const CsvRow& row) {
 // A vocabulary that is not published: the smallest usual one that explains the number of parameters.
 constexpr Index default_vocabulary = 50304;  // GPT-2's, padded to a multiple of 128
 
-Index usual_vocabulary(ModelShape model, const CsvRow& row) {
+Index usual_vocabulary(ModelConfig model, const CsvRow& row) {
   const std::optional<double> published = row.number("model_params");
   constexpr double rounding = 0.02;
   if (published)
     for (const Index vocabulary : {Index{32000}, Index{50304}, Index{100352}, Index{128256}, Index{256000}}) {
       model.vocab_size = vocabulary;
-      if (std::abs(num_parameters(model) / *published - 1) < rounding)
+      if (std::abs(real(num_parameters(model)) / *published - 1) < rounding)
         return vocabulary;
     }
   return default_vocabulary;
@@ -62,9 +66,8 @@ Index usual_vocabulary(ModelShape model, const CsvRow& row) {
 
 }  // namespace
 
-ModelShape published_model(const CsvRow& row, const Implementation& implementation, std::string& why_not) {
-  ModelShape model;
-  model.name = row.text("id");
+ModelConfig published_model(const CsvRow& row, const Implementation& implementation, std::string& why_not) {
+  ModelConfig model{.max_sequence_length = 0};
   const auto need = [&](const std::string& column) {
     const std::optional<Index> value = row.whole(column);
     if (!value && why_not.empty())
@@ -76,14 +79,16 @@ ModelShape published_model(const CsvRow& row, const Implementation& implementati
   if (!why_not.empty())
     return model;
   model.num_heads = row.whole("heads").value_or(std::max<Index>(1, model.hidden_size / 128));
-  model.num_kv_heads = row.whole("kv_heads").value_or(model.num_heads);
+  model.num_kv_heads = row.whole("kv_heads").value_or(0);
   model.ffn_hidden_size = row.whole("ffn_hidden").value_or(4 * model.hidden_size);
   model.vocab_size = row.whole("vocab").value_or(default_vocabulary);
   decide_variant(model, row);
   if (!row.has("vocab"))
     model.vocab_size = usual_vocabulary(model, row);
-  model.max_sequence_length = model.gated_ffn ? 0 : row.whole("seq_len").value_or(0);
-  model.dropout = !implementation.fused_attention;
+  model.max_sequence_length = row.whole("seq_len").value_or(0);
+  if (model.gated() || model.max_sequence_length == 0)
+    model.positions = Positions::rotary;
+  model.dropout = implementation.fused_attention ? 0 : 0.1;
   if (const std::vector<std::string> broken = problems(model); !broken.empty())
     why_not = broken.front();
   return model;

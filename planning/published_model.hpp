@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "models/cost.hpp"
 #include "planning/csv.hpp"
-#include "planning/model_shape.hpp"
 #include "planning/plan_layout.hpp"
 
 namespace espalier {
@@ -14,6 +14,6 @@ namespace espalier {
 /// what explains its published number of parameters best, else what is usual for the shape.
 /// @param why_not becomes what is missing or cannot be; empty where it can be priced
 /// @throws Error (data) for a field that is no number.
-ModelShape published_model(const CsvRow& row, const Implementation& implementation, std::string& why_not);
+ModelConfig published_model(const CsvRow& row, const Implementation& implementation, std::string& why_not);
 
 }  // namespace espalier

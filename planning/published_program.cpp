@@ -160,27 +160,27 @@ bool published_sequence_parallel(const CsvRow& row) {
   return !is_old(row) && (!month || *month >= sequence_since);
 }
 
-std::optional<PlanSchedule> published_schedule(const CsvRow& row) {
+std::optional<ScheduleKind> published_schedule(const CsvRow& row) {
   const std::string notes = row.text("notes");
   const std::size_t at = notes.find("schedule=");
   if (at != std::string::npos) {
     const std::string name = notes.substr(at + 9, notes.find_first_of("; ,", at) - at - 9);
     if (name.starts_with("zb-2p"))
-      return PlanSchedule::zero_bubble_2p;
+      return ScheduleKind::zero_bubble_2p;
     if (name.starts_with("zb-v"))
-      return PlanSchedule::zero_bubble_v;
+      return ScheduleKind::zero_bubble_v;
     if (name.starts_with("zb"))
-      return PlanSchedule::zero_bubble;
+      return ScheduleKind::zero_bubble;
     if (name.starts_with("gpipe"))
-      return PlanSchedule::gpipe;
+      return ScheduleKind::gpipe;
     if (name == "1f1b")
-      return PlanSchedule::one_f_one_b;
+      return ScheduleKind::one_f_one_b;
     if (name.starts_with("1f1b") || name.starts_with("interleaved"))
-      return PlanSchedule::interleaved;
+      return ScheduleKind::interleaved;
   }
   if (!row.has("vp"))
     return std::nullopt;
-  return row.text("vp") == "1" ? PlanSchedule::one_f_one_b : PlanSchedule::interleaved;
+  return row.text("vp") == "1" ? ScheduleKind::one_f_one_b : ScheduleKind::interleaved;
 }
 
 }  // namespace espalier

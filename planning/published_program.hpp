@@ -28,6 +28,6 @@ std::optional<int> published_zero_stage(const CsvRow& row);
 bool published_sequence_parallel(const CsvRow& row);
 
 /// schedule=... in the notes; else what the number of chunks says.
-std::optional<PlanSchedule> published_schedule(const CsvRow& row);
+std::optional<ScheduleKind> published_schedule(const CsvRow& row);
 
 }  // namespace espalier

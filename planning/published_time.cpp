@@ -39,8 +39,8 @@ double recomputing_flops(const PlanProblem& problem, const LayoutSpace& space) {
          (1 + s / (6 * h) + real(problem.model.vocab_size) / (16 * layers * h));
 }
 
-bool has_gpt_block(const ModelShape& model) {
-  return !model.gated_ffn && model.num_kv_heads == model.num_heads && model.ffn_hidden_size == 4 * model.hidden_size;
+bool has_gpt_block(const ModelConfig& model) {
+  return !model.gated() && model.kv_heads() == model.num_heads && model.ffn_hidden_size == 4 * model.hidden_size;
 }
 
 // Of FLOPs that a device does in a second, those of a step; a vocabulary that is not published is a usual one.

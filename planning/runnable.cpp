@@ -19,7 +19,7 @@ std::vector<std::string> lacks_of_layout(Index num_layers, const PlanLayout& lay
     lacks.push_back(fmt::format("train has no ZeRO-{} yet", layout.zero_stage));
   if (layout.precision == Precision::fp8 || layout.precision == Precision::tf32)
     lacks.push_back(fmt::format("train does not compute in {} yet", to_string(layout.precision)));
-  if (layout.schedule == PlanSchedule::zero_bubble_2p || layout.schedule == PlanSchedule::zero_bubble_v)
+  if (!has_list(layout.schedule))
     lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
   if (Index{layout.pipeline} * layout.virtual_stages > num_layers)  // priced with the embedding or head alone on a part
     lacks.push_back(fmt::format("train wants a layer on every part: {} stages x {} chunks of {} layers",

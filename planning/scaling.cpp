@@ -32,11 +32,11 @@ void require_machine(const Cluster& cluster, int devices) {
 
 // Device-seconds of a sequence.
 double cost(const ScalePoint& point, std::size_t phase) {
-  return point.price->seconds[phase] * point.num_devices / static_cast<double>(point.global_batch);
+  return point.price->seconds.seconds[phase] * point.num_devices / static_cast<double>(point.global_batch);
 }
 
 double share_of_step(const ScalePoint& point, std::size_t phase) {
-  return 100 * point.price->seconds[phase] / point.price->step_seconds;
+  return 100 * point.price->seconds.seconds[phase] / point.price->step_seconds;
 }
 
 // Of the layout of a larger point, with as many replicas fewer as the first point has devices fewer.
@@ -69,7 +69,7 @@ std::string point_text(const ScalePoint& reference, const ScalePoint& point, con
 std::string what_gains(const PlanProblem& problem, const ScalePoint& first, const ScalePoint& now) {
   std::size_t most = 0;
   double gained = 0;
-  for (std::size_t phase = 0; phase < num_plan_phases; ++phase)
+  for (std::size_t phase = 0; phase < num_phases; ++phase)
     if (const double fallen = cost(first, phase) - cost(now, phase); fallen > gained) {
       most = phase;
       gained = fallen;
@@ -77,7 +77,7 @@ std::string what_gains(const PlanProblem& problem, const ScalePoint& first, cons
   if (gained <= 0)
     return "nothing";
   return fmt::format("nothing: above 100 % because of less {} ({:.1f} % of the step, was {:.1f} %){}",
-                     to_string(static_cast<PlanPhase>(most)), share_of_step(now, most), share_of_step(first, most),
+                     to_string(static_cast<Phase>(most)), share_of_step(now, most), share_of_step(first, most),
                      why_not_on_the_first(problem, first, now));
 }
 
@@ -85,7 +85,7 @@ std::string what_bends(const ScalePoint& first, const ScalePoint& now) {
   std::size_t most = 0;
   double lost = 0;
   double most_lost = 0;
-  for (std::size_t phase = 0; phase < num_plan_phases; ++phase) {
+  for (std::size_t phase = 0; phase < num_phases; ++phase) {
     const double growth = cost(now, phase) - cost(first, phase);
     lost += std::max(0.0, growth);
     if (growth > most_lost) {
@@ -96,7 +96,7 @@ std::string what_bends(const ScalePoint& first, const ScalePoint& now) {
   if (most_lost <= 0)
     return "nothing";
   return fmt::format("{}: {:.0f} % of what is lost ({:.1f} % of the step, was {:.1f} %)",
-                     to_string(static_cast<PlanPhase>(most)), 100 * most_lost / lost, share_of_step(now, most),
+                     to_string(static_cast<Phase>(most)), 100 * most_lost / lost, share_of_step(now, most),
                      share_of_step(first, most));
 }
 

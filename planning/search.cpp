@@ -32,7 +32,7 @@ bool better(const LayoutPrice& a, const LayoutPrice& b) {
 
 // What decides how long a pipeline waits; the closed form misses it by what its messages overlap with, and they are
 // shorter under sequence parallelism.
-using Timetable = std::tuple<Index, int, PlanSchedule, bool, bool>;
+using Timetable = std::tuple<Index, int, ScheduleKind, bool, bool>;
 
 Timetable timetable_of(const PlanLayout& layout) {
   return {layout.micro_batch, layout.virtual_stages, layout.schedule, layout.data_inside_pipeline,
@@ -78,7 +78,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& 
       continue;
     }
     const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
-    Estimate estimate{layout, price.step_seconds, price.step_seconds - price[PlanPhase::pipeline_comm]};
+    Estimate estimate{layout, price.step_seconds, price.step_seconds - price[Phase::pipeline_comm]};
     const auto [known, is_first] = found.fits[lattice].try_emplace(timetable_of(layout), estimate);
     const auto key = [&](const Estimate& of) { return std::pair(rounded(of.step_seconds), complexity(of.layout)); };
     if (!is_first && key(estimate) < key(known->second))
@@ -252,7 +252,7 @@ bool follows(const PlanLayout& layout, const PlanLayout& idea) {
 
 int complexity(const PlanLayout& layout) {
   return layout.zero_stage + (layout.sequence_parallel ? 1 : 0) + (layout.recompute != Recompute::none ? 1 : 0) +
-         (layout.virtual_stages - 1) + (layout.schedule == PlanSchedule::zero_bubble ? 1 : 0) +
+         (layout.virtual_stages - 1) + (layout.schedule == ScheduleKind::zero_bubble ? 1 : 0) +
          (layout.data_inside_pipeline ? 0 : 1);
 }
 

@@ -15,12 +15,13 @@
 namespace espalier {
 namespace {
 
-PlanPhase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
+Phase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
+  const auto increase = [&](std::size_t i) { return price.seconds.seconds[i] - best.seconds.seconds[i]; };
   std::size_t most = 0;
-  for (std::size_t i = 1; i < num_plan_phases; ++i)
-    if (price.seconds[i] - best.seconds[i] > price.seconds[most] - best.seconds[most])
+  for (std::size_t i = 1; i < num_phases; ++i)
+    if (increase(i) > increase(most))
       most = i;
-  return static_cast<PlanPhase>(most);
+  return static_cast<Phase>(most);
 }
 
 // "8", or "8 instead of 2" where the best has some, too.
@@ -82,10 +83,11 @@ std::string cause_of_compute(const LayoutPrice& price, const LayoutPrice& best) 
   return {};
 }
 
-std::string cause_of_recomputation(const LayoutPrice& price, const LayoutPrice& best) {
+std::string cause_of_backward(const LayoutPrice& price, const LayoutPrice& best) {
   const Recompute mode = price.layout.recompute;
   const Recompute of_best = best.layout.recompute;
-  if (mode == of_best)
+  const double more = price[Phase::backward] - best[Phase::backward];
+  if (mode == of_best || price.recompute_seconds - best.recompute_seconds < more / 2)
     return cause_of_compute(price, best);
   return of_best == Recompute::none
              ? fmt::format("recompute {} repeats work", to_string(mode))
@@ -180,18 +182,19 @@ std::string cause_of_gradient_messages(const Cluster& cluster, const LayoutPrice
 }
 
 // Why `price` has more of a phase than `best`: what holds for the one and not for the other; else empty.
-std::string cause_of(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best, PlanPhase phase) {
+std::string cause_of(const PlanProblem& problem, const LayoutPrice& price, const LayoutPrice& best, Phase phase) {
   const Cluster& cluster = problem.cluster;
   switch (phase) {
-    case PlanPhase::tensor_comm: return cause_of_tensor_messages(cluster, price.layout, best.layout);
-    case PlanPhase::bubble: return cause_of_bubble(price.layout, best.layout);
-    case PlanPhase::pipeline_comm: return cause_of_stage_messages(cluster, price.layout, best.layout);
-    case PlanPhase::data_comm: return cause_of_gradient_messages(cluster, price, best);
-    case PlanPhase::recompute: return cause_of_recomputation(price, best);
-    case PlanPhase::forward:
-    case PlanPhase::backward: return cause_of_compute(price, best);
-    case PlanPhase::optimizer: return "each rank updates more weights";
-    case PlanPhase::other: break;
+    case Phase::tensor_comm: return cause_of_tensor_messages(cluster, price.layout, best.layout);
+    case Phase::bubble: return cause_of_bubble(price.layout, best.layout);
+    case Phase::pipeline_comm: return cause_of_stage_messages(cluster, price.layout, best.layout);
+    case Phase::data_comm: return cause_of_gradient_messages(cluster, price, best);
+    case Phase::forward: return cause_of_compute(price, best);
+    case Phase::backward: return cause_of_backward(price, best);
+    case Phase::optimizer: return "each rank updates more weights";
+    case Phase::data:
+    case Phase::checkpoint:
+    case Phase::other: break;
   }
   return {};
 }
@@ -210,7 +213,7 @@ std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, con
   if (price.layout.num_devices() < best.layout.num_devices())
     return fmt::format("slower by {}: it uses {} instead of {}", against_text(price, best),
                        counted(price.layout.num_devices(), "device"), best.layout.num_devices());
-  const PlanPhase phase = most_increased(price, best);
+  const Phase phase = most_increased(price, best);
   const std::string cause = cause_of(problem, price, best, phase);
   return fmt::format("slower by {}: {} more in {}{}", against_text(price, best), time_text(price[phase] - best[phase]),
                      to_string(phase), cause.empty() ? "" : ", " + cause);

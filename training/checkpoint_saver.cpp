@@ -123,8 +123,11 @@ void CheckpointSaver<T>::judge(double validation_loss) {
   if (std::isfinite(validation_loss))
     return;
   const Index step = trainer_.steps_done();
-  if (in_flight_ && in_flight_->step == step)
+  if (in_flight_ && in_flight_->step == step) {
+    in_flight_->task.reset();  // on every rank, before rank 0 removes the files
+    barrier(mesh_.world());
     in_flight_.reset();
+  }
   attempt_together(mesh_.world(), ExitCode::write, [&] {
     if (mesh_.world().rank() == 0)
       for (const Path& path : set_aside_checkpoints_after(checkpoints_, step - 1, owner_))

@@ -58,13 +58,15 @@ void note_repeated_files(const RunConfig& config, const Note& note) {
 
 // Validation on what is trained on says nothing about other text.
 void note_files_in_both(const RunConfig& config, const nlohmann::json& contents, const Note& note) {
-  for (std::size_t i = 0; i < config.data.validation.size(); ++i)
-    for (std::size_t j = 0; j < config.data.train.size(); ++j)
-      if (fingerprint_from(contents["validation"][i]) == fingerprint_from(contents["train"][j])) {
-        note(fmt::format("warning: the validation file {} is trained on: it holds the same tokens as {}",
-                         config.data.validation[i], config.data.train[j]));
-        break;
-      }
+  std::vector<Fingerprint> trained;
+  for (const nlohmann::json& item : contents["train"])
+    trained.push_back(fingerprint_from(item));
+  for (std::size_t i = 0; i < config.data.validation.size(); ++i) {
+    const auto same = std::find(trained.begin(), trained.end(), fingerprint_from(contents["validation"][i]));
+    if (same != trained.end())
+      note(fmt::format("warning: the validation file {} is trained on: it holds the same tokens as {}",
+                       config.data.validation[i], config.data.train[static_cast<std::size_t>(same - trained.begin())]));
+  }
 }
 
 nlohmann::json describe_on_root(const RunConfig& config, const Note& note) {

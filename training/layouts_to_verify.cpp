@@ -69,7 +69,7 @@ std::vector<std::string> one_rank_overrides() {
 
 RunConfig shrunk(const RunConfig& config) {
   RunConfig small = config;
-  GptConfig& shape = small.model.shape;
+  ModelConfig& shape = small.model.shape;
   constexpr Index channels_a_head = 16;
   shape.num_layers = std::min<Index>(shape.num_layers, 8);
   shape.num_heads = std::min<Index>(shape.num_heads, 8);

@@ -31,7 +31,7 @@ bool measurement_fits(const RunConfig& config) {
 
 template <class T>
 LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
-  GptConfig shape = config.model.shape;
+  ModelConfig shape = config.model.shape;
   shape.num_layers = 1;
   const ExecSpace exec;
   ParameterStore<T> parameters;

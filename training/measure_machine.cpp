@@ -125,7 +125,7 @@ LayerSample measure_sample(const Communicator& world, const Shape& shape, const 
     for (std::size_t i = 0; i < best.size(); ++i)
       best[i] = round == 0 ? seconds[i] : std::min(best[i], seconds[i]);
   }
-  return {.model = model_shape(config.model.shape, "measured"),
+  return {.model = config.model.shape,
           .micro_batch = shape.micro_batch,
           .sequence_length = shape.sequence_length,
           .embedding = best[0],

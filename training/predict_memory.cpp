@@ -113,7 +113,7 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
 }  // namespace
 
 AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout) {
-  const GptConfig& shape = config.model.shape;
+  const ModelConfig& shape = config.model.shape;
   return {.batch = config.batch.micro_batch_size,
           .sequence_length = config.batch.sequence_length,
           .num_heads = shape.num_heads / layout.mesh.degree(Axis::tp),

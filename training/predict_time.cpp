@@ -17,17 +17,6 @@
 namespace espalier {
 namespace {
 
-constexpr std::array<std::pair<PlanPhase, Phase>, num_plan_phases> same_phase{
-    {{PlanPhase::forward, Phase::forward},
-     {PlanPhase::backward, Phase::backward},
-     {PlanPhase::recompute, Phase::backward},
-     {PlanPhase::bubble, Phase::bubble},
-     {PlanPhase::tensor_comm, Phase::tensor_comm},
-     {PlanPhase::pipeline_comm, Phase::pipeline_comm},
-     {PlanPhase::data_comm, Phase::data_comm},
-     {PlanPhase::optimizer, Phase::optimizer},
-     {PlanPhase::other, Phase::other}}};
-
 // Bytes that a rank sends in a step, each counted as often as [emulate] says.
 struct CountedTraffic {
   double tensor = 0;
@@ -223,13 +212,6 @@ Cluster cluster_of(const RunConfig& config) {
 
 }  // namespace
 
-PhaseSeconds train_phases(const PlanPhases& planned) {
-  PhaseSeconds seconds;
-  for (const auto& [from, to] : same_phase)
-    seconds[to] += planned[from];
-  return seconds;
-}
-
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision) {
   PlanLayout planned;
   planned.tensor = layout.mesh.degree(Axis::tp);
@@ -244,14 +226,14 @@ PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precisi
   const auto place = [&](Axis axis) { return std::ranges::find(layout.mesh.order, axis) - layout.mesh.order.begin(); };
   planned.data_inside_pipeline = place(Axis::dp) < place(Axis::pp);
   planned.precision = precision;
-  planned.schedule = parse_plan_schedule(to_string(layout.pipeline.kind)).value();
+  planned.schedule = layout.pipeline.kind;
   for (int chunk = 0; chunk < layout.pipeline.chunks; ++chunk)
     for (const std::vector<ChunkLayers>& stage : layout.stages)
       planned.blocks_given.push_back(stage[static_cast<std::size_t>(chunk)].count);
   return planned;
 }
 
-std::vector<std::string> model_keys(const GptConfig& shape) {
+std::vector<std::string> model_keys(const ModelConfig& shape) {
   return {fmt::format("model.vocab_size={}", shape.vocab_size),
           fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
           fmt::format("model.num_layers={}", shape.num_layers),
@@ -301,7 +283,7 @@ TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const
                          const std::string& source) {
   if (std::string reason = why_no_price(config, layout); !reason.empty())
     return {.why_not = std::move(reason)};
-  const PlanProblem problem{.model = model_shape(config.model.shape, config.model_name()),
+  const PlanProblem problem{.model = config.model.shape,
                             .cluster = cluster,
                             .implementation = espalier_implementation(cluster.device.moves_messages),
                             .sequence_length = config.batch.sequence_length};
@@ -309,9 +291,8 @@ TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const
   if (const std::string reason = why_impossible(problem, planned); !reason.empty())
     return {.why_not = fmt::format("{} is of another machine: {}; {}", source, reason, how_to_measure(config, layout))};
   const LayoutPrice price = price_layout(problem, planned);
-  TimePrediction prediction{.step_seconds = price.step_seconds, .error_share = price.error_share, .source = source};
-  for (const PlanPhases& stage : price.stages)
-    prediction.stages.push_back(train_phases(stage));
+  TimePrediction prediction{
+      .step_seconds = price.step_seconds, .stages = price.stages, .error_share = price.error_share, .source = source};
   if (cluster.device.moves_messages && layout.mesh.size() < cluster.devices_per_node) {
     prediction.error_share = std::max(prediction.error_share, uncalibrated_error);
     prediction.note = fmt::format("{} is of {} ranks at work, and fewer are faster: {}", source,

@@ -33,7 +33,7 @@ struct TimeOutlook {
 /// @param gemm_rate FLOP/s of all ranks together
 TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, double gemm_rate);
 
-/// By the planner's formulas (planning/price_layout) on this cluster; recomputation counts as backward. Nothing where
+/// By the planner's formulas (planning/price_layout) on this cluster. Nothing where
 /// the planner knows no price (fp64, layers dealt out round-robin, recomputation that differs between stages), or the
 /// cluster has not so many devices or not this precision.
 TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
@@ -46,14 +46,11 @@ TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& l
 /// CPUs usually have, and the error bars are wide.
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
 
-/// The planner's phases in the words of `train`: recomputation is backward.
-PhaseSeconds train_phases(const PlanPhases& planned);
-
 /// The layout in the planner's terms.
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision);
 
 /// The keys of [model] for a shape: "model.num_layers=12", ...
-std::vector<std::string> model_keys(const GptConfig& shape);
+std::vector<std::string> model_keys(const ModelConfig& shape);
 
 /// The way back: the keys of [parallel] ("parallel.tensor=2", ...) for a layout that `train` can run.
 /// @param blocks of each part of the model in its order

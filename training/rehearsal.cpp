@@ -117,7 +117,7 @@ void emulate_work(RunConfig::Emulate& emulate, const LayoutPrice& price, double 
   emulate.forward = scale * longest.forward;
   emulate.backward_input = scale * longest.backward_input;
   emulate.backward_weight = scale * longest.backward_weight;
-  emulate.optimizer = time_scale * (price[PlanPhase::optimizer] + price[PlanPhase::other]);
+  emulate.optimizer = time_scale * (price[Phase::optimizer] + price[Phase::other]);
   const auto percent = [](double seconds, double most) {
     return std::max<Index>(1, std::llround(percent_of_longest * seconds / most));
   };
@@ -235,7 +235,7 @@ RehearsedStep rehearsed_step(const Rehearsal& rehearsal, const nlohmann::json& d
     step.num_steps = field<Index>(time, "steps", count_range);
     double busiest = 0;
     for (std::size_t stage = 0; stage < price.stages.size(); ++stage) {
-      PhaseSeconds planned = train_phases(price.stages[stage]);
+      PhaseSeconds planned = price.stages[stage];
       planned[Phase::optimizer] += planned[Phase::other];
       planned[Phase::other] = 0;
       const double work = planned[Phase::forward] + planned[Phase::backward] + planned[Phase::tensor_comm];

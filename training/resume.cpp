@@ -34,11 +34,17 @@ std::vector<Path> named_checkpoints(const std::string& resume, const Note& note)
 }
 
 // The run's complete checkpoints, newest first. What is damaged is there all the same: only saves that were never
-// finished count as nothing.
-std::vector<Path> usable_checkpoints(const Path& checkpoints, bool may_resume, const Note& note) {
+// finished, and what is of other runs, count as nothing.
+std::vector<Path> usable_checkpoints(const Path& checkpoints, const std::string& owner, bool may_resume,
+                                     const Note& note) {
   std::vector<Path> complete;
   std::string damaged;
+  Index of_others = 0;
   for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
+    if (may_be_of_another(entry, owner)) {
+      ++of_others;
+      continue;
+    }
     if (entry.complete)
       complete.push_back(entry.path);
     else if (!entry.unfinished)
@@ -46,6 +52,9 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, bool may_resume, c
     if (!entry.complete && may_resume)
       note(fmt::format("passing over {}: {}", entry.path.string(), entry.reason));
   }
+  if (of_others > 0)
+    note(fmt::format("passing over {} of other runs in {}: --resume DIR resumes from one",
+                     counted(of_others, "checkpoint"), checkpoints.string()));
   if (!may_resume && !(complete.empty() && damaged.empty()))
     throw Error(
         ExitCode::usage,
@@ -213,9 +222,12 @@ void require_own_directory(const TrainOptions& options, const RunConfig& config,
 }
 
 // Is it one of the run's own?
-bool lies_in(const Path& checkpoints, const Path& checkpoint) {
+bool is_own(const Path& checkpoints, const std::string& owner, const Path& checkpoint) {
   std::error_code missing;
-  return std::filesystem::equivalent(checkpoints, checkpoint.parent_path(), missing);
+  if (!std::filesystem::equivalent(checkpoints, checkpoint.parent_path(), missing))
+    return false;
+  const std::string& theirs = CheckpointReader(checkpoint).info().owner;
+  return theirs.empty() || theirs == owner;
 }
 
 // A checkpoint whose bytes are right and whose loss is not would not get better with another one: no passing over.
@@ -248,8 +260,8 @@ void keep_matmul_library(const StoredState& state, const RunConfig& config, cons
 }
 
 template <class T>
-Index resume_training(const TrainOptions& options, const Path& checkpoints, const RunConfig& config,
-                      const ProcessMesh& mesh, Trainer<T>& trainer, const Note& note) {
+Index resume_training(const TrainOptions& options, const Path& checkpoints, const std::string& owner,
+                      const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer, const Note& note) {
   if (names_a_checkpoint(options.resume) && !options.init_from.empty())
     throw Error(ExitCode::usage, {.what = "--resume and --init-from each name where to start",
                                   .got = fmt::format("--resume {} --init-from {}", options.resume, options.init_from),
@@ -259,7 +271,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   if (names_a_checkpoint(options.resume)) {
     const auto named = found_by_root(mesh.world(), [&] {
       std::vector<Path> paths = named_checkpoints(options.resume, note);
-      if (!lies_in(checkpoints, paths.front()))
+      if (!is_own(checkpoints, owner, paths.front()))
         require_own_directory(options, config, note);
       return paths;
     });
@@ -268,8 +280,8 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
                [&](const Path& path) { loaded = load(path, options, config, mesh, trainer, tensors, note); });
     return checked(loaded, config, trainer, note);
   }
-  const std::vector<Path> own =
-      found_by_root(mesh.world(), [&] { return usable_checkpoints(checkpoints, options.resume != "never", note); });
+  const std::vector<Path> own = found_by_root(
+      mesh.world(), [&] { return usable_checkpoints(checkpoints, owner, options.resume != "never", note); });
   if (!own.empty()) {
     if (!options.init_from.empty())
       note(fmt::format("--init-from {} was for the first launch: the run resumes from its own checkpoint",
@@ -294,11 +306,11 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
   return 0;
 }
 
-Error with_way_back(const Error& error, const Path& checkpoints) {
+Error with_way_back(const Error& error, const Path& checkpoints, const std::string& owner) {
   std::vector<Index> steps;
   try {
     for (const CheckpointEntry& entry : find_checkpoints(checkpoints))
-      if (entry.complete)
+      if (entry.complete && !may_be_of_another(entry, owner))
         steps.push_back(entry.step);
   } catch (const Error&) {
     return error;  // that the directory cannot be read is not why the run ends
@@ -317,8 +329,8 @@ Error with_way_back(const Error& error, const Path& checkpoints) {
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                             \
-  template Index resume_training<T>(const TrainOptions&, const Path&, const RunConfig&, const ProcessMesh&, \
-                                    Trainer<T>&, const Note&);
+  template Index resume_training<T>(const TrainOptions&, const Path&, const std::string&, const RunConfig&, \
+                                    const ProcessMesh&, Trainer<T>&, const Note&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -9,8 +9,9 @@
 namespace espalier {
 
 template <class T>
-Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, const ProcessMesh& mesh,
-                         Trainer<T>& trainer, const std::function<void(const std::string&)>& note) {
+Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, const std::string& owner,
+                         const ProcessMesh& mesh, Trainer<T>& trainer,
+                         const std::function<void(const std::string&)>& note) {
   if (++count_ > most_)
     throw Error(ExitCode::numerical,
                 {.what = fmt::format("the training diverged: more than {} rollbacks without a new checkpoint", most_),
@@ -25,7 +26,7 @@ Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, cons
   const Path checkpoints = Path(config.run.directory) / "checkpoints";
   TrainOptions options;
   options.new_data = true;  // that of this start, which has been accepted
-  const Index step = resume_training(options, checkpoints, config, mesh, trainer, note);
+  const Index step = resume_training(options, checkpoints, owner, config, mesh, trainer, note);
   if (step != trainer.steps_done())
     throw Error(ExitCode::checkpoint, {.what = "there is no checkpoint to go back to",
                                        .where = checkpoints.string(),
@@ -37,9 +38,9 @@ Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, cons
   return step;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                              \
-  template Index Rollbacks::go_back<T>(const StepReport&, const RunConfig&, const ProcessMesh&, Trainer<T>&, \
-                                       const std::function<void(const std::string&)>&);
+#define ESPALIER_INSTANTIATE(T)                                                                                     \
+  template Index Rollbacks::go_back<T>(const StepReport&, const RunConfig&, const std::string&, const ProcessMesh&, \
+                                       Trainer<T>&, const std::function<void(const std::string&)>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

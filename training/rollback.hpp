@@ -17,11 +17,11 @@ class Rollbacks {
 
   void checkpoint_saved() { count_ = 0; }
 
-  /// Collective. @returns the step that the run goes on after. @throws Error (numerical) when there have been too many
-  /// since the last checkpoint was saved.
+  /// Collective. `owner`: the id of the run. @returns the step that the run goes on after. @throws Error (numerical)
+  /// when there have been too many since the last checkpoint was saved.
   template <class T>
-  Index go_back(const StepReport& report, const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
-                const std::function<void(const std::string&)>& note);
+  Index go_back(const StepReport& report, const RunConfig& config, const std::string& owner, const ProcessMesh& mesh,
+                Trainer<T>& trainer, const std::function<void(const std::string&)>& note);
 
  private:
   Index most_;

@@ -13,6 +13,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
+#include "models/presets.hpp"
 #include "models/recompute.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "training/validate_config.hpp"
@@ -35,27 +36,12 @@ constexpr double not_given = -1;
 const std::vector<std::string> state_or_compute = {"state", "compute"};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
 
-std::vector<std::string> pipeline_schedules() {
-  std::vector<std::string> names;
-  for (const ScheduleKind kind : all_schedule_kinds())
-    names.emplace_back(to_string(kind));
-  return names;
-}
-
-std::vector<std::string> recompute_modes() {
-  std::vector<std::string> names;
-  for (const Recompute mode : all_recompute_modes())
-    names.emplace_back(to_string(mode));
-  return names;
-}
-
-// "auto", and the names of these.
+// The words of these choices, behind those that come first.
 template <class List>
-std::vector<std::string> library_choices(const List& libraries) {
-  std::vector<std::string> names = {"auto"};
-  for (const auto library : libraries)
-    names.emplace_back(to_string(library));
-  return names;
+std::vector<std::string> words_of(const List& choices, std::vector<std::string> words = {}) {
+  for (const auto choice : choices)
+    words.emplace_back(to_string(choice));
+  return words;
 }
 
 // Every key once: its place in the struct, what values it takes, what it means. Reading and writing both walk through
@@ -63,7 +49,7 @@ std::vector<std::string> library_choices(const List& libraries) {
 template <class Config, class Visitor>
 void visit_keys(Config& c, Visitor&& v) {
   v.section("model", "The shape. A preset sets all of it; single keys override.");
-  v.choice("preset", c.model.preset, gpt_preset_names(), "named shape");
+  v.choice("preset", c.model.preset, trainable_preset_names(), "named shape");
   v.preset(c.model);
   v.integer("vocab_size", c.model.shape.vocab_size, {1, std::numeric_limits<TokenId>::max()},
             "tokens of the vocabulary");
@@ -93,13 +79,14 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("pipeline", c.parallel.pipeline, degree, "stages of consecutive layers");
   v.integer("data", c.parallel.data, {0, degree.max}, "replicas; 0: the remaining ranks");
   v.boolean("sequence_parallel", c.parallel.sequence_parallel, "split norms and residuals over the tensor ranks");
-  v.choice("schedule", c.parallel.schedule, pipeline_schedules(), "order of forward and backward in a pipeline");
+  v.choice("schedule", c.parallel.schedule, words_of(schedule_kinds_with_lists()),
+           "order of forward and backward in a pipeline");
   v.integer("virtual_stages", c.parallel.virtual_stages, degree, "model chunks per stage (interleaved)");
   v.choice("assignment", c.parallel.assignment, {"consecutive", "round_robin"},
            "layers of a stage; round_robin is for comparison only");
   v.integers("layers_per_stage", c.parallel.layers_per_stage, layers,
              "layers of each stage, or of each chunk in forward order; []: balanced by measured time");
-  v.choice("recompute", c.parallel.recompute, recompute_modes(),
+  v.choice("recompute", c.parallel.recompute, words_of(all_recompute_modes()),
            "activations that backward computes again (docs/memory.md)");
   v.strings("recompute_per_stage", c.parallel.recompute_per_stage, "the same for each stage; []: recompute on all");
   v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: replicas share the optimizer state (ZeRO-1)");
@@ -169,8 +156,8 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("eval_samples", c.run.eval_samples, not_negative, "validation sequences; 0: all");
   v.bytes("device_memory", c.run.device_memory, not_negative, "memory budget of a rank (\"16G\"); 0: none");
   v.seconds("communication_timeout", c.run.communication_timeout, {0, 1e9, true}, "longest wait for another rank");
-  v.choice("matmul", c.run.matmul, library_choices(all_matmul_libraries), "GEMM library; auto: by CPU");
-  v.choice("attention", c.run.attention, library_choices(all_attention_libraries),
+  v.choice("matmul", c.run.matmul, words_of(all_matmul_libraries, {"auto"}), "GEMM library; auto: by CPU");
+  v.choice("attention", c.run.attention, words_of(all_attention_libraries, {"auto"}),
            "attention kernels; auto: cuDNN if built in");
   v.boolean("cuda_graphs", c.run.cuda_graphs, "GPUs: launch the kernels of a layer together");
   v.text("cluster", c.run.cluster,
@@ -213,9 +200,9 @@ class ReadingVisitor {
   explicit ReadingVisitor(ConfigReader& reader) : reader_(reader) {}
   void section(const char* name, const char*) { section_ = name; }
   void preset(RunConfig::Model& model) {
-    const std::vector<std::string> names = gpt_preset_names();
+    const std::vector<std::string> names = trainable_preset_names();
     if (std::find(names.begin(), names.end(), model.preset) != names.end())  // an unknown one is reported already
-      model.shape = gpt_preset(model.preset);
+      model.shape = model_preset(model.preset);
   }
   void integer(const char* key, Index& value, IntegerRange range, const char*) {
     if (!reader_.read(section_, key, value, range) && section_ == "model")
@@ -312,7 +299,9 @@ RunConfig resolve(ConfigReader& reader, int world_size, Libraries libraries) {
 
 }  // namespace
 
-std::string RunConfig::model_name() const { return model.shape == gpt_preset(model.preset) ? model.preset : "custom"; }
+std::string RunConfig::model_name() const {
+  return model.shape == model_preset(model.preset) ? model.preset : "custom";
+}
 
 std::string RunConfig::run_name() const {
   const Path path = std::filesystem::absolute(run.directory).lexically_normal();
@@ -356,8 +345,8 @@ std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfi
       absent.emplace_back(
           key, fmt::format("\"{}\" is not in this build, which has \"{}\"", name, fmt::join(present, "\", \"")));
   };
-  look("matmul", config.run.matmul, library_choices(matmul_libraries()));
-  look("attention", config.run.attention, library_choices(attention_libraries()));
+  look("matmul", config.run.matmul, words_of(matmul_libraries(), {"auto"}));
+  look("attention", config.run.attention, words_of(attention_libraries(), {"auto"}));
   return absent;
 }
 

@@ -9,7 +9,8 @@
 #include "core/optim/adamw_config.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "io/file.hpp"
-#include "models/gpt_config.hpp"
+#include "models/model_config.hpp"
+#include "models/presets.hpp"
 #include "training/loss_scaler.hpp"
 
 namespace espalier {
@@ -19,7 +20,7 @@ namespace espalier {
 struct RunConfig {
   struct Model {
     std::string preset = "byte-1m";
-    GptConfig shape = gpt_preset("byte-1m");  ///< of the preset, with what the file overrides
+    ModelConfig shape = model_preset("byte-1m");  ///< of the preset, with what the file overrides
   } model;
 
   struct Data {

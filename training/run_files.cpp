@@ -15,7 +15,6 @@
 #include "parallel/agreement.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/texts.hpp"
-#include "planning/report.hpp"
 #include "training/restarts.hpp"
 
 namespace espalier {
@@ -122,8 +121,6 @@ void RunFiles::sign_off(TrainOutcome outcome, const std::string& cause) {
     directory_->finish(RunEnd::completed);
   else
     directory_->finish(RunEnd::preempted, cause);
-  if (const std::string problem = write_report_at_end(path_); !problem.empty())
-    note_(problem);
 }
 
 void RunFiles::open_metrics(Index step) {

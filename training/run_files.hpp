@@ -45,7 +45,7 @@ class RunFiles {
   /// Signs a failure off, if this launch has signed on.
   void sign_off_failed(const Error& error) const;
 
-  /// On rank 0: run.json's last word, and the report.
+  /// On rank 0: run.json's last word.
   void sign_off(TrainOutcome outcome, const std::string& cause);
 
   /// On rank 0: lines of later steps are set aside. `step` as for MetricsWriter.

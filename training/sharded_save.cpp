@@ -96,6 +96,7 @@ void ShardedSave::write(int turn, const std::stop_token& stop) {
 
 Path ShardedSave::publish() {
   const std::vector<std::string> records = gather_texts(*world_, blocks_.empty() ? "" : json_text(to_json(record_)));
+  Path path;
   attempt_together(*world_, ExitCode::write, [&] {
     if (!is_root_)
       return;
@@ -103,10 +104,10 @@ Path ShardedSave::publish() {
     for (const std::string& text : records)
       if (!text.empty())
         shards.push_back(shard_record_from_json(parse_json(text)));
-    publish_checkpoint(directory_, info_, shards, index_);
+    path = publish_checkpoint(directory_, info_, shards, index_);
   });
   published_ = true;
-  return checkpoint_path(directory_, info_.step);
+  return broadcast_text(*world_, path.string(), 0);
 }
 
 Path save_sharded(const Path& directory, const CheckpointInfo& info, std::span<const TensorBlock> blocks,

@@ -45,7 +45,7 @@ StoredKeys keys_of(const std::string& config) {
 // Damaged or forged where they disagree: else a model is built that the checkpoint cannot fill.
 void require_model_of_tensors(const std::string& config, const CheckpointReader& checkpoint) {
   ConfigReader reader(config, "config", {});
-  GptConfig shape;
+  ModelConfig shape;
   constexpr IntegerRange sizes{1, Index{1} << 31};
   const bool all = reader.read("model", "vocab_size", shape.vocab_size, sizes) &&
                    reader.read("model", "max_sequence_length", shape.max_sequence_length, sizes) &&

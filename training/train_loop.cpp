@@ -66,7 +66,7 @@ class Loop {
     const auto tell = [&](const std::string& text) { note(text); };
     const nlohmann::json data_files = check_token_files(config_, mesh_.world(), tell);
     // What refuses a start comes before it signs on.
-    const std::string run_id = files_.take_directory();
+    run_id_ = files_.take_directory();
     if (stop_.agree())
       return TrainOutcome::not_begun;
     agree_on_libraries<T>(config_, mesh_.world());
@@ -81,8 +81,8 @@ class Loop {
       return TrainOutcome::not_begun;
     Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
     trainer.set_data_files(data_files);
-    CheckpointSaver<T> saver(config_, files_.checkpoints(), mesh_, trainer, tell, run_id, [&] { stop_.agree(); });
-    const Index resumed_step = resume_training(options_, files_.checkpoints(), config_, mesh_, trainer, tell);
+    CheckpointSaver<T> saver(config_, files_.checkpoints(), mesh_, trainer, tell, run_id_, [&] { stop_.agree(); });
+    const Index resumed_step = resume_training(options_, files_.checkpoints(), run_id_, config_, mesh_, trainer, tell);
     if (stop_.agree())
       return TrainOutcome::not_begun;
     note(products_text(gemm_rate_, mesh_.world().size()));
@@ -98,7 +98,7 @@ class Loop {
       if (error.code() != ExitCode::numerical)
         throw with_positions(error);
       publish_if_possible(saver);
-      throw with_positions(with_way_back(error, files_.checkpoints()));
+      throw with_positions(with_way_back(error, files_.checkpoints(), run_id_));
     } catch (const std::exception& exception) {
       files_.sign_off_failed(error_from(exception, ExitCode::defect));
       throw;
@@ -177,7 +177,10 @@ class Loop {
       MemoryLedger::instance().check_budget();
       ++steps_of_this_start;
       if (report.rollback) {
+        stop_.agree_to(report.stop);
         go_back(trainer, saver, records, report);
+        if (stop_.is_agreed())
+          return stop_after(trainer.steps_done(), saver, records);
         continue;
       }
       report.seconds[Phase::checkpoint] += std::exchange(saving_seconds, 0.0);
@@ -200,14 +203,17 @@ class Loop {
         stop_.agree();  // it may have waited long for the save before
       if (is_validated && !stop_.is_agreed())
         validate(trainer, saver);
-      if (stop_.is_agreed() && (is_validated || !last)) {
-        save_unless_saved(saver, report.step);
-        saver.drain();
-        records.end_trace();
-        return TrainOutcome::stopped;
-      }
+      if (stop_.is_agreed() && (is_validated || !last))
+        return stop_after(report.step, saver, records);
     }
     return TrainOutcome::completed;
+  }
+
+  TrainOutcome stop_after(Index step, CheckpointSaver<T>& saver, RankRecords& records) {
+    save_unless_saved(saver, step);
+    saver.drain();
+    records.end_trace();
+    return TrainOutcome::stopped;
   }
 
   // What is saved is not lost with a launch that is killed in the validation that follows. True: a save was due.
@@ -270,7 +276,7 @@ class Loop {
   void go_back(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, const StepReport& report) {
     saver.drain();  // it may be the checkpoint to go back to
     const Index step =
-        rollbacks_.go_back(report, config_, mesh_, trainer, [&](const std::string& text) { note(text); });
+        rollbacks_.go_back(report, config_, run_id_, mesh_, trainer, [&](const std::string& text) { note(text); });
     files_.open_metrics(step);
     saved_step_ = -1;  // the steps after it are taken again
     records.go_back_to(step);
@@ -297,8 +303,11 @@ class Loop {
   }
 
   bool has_own_checkpoint(Index step) const {
-    std::error_code ignored;
-    const bool found = is_root_ && std::filesystem::exists(checkpoint_path(files_.checkpoints(), step), ignored);
+    const std::vector<CheckpointEntry> entries =
+        is_root_ ? find_checkpoints(files_.checkpoints()) : std::vector<CheckpointEntry>();
+    const bool found = std::any_of(entries.begin(), entries.end(), [&](const CheckpointEntry& entry) {
+      return entry.complete && entry.step == step && !may_be_of_another(entry, run_id_);
+    });
     return all_reduce(mesh_.world(), Index{found ? 1 : 0}, ReduceOp::max) > 0;
   }
 
@@ -330,6 +339,7 @@ class Loop {
   const TrainEvents& events_;
   bool is_root_;
   RunFiles files_;
+  std::string run_id_;
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;
   std::optional<PredictionCheck> prediction_;

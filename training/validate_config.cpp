@@ -114,7 +114,7 @@ void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
 // Ranges keep single keys sane; here what several of them make together.
 void check_sizes(const RunConfig& c, ConfigReader& reader) {
   constexpr double countable = 0x1p62;  // of a 63-bit integer, with room for factors of ours
-  const GptConfig& shape = c.model.shape;
+  const ModelConfig& shape = c.model.shape;
   const auto channels = static_cast<double>(shape.hidden_size);
   const double of_a_layer = 24 * channels + 8 * static_cast<double>(shape.ffn_hidden_size);
   const double of_a_token =

@@ -3,12 +3,13 @@
 #include <cstdio>
 
 #include "models/cost.hpp"
+#include "models/presets.hpp"
 #include "parallel/runtime.hpp"
 #include "training/run_config.hpp"
 
 int main(int argc, char** argv) {
   return espalier::run_job(argc, argv, [](espalier::Runtime& runtime) {  // MPI and Kokkos, of the same builds
-    const espalier::GptConfig shape = espalier::gpt_preset("gpt2-124m");
+    const espalier::ModelConfig shape = espalier::model_preset("gpt2-124m");
     std::printf("gpt2-124m has %lld parameters, this job %d rank\n",
                 static_cast<long long>(espalier::num_parameters(shape)), runtime.size());
     const espalier::RunConfig config =

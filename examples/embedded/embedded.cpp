@@ -29,12 +29,12 @@ int main(int argc, char** argv) {
     const ExecSpace exec;
     constexpr Index batch = 4, length = 16;  // B, T of each rank
 
-    GptConfig config{.vocab_size = 31,
-                     .max_sequence_length = length,
-                     .num_layers = 2,
-                     .hidden_size = 32,
-                     .num_heads = 2,
-                     .ffn_hidden_size = 128};
+    ModelConfig config{.vocab_size = 31,
+                       .max_sequence_length = length,
+                       .num_layers = 2,
+                       .hidden_size = 32,
+                       .num_heads = 2,
+                       .ffn_hidden_size = 128};
     ParameterStore<float> parameters;
     Gpt<float> model(parameters, config);
     parameters.allocate();

@@ -91,10 +91,10 @@ TEST(CheckpointDirectory, what_a_run_did_not_make_stays_as_it_is) {
   EXPECT_FALSE(std::filesystem::exists(place / ("step-00000005." + own + ".partial"))) << "left by a kill";
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(place / ("step-00000006." + own + ".partial"))));
   EXPECT_TRUE(loads(place / "step-00000001", Model())) << "of another run";
-  EXPECT_TRUE(loads(place / "step-00000009.abandoned", Model())) << "of another run, where this one had a step 9";
+  EXPECT_TRUE(loads(place / "step-00000009", Model())) << "of another run, where this one had a step 9";
   EXPECT_EQ(read_bytes(place / "step-00000008/notes.txt"), "notes") << "a checkpoint that the user put something into";
   EXPECT_TRUE(loads(place / "step-00000008", Model()));
-  EXPECT_FALSE(std::filesystem::exists(place / "step-00000009"));
+  EXPECT_FALSE(std::filesystem::exists(place / ("step-00000009." + own)));
   EXPECT_FALSE(std::filesystem::exists(place / "step-00000010"));
   EXPECT_TRUE(loads(place / "step-00000011", Model()) && loads(place / "step-00000012", Model()));
 }

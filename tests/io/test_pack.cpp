@@ -193,6 +193,9 @@ TEST(Pack, text_that_contradicts_the_options_is_told) {
   expect_part(warnings("one<|endoftext|>two<|endoftext|>", ""), "--document-separator '<|endoftext|>'");
   expect_part(warnings("{\"text\": \"a\"}\n{\"text\": \"b\"}\n", ""), "JSON lines is packed as it stands");
   expect_part(warnings("[\n {\"text\": \"a\"}\n]\n", ""), "JSON is packed");
+  const std::string list = "{\"text\": \"" + std::string(70000, 'a') + "\"}\n]\n";
+  for (const char* const begin : {"[", "\n[", "[\n  ", "\xef\xbb\xbf["})
+    expect_part(warnings(begin + list, ""), "JSON is packed");
   expect_part(warnings("<!DOCTYPE html>\n<p>a\n", ""), "HTML is packed");
   EXPECT_EQ(warnings("a{b}\n[a] note\n{not json}\n", ""), "");
   expect_part(warnings("caf\xe9\n", ""), "not UTF-8");

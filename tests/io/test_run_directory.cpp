@@ -226,6 +226,14 @@ TEST(RunDirectory, unwritable_places_are_write_errors) {
   expect_error(ExitCode::write, {"/proc/a"}, [&] { RunDirectory("/proc/a"); });
 }
 
+// A link on the way may lead to a file system that is not mounted here.
+TEST(RunDirectory, a_refused_start_removes_no_link_on_the_way) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory_symlink(directory / "nowhere/runs", directory / "runs");
+  expect_error(ExitCode::write, {"runs/a"}, [&] { RunDirectory(directory / "runs/a"); });
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "runs"));
+}
+
 TEST(RunDirectory, a_place_without_permission_is_a_write_error) {
   if (::geteuid() == 0)
     GTEST_SKIP() << "permission bits do not bind root";

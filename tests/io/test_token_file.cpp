@@ -54,6 +54,20 @@ TEST(TokenFile, frequencies_are_those_of_all_files) {
   EXPECT_NEAR(sample_frequencies({turns}).unigram_loss, std::log(7), 1e-3);
   EXPECT_NEAR(sample_frequencies({zeros, ones}).unigram_loss, 0.5623, 1e-3);
   EXPECT_EQ(sample_frequencies({zeros, ones, turns}).num_tokens, 5040000);
+  const std::string halves = file("halves", 8192, [](std::size_t i) { return i / 4096; });
+  const std::vector<std::string> many(300, halves);
+  EXPECT_NEAR(sample_frequencies(many).unigram_loss, std::log(2), 1e-2) << "not of the beginning of each";
+}
+
+// Not even the header fits.
+TEST(TokenFile, a_full_disk_leaves_no_temporary_file) {
+  const TemporaryDirectory directory;
+  const auto write = [&] { write_tokens(directory / "t.bin", {1, 2, 3}, 256); };
+  {
+    const FileSizeLimit limit(0);
+    expect_error(ExitCode::write, {"t.bin"}, write);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
 TEST(TokenFile, written_tokens_come_back_in_both_widths) {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 #include "models/cost.hpp"
+#include "models/presets.hpp"
 #include "tests/support/tiny_gpt.hpp"
 
 using namespace espalier;
@@ -9,10 +10,10 @@ using namespace espalier::test;
 namespace {
 
 TEST(Cost, counts_the_parameters_that_the_model_declares) {
-  for (const std::string& name : gpt_preset_names()) {
+  for (const std::string& name : trainable_preset_names()) {
     ParameterStore<float> store;  // declared, not allocated
-    const Gpt<float> model(store, gpt_preset(name));
-    EXPECT_EQ(num_parameters(gpt_preset(name)), store.num_parameters()) << name;
+    const Gpt<float> model(store, model_preset(name));
+    EXPECT_EQ(num_parameters(model_preset(name)), store.num_parameters()) << name;
   }
   ParameterStore<float> store;
   const Gpt<float> model(store, tiny_config());
@@ -20,15 +21,15 @@ TEST(Cost, counts_the_parameters_that_the_model_declares) {
 }
 
 TEST(Cost, gpt2_has_its_published_size) {
-  EXPECT_EQ(num_parameters(gpt_preset("gpt2-124m")), 124439808);
-  EXPECT_EQ(num_parameters(gpt_preset("gpt2-355m")), 354823168);
-  EXPECT_EQ(num_parameters(gpt_preset("gpt2-774m")), 774030080);
-  EXPECT_EQ(num_parameters(gpt_preset("gpt2-1558m")), 1557611200);
+  EXPECT_EQ(num_parameters(model_preset("gpt2-124m")), 124439808);
+  EXPECT_EQ(num_parameters(model_preset("gpt2-355m")), 354823168);
+  EXPECT_EQ(num_parameters(model_preset("gpt2-774m")), 774030080);
+  EXPECT_EQ(num_parameters(model_preset("gpt2-1558m")), 1557611200);
 }
 
 // 2 per multiply and add of every product, written out.
 TEST(Cost, counts_the_operations_of_the_products) {
-  const GptConfig c = tiny_config();
+  const ModelConfig c = tiny_config();
   const double length = 5;
   double forward = 0;
   for (int layer = 0; layer < c.num_layers; ++layer)
@@ -41,7 +42,7 @@ TEST(Cost, counts_the_operations_of_the_products) {
 // The operations of a step are all of its products; recomputation adds a forward without the product that makes the
 // block's output, 2 * 20 * 8 here.
 TEST(Cost, operations_of_a_step_add_up) {
-  const GptConfig c = tiny_config();
+  const ModelConfig c = tiny_config();
   const double block = 2 * 8 * 24 + 2 * 8 * 8 + 2 * 8 * 20 + 2 * 20 * 8 + 2 * (2 * 8 * (5 + 1) / 2);
   for (const Recompute mode : all_recompute_modes()) {
     const ChunkLayers all = one_chunk(c.num_layers, mode).front();
@@ -75,10 +76,10 @@ TEST(Cost, activations_are_measured_as_they_are_allocated) {
   }
 }
 
-TEST(GptConfig, tells_all_broken_rules_at_once) {
+TEST(ModelConfig, tells_all_broken_rules_at_once) {
   EXPECT_TRUE(problems(tiny_config()).empty());
-  for (const std::string& name : gpt_preset_names())
-    EXPECT_TRUE(problems(gpt_preset(name)).empty()) << name;
+  for (const std::string& name : trainable_preset_names())
+    EXPECT_TRUE(problems(model_preset(name)).empty()) << name;
   const std::vector<std::string> found = problems({0, -1, 2, 10, 4, 0});
   ASSERT_EQ(found.size(), 4u);
   EXPECT_EQ(found[0], "vocab_size is 0, wanted at least 1");
@@ -87,20 +88,20 @@ TEST(GptConfig, tells_all_broken_rules_at_once) {
   EXPECT_EQ(found[3], "hidden_size 10 is not divisible by num_heads 4; the nearest that are: 8 and 12");
 }
 
-TEST(GptConfig, never_proposes_a_hidden_size_of_zero) {
+TEST(ModelConfig, never_proposes_a_hidden_size_of_zero) {
   const std::vector<std::string> found = problems({11, 8, 2, 3, 4, 20});
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].find("0 and 4"), std::string::npos) << found[0];
   EXPECT_NE(found[0].find("4"), std::string::npos) << found[0];
 }
 
-TEST(GptConfig, unknown_preset_names_those_known) {
+TEST(ModelConfig, unknown_preset_names_those_known) {
   try {
-    gpt_preset("gpt3");
+    model_preset("gpt3");
     FAIL() << "gpt3 is accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
-    for (const std::string& name : gpt_preset_names())
+    for (const std::string& name : trainable_preset_names())
       EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << name;
   }
 }

@@ -24,7 +24,7 @@ Spread spread(const Values& values) {
 
 // GPT-2: normal of 0.02, the layers that write to the residual stream smaller by sqrt(2 L), norms 1, biases 0.
 TEST(Init, is_that_of_gpt2) {
-  const GptConfig config{200, 64, 3, 48, 4, 192};
+  const ModelConfig config{200, 64, 3, 48, 4, 192};
   TinyGpt<float> tiny(1, 1, 1, config);
   tiny.parameters.initialize(tiny.exec, 42);
   std::set<std::string> names;
@@ -65,7 +65,7 @@ TEST(Init, differs_by_seed_and_repeats) {
 }
 
 TEST(Init, starts_at_the_loss_of_a_uniform_guess) {
-  const GptConfig config{200, 64, 2, 48, 4, 192};
+  const ModelConfig config{200, 64, 2, 48, 4, 192};
   TinyGpt<float> tiny(2, 32, 1, config);
   tiny.parameters.initialize(tiny.exec, 42);
   tiny.model->forward(tiny.exec, 0, tiny_tokens(64, config).batch(), 1.0 / 64);

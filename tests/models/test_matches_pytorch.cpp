@@ -14,7 +14,7 @@ using namespace espalier::test;
 namespace {
 
 constexpr Index batch = 4, length = 16, steps = 10;
-constexpr GptConfig config{61, 16, 2, 32, 4, 128};
+constexpr ModelConfig config{61, 16, 2, 32, 4, 128};
 
 std::uint32_t hash32(std::uint32_t stream, std::uint32_t index) {
   std::uint32_t x = index * 2654435761u + stream * 2246822519u + 374761393u;

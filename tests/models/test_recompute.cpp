@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/head.hpp"
+#include "models/presets.hpp"
 #include "tests/support/tiny_gpt.hpp"
 
 using namespace espalier;
@@ -72,7 +73,7 @@ TEST(Recompute, evaluates_and_generates_alike) {
 
 // Of each token and layer, in elements: docs/memory.md.
 TEST(Recompute, slots_hold_what_the_formula_says) {
-  const GptConfig shape = gpt_preset("gpt2-124m");
+  const ModelConfig shape = model_preset("gpt2-124m");
   const Index C = shape.hidden_size, F = shape.ffn_hidden_size, NH = shape.num_heads;
   const std::map<Recompute, Index> wanted = {
       {Recompute::none, 8 * C + 2 * F + 4 + NH}, {Recompute::selective, 6 * C + F + 4 + NH}, {Recompute::full, C}};
@@ -88,7 +89,7 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
 
 // A vocabulary so large that the rows of a micro-batch are taken in two chunks.
 constexpr Index large_length = 50;
-GptConfig large_vocabulary() { return {most_logits / 64, large_length, 1, 8, 2, 20}; }
+ModelConfig large_vocabulary() { return {most_logits / 64, large_length, 1, 8, 2, 20}; }
 
 TEST(LogitChunks, rows_are_equal_shares_of_the_micro_batch) {
   const Index vocabulary = large_vocabulary().vocab_size;
@@ -101,7 +102,7 @@ TEST(LogitChunks, rows_are_equal_shares_of_the_micro_batch) {
 }
 
 TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
-  const GptConfig shape = large_vocabulary();
+  const ModelConfig shape = large_vocabulary();
   Tokens tokens = tiny_tokens(2 * large_length, shape);
   tokens.targets[3] = tokens.targets[70] = -1;
   TinyGpt<double> chunked(2, large_length, 1, shape);

@@ -17,7 +17,7 @@ struct Result {
 
 template <class T>
 Result train(ResidualType residual, Recompute recompute = Recompute::none) {
-  GptConfig deep = tiny_config();
+  ModelConfig deep = tiny_config();
   deep.num_layers = 32;
   deep.hidden_size = 32;
   deep.ffn_hidden_size = 64;
@@ -56,7 +56,7 @@ TEST(Residual, IsOfOneTypeWhereTheStateIs) {
 
 // R C elements for x, and h and y of each layer in a slot: two bytes more each.
 TEST(Residual, CostsTwoBytesAnElement) {
-  const GptConfig shape = tiny_config();
+  const ModelConfig shape = tiny_config();
   const auto slot_bytes = [&](ResidualType residual) {
     ParameterStore<bfloat16> store;
     const Gpt<bfloat16> model(store, shape, one_chunk(shape.num_layers), TensorParallel<bfloat16>(), residual);

@@ -20,7 +20,7 @@ inline std::ostream& operator<<(std::ostream& out, const PipelineShape& shape) {
 /// Every schedule for 1 to 8 and 64 stages, 1 to 20 micro-batches, and 1 to 4 chunks where it has any.
 template <class Function>
 void for_each_shape(Function function) {
-  for (const ScheduleKind kind : all_schedule_kinds())
+  for (const ScheduleKind kind : schedule_kinds_with_lists())
     for (const int stages : {1, 2, 3, 4, 5, 6, 7, 8, 64})
       for (int microbatches = 1; microbatches <= 20; ++microbatches)
         for (int chunks = 1; chunks <= (allows_chunks(kind) ? 4 : 1); ++chunks)

@@ -172,7 +172,9 @@ TEST(PipelineSchedule, ActivationsInFlightAreBounded) {
           case ScheduleKind::one_f_one_b:
             ASSERT_EQ(slots, std::min(shape.microbatches, shape.stages - stage)) << shape;
             break;
-          case ScheduleKind::interleaved: break;
+          case ScheduleKind::interleaved:
+          case ScheduleKind::zero_bubble_2p:
+          case ScheduleKind::zero_bubble_v: break;
           case ScheduleKind::zero_bubble:
             ASSERT_LE(slots, std::min(shape.microbatches, shape.stages)) << shape;
             ASSERT_EQ(pending, std::min(shape.microbatches, stage + 1)) << shape;
@@ -206,7 +208,8 @@ TEST(PipelineSchedule, InterleavedHoldsTheWarmUpAndOneMore) {
 }
 
 TEST(PipelineSchedule, Names) {
-  EXPECT_EQ(schedule_kind_names(), "sequential, gpipe, 1f1b, interleaved, zero_bubble");
+  EXPECT_EQ(schedule_kinds_with_lists().size(), 5U);
+  EXPECT_THROW(make_schedule({.kind = ScheduleKind::zero_bubble_v, .stages = 2, .chunks = 2}, 0), std::logic_error);
   for (const ScheduleKind kind : all_schedule_kinds())
     EXPECT_EQ(parse_schedule_kind(to_string(kind)), kind);
   EXPECT_EQ(parse_schedule_kind("1F1B"), std::nullopt);

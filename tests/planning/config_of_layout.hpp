@@ -14,8 +14,8 @@ namespace espalier::test {
 
 /// The config with which `train` would run a layout of a model, in bf16 and with attention of our own; to predict from,
 /// nothing runs it.
-inline RunConfig config_of_layout(const ModelShape& shape, const PlanLayout& layout) {
-  std::vector<std::string> keys = model_keys(trainable_config(shape));
+inline RunConfig config_of_layout(const ModelConfig& shape, const PlanLayout& layout) {
+  std::vector<std::string> keys = model_keys(shape);
   keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "precision.compute=bf16", "run.attention=own",
                            fmt::format("batch.global_batch_size={}", layout.global_batch),
                            fmt::format("batch.micro_batch_size={}", layout.micro_batch)});

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/presets.hpp"
 #include "planning/price_layout.hpp"
 
 namespace espalier::test {
@@ -10,6 +11,7 @@ namespace espalier::test {
 inline PlanProblem problem_of(const char* model, const char* cluster, Index sequence_length = 2048) {
   PlanProblem problem;
   problem.model = model_preset(model);
+  problem.model_name = model;
   problem.cluster = cluster_preset(cluster);
   problem.implementation = espalier_implementation();
   problem.sequence_length = sequence_length;

@@ -26,13 +26,12 @@ std::vector<LayerSample> samples_of(const Accelerator& device) {
   std::vector<LayerSample> samples;
   for (const Index channels : {64, 256, 512, 1024})
     for (const Index length : {64, 256, 1024}) {
-      const ModelShape model{.num_layers = 1,
-                             .hidden_size = channels,
-                             .num_heads = channels / 64,
-                             .num_kv_heads = channels / 64,
-                             .ffn_hidden_size = 4 * channels,
-                             .vocab_size = 2000,
-                             .max_sequence_length = length};
+      const ModelConfig model{.vocab_size = 2000,
+                              .max_sequence_length = length,
+                              .num_layers = 1,
+                              .hidden_size = channels,
+                              .num_heads = channels / 64,
+                              .ffn_hidden_size = 4 * channels};
       samples.push_back(predicted_sample(device, Precision::fp32,
                                          {.model = model, .micro_batch = 2048 / length, .sequence_length = length}));
     }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/presets.hpp"
 #include "planning/layer_time.hpp"
 
 using namespace espalier;
@@ -63,7 +64,7 @@ TEST(LayerTime, a_block_takes_the_published_time) {
   program.recomputes_attention = true;
   program.overlaps_tensor_backward = true;
   program.recomputes_last_product = true;
-  ModelShape model = model_preset("gpt-22b");
+  ModelConfig model = model_preset("gpt-22b");
   model.dropout = true;
   const Cluster cluster = cluster_preset("a100-80");
   for (const Published& row :
@@ -97,7 +98,7 @@ TEST(LayerTime, recomputation_repeats_all_but_the_last_collective) {
         layout.context = context;
         layout.sequence_parallel = sequence_parallel;
         layout.recompute = Recompute::full;
-        const ModelShape model = model_preset("llama3-8b");
+        const ModelConfig model = model_preset("llama3-8b");
         const BlockTime time = block_time(model, cluster, layout, program, 8192);
         const double bytes = 2 * 8192.0 / context * 4096;
         const double last = collective_seconds(
@@ -109,7 +110,7 @@ TEST(LayerTime, recomputation_repeats_all_but_the_last_collective) {
 
 // A kernel that was written for the device makes attention faster, and nothing else.
 TEST(LayerTime, tuned_attention_is_that_of_the_device) {
-  const ModelShape model = model_preset("llama3-8b");
+  const ModelConfig model = model_preset("llama3-8b");
   Cluster cluster = cluster_preset("h100");
   MatrixRate& rate = cluster.device.rate(Precision::bf16);
   rate.attention_share = 0.1;
@@ -128,7 +129,7 @@ TEST(LayerTime, tuned_attention_is_that_of_the_device) {
 // RMSNorm twice 32 bytes an element of the stream, rotary positions 16 of queries and keys, a gate 4: twice in
 // backward.
 TEST(LayerTime, operators_that_are_kernels_move_more) {
-  const ModelShape model = model_preset("llama3-8b");
+  const ModelConfig model = model_preset("llama3-8b");
   const Cluster cluster = cluster_preset("h100");
   for (const bool sequence_parallel : {false, true}) {
     PlanLayout layout;
@@ -148,7 +149,7 @@ TEST(LayerTime, operators_that_are_kernels_move_more) {
 
 // What each choice does to a block, whatever the curve.
 TEST(LayerTime, choices_move_time_the_way_they_must) {
-  const ModelShape model = model_preset("llama3-8b");
+  const ModelConfig model = model_preset("llama3-8b");
   const Cluster cluster = cluster_preset("h100:4");
   const Implementation program;
   const auto seconds = [&](auto edit) {

@@ -11,6 +11,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "core/types.hpp"
 #include "models/logit_rows.hpp"
+#include "models/presets.hpp"
 #include "planning/layout_limits.hpp"
 #include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
@@ -22,8 +23,8 @@ using espalier::test::layout_of;
 
 namespace {
 
-ModelShape with_dropout(const char* name) {
-  ModelShape model = model_preset(name);
+ModelConfig with_dropout(const char* name) {
+  ModelConfig model = model_preset(name);
   model.dropout = true;
   return model;
 }
@@ -65,7 +66,7 @@ TEST(LayoutMemory, states_follow_the_distributed_optimizer) {
 // / (h t)) with tensor parallelism, all of it divided by t with sequence parallelism, 34 s b h / t without the
 // attention core, 2 s b h with full recomputation.
 TEST(LayoutMemory, activations_follow_the_published_formulas) {
-  const ModelShape model = with_dropout("gpt-22b");
+  const ModelConfig model = with_dropout("gpt-22b");
   const double s = 2048;
   const double b = 4;
   const double h = 6144;
@@ -91,7 +92,7 @@ TEST(LayoutMemory, selective_recomputation_saves_what_was_published) {
   for (const char* name : {"gpt3-175b", "gpt-530b"}) {
     PlanLayout layout;
     layout.tensor = 8;
-    const ModelShape model = with_dropout(name);
+    const ModelConfig model = with_dropout(name);
     const double without = activation_bytes_per_layer(model, layout, unfused(), 2048);
     layout.sequence_parallel = true;
     layout.recompute = Recompute::selective;
@@ -137,7 +138,7 @@ TEST(LayoutMemory, a_gpu_has_more_logits_at_a_time) {
 
 // What `train` pads on a GPU: logits to lines of 128 bytes, and the token table to as many rows, of zeros.
 TEST(LayoutMemory, a_gpu_has_rows_of_zeros_in_the_token_table) {
-  const ModelShape model = model_preset("gpt2-124m");
+  const ModelConfig model = model_preset("gpt2-124m");
   const Implementation on_host = espalier_implementation(true);
   Implementation on_gpu = on_host;
   on_gpu.logit_multiple = espalier_implementation(false).logit_multiple;
@@ -167,7 +168,7 @@ TEST(LayoutMemory, a_gpu_has_rows_of_zeros_in_the_token_table) {
 
 // cuDNN's attention has a workspace, in 16 bits and on GPUs.
 TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
-  const ModelShape model = model_preset("gpt2-124m");
+  const ModelConfig model = model_preset("gpt2-124m");
   const Implementation on_gpu = espalier_implementation(false);
   Implementation own = on_gpu;
   own.cudnn_attention = false;
@@ -191,7 +192,7 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
 void expect_memory_of_train(const std::string& model, const std::string& text, Index global_batch) {
   SCOPED_TRACE(model + " " + text);
   const PlanLayout layout = layout_of(text.c_str(), global_batch);
-  const ModelShape shape = model_preset(model);
+  const ModelConfig shape = model_preset(model);
   const RunConfig config = config_of_layout(shape, layout);
   const auto exact = predict_memory(config, make_run_layout(config, layout.num_devices()));
   Implementation implementation = espalier_implementation(exec_is_host);
@@ -238,7 +239,7 @@ TEST(LayoutMemory, agrees_on_every_schedule) {
 
 // What fits by the plan fits by the sums of `train`, too: the margin covers what they have more.
 TEST(LayoutMemory, what_fits_leaves_room_for_the_sums_of_train) {
-  const ModelShape shape = model_preset("gpt3-6.7b");
+  const ModelConfig shape = model_preset("gpt3-6.7b");
   const PlanLayout layout = layout_of("data=4,tensor=2,zero=1,recompute=full", 32);
   const RunConfig config = config_of_layout(shape, layout);
   const std::size_t exact = predict_memory(config, make_run_layout(config, layout.num_devices())).front().total();
@@ -257,7 +258,7 @@ TEST(LayoutMemory, what_fits_leaves_room_for_the_sums_of_train) {
 
 // 8 heads of keys and values: with 8 tensor ranks each has one, with 16 two have copies of the same.
 TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
-  const ModelShape model = model_preset("llama3-70b");
+  const ModelConfig model = model_preset("llama3-70b");
   EXPECT_EQ(kv_size_on_rank(model, {.tensor = 4}), 2 * 128);
   EXPECT_EQ(kv_size_on_rank(model, {.tensor = 8}), 128);
   EXPECT_EQ(kv_size_on_rank(model, {.tensor = 16}), 128);
@@ -270,10 +271,10 @@ TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
 // SwiGLU has gradients of gate and up where gelu has one, for all rows; full recomputation under a split backward keeps
 // both once more.
 TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
-  ModelShape model = model_preset("llama3-8b");
-  ASSERT_TRUE(model.gated_ffn);
+  ModelConfig model = model_preset("llama3-8b");
+  ASSERT_TRUE(model.gated());
   const auto workspace = [&](bool gated, const PlanLayout& layout) {
-    model.gated_ffn = gated;
+    model.activation = gated ? Activation::swiglu : Activation::gelu;
     return static_cast<double>(layout_memory(model, layout, espalier_implementation(), 2048)[1][Category::workspace]);
   };
   const double column = 2 * 2048 * 14336.0 / 2;  // in bf16, of one micro-batch on one of two tensor ranks
@@ -290,7 +291,7 @@ TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
 // Rajbhandari et al. 2020, 5.2: a gradient is dropped once it is reduced to its owner, so beside its share of all a
 // rank has those of the block at work whole; of ZeRO-1 it has all of them, and of ZeRO-3 those of that block.
 TEST(LayoutMemory, zero_2_has_the_gradients_of_the_block_at_work) {
-  const ModelShape model = model_preset("gpt-22b");
+  const ModelConfig model = model_preset("gpt-22b");
   const auto bytes = [&](const char* text, Category category) {
     return static_cast<double>(layout_memory(model, layout_of(text, 64), espalier_implementation(), 2048)[0][category]);
   };
@@ -313,7 +314,7 @@ TEST(LayoutMemory, the_fullest_stage_has_the_peak) {
 
 // More bytes than a counter holds: they must not come out as few.
 TEST(LayoutMemory, what_no_device_could_hold_stays_much) {
-  ModelShape model = model_preset("gpt-1t");
+  ModelConfig model = model_preset("gpt-1t");
   model.num_layers = 1 << 14;
   model.hidden_size = 1 << 18;
   model.ffn_hidden_size = 1 << 20;

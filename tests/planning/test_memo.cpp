@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/memory_text.hpp"
+#include "models/presets.hpp"
 #include "planning/common_layout.hpp"
 #include "planning/common_memo.hpp"
 #include "planning/gpu_caveat.hpp"
@@ -36,6 +37,7 @@ Written write(const char* model, const char* cluster, int devices, Index batch, 
               Precision precision = Precision::bf16) {
   Written written;
   written.problem.model = model_preset(model);
+  written.problem.model_name = model;
   written.problem.cluster = cluster_preset(cluster);
   written.problem.implementation = espalier_implementation();
   written.problem.sequence_length = 2048;
@@ -52,7 +54,7 @@ Written write(const char* model, const char* cluster, int devices, Index batch, 
 TEST(Memo, names_from_files_are_text) {
   const std::string hostile = "a|b <script>x</script> **bold** [c](http://d) `e` \\ ~~f~~ _g_\n# h\x1B[2J &amp; $i$";
   Written written = write("gpt2-1558m", "a100-80", 8, 64, "");
-  written.problem.model.name = written.problem.cluster.name = written.problem.cluster.device.name = hostile;
+  written.problem.model_name = written.problem.cluster.name = written.problem.cluster.device.name = hostile;
   const std::string one = memo(written.problem, written.space, written.result, {});
   const std::vector<PlanProblem> problems(2, written.problem);
   const LayoutPrice& best = written.result.ranking.front();
@@ -112,7 +114,7 @@ TEST(Memo, numbers_come_from_the_model) {
 TEST(Memo, the_first_mitigation_is_priced) {
   const Written memo = write("gpt3-175b", "a100-80:16", 128, 64, "pipeline=16,tensor=8,schedule=1f1b,virtual_stages=1");
   const LayoutPrice& best = memo.result.ranking.front();
-  EXPECT_EQ(bottleneck(best).phases, std::vector<PlanPhase>{PlanPhase::bubble});
+  EXPECT_EQ(bottleneck(best).name(), "bubble");
   const std::vector<Mitigation> options = mitigations(memo.problem, memo.space, best);
   ASSERT_FALSE(options.empty());
   EXPECT_TRUE(options.front().answers());
@@ -125,8 +127,8 @@ TEST(Memo, the_first_mitigation_is_priced) {
   EXPECT_THAT(memo.text, HasSubstr(options.front().change + ": bubble "));
   for (const Mitigation& option : options) {
     EXPECT_NEAR(option.gain, option.price.tokens_per_second / best.tokens_per_second - 1, 1e-12);
-    const double bubble = comparable_seconds(option.price, best, {PlanPhase::bubble});
-    EXPECT_NEAR(option.saved, (best[PlanPhase::bubble] - bubble) / best.step_seconds, 1e-12);
+    const double bubble = comparable_seconds(option.price, best, option.price[Phase::bubble]);
+    EXPECT_NEAR(option.saved, (best[Phase::bubble] - bubble) / best.step_seconds, 1e-12);
     if (option.change.starts_with("the zero-bubble schedule")) {
       EXPECT_EQ(option.condition, "if schedule may change");
     }
@@ -343,7 +345,7 @@ TEST(Memo, gradients_are_summed_wherever_ranks_share_them) {
   const Written stages = write("gpt-30b", "a100-80:1", 8, 256, "data=1,pipeline=4,tensor=2,sequence_parallel=1");
   const LayoutPrice& best = stages.result.ranking.front();
   EXPECT_GT(best.tied_seconds, 0);
-  EXPECT_NEAR(best[PlanPhase::data_comm], best.tied_seconds, 1e-12);
+  EXPECT_NEAR(best[Phase::data_comm], best.tied_seconds, 1e-12);
   const std::string table = bytes_text(static_cast<std::size_t>(50304.0 * 7168 / 2 * 4));
   for (const std::string& text :
        {std::string("There is one replica"), fmt::format("a part of its gradient, {} a rank", table),
@@ -358,7 +360,7 @@ TEST(Memo, gradients_are_summed_wherever_ranks_share_them) {
   // What the replicas wait for is theirs alone.
   const Written both = write("gpt-22b", "a100-80:4", 32, 512, "data=8,pipeline=4,tensor=1,zero=1");
   const LayoutPrice& price = both.result.ranking.front();
-  const double waited = price[PlanPhase::data_comm] - price.tied_seconds;
+  const double waited = price[Phase::data_comm] - price.tied_seconds;
   EXPECT_THAT(both.text, HasSubstr(fmt::format("a step: {} (", time_text(waited))));
   EXPECT_THAT(both.text, HasSubstr("The token table is the embedding of the first stage and the head of the last"));
   const Written untied = write("llama3-70b", "h100:8", 64, 512, "pipeline=4,tensor=16");

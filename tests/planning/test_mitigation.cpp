@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "models/presets.hpp"
 #include "planning/memo.hpp"
 #include "planning/mitigation.hpp"
 

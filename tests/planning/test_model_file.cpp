@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "models/presets.hpp"
 #include "planning/model_file.hpp"
 #include "training/run_config.hpp"
 
@@ -34,7 +35,7 @@ TEST(ModelFile, batch_and_sequence_come_with_it) {
   const PlannedModel planned = parse_planned_model(
       "[model]\npreset = \"gpt3-175b\"\n[batch]\nglobal_batch_size = 48\nmicro_batch_size = 5\nsequence_length = 512\n",
       "m.toml");
-  EXPECT_EQ(planned.model.name, "gpt3-175b") << "train has not this preset";
+  EXPECT_EQ(planned.name, "gpt3-175b");
   EXPECT_EQ(planned.global_batch, 48);
   EXPECT_EQ(planned.sequence_length, 512);
 }
@@ -43,7 +44,7 @@ TEST(ModelFile, batch_and_sequence_come_with_it) {
 TEST(ModelFile, takes_every_config_of_train) {
   RunConfig config;
   config.model.preset = "gpt2-355m";
-  config.model.shape = gpt_preset("gpt2-355m");
+  config.model.shape = model_preset("gpt2-355m");
   config.batch.global_batch_size = 32;
   const PlannedModel planned = parse_planned_model(to_toml(config), "config.toml");
   EXPECT_EQ(planned.model, model_preset("gpt2-355m")) << "all keys are given, none differs";
@@ -72,18 +73,18 @@ TEST(ModelFile, describes_models_that_train_has_not) {
       "vocab_size = 128256\nnorm = \"rmsnorm\"\nactivation = \"swiglu\"\nposition = \"rotary\"\n"
       "tied_embeddings = false\nbias = false\n";
   const PlannedModel planned = parse_planned_model(text + "max_sequence_length = 8192\n", "dir/own.toml");
-  ModelShape wanted = model_preset("llama3-8b");
-  wanted.name = "own.toml";
+  ModelConfig wanted = model_preset("llama3-8b");
   EXPECT_EQ(planned.model, wanted);
+  EXPECT_EQ(planned.name, "own.toml");
   EXPECT_EQ(planned.sequence_length, 8192);
   EXPECT_TRUE(planned.notes.empty());
   const PlannedModel wider = parse_planned_model("[model]\npreset = \"llama3-8b\"\nnum_layers = 40\n", "m.toml");
-  EXPECT_EQ(wider.model.num_kv_heads, 8);
+  EXPECT_EQ(wider.model.kv_heads(), 8);
   EXPECT_EQ(wider.sequence_length, 0) << "rotary positions tell none";
 }
 
 TEST(ModelFile, heads_without_groups_have_keys_of_their_own) {
-  EXPECT_EQ(parse_planned_model("[model]\npreset = \"gpt2-124m\"\nnum_heads = 6\n", "m.toml").model.num_kv_heads, 6);
+  EXPECT_EQ(parse_planned_model("[model]\npreset = \"gpt2-124m\"\nnum_heads = 6\n", "m.toml").model.kv_heads(), 6);
 }
 
 TEST(ModelFile, says_what_it_takes_from_the_default_preset) {
@@ -100,7 +101,7 @@ TEST(ModelFile, refuses_models_that_cannot_be) {
        {std::pair("[model]\nnum_layers = 0\n", "dir/m.toml:2:14: model.num_layers: got 0, wanted 1 to 16384"),
         {"[model]\nnum_layers = 1.5\n", "got 1.5 (a number with a fraction), wanted an integer"},
         {"[model]\nhidden_size = 100\nnum_heads = 7\n",
-         "model.hidden_size: 100 is not divisible by num_heads 7; near it are 98 and 105"},
+         "model.hidden_size: 100 is not divisible by num_heads 7; the nearest that are: 98 and 105"},
         {"[model]\nnum_kv_heads = 3\n", "num_kv_heads 3"},
         {"[model]\npreset = \"gpt2\"\n", "did you mean \"gpt2-124m\"?"},
         {"[model]\nlayers = 4\n", "model.layers: unknown key"},

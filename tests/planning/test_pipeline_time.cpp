@@ -9,7 +9,7 @@ using namespace espalier;
 
 namespace {
 
-PipelineCosts equal_stages(PlanSchedule schedule, int stages, int chunks, Index microbatches) {
+PipelineCosts equal_stages(ScheduleKind schedule, int stages, int chunks, Index microbatches) {
   PipelineCosts costs{.schedule = schedule, .microbatches = microbatches, .chunks = {}};
   const double share = 1.0 / chunks;
   costs.chunks.assign(static_cast<std::size_t>(stages),
@@ -25,22 +25,22 @@ constexpr Index unlimited = Index{1} << 40;
 TEST(PlanPipeline, simulated_bubbles_are_the_closed_forms) {
   for (const int p : {2, 4, 8}) {
     const Index m = Index{4} * p;
-    const auto bubble = [&](PlanSchedule schedule, int chunks) {
+    const auto bubble = [&](ScheduleKind schedule, int chunks) {
       const PipelineTime time = pipeline_time(equal_stages(schedule, p, chunks, m), unlimited);
       return (time.window - time.busiest) / time.busiest;
     };
     const double ideal = (p - 1.0) / static_cast<double>(m);
-    EXPECT_NEAR(bubble(PlanSchedule::one_f_one_b, 1), ideal, 1e-9) << p;
-    EXPECT_NEAR(bubble(PlanSchedule::gpipe, 1), ideal, 1e-9) << p;
-    EXPECT_NEAR(bubble(PlanSchedule::interleaved, 2), ideal / 2, 1e-9) << p;
-    EXPECT_NEAR(bubble(PlanSchedule::interleaved, 4), ideal / 4, 1e-9) << p;
-    EXPECT_NEAR(bubble(PlanSchedule::zero_bubble, 1), ideal / 3, 1e-9) << p;
-    EXPECT_NEAR(bubble(PlanSchedule::sequential, 1), p - 1.0, 1e-9) << p;
+    EXPECT_NEAR(bubble(ScheduleKind::one_f_one_b, 1), ideal, 1e-9) << p;
+    EXPECT_NEAR(bubble(ScheduleKind::gpipe, 1), ideal, 1e-9) << p;
+    EXPECT_NEAR(bubble(ScheduleKind::interleaved, 2), ideal / 2, 1e-9) << p;
+    EXPECT_NEAR(bubble(ScheduleKind::interleaved, 4), ideal / 4, 1e-9) << p;
+    EXPECT_NEAR(bubble(ScheduleKind::zero_bubble, 1), ideal / 3, 1e-9) << p;
+    EXPECT_NEAR(bubble(ScheduleKind::sequential, 1), p - 1.0, 1e-9) << p;
   }
 }
 
 TEST(PlanPipeline, the_estimate_equals_the_simulation_where_messages_are_free) {
-  for (const PlanSchedule schedule : {PlanSchedule::one_f_one_b, PlanSchedule::gpipe, PlanSchedule::zero_bubble})
+  for (const ScheduleKind schedule : {ScheduleKind::one_f_one_b, ScheduleKind::gpipe, ScheduleKind::zero_bubble})
     EXPECT_NEAR(estimate_pipeline_time(equal_stages(schedule, 8, 1, 32)).window,
                 pipeline_time(equal_stages(schedule, 8, 1, 32), unlimited).window, 1e-9)
         << to_string(schedule);
@@ -49,8 +49,8 @@ TEST(PlanPipeline, the_estimate_equals_the_simulation_where_messages_are_free) {
 // A list that is cut gives what the whole one gives: uneven stages, slow messages, all schedules with lists.
 TEST(PlanPipeline, cut_lists_give_the_time_of_whole_ones) {
   for (const auto& [schedule, chunks] :
-       {std::pair(PlanSchedule::one_f_one_b, 1), std::pair(PlanSchedule::zero_bubble, 1),
-        std::pair(PlanSchedule::interleaved, 2), std::pair(PlanSchedule::gpipe, 1)})
+       {std::pair(ScheduleKind::one_f_one_b, 1), std::pair(ScheduleKind::zero_bubble, 1),
+        std::pair(ScheduleKind::interleaved, 2), std::pair(ScheduleKind::gpipe, 1)})
     for (const Index m : {48, 64, 120}) {
       PipelineCosts costs = equal_stages(schedule, 8, chunks, m);
       costs.message = 0.05;
@@ -65,11 +65,11 @@ TEST(PlanPipeline, cut_lists_give_the_time_of_whole_ones) {
 TEST(PlanPipeline, of_very_long_pipelines_the_closed_form_stands) {
   for (const auto& [stages, chunks] : {std::pair(512, 8), std::pair(512, 2)})
     for (const Index m : {Index{1024}, Index{8192}}) {
-      PipelineCosts costs = equal_stages(PlanSchedule::interleaved, stages, chunks, m);
+      PipelineCosts costs = equal_stages(ScheduleKind::interleaved, stages, chunks, m);
       costs.message = 0.05;
       EXPECT_EQ(pipeline_time(costs).window, estimate_pipeline_time(costs).window) << stages << " " << chunks;
     }
-  PipelineCosts shorter = equal_stages(PlanSchedule::interleaved, 64, 8, 4096);
+  PipelineCosts shorter = equal_stages(ScheduleKind::interleaved, 64, 8, 4096);
   shorter.message = 0.05;
   EXPECT_NE(pipeline_time(shorter).window, estimate_pipeline_time(shorter).window);
 }
@@ -77,7 +77,7 @@ TEST(PlanPipeline, of_very_long_pipelines_the_closed_form_stands) {
 TEST(PlanPipeline, messages_cost_time_and_never_save_any) {
   double before = 0;
   for (const double message : {0.0, 0.01, 0.1, 1.0}) {
-    PipelineCosts costs = equal_stages(PlanSchedule::one_f_one_b, 4, 1, 16);
+    PipelineCosts costs = equal_stages(ScheduleKind::one_f_one_b, 4, 1, 16);
     costs.message = message;
     const double window = pipeline_time(costs).window;
     EXPECT_GE(window, before);
@@ -87,13 +87,13 @@ TEST(PlanPipeline, messages_cost_time_and_never_save_any) {
 }
 
 TEST(PlanPipeline, one_stage_never_waits) {
-  const PipelineTime time = pipeline_time(equal_stages(PlanSchedule::one_f_one_b, 1, 1, 7));
+  const PipelineTime time = pipeline_time(equal_stages(ScheduleKind::one_f_one_b, 1, 1, 7));
   EXPECT_DOUBLE_EQ(time.window, 21);
   EXPECT_NEAR(time.idle_share, 0, 1e-12);
 }
 
 TEST(PlanPipeline, the_busiest_stage_is_named) {
-  PipelineCosts costs = equal_stages(PlanSchedule::one_f_one_b, 4, 1, 8);
+  PipelineCosts costs = equal_stages(ScheduleKind::one_f_one_b, 4, 1, 8);
   costs.chunks[2][0].forward = 2;
   EXPECT_EQ(pipeline_time(costs).busiest_stage, 2);
   EXPECT_DOUBLE_EQ(pipeline_time(costs).busiest, 32);
@@ -101,15 +101,12 @@ TEST(PlanPipeline, the_busiest_stage_is_named) {
 
 // The slots that the lists of `train` need, and what papers say of the others.
 TEST(PlanPipeline, slots_are_those_of_the_lists) {
-  for (const auto& [schedule, kind, chunks] : {std::tuple(PlanSchedule::one_f_one_b, ScheduleKind::one_f_one_b, 1),
-                                               std::tuple(PlanSchedule::gpipe, ScheduleKind::gpipe, 1),
-                                               std::tuple(PlanSchedule::zero_bubble, ScheduleKind::zero_bubble, 1),
-                                               std::tuple(PlanSchedule::sequential, ScheduleKind::sequential, 1)})
+  for (const ScheduleKind schedule :
+       {ScheduleKind::one_f_one_b, ScheduleKind::gpipe, ScheduleKind::zero_bubble, ScheduleKind::sequential})
     for (const int m : {1, 3, 8, 20})
       for (int stage = 0; stage < 4; ++stage) {
-        const PipelineSchedule list =
-            make_schedule({.kind = kind, .stages = 4, .chunks = chunks, .microbatches = m}, stage);
-        EXPECT_EQ(slots_in_flight(schedule, 4, chunks, m, stage), slots_needed(list, 0))
+        const PipelineSchedule list = make_schedule({.kind = schedule, .stages = 4, .microbatches = m}, stage);
+        EXPECT_EQ(slots_in_flight(schedule, 4, 1, m, stage), slots_needed(list, 0))
             << to_string(schedule) << " m " << m << " stage " << stage;
       }
 }
@@ -120,8 +117,8 @@ TEST(PlanPipeline, slots_of_chunks_are_those_of_the_lists) {
     for (int stage = 0; stage < stages; ++stage) {
       const PipelineSchedule list = make_schedule(
           {.kind = ScheduleKind::interleaved, .stages = stages, .chunks = chunks, .microbatches = m}, stage);
-      const std::vector<double> slots = slots_of_chunks(PlanSchedule::interleaved, stages, chunks, m, stage);
-      EXPECT_EQ(slots_in_flight(PlanSchedule::interleaved, stages, chunks, m, stage), slots_needed(list))
+      const std::vector<double> slots = slots_of_chunks(ScheduleKind::interleaved, stages, chunks, m, stage);
+      EXPECT_EQ(slots_in_flight(ScheduleKind::interleaved, stages, chunks, m, stage), slots_needed(list))
           << stages << " stages of " << chunks << " chunks, " << m << " micro-batches, stage " << stage;
       for (int chunk = 0; chunk < chunks; ++chunk)
         EXPECT_EQ(slots[static_cast<std::size_t>(chunk)], slots_needed(list, chunk))
@@ -132,10 +129,10 @@ TEST(PlanPipeline, slots_of_chunks_are_those_of_the_lists) {
 
 // Narayanan et al. 2021: 1 + (p - 1)/(p v) times the activations of 1F1B on the first stage.
 TEST(PlanPipeline, interleaving_holds_more_on_the_first_stage) {
-  const double chunks_held = slots_in_flight(PlanSchedule::interleaved, 8, 4, 64, 0);
+  const double chunks_held = slots_in_flight(ScheduleKind::interleaved, 8, 4, 64, 0);
   EXPECT_NEAR(chunks_held / 4, 8 * (1 + 7.0 / (8 * 4)), 1e-9);
-  EXPECT_EQ(slots_in_flight(PlanSchedule::zero_bubble_2p, 8, 1, 64, 3), 15);
-  EXPECT_EQ(slots_in_flight(PlanSchedule::zero_bubble_v, 8, 2, 64, 3), 16);
+  EXPECT_EQ(slots_in_flight(ScheduleKind::zero_bubble_2p, 8, 1, 64, 3), 15);
+  EXPECT_EQ(slots_in_flight(ScheduleKind::zero_bubble_v, 8, 2, 64, 3), 16);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "models/presets.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_space.hpp"
 #include "planning/plan_layout.hpp"
@@ -25,7 +26,7 @@ TEST(PlanLayout, reads_a_proposal) {
       start);
   EXPECT_EQ(layout.num_devices(), 4 * 8 * 2 * 3);
   EXPECT_EQ(layout.num_microbatches(), 8);
-  EXPECT_EQ(layout.schedule, PlanSchedule::interleaved);
+  EXPECT_EQ(layout.schedule, ScheduleKind::interleaved);
   EXPECT_EQ(layout.recompute, Recompute::full);
   EXPECT_TRUE(layout.sequence_parallel);
   EXPECT_EQ(layout.precision, Precision::fp8);
@@ -35,9 +36,9 @@ TEST(PlanLayout, reads_a_proposal) {
 }
 
 TEST(PlanLayout, chunks_are_interleaved_unless_a_schedule_is_named) {
-  EXPECT_EQ(parse_plan_layout("pipeline=4,virtual_stages=2", {}).schedule, PlanSchedule::interleaved);
+  EXPECT_EQ(parse_plan_layout("pipeline=4,virtual_stages=2", {}).schedule, ScheduleKind::interleaved);
   for (const char* text : {"pipeline=4,virtual_stages=2,schedule=gpipe", "schedule=gpipe,virtual_stages=2,pipeline=4"})
-    EXPECT_EQ(parse_plan_layout(text, {}).schedule, PlanSchedule::gpipe) << text;
+    EXPECT_EQ(parse_plan_layout(text, {}).schedule, ScheduleKind::gpipe) << text;
 }
 
 TEST(PlanLayout, a_key_given_twice_is_named_with_its_option) {

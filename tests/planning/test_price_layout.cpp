@@ -22,10 +22,13 @@ TEST(PriceLayout, phases_add_up_to_the_step) {
        {"tensor=8,pipeline=16,data=1", "tensor=8,pipeline=8,data=2,virtual_stages=3,zero=1",
         "tensor=4,pipeline=16,data=2,recompute=full,schedule=zero_bubble", "data=128,zero=3,recompute=full"}) {
     const LayoutPrice price = price_layout(problem, layout_of(text, 256));
-    EXPECT_NEAR(std::accumulate(price.seconds.begin(), price.seconds.end(), 0.0) / price.step_seconds, 1, 1e-12)
-        << text;
-    for (const double seconds : price.seconds)
+    EXPECT_NEAR(price.seconds.total() / price.step_seconds, 1, 1e-12) << text;
+    for (const double seconds : price.seconds.seconds)
       EXPECT_GE(seconds, 0) << text;
+    const bool recomputes = price.layout.recompute == Recompute::full;  // all of forward but the head, then
+    EXPECT_NEAR(price.recompute_seconds, recomputes ? price[Phase::forward] : 0,
+                (recomputes ? 0.4 : 0) * price[Phase::forward])
+        << text;
     EXPECT_NEAR(price.tokens_per_second, 256 * 2048 / price.step_seconds, 1e-6) << text;
     EXPECT_GT(price.model_flops_share, 0.05) << text;
     EXPECT_LT(price.model_flops_share, 0.75) << text;
@@ -40,11 +43,11 @@ TEST(PriceLayout, chunks_and_messages_are_what_the_step_is_made_of) {
   for (std::size_t stage = 0; stage < price.chunks.size(); ++stage) {
     ASSERT_EQ(price.chunks[stage].size(), 1u);
     const ChunkPrice& chunk = price.chunks[stage].front();
-    const PlanPhases& phases = price.stages[stage];
-    const double work = phases[PlanPhase::forward] + phases[PlanPhase::backward] + phases[PlanPhase::recompute];
+    const PhaseSeconds& phases = price.stages[stage];
+    const double work = phases[Phase::forward] + phases[Phase::backward];
     EXPECT_NEAR(16 * chunk.work.total(), work, 1e-6 * work);
-    EXPECT_NEAR(16 * chunk.work.forward, phases[PlanPhase::forward], 1e-6 * work);
-    EXPECT_NEAR(16 * chunk.tensor, phases[PlanPhase::tensor_comm], 1e-6 * work);
+    EXPECT_NEAR(16 * chunk.work.forward, phases[Phase::forward], 1e-6 * work);
+    EXPECT_NEAR(16 * chunk.tensor, phases[Phase::tensor_comm], 1e-6 * work);
   }
   EXPECT_GT(price.message_seconds, 0);
   EXPECT_GE(price.reduction_seconds, price.hidden_data_seconds);
@@ -58,7 +61,7 @@ TEST(PriceLayout, cores_that_move_messages_hide_none) {
   EXPECT_GT(beside.hidden_data_seconds, 0.5 * beside.reduction_seconds);
   problem.cluster.device.moves_messages = true;
   const LayoutPrice after = price_layout(problem, layout);
-  EXPECT_NEAR(after[PlanPhase::data_comm], after.reduction_seconds, 1e-9);
+  EXPECT_NEAR(after[Phase::data_comm], after.reduction_seconds, 1e-9);
   EXPECT_NEAR(after.hidden_data_seconds, 0, 1e-9);
 }
 
@@ -129,7 +132,7 @@ TEST(PriceLayout, zero_bubble_v_goes_down_the_stages_and_up_again) {
   EXPECT_EQ(price.tied_seconds, 0);                 // which no other stage has
   // A search that is told the schedule gives it its chunks.
   LayoutSpace space{.num_devices = 8, .global_batch = 32};
-  space.schedule = PlanSchedule::zero_bubble_v;
+  space.schedule = ScheduleKind::zero_bubble_v;
   for (const LayoutPrice& each : search_layouts(problem, space).ranking)
     EXPECT_EQ(each.layout.virtual_stages, each.layout.pipeline > 1 ? 2 : 1) << each.layout.text();
 }
@@ -155,7 +158,7 @@ TEST(PriceLayout, overlap_hides_the_reduction) {
   const LayoutPrice exposed = price_layout(problem, layout);
   EXPECT_GT(exposed.step_seconds, hidden.step_seconds);
   EXPECT_GT(hidden.hidden_data_seconds, 0);
-  EXPECT_NEAR(exposed[PlanPhase::data_comm], hidden[PlanPhase::data_comm] + hidden.hidden_data_seconds, 1e-9);
+  EXPECT_NEAR(exposed[Phase::data_comm], hidden[Phase::data_comm] + hidden.hidden_data_seconds, 1e-9);
 }
 
 // Interleaved, the last p micro-batches go through one chunk after another, and the gradients of the chunks that they
@@ -189,7 +192,7 @@ TEST(PriceLayout, the_last_chunk_hides_its_own_gradients) {
       backward = std::max(backward, seconds);
     }
     const double reduction = price.reduction_seconds - price.tied_seconds;
-    const double waited = price[PlanPhase::data_comm] - price.tied_seconds;
+    const double waited = price[Phase::data_comm] - price.tied_seconds;
     EXPECT_GE(waited, overlapped(backward / 2, reduction / 2) - backward / 2 - 1e-9) << gigabytes;
     EXPECT_LT(waited, reduction) << gigabytes;
   }
@@ -200,7 +203,7 @@ TEST(PriceLayout, an_optimizer_of_many_kernels_moves_more) {
   PlanProblem problem = problem_of("gpt-22b", "a100-80:1");
   const auto optimizer = [&](bool fused) {
     problem.implementation.fused_optimizer = fused;
-    return price_layout(problem, layout_of("tensor=8,recompute=full", 8))[PlanPhase::optimizer];
+    return price_layout(problem, layout_of("tensor=8,recompute=full", 8))[Phase::optimizer];
   };
   EXPECT_NEAR(optimizer(false) / optimizer(true), 110.0 / 40, 1e-9);
 }

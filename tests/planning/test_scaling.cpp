@@ -81,10 +81,10 @@ TEST(Scaling, goals_say_from_which_size_on_they_hold) {
 TEST(Scaling, the_bend_is_where_device_seconds_grow) {
   const auto point = [](double forward, double backward, double bubble, double other) {
     LayoutPrice price;
-    price[PlanPhase::forward] = forward;
-    price[PlanPhase::backward] = backward;
-    price[PlanPhase::bubble] = bubble;
-    price[PlanPhase::other] = other;
+    price[Phase::forward] = forward;
+    price[Phase::backward] = backward;
+    price[Phase::bubble] = bubble;
+    price[Phase::other] = other;
     price.step_seconds = forward + backward + bubble + other;
     return ScalePoint{.num_devices = 8, .global_batch = 64, .price = price, .what_bends = {}};
   };

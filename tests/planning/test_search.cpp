@@ -63,7 +63,7 @@ void expect_free_is_fastest(const PlanProblem& problem, LayoutSpace space, const
     LayoutSpace narrow = space;
     fix_choices(narrow, choice);
     EXPECT_LE(free.step_seconds, search_layouts(problem, narrow).ranking.front().step_seconds * 1.0002)
-        << problem.model.name << ", " << choice << ": " << free.layout.text();
+        << problem.model_name << ", " << choice << ": " << free.layout.text();
   }
 }
 
@@ -242,7 +242,7 @@ TEST(Search, a_batch_that_does_not_divide_hides_no_memory) {
 TEST(Search, bubble_and_idle_time_are_told_apart) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
   const LayoutPrice price = price_layout(problem, layout_of("data=8,pipeline=4,zero=1", 512));
-  const double bubble = price[PlanPhase::bubble] / price.step_seconds;
+  const double bubble = price[Phase::bubble] / price.step_seconds;
   EXPECT_GT(price.idle_share, bubble);  // the last stage has the head, for which the others wait
   const std::string text = ranking_text(problem, {price}, 1);
   EXPECT_THAT(text, HasSubstr(fmt::format(" {:.1f} %   {:>4.1f} % ", 100 * bubble, 100 * price.idle_share)));

@@ -69,8 +69,8 @@ TEST(TrafficPrice, a_step_has_the_bytes_of_train) {
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       const auto bytes = predict_traffic<bfloat16>(config, run, run.mesh.first_rank_of_stage(stage));
       const double tensor = static_cast<double>(bytes[static_cast<std::size_t>(Axis::tp)]) / bandwidth;
-      const PlanPhases& phases = price.stages[static_cast<std::size_t>(stage)];
-      EXPECT_NEAR(phases[PlanPhase::tensor_comm], tensor, 0.01 * tensor) << "stage " << stage;
+      const PhaseSeconds& phases = price.stages[static_cast<std::size_t>(stage)];
+      EXPECT_NEAR(phases[Phase::tensor_comm], tensor, 0.01 * tensor) << "stage " << stage;
       const auto sends = std::ranges::count_if(lists[static_cast<std::size_t>(stage)],
                                                [](const Operation& each) { return is_send(each.kind); });
       const double sent = static_cast<double>(bytes[static_cast<std::size_t>(Axis::pp)]) / bandwidth;
@@ -105,8 +105,8 @@ TEST(TrafficPrice, a_gather_is_waited_for) {
   const double reduce = static_cast<double>(bytes.reduce_bytes) / bandwidth;
   EXPECT_NEAR(price.gather_seconds, gather, 0.01 * gather);
   EXPECT_NEAR(price.reduction_seconds, reduce + gather, 0.01 * (reduce + gather));
-  EXPECT_GE(price[PlanPhase::data_comm], price.gather_seconds);
-  EXPECT_LT(price[PlanPhase::data_comm], price.gather_seconds + 0.5 * reduce);
+  EXPECT_GE(price[Phase::data_comm], price.gather_seconds);
+  EXPECT_LT(price[Phase::data_comm], price.gather_seconds + 0.5 * reduce);
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ TEST(WhySlower, norms_of_all_rows_are_a_cause) {
   const LayoutPrice best = price_layout(problem, layout_of("tensor=8,data=4,sequence_parallel=1", 128));
   LayoutPrice slower = price_layout(problem, layout_of("tensor=8,data=4", 128));
   const double more = 0.01 * slower.step_seconds;  // so that no other phase is longer by more
-  for (std::size_t i = 0; i < num_plan_phases; ++i)
-    slower.seconds[i] = std::min(slower.seconds[i], best.seconds[i]);
-  slower[PlanPhase::backward] = best[PlanPhase::backward] + more;
+  for (std::size_t i = 0; i < num_phases; ++i)
+    slower.seconds.seconds[i] = std::min(slower.seconds.seconds[i], best.seconds.seconds[i]);
+  slower[Phase::backward] = best[Phase::backward] + more;
   slower.step_seconds = best.step_seconds + more;
   const std::string reason = why_slower(problem, slower, best);
   EXPECT_THAT(reason, HasSubstr("more in backward, each tensor rank repeats norms and residuals of all rows"));
@@ -127,7 +127,7 @@ TEST(WhySlower, times_have_the_digits_that_tell_them_apart) {
   LayoutPrice best = price_layout(problem, layout_of("data=8", 64));
   LayoutPrice slower = best;
   slower.step_seconds *= 1.0003;
-  slower[PlanPhase::other] += slower.step_seconds - best.step_seconds;
+  slower[Phase::other] += slower.step_seconds - best.step_seconds;
   const std::string reason = why_slower(problem, slower, best);
   EXPECT_THAT(reason, StartsWith("slower by 0.03 % ("));
   EXPECT_THAT(why_slower(problem, best, best), StartsWith("as fast ("));

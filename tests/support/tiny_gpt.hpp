@@ -15,7 +15,7 @@
 namespace espalier::test {
 
 /// V=11, P=8, L=2, C=8, NH=2, F=20
-inline GptConfig tiny_config() { return {11, 8, 2, 8, 2, 20}; }
+inline ModelConfig tiny_config() { return {11, 8, 2, 8, 2, 20}; }
 
 /// Host tokens of one micro-batch.
 struct Tokens {
@@ -26,7 +26,7 @@ struct Tokens {
   TokenBatch from(Index first) const { return {inputs.data() + first, targets.data() + first}; }
 };
 
-inline Tokens tiny_tokens(Index rows, const GptConfig& config = tiny_config(), const std::string& name = "batch") {
+inline Tokens tiny_tokens(Index rows, const ModelConfig& config = tiny_config(), const std::string& name = "batch") {
   return {random_tokens(name + ".inputs", rows, config.vocab_size),
           random_tokens(name + ".targets", rows, config.vocab_size)};
 }
@@ -36,11 +36,11 @@ inline Tokens tiny_tokens(Index rows, const GptConfig& config = tiny_config(), c
 template <class T>
 struct TinyGpt {
   ExecSpace exec;
-  GptConfig config;
+  ModelConfig config;
   ParameterStore<T> parameters;
   std::unique_ptr<Gpt<T>> model;
 
-  TinyGpt(Index batch, Index length, int slots, const GptConfig& shape = tiny_config(),
+  TinyGpt(Index batch, Index length, int slots, const ModelConfig& shape = tiny_config(),
           Recompute recompute = Recompute::none, ResidualType residual = ResidualType::compute)
       : config(shape),
         model(std::make_unique<Gpt<T>>(parameters, config, one_chunk(config.num_layers, recompute), TensorParallel<T>(),
@@ -100,7 +100,7 @@ struct TinyGpt {
 namespace reference {
 
 /// Logits (N, V) of a GPT-2 decoder in plain loops.
-inline Values gpt_logits(const std::map<std::string, Values>& w, const GptConfig& config,
+inline Values gpt_logits(const std::map<std::string, Values>& w, const ModelConfig& config,
                          const std::vector<TokenId>& tokens, Index batch, Index length) {
   const OpShape shape{batch, length, config.num_heads, config.head_size(), config.vocab_size};
   const auto norm = [&](const Values& x, const std::string& name) {
@@ -121,7 +121,7 @@ inline Values gpt_logits(const std::map<std::string, Values>& w, const GptConfig
 }
 
 /// Sum of the token losses.
-inline double gpt_loss(const std::map<std::string, Values>& w, const GptConfig& config, const Tokens& tokens,
+inline double gpt_loss(const std::map<std::string, Values>& w, const ModelConfig& config, const Tokens& tokens,
                        Index batch, Index length) {
   double sum = 0;
   for (const double loss : cross_entropy(gpt_logits(w, config, tokens.inputs, batch, length), tokens.targets))

@@ -13,7 +13,7 @@ namespace espalier::test {
 
 /// A config to predict from, which nothing runs: a model of this shape, steps of 8 sequences one at a time, and what
 /// `more` says.
-inline RunConfig shape_config(const GptConfig& shape, int ranks, const std::vector<std::string>& more = {}) {
+inline RunConfig shape_config(const ModelConfig& shape, int ranks, const std::vector<std::string>& more = {}) {
   std::vector<std::string> keys{fmt::format("model.vocab_size={}", shape.vocab_size),
                                 fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
                                 fmt::format("model.num_layers={}", shape.num_layers),

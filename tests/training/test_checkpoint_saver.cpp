@@ -3,6 +3,9 @@
 // Saves behind the training: what they hold, when they are there, and what becomes of one that fails.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "io/checkpoint_directory.hpp"
 #include "tests/io/support.hpp"
 #include "tests/training/run_starts.hpp"
@@ -174,6 +177,22 @@ TEST(CheckpointSaver, AValidationThatIsNotFiniteLeavesTheCheckpointBefore) {
           << name;
       barrier(world());
     }
+}
+
+TEST(CheckpointSaver, ACancelledSaveStaysUntilNoRankWritesAnyMore) {
+  const SharedFolder folder("cancelled");
+  Saving saving(saver_config(folder), folder / "c");
+  saving.trainer().step();
+  saving.saver.save();
+  barrier(world());
+  if (world().rank() == world().size() - 1) {  // later than the others
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_TRUE(std::filesystem::exists(folder / "c/step-00000001.partial"));
+  }
+  expect_refusal(ExitCode::numerical, {"validation loss is not finite"},
+                 [&] { saving.saver.judge(std::numeric_limits<double>::infinity()); });
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "c"));
+  barrier(world());
 }
 
 TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {

@@ -44,7 +44,7 @@ TEST(Rehearsal, WorkOfEveryStageIsAsPriced) {
     const Both both = rehearse(layout, 16);
     for (std::size_t stage = 0; stage < both.price.stages.size(); ++stage) {
       const PhaseSeconds emulated = both.of(stage);
-      const PhaseSeconds planned = train_phases(both.price.stages[stage]);
+      const PhaseSeconds planned = both.price.stages[stage];
       EXPECT_NEAR(emulated[Phase::forward], planned[Phase::forward], 2e-3 * planned[Phase::forward]);
       EXPECT_NEAR(emulated[Phase::backward], planned[Phase::backward], 2e-3 * planned[Phase::backward]);
       EXPECT_NEAR(emulated[Phase::optimizer], planned[Phase::optimizer] + planned[Phase::other], 1e-9);
@@ -55,12 +55,12 @@ TEST(Rehearsal, WorkOfEveryStageIsAsPriced) {
 
 TEST(Rehearsal, MessagesOfEveryAxisTakeThePricedTime) {
   const Both pipeline = rehearse("pipeline=4,schedule=sequential", 4);
-  EXPECT_NEAR(pipeline.of(0)[Phase::pipeline_comm], train_phases(pipeline.price.stages[0])[Phase::pipeline_comm],
+  EXPECT_NEAR(pipeline.of(0)[Phase::pipeline_comm], pipeline.price.stages[0][Phase::pipeline_comm],
               0.02 * pipeline.price.step_seconds);
   EXPECT_GT(pipeline.of(0)[Phase::pipeline_comm], 0);
 
   const Both tensor = rehearse("tensor=8", 4);
-  const double priced = train_phases(tensor.price.stages[0])[Phase::tensor_comm];
+  const double priced = tensor.price.stages[0][Phase::tensor_comm];
   EXPECT_GT(priced, 0.01 * tensor.price.step_seconds);
   EXPECT_NEAR(tensor.of(0)[Phase::tensor_comm], priced, 0.03 * priced);
 
@@ -86,8 +86,8 @@ TEST(Rehearsal, ASharedTableIsReducedInThePricedTime) {
   const RunConfig::Emulate& emulate = rehearsal.config.emulate;
   const double seconds =
       reduced_bytes(rehearsal) * emulate.data_message_scale / emulate.bandwidth / rehearsal.time_scale;
-  EXPECT_GT(rehearsal.price[PlanPhase::data_comm], 0);
-  EXPECT_NEAR(seconds, rehearsal.price[PlanPhase::data_comm], 0.01 * seconds);
+  EXPECT_GT(rehearsal.price[Phase::data_comm], 0);
+  EXPECT_NEAR(seconds, rehearsal.price[Phase::data_comm], 0.01 * seconds);
 }
 
 // A long reduction has links of its own: the messages of a replica do not queue behind it.

@@ -181,6 +181,34 @@ TEST(Resume, RefusesAnotherModelAndLogsWhatMayChange) {
   EXPECT_TRUE(may_change_on_resume("run.steps"));
 }
 
+// Through links to one place: each goes on from its own checkpoints, and none takes the other's.
+TEST(Resume, RunsThatShareAPlaceLeaveEachOtherAlone) {
+  const SharedFolder folder("shared");
+  const std::vector<std::string> saves = {"checkpoint.interval=3"};
+  const RunConfig first = config_in(folder, "a", saves);
+  const RunConfig second = config_in(folder, "b", {saves[0], "optimizer.learning_rate=2e-3", "run.seed=5"});
+  on_root([&] {
+    std::filesystem::create_directory(folder / "scratch");
+    for (const char* const name : {"a", "b"}) {
+      std::filesystem::create_directory(folder / name);
+      std::filesystem::create_directory_symlink("../scratch", folder / name / "checkpoints");
+    }
+  });
+  const RunConfig alone = config_in(folder, "alone", {saves[0], "optimizer.learning_rate=2e-3", "run.seed=5"});
+  start_run(alone, {});
+  start_run(first, stop_after(6));
+  const std::vector<std::string> of_first = losses(first);
+  EXPECT_TRUE(start_run(second, stop_after(6)).says("passing over 2 checkpoints of other runs"));
+  EXPECT_TRUE(start_run(first, stop_after(1)).says("resumed from", "step-00000006 "));
+  EXPECT_TRUE(start_run(second, {}).says("resumed from", "step-00000006."));
+  EXPECT_EQ(losses(second), losses(alone));
+  EXPECT_TRUE(start_run(first, {}).says("resumed from", "step-00000007"));
+  EXPECT_TRUE(std::equal(of_first.begin(), of_first.end(), losses(first).begin()));
+  EXPECT_EQ(find_checkpoints(folder / "scratch").size(), 4U) << "each keeps two";
+  const RunConfig third = config_in(folder, "c", saves);
+  EXPECT_TRUE(start_run(third, init_from(folder / "b")).says("weights from", "b/checkpoints/step-00000008"));
+}
+
 TEST(Resume, InitFromTakesWeightsOnly) {
   const SharedFolder folder("init_from");
   const RunConfig donor = config_in(folder, "donor");

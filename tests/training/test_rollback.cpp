@@ -96,5 +96,21 @@ TEST(Rollback, EndsTheRunWhereItDoesNotHelp) {
                  [&] { start_run(config, {}); });
 }
 
+// It is back at the checkpoint then, and takes no step more.
+TEST(Rollback, AStopThatIsAskedForInTheStepIsHeard) {
+  const SharedFolder folder("stop");
+  const RunConfig config = rolling_back(folder, "run");
+  bool asked = false;
+  const Start start = start_run(config, {}, [&] {
+    const Path metrics = Path(config.run.directory) / "metrics.jsonl";
+    asked = asked || (world().rank() == 0 && std::filesystem::exists(metrics) &&
+                      static_cast<Index>(read_metrics(metrics).size()) == poisoned_step - 1);
+    return std::string(asked ? "SIGTERM" : "");
+  });
+  EXPECT_EQ(start.outcome, TrainOutcome::stopped);
+  EXPECT_TRUE(start.says("resumed from", "step-00000010"));
+  EXPECT_EQ(losses(config).size(), 10U);
+}
+
 }  // namespace
 }  // namespace espalier::test

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "diagnosis/diagnose.hpp"
+#include "io/json_by_name.hpp"
+#include "io/json_text.hpp"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json finding_json(const Finding& finding) {
+  Json changes = Json::array();
+  for (const Change& change : finding.changes) {
+    Json each{{"setting", change.setting}};
+    if (!change.priced_by.empty())
+      each.update({{"gain_seconds", change.gain_seconds}, {"priced_by", change.priced_by}});
+    changes.push_back(each);
+  }
+  return {{"cause", to_string(finding.cause)},
+          {"concern", to_string(concern_of(finding.cause))},
+          {"title", finding.title},
+          {"seconds", finding.seconds},
+          {"share", finding.share},
+          {"size", finding.size},
+          {"unit", finding.unit},
+          {"is_fault", finding.is_fault},
+          {"risk", finding.risk},
+          {"verdict", finding.verdict},
+          {"ranks", finding.ranks},
+          {"evidence", finding.evidence},
+          {"changes", changes}};
+}
+
+Json profile_json(const StepProfile& profile) {
+  Json ranks = Json::array();
+  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
+    const RankProfile& each = profile.ranks[rank];
+    ranks.push_back(
+        {{"rank", rank},
+         {"stage", each.place[Axis::pp]},
+         {"replica", each.place[Axis::dp]},
+         {"tensor", each.place[Axis::tp]},
+         {"seconds", json_by_name<Phase>(each.seconds.seconds)},
+         {"transit_seconds", {{"activations", each.activation_transit}, {"gradients", each.gradient_transit}}}});
+  }
+  return {{"first_step", profile.first_step},
+          {"last_step", profile.last_step},
+          {"step_seconds", profile.step_seconds},
+          {"checkpoint_seconds", profile.checkpoint_seconds},
+          {"ranks", ranks}};
+}
+
+Json comparison_json(const Comparison& comparison) {
+  Json differences = Json::array();
+  for (const Difference& each : comparison.differences)
+    differences.push_back({{"what", each.what}, {"before", each.before}, {"after", each.after}});
+  return {{"against", comparison.against.string()},
+          {"tokens_per_second_of_a_rank", {{"before", comparison.before}, {"after", comparison.after}}},
+          {"explanation", comparison.explanation},
+          {"explained_by", comparison.explained_by ? Json(to_string(*comparison.explained_by)) : Json()},
+          {"seconds_for_1000_tokens",
+           {{"before", json_by_name<Phase>(comparison.phases_before.seconds)},
+            {"after", json_by_name<Phase>(comparison.phases_after.seconds)}}},
+          {"differences", differences}};
+}
+
+}  // namespace
+
+std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
+  Json json{{"run", run.directory.string()},
+            {"state", run.record.state},
+            {"alive", run.life == Life::silent ? Json() : Json(run.life == Life::alive)},
+            {"layout", run.setup.mesh.text()},
+            {"gaps", run.gaps},
+            {"findings", Json::array()}};
+  for (const Finding& finding : diagnosis.findings)
+    json["findings"].push_back(finding_json(finding));
+  if (diagnosis.profile)
+    json["step"] = profile_json(*diagnosis.profile);
+  if (run.is_predicted()) {
+    json["predicted"] = {{"step_seconds", run.prediction->step_seconds}, {"source", run.prediction->source}};
+    for (const RunPrediction::Stage& stage : run.prediction->stages)
+      json["predicted"]["stages"].push_back(json_by_name<Phase>(stage.seconds.seconds));
+  }
+  if (diagnosis.comparison)
+    json["comparison"] = comparison_json(*diagnosis.comparison);
+  return json_text(json, 1) + "\n";
+}
+
+}  // namespace espalier

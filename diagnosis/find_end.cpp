@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnosis/find_end.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <optional>
+#include <sstream>
+
+namespace espalier {
+namespace {
+
+constexpr double hang_seconds = 60;  // of waiting, all ranks that wait
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);)
+    if (!line.empty())
+      lines.push_back(line);
+  return lines;
+}
+
+// Every rank that has not signed off waits, or has given no sign of life, for a minute. Where other files of the run
+// are newer by more, the positions have not reached this host and say nothing.
+bool hangs(const RecordedRun& run) {
+  double newest = 0;
+  for (const Position& position : run.positions) {
+    if (run.read_at - position.since <= hang_seconds)
+      return false;
+    newest = std::max(newest, position.alive);
+  }
+  return !run.positions.empty() && run.last_sign_of_life - newest <= hang_seconds;
+}
+
+std::string process_text(const RunRecord& record) {
+  return fmt::format("process {} on {}, started {}", record.pid, record.host, record.started);
+}
+
+void add_positions(const RecordedRun& run, Finding& finding) {
+  if (run.positions.empty()) {
+    finding.evidence.emplace_back("no rank left its position (state/ is empty)");
+    return;
+  }
+  std::vector<std::string> lines = lines_of(positions_report(run.positions, run.life == Life::alive ? run.read_at : 0));
+  finding.title += fmt::format("; {}", lines.back());
+  lines.pop_back();
+  finding.evidence.insert(finding.evidence.end(), lines.begin(), lines.end());
+}
+
+std::string how_far(const RecordedRun& run) {
+  return run.steps.empty() ? std::string("no step was finished")
+                           : fmt::format("the last step that was finished is {}", run.steps.back().times.step);
+}
+
+// A loss that was not finite before the last step was passed over.
+bool has_diverged(const RecordedRun& run) {
+  return run.record.exit_code == static_cast<int>(ExitCode::numerical) ||
+         (!run.steps.empty() && !std::isfinite(run.steps.back().loss));
+}
+
+// What the same command would do, and what loses fewer steps the next time.
+Change go_on(const RecordedRun& run) {
+  const std::string from = run.newest_checkpoint
+                               ? fmt::format("goes on from the checkpoint of step {}", *run.newest_checkpoint)
+                               : "begins again at step 1, since there is no complete checkpoint";
+  if (has_diverged(run))
+    return {.setting = fmt::format("the same command {}, and would diverge again: first change what `stability` names, "
+                                   "or a lower optimizer.learning_rate",
+                                   from)};
+  const Index interval = run.setup.checkpoint_interval;
+  return {.setting =
+              fmt::format("the same command {}; {}", from,
+                          interval == 0  ? "checkpoint.interval, now 0, saves on the way"
+                          : interval > 1 ? fmt::format("a checkpoint.interval below {} loses fewer steps", interval)
+                                         : "checkpoint.interval = 1 saves every step")};
+}
+
+// The cause, its title and what to do; none for a run that goes on or ended as it should.
+std::optional<Finding> finding_of(const RecordedRun& run) {
+  const RunRecord& record = run.record;
+  switch (run.life) {
+    case Life::signed_off: {
+      if (record.state != "failed")
+        return std::nullopt;
+      const std::vector<std::string> lines = lines_of(record.cause);
+      return Finding{
+          .cause = Cause::failed,
+          .title = fmt::format("the run failed: {}", lines.empty() ? std::string("no cause is noted") : lines.front()),
+          .changes = {go_on(run)}};
+    }
+    case Life::alive:
+      if (!hangs(run))
+        return std::nullopt;
+      return Finding{.cause = Cause::hangs,
+                     .title = "the run hangs: its process lives, and no rank has moved for a minute",
+                     .changes = {{.setting = "stop it: run.communication_timeout ends such a wait by itself"}}};
+    case Life::gone:
+      return Finding{.cause = Cause::died,
+                     .title = fmt::format("the run ended without signing off ({}): killed, or its host failed",
+                                          process_text(record)),
+                     .changes = {go_on(run)}};
+    case Life::silent: break;
+  }
+  return Finding{
+      .cause = Cause::silent,
+      .title = fmt::format("no sign of life since {:%Y-%m-%dT%H:%M:%SZ}; its process cannot be seen from here ({})",
+                           fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), process_text(record)),
+      .changes = {{.setting = fmt::format("see on {} whether it still runs, and stop it if it does", record.host)},
+                  go_on(run)}};
+}
+
+}  // namespace
+
+std::vector<Finding> find_end(const RecordedRun& run) {
+  std::optional<Finding> found = finding_of(run);
+  if (!found)
+    return {};
+  Finding& finding = *found;
+  finding.risk = 1;
+  finding.evidence.push_back(how_far(run));
+  if (const std::vector<std::string> lines = lines_of(run.record.cause); lines.size() > 1)
+    finding.evidence.insert(finding.evidence.end(), lines.begin() + 1, lines.end());
+  const bool ended_together =
+      run.record.exit_code == static_cast<int>(ExitCode::numerical);             // nobody waits for another
+  if (!ended_together && run.record.cause.find("culprit") == std::string::npos)  // else the cause tells the positions
+    add_positions(run, finding);
+  return {finding};
+}
+
+}  // namespace espalier

@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnosis/find_limits.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/median.hpp"
+#include "diagnosis/at.hpp"
+#include "diagnosis/find_faults.hpp"
+#include "diagnosis/find_slow_ranks.hpp"
+#include "diagnosis/find_tensor.hpp"
+#include "io/units.hpp"
+#include "models/cost.hpp"
+#include "planning/real.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double uneven = 0.03;  // of the mean stage
+
+// Seconds of work of each stage, the median over replicas, with every slow rank as fast as the others.
+std::vector<double> healthy_stages(const RecordedRun& run, const StepProfile& profile) {
+  const std::vector<std::vector<double>> replicas = work_of_replicas(run, without_slow_ranks(profile));
+  std::vector<double> stages;
+  for (std::size_t stage = 0; stage < replicas.front().size(); ++stage) {
+    std::vector<double> of_stage;
+    for (const std::vector<double>& replica : replicas)
+      of_stage.push_back(replica[stage]);
+    stages.push_back(median_of(of_stage));
+  }
+  return stages;
+}
+
+double window(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages) {
+  return pipeline_time(pipeline_of(run, profile, stages)).window;
+}
+
+std::vector<double> evened(const std::vector<double>& stages) {
+  const double mean = std::accumulate(stages.begin(), stages.end(), 0.0) / real(static_cast<Index>(stages.size()));
+  return std::vector<double>(stages.size(), mean);
+}
+
+// The layers as balance_layers() would cut them, a block costing what it was measured to. `at_best` is the window of
+// equal stages: chunks of unlike lengths may fit together better by chance, which no cut is worth.
+Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages, double at_best) {
+  const RunSetup& setup = run.setup;
+  const std::vector<Index> layers = setup.layers_of_stages();
+  LayerCosts costs;
+  if (setup.emulated_forward + setup.emulated_backward <= 0)
+    costs = layer_flops(setup.shape, setup.sequence_length, parse_recompute(setup.recompute).value_or(Recompute::none));
+  const double blocks = real(setup.shape.num_layers) + (costs.embedding + costs.head) / costs.block;
+  const double block_seconds = std::accumulate(stages.begin(), stages.end(), 0.0) / blocks;
+  const auto parts = static_cast<int>(setup.layers_per_stage.size());
+  const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, parts, costs);
+  std::vector<double> after = stages;
+  for (int part = 0; part < parts; ++part)
+    after[at(part % setup.stages())] += block_seconds * real(wanted[at(part)] - setup.layers_per_stage[at(part)]);
+  return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
+          .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
+          .priced_by = "the schedule, run with a layer's measured time moved"};
+}
+
+// Forward and backward alone, of the median rank of each stage.
+std::vector<double> computing_of_stages(const StepProfile& profile, std::size_t num_stages) {
+  std::vector<std::vector<double>> ranks(num_stages);
+  for (const RankProfile& rank : profile.ranks)
+    ranks[at(rank.place[Axis::pp])].push_back(rank.compute());
+  std::vector<double> stages;
+  for (std::vector<double>& of_stage : ranks)
+    stages.push_back(median_of(std::move(of_stage)));
+  return stages;
+}
+
+void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages,
+                        std::vector<Finding>& findings) {
+  const std::vector<double> even = evened(stages);
+  const auto dearest = std::max_element(stages.begin(), stages.end());
+  if (stages.size() < 2 || *dearest < (1 + uneven) * even.front())
+    return;
+  const auto stage = dearest - stages.begin();
+  // Exchanges of tensor ranks, which are in the work, have findings of their own.
+  const std::vector<double> computing = computing_of_stages(without_slow_ranks(profile), stages.size());
+  if (computing[at(static_cast<int>(stage))] < (1 + uneven) * evened(computing).front())
+    return;
+  const std::vector<Index> layers = run.setup.layers_of_stages();
+  Finding finding{
+      .cause = Cause::uneven_stages, .title = {}, .size = *dearest / even.front(), .unit = "times the mean"};
+  const double at_best = window(run, profile, even);
+  finding.seconds = window(run, profile, stages) - at_best;
+  finding.title = fmt::format("stage {} works {:.0f} % more than the mean stage, and the others wait for it", stage,
+                              100 * (finding.size - 1));
+  std::vector<std::string> seconds;
+  for (const double each : stages)
+    seconds.push_back(fmt::format("{:.4g}", each));
+  finding.evidence = {fmt::format("seconds of work a step by stage: {}", fmt::join(seconds, ", "))};
+  for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank)
+    if (profile.ranks[at(rank)].place[Axis::pp] == static_cast<int>(stage))
+      finding.ranks.push_back(rank);
+  if (!layers.empty()) {
+    finding.evidence.push_back(fmt::format("layers by stage: {}", fmt::join(layers, ", ")));
+    const Change change = balanced(run, profile, stages, at_best);
+    if (change.gain_seconds > 0.01 * finding.seconds) {
+      finding.changes.push_back(change);
+      finding.is_fault = true;  // better cuts cost nothing
+    }
+  }
+  if (finding.changes.empty()) {
+    const bool can_chunk = run.setup.virtual_stages == 1 && run.setup.shape.num_layers >= 2 * run.setup.stages();
+    finding.changes.push_back(
+        {.setting = fmt::format("no other cut of whole layers is better{}",
+                                can_chunk ? ": parallel.virtual_stages = 2 cuts finer"
+                                          : ", nor can these be cut finer: fewer stages have more layers to share")});
+  }
+  findings.push_back(std::move(finding));
+}
+
+// Another way to fill the pipeline: its step, with as many tokens as now.
+Change refilled(const RecordedRun& run, const std::string& setting, PipelineCosts costs, double tokens, double now) {
+  return {.setting = setting,
+          .gain_seconds = now - pipeline_time(costs).window / tokens,
+          .priced_by = fmt::format("the schedule, run with the measured times{}",
+                                   tokens > 1 ? "; gain for as many tokens as now"
+                                   : costs.microbatches > run.setup.num_microbatches()
+                                       ? "; half as long for half as many sequences"
+                                       : ""),
+          .grows_batch = tokens > 1};
+}
+
+// Without those that change the number of micro-batches where the run has only some of its plan's.
+std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& costs) {
+  const RunSetup& setup = run.setup;
+  const double now = pipeline_time(costs).window;
+  std::vector<Change> changes;
+  if (setup.micro_batch_size % 2 == 0 && !setup.is_part_of_a_step()) {
+    PipelineCosts finer = costs;
+    finer.microbatches *= 2;
+    for (auto& stage : finer.chunks)
+      for (ChunkSeconds& chunk : stage)
+        chunk = {chunk.forward / 2, chunk.backward_input / 2, chunk.backward_weight / 2};
+    changes.push_back(
+        refilled(run, fmt::format("batch.micro_batch_size = {}", setup.micro_batch_size / 2), finer, 1, now));
+  }
+  if (!setup.is_part_of_a_step()) {
+    PipelineCosts longer = costs;
+    longer.microbatches *= 2;
+    changes.push_back(refilled(
+        run,
+        fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.global_batch_size),
+        longer, 2, now));
+  }
+  if (costs.num_chunks() == 1 && costs.schedule == ScheduleKind::one_f_one_b) {
+    PipelineCosts zero = costs;
+    zero.schedule = ScheduleKind::zero_bubble;
+    changes.push_back(refilled(run, "parallel.schedule = \"zero_bubble\"", zero, 1, now));
+    if (setup.shape.num_layers >= 2 * setup.stages()) {
+      PipelineCosts chunked = costs;
+      chunked.schedule = ScheduleKind::interleaved;
+      for (auto& stage : chunked.chunks) {
+        const ChunkSeconds& whole = stage.front();
+        stage.assign(2, {whole.forward / 2, whole.backward_input / 2, whole.backward_weight / 2});
+      }
+      changes.push_back(
+          refilled(run, "parallel.schedule = \"interleaved\", parallel.virtual_stages = 2", chunked, 1, now));
+    }
+  }
+  if (costs.schedule == ScheduleKind::sequential) {
+    PipelineCosts overlapped = costs;
+    overlapped.schedule = ScheduleKind::one_f_one_b;
+    changes.push_back(refilled(run, "parallel.schedule = \"1f1b\"", overlapped, 1, now));
+  }
+  std::erase_if(changes, [](const Change& change) { return change.gain_seconds <= 0; });
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& a, const Change& b) { return a.gain_seconds > b.gain_seconds; });
+  return changes;
+}
+
+void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages,
+                 std::vector<Finding>& findings) {
+  if (stages.size() < 2)
+    return;
+  const PipelineCosts costs = pipeline_of(run, profile, evened(stages));
+  const PipelineTime time = pipeline_time(costs);
+  std::vector<double> measured;
+  for (const RankProfile& rank : profile.ranks)
+    measured.push_back(rank.seconds[Phase::bubble]);
+  Finding finding{.cause = Cause::bubble, .title = {}, .size = time.idle_share, .unit = "share idle"};
+  finding.seconds = time.window - time.busiest;
+  finding.title =
+      fmt::format("{} of a replica do not fill {} stages ({}): each idles for {:.0f} % of the pipeline's time",
+                  counted(costs.microbatches, "micro-batch"), stages.size(), run.setup.schedule, 100 * time.idle_share);
+  finding.evidence = {
+      fmt::format("with these times and equal stages the schedule idles {:.4g} s a step", finding.seconds),
+      fmt::format("measured: stages wait {:.4g} s a step for work of others (median of the ranks)",
+                  median_of(measured))};
+  if (run.setup.is_part_of_a_step()) {
+    finding.title = "in the rehearsed part, " + finding.title;
+    finding.evidence.insert(
+        finding.evidence.begin(),
+        fmt::format("{} of the plan's {} micro-batches were run: the whole step idles no longer, a smaller share",
+                    costs.microbatches, run.setup.planned_microbatches));
+  }
+  finding.changes = ways_to_fill(run, costs);
+  findings.push_back(std::move(finding));
+}
+
+// Of a stage what the least of its replicas has: one slow link is a finding of its own.
+void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  if (run.setup.stages() < 2 || has_slow_stage_link(run, profile))
+    return;
+  Finding finding{.cause = Cause::stage_messages, .title = {}, .unit = "s a step"};
+  finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::pipeline_comm);
+  finding.title = fmt::format("{:.4g} s of a step go into messages between stages, hidden by no work", finding.seconds);
+  finding.evidence = prediction_evidence(run, Phase::pipeline_comm);
+  const Index chunks = run.setup.virtual_stages;
+  if (const Index fewer = (chunks + 1) / 2; fewer < chunks)
+    finding.changes = {
+        {.setting = fmt::format("parallel.virtual_stages = {}", fewer),
+         .gain_seconds = finding.seconds * (1 - real(fewer) / real(chunks)),
+         .priced_by = fmt::format("{} of {} messages are left; the bubble grows, and is not counted", fewer, chunks)}};
+  else
+    finding.changes = {
+        {.setting = "fewer stages, or an order of the ranks (parallel.order) with neighbours on a node"}};
+  findings.push_back(std::move(finding));
+}
+
+void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  const RunSetup& setup = run.setup;
+  if (setup.mesh.degree(Axis::dp) == 1)
+    return;
+  Finding finding{.cause = Cause::gradient_reduction, .title = {}, .unit = "s a step"};
+  finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::data_comm);
+  finding.title = fmt::format("{:.4g} s of a step go into summing gradients over {} replicas, hidden by no work",
+                              finding.seconds, setup.mesh.degree(Axis::dp));
+  std::vector<double> bytes;
+  for (const auto& rank : run.ranks)
+    if (!rank.empty())
+      bytes.push_back(static_cast<double>(rank.back().bytes_sent[static_cast<std::size_t>(Axis::dp)]));
+  if (setup.data_message_scale == 1)  // else how much they count depends on which groups they were sent in
+    finding.evidence = {fmt::format("a rank sends {} of gradients and weights a step",
+                                    bytes_text(static_cast<std::size_t>(median_of(bytes))))};
+  for (std::string& line : prediction_evidence(run, Phase::data_comm))
+    finding.evidence.push_back(std::move(line));
+  if (!setup.is_part_of_a_step())
+    finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one "
+                                               "reduction; other steps, other learning rate)",
+                                               2 * setup.global_batch_size),
+                        .gain_seconds = finding.seconds / 2,
+                        .priced_by = "one reduction for twice the tokens; gain for as many tokens as now",
+                        .grows_batch = true}};
+  if (setup.gradient_reduction == "state" && (setup.compute == "bf16" || setup.compute == "fp16"))
+    finding.changes.push_back(
+        {.setting = "precision.gradient_reduction = \"compute\"",
+         .gain_seconds = finding.seconds / (setup.zero_stage == 0 ? 2 : 3),
+         .priced_by = setup.zero_stage == 0
+                          ? "half the bytes"
+                          : "a third of the bytes: 2 of 4 of a gradient, none of the 2 of the weight that comes back"});
+  findings.push_back(std::move(finding));
+}
+
+void find_optimizer(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  Finding finding{.cause = Cause::optimizer, .title = {}, .unit = "s a step"};
+  for (const RankProfile& rank : profile.ranks)
+    finding.seconds = finding.size = std::max(finding.seconds, rank.seconds[Phase::optimizer]);
+  finding.title = fmt::format("the optimizer takes {:.4g} s of a step", finding.seconds);
+  finding.evidence = prediction_evidence(run, Phase::optimizer);
+  const int replicas = run.setup.mesh.degree(Axis::dp);
+  if (replicas > 1 && run.setup.zero_stage == 0)
+    finding.changes = {{.setting = "parallel.zero_stage = 1",
+                        .gain_seconds = finding.seconds * (1 - 1.0 / replicas),
+                        .priced_by = "each replica updates its share; gathering the weights is not counted"}};
+  findings.push_back(std::move(finding));
+}
+
+void find_overhead(const StepProfile& profile, std::vector<Finding>& findings) {
+  Finding finding{.cause = Cause::overhead, .title = {}, .unit = "s a step"};
+  std::vector<double> other;
+  for (const RankProfile& rank : profile.ranks)
+    other.push_back(rank.seconds[Phase::other]);
+  finding.seconds = finding.size = median_of(other);
+  finding.title = fmt::format("{:.4g} s of a step lie outside of all phases", finding.seconds);
+  finding.evidence = {"hosts that are busy with other work, or steps so short that starting work shows"};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+double exposed_seconds(const RecordedRun& run, const StepProfile& profile, Axis axis, Phase phase) {
+  double longest = 0;
+  for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
+    const double slow = phase == Phase::pipeline_comm ? 0 : seconds_of_slow_links(run, profile, rank, axis);
+    longest = std::max(longest, least_of_group(run, profile, rank, axis, phase) - slow);
+  }
+  return longest;
+}
+
+std::vector<std::string> prediction_evidence(const RecordedRun& run, Phase phase) {
+  if (!run.is_predicted())
+    return {};
+  double most = 0;
+  for (const RunPrediction::Stage& stage : run.prediction->stages)
+    most = std::max(most, stage.seconds[phase]);
+  return {fmt::format("predicted: {:.4g} s", most)};
+}
+
+std::vector<Finding> find_limits(const RecordedRun& run, const StepProfile& profile) {
+  std::vector<Finding> findings;
+  const std::vector<double> stages = healthy_stages(run, profile);
+  find_uneven_stages(run, profile, stages, findings);
+  find_bubble(run, profile, stages, findings);
+  find_stage_messages(run, profile, findings);
+  find_reduction(run, profile, findings);
+  find_tensor(run, profile, findings);
+  find_optimizer(run, profile, findings);
+  find_overhead(profile, findings);
+  return findings;
+}
+
+}  // namespace espalier

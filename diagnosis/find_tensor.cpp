@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnosis/find_tensor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "diagnosis/find_limits.hpp"
+#include "diagnosis/recorded_layout.hpp"
+
+namespace espalier {
+namespace {
+
+bool tensor_crosses_nodes(const RecordedRun& run) {
+  for (int rank = 0; rank < run.setup.world_size(); ++rank)
+    for (const int member : run.setup.mesh.group(rank, Axis::tp))
+      if (run.node_of(member) != run.node_of(rank))
+        return true;
+  return false;
+}
+
+// What the same messages would take inside a node, where [emulate] tells both links: t = K latency + bytes / bandwidth
+// gives the number of messages in a row, K.
+Change inside_nodes(const RecordedRun& run, double seconds) {
+  const EmulatedLinks& links = run.setup.links;
+  const auto transfer = [&](const LinkSpeed& link) {
+    const double bytes = static_cast<double>(run.ranks.front().back().bytes_sent[static_cast<std::size_t>(Axis::tp)]);
+    return link.bytes_per_second > 0 ? bytes * run.setup.tensor_message_scale / link.bytes_per_second : 0.0;
+  };
+  Change change{.setting =
+                    "parallel.tensor such that a group fits into a node, with \"tp\" first in parallel.order; "
+                    "parallel.pipeline between nodes",
+                .gain_seconds = seconds,
+                .priced_by = "an upper bound: all of it, as if links inside a node cost nothing"};
+  const double latency = links.between_nodes.latency;
+  if (!links.on() || latency <= 0)
+    return change;
+  const double messages = std::max(0.0, seconds - transfer(links.between_nodes)) / latency;
+  change.gain_seconds = std::max(0.0, seconds - messages * links.within_node.latency - transfer(links.within_node));
+  change.priced_by = "the same messages over the links inside a node";
+  return change;
+}
+
+// A layout with half the tensor ranks, and what that leaves out of its price.
+struct FewerRanks {
+  std::string setting;
+  std::string half;         // of what each rank then has half
+  std::string not_counted;  // of the gain
+  PlanLayout layout;
+};
+
+std::vector<FewerRanks> ways_to_fewer_ranks(const RunSetup& setup) {
+  std::vector<FewerRanks> ways;
+  PlanLayout half = recorded_layout(setup);
+  half.tensor /= 2;
+  const std::string tensor = fmt::format("parallel.tensor = {}", half.tensor);
+  if (setup.num_microbatches() % 2 == 0) {
+    PlanLayout layout = half;
+    layout.data *= 2;
+    ways.push_back(
+        {tensor + ", with twice the replicas", "half the micro-batches", "longer sums of gradients are", layout});
+    if (layout.zero_stage == 0) {
+      layout.zero_stage = 1;
+      ways.push_back({tensor + ", parallel.zero_stage = 1, with twice the replicas", "half the micro-batches",
+                      "longer sums of gradients are", layout});
+    }
+  }
+  if (2 * setup.stages() * setup.virtual_stages <= setup.shape.num_layers) {
+    half.pipeline *= 2;
+    half.blocks_given.clear();
+    if (half.schedule == ScheduleKind::sequential)
+      half.schedule = ScheduleKind::one_f_one_b;
+    ways.push_back({fmt::format("{}, parallel.pipeline = {}", tensor, half.pipeline), "half the layers",
+                    "a longer bubble is", half});
+  }
+  return ways;
+}
+
+// Rings of half the ranks send (t/2 - 1) / (t/2) of a micro-batch where t ranks sent (t - 1) / t; with twice the
+// replicas each has half the micro-batches, with twice the stages half the layers. The first way that has room.
+Change fewer_tensor_ranks(const RunSetup& setup, int degree, double seconds) {
+  Change unpriced{.setting = "a smaller parallel.tensor, with more stages or replicas"};
+  if (degree % 2 != 0)
+    return unpriced;
+  std::string too_large;
+  for (const FewerRanks& way : ways_to_fewer_ranks(setup)) {
+    const LayoutRoom room = room_for(setup, way.layout);
+    if (room.answer == LayoutRoom::Answer::too_large) {
+      if (too_large.empty())
+        too_large = fmt::format("not {}: it {}", way.setting, room.text);
+      continue;
+    }
+    return {.setting = way.setting,
+            .gain_seconds = seconds * (1 - (degree - 2.0) / (2 * (degree - 1.0))),
+            .priced_by = fmt::format(
+                "rings of half the ranks, {}; {} not counted; {}{}", way.half, way.not_counted,
+                room.answer == LayoutRoom::Answer::fits ? "it fits: " : "whether it fits is not known: ", room.text)};
+  }
+  return too_large.empty() ? unpriced : Change{.setting = too_large};
+}
+
+}  // namespace
+
+void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
+  const int degree = run.setup.mesh.degree(Axis::tp);
+  if (degree == 1)
+    return;
+  const bool crosses = tensor_crosses_nodes(run);
+  Finding finding{
+      .cause = crosses ? Cause::tensor_across_nodes : Cause::tensor_exchange, .title = {}, .unit = "s a step"};
+  finding.seconds = finding.size = exposed_seconds(run, profile, Axis::tp, Phase::tensor_comm);
+  finding.title = fmt::format("{:.4g} s of a step go into exchanges of {} tensor ranks{}", finding.seconds, degree,
+                              crosses ? ", which lie on different nodes" : "");
+  finding.evidence = {fmt::format("order of the ranks: {}", to_string(run.setup.mesh.order))};
+  for (std::string& line : prediction_evidence(run, Phase::tensor_comm))
+    finding.evidence.push_back(std::move(line));
+  if (crosses)
+    finding.changes = {inside_nodes(run, finding.seconds)};
+  else
+    finding.changes = {fewer_tensor_ranks(run.setup, degree, finding.seconds)};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace espalier

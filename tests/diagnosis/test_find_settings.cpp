@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "diagnosis/diagnose.hpp"
+#include "tests/diagnosis/named_findings.hpp"
+#include "tests/diagnosis/simulated_run.hpp"
+
+using namespace espalier;
+using espalier::test::first;
+using espalier::test::SimulatedRun;
+using testing::HasSubstr;
+
+namespace {
+
+// Choices that make every rank slow by themselves, so that no comparison among ranks shows them.
+TEST(FindSettings, MoreThreadsThanCoresAndWideNumbers) {
+  SimulatedRun simulated(1, 1, 1, 4, {2});
+  RecordedRun& run = simulated.run;
+  run.setup.emulated_forward = run.setup.emulated_backward = 0;
+  EXPECT_TRUE(diagnose(run).findings.empty());
+  run.facts.threads = run.facts.host_threads = 4;
+  run.facts.host_cores = 2;
+  EXPECT_EQ(first(diagnose(run)).cause, Cause::crowded_cores);
+  EXPECT_THAT(first(diagnose(run)).title, HasSubstr("4 threads share 2 cores"));
+  EXPECT_THAT(first(diagnose(run)).changes.front().setting, HasSubstr("OMP_NUM_THREADS=2"));
+  run.facts.host_threads = 2;
+  run.setup.compute = "fp64";
+  EXPECT_EQ(first(diagnose(run)).cause, Cause::precision);
+  EXPECT_EQ(first(diagnose(run)).changes.front().setting, "precision.compute = \"fp32\"");
+  run.setup.compute = "fp32";
+  EXPECT_TRUE(diagnose(run).findings.empty()) << "16 bits are no faster here";
+  run.facts.fast_16_bits = true;
+  EXPECT_EQ(first(diagnose(run)).changes.front().setting, "precision.compute = \"bf16\"");
+}
+
+// Beside a run in fp32, what fp64 costs is the reason, and not that it computes longer than predicted.
+TEST(FindSettings, WideNumbersExplainTheLostSpeed) {
+  SimulatedRun before(1, 1, 1, 4, {2});
+  SimulatedRun after(1, 1, 1, 4, {2}, {.slow_rank = 0, .slow_factor = 2});
+  for (SimulatedRun* each : {&before, &after})
+    each->run.setup.emulated_forward = each->run.setup.emulated_backward = 0;
+  after.run.prediction.reset();  // fp64 has none
+  after.run.setup.compute = "fp64";
+  const Diagnosis diagnosis = diagnose(after.run, &before.run);
+  ASSERT_TRUE(diagnosis.comparison && diagnosis.comparison->explained_by);
+  EXPECT_EQ(*diagnosis.comparison->explained_by, Cause::precision);
+}
+
+}  // namespace
