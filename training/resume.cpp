@@ -53,7 +53,7 @@ std::vector<Path> usable_checkpoints(const Path& checkpoints, const std::string&
       note(fmt::format("passing over {}: {}", entry.path.string(), entry.reason));
   }
   if (of_others > 0)
-    note(fmt::format("passing over {} of other runs in {}: --resume DIR goes on from one",
+    note(fmt::format("passing over {} of other runs in {}: --resume DIR resumes from one",
                      counted(of_others, "checkpoint"), checkpoints.string()));
   if (!may_resume && !(complete.empty() && damaged.empty()))
     throw Error(
