@@ -9,7 +9,7 @@ find_programs "$@"
 chromium=$(command -v chromium) || fail "Chromium is missing" "ci/deps all" 2
 export OMP_NUM_THREADS=1
 enter_scratch
-for i in $(seq 3000); do echo "The tree number $i is trained along a lattice, and the lattice holds the tree."; done >text.txt
+for i in $(seq 3000); do echo "The tree number $i is trained along a wall, and the wall holds the tree."; done >text.txt
 "$espalier" data pack --output train.bin --validation val.bin --validation-fraction 0.1 text.txt >/dev/null
 cat >run.toml <<'TOML'
 [model]
@@ -35,7 +35,7 @@ warmup_steps = 20
 [checkpoint]
 interval = 50
 [run]
-directory = "lattice"
+directory = "pipeline"
 steps = 120
 eval_interval = 40
 eval_samples = 32
@@ -47,6 +47,8 @@ backward_input = "4ms"
 backward_weight = "4ms"
 TOML
 logged train.txt "$mpiexec" -n 4 "$espalier" train run.toml
-"$chromium" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" --window-size=1200,1960 \
-  --screenshot="$root/docs/pictures/report.png" "file://$work/lattice/report.html" 2>/dev/null
+sed -i 's/{"name":"host","value":"[^"]*"}/{"name":"host","value":"node1"}/' pipeline/report.html
+"$chromium" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" --window-size=1200,2700 \
+  --force-device-scale-factor=0.75 --virtual-time-budget=2000 --screenshot="$root/docs/pictures/report.png" \
+  "file://$work/pipeline/report.html" 2>/dev/null
 ls -l "$root/docs/pictures/report.png"

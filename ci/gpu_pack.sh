@@ -34,7 +34,7 @@ make_pack() {
   mkdir -p "$pack" "$work/debs" "$work/prefix" "$work/reference" || fail "cannot write to $pack" "" 8
   pack=$(realpath "$pack")
 
-  local packages=(mpich libmpich-dev libhdf5-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libxxhash-dev
+  local packages=(mpich libmpich-dev libhdf5-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libxxhash-dev libjs-chart.js
     libgtest-dev libgmock-dev googletest) package
   # shellcheck disable=SC2046  # one word a path
   mapfile -t -O "${#packages[@]}" packages < <(packages_of $(libraries_of /usr/bin/mpiexec.hydra /usr/bin/hydra_pmi_proxy \

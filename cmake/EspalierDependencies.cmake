@@ -1,5 +1,5 @@
 # What Espalier is built on. Required: Kokkos, MPI, fmt; with the command also HDF5, toml++, CLI11,
-# nlohmann-json, xxHash. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
+# nlohmann-json, xxHash, Chart.js. GEMM libraries: whichever of Kokkos Kernels and, on CPUs, a CBLAS and oneDNN is found. With CUDA:
 # the CUDA toolkit; cuBLASLt, NCCL and cuDNN, if they are found.
 
 if(NOT TARGET Kokkos::kokkos)
@@ -77,4 +77,11 @@ if(ESPALIER_ENABLE_APP)
   find_package(tomlplusplus REQUIRED)
   find_package(nlohmann_json REQUIRED)
   find_library(ESPALIER_XXHASH_LIBRARY NAMES xxhash REQUIRED)
+  # It draws the page of a run, and is embedded into it.
+  find_file(ESPALIER_CHART_JS NAMES chart.min.js chart.umd.js PATHS /usr PATH_SUFFIXES
+            share/javascript/chart.js share/nodejs/chart.js/dist lib/node_modules/chart.js/dist)
+  if(NOT ESPALIER_CHART_JS)
+    message(FATAL_ERROR "Chart.js 3 or newer is missing. Install Debian's libjs-chart.js, or name the file chart.min.js (3) or "
+                        "chart.umd.js (4) of its release: -DESPALIER_CHART_JS=FILE.")
+  endif()
 endif()

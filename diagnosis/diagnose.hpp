@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ const Finding* gravest(const Diagnosis& diagnosis);
 
 /// "where the time goes": over the findings of this concern.
 const char* heading(Concern concern);
+
+/// For programs; docs/diagnose.md lists the fields.
+nlohmann::ordered_json diagnosis_data(const RecordedRun& run, const Diagnosis& diagnosis);
 
 /// For people, within 120 columns; for programs.
 std::string diagnosis_text(const RecordedRun& run, const Diagnosis& diagnosis);

@@ -21,6 +21,7 @@ Json finding_json(const Finding& finding) {
   }
   return {{"cause", to_string(finding.cause)},
           {"concern", to_string(concern_of(finding.cause))},
+          {"heading", heading(concern_of(finding.cause))},
           {"title", finding.title},
           {"seconds", finding.seconds},
           {"share", finding.share},
@@ -69,7 +70,7 @@ Json comparison_json(const Comparison& comparison) {
 
 }  // namespace
 
-std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
+nlohmann::ordered_json diagnosis_data(const RecordedRun& run, const Diagnosis& diagnosis) {
   Json json{{"run", run.directory.string()},
             {"state", run.record.state},
             {"alive", run.life == Life::silent ? Json() : Json(run.life == Life::alive)},
@@ -87,7 +88,11 @@ std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
   }
   if (diagnosis.comparison)
     json["comparison"] = comparison_json(*diagnosis.comparison);
-  return json_text(json, 1) + "\n";
+  return json;
+}
+
+std::string diagnosis_json(const RecordedRun& run, const Diagnosis& diagnosis) {
+  return json_text(diagnosis_data(run, diagnosis), 1) + "\n";
 }
 
 }  // namespace espalier

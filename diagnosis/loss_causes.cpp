@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "diagnosis/chart_scale.hpp"
+#include "diagnosis/count_text.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
 

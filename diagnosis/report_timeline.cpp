@@ -1,23 +1,27 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string_view>
 
-#include "diagnosis/chart_scale.hpp"
-#include "diagnosis/report_cards.hpp"
-#include "diagnosis/timeline_chart.hpp"
+#include "diagnosis/report_data.hpp"
 #include "io/trace_file.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr std::size_t most_timelines = 64;
+constexpr std::size_t most_blocks = 3000;  // about 120 bytes each
+constexpr double finest = 1e-4;            // share of the step
+
+struct Row {
+  std::size_t rank = 0;
+  std::vector<TimelineEvent> events = {};
+};
 
 // All that were traced, or one of each stage where they are many: replicas and tensor ranks do alike.
-std::vector<std::size_t> ranks_to_show(const RecordedRun& run) {
+std::vector<std::size_t> traced_ranks(const RecordedRun& run) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < run.traces.size(); ++rank) {
     if (run.traces[rank].empty())
@@ -34,7 +38,7 @@ std::vector<std::size_t> ranks_to_show(const RecordedRun& run) {
 }
 
 // The last step that all of them traced; nothing where there is none.
-std::optional<Index> common_step(const std::vector<TimelineRow>& rows) {
+std::optional<Index> common_step(const std::vector<Row>& rows) {
   std::set<Index> common;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     std::set<Index> steps;
@@ -46,11 +50,11 @@ std::optional<Index> common_step(const std::vector<TimelineRow>& rows) {
   return common.empty() ? std::nullopt : std::optional(*common.rbegin());
 }
 
-std::vector<TimelineRow> read_rows(const RecordedRun& run) {
+std::vector<Row> read_rows(const RecordedRun& run) {
   constexpr double longest = 1e9;  // seconds: no time of a run
-  std::vector<TimelineRow> rows;
-  for (const std::size_t rank : ranks_to_show(run)) {
-    TimelineRow row{.label = fmt::format("rank {}", rank), .events = read_trace(run.traces[rank])};
+  std::vector<Row> rows;
+  for (const std::size_t rank : traced_ranks(run)) {
+    Row row{.rank = rank, .events = read_trace(run.traces[rank])};
     std::erase_if(row.events, [](const TimelineEvent& event) {
       return std::abs(event.begin) > longest || std::abs(event.end) > longest;
     });
@@ -60,38 +64,99 @@ std::vector<TimelineRow> read_rows(const RecordedRun& run) {
   return rows;
 }
 
-std::vector<LegendEntry> legend_of(const std::vector<TimelineRow>& rows) {
-  std::set<std::string> kinds;
-  for (const TimelineRow& row : rows)
-    for (const TimelineEvent& event : row.events)
-      kinds.insert(block_kind(event));
-  const bool has_chunks = kinds.contains("forward odd");
-  const std::vector<LegendEntry> all = {{has_chunks ? "forward, even chunks" : "forward", "forward"},
-                                        {"forward, odd chunks", "forward odd"},
-                                        {has_chunks ? "backward, even chunks" : "backward", "backward"},
-                                        {"backward, odd chunks", "backward odd"},
-                                        {"weight gradient", "weight"},
-                                        {"bubble", "bubble"},
-                                        {"tensor comm", "tensor_comm"},
-                                        {"pipeline comm", "pipeline_comm"},
-                                        {"data comm", "data_comm"},
-                                        {"optimizer", "optimizer"},
-                                        {"data", "data"},
-                                        {"checkpoint", "checkpoint"},
-                                        {"other", "other"}};
-  std::vector<LegendEntry> legend;
-  for (const LegendEntry& entry : all)
-    if (kinds.contains(entry.colour))
-      legend.push_back(entry);
-  return legend;
+struct Window {
+  double begin = INFINITY;
+  double end = -INFINITY;
+};
+
+Window window_of(const std::vector<Row>& rows) {
+  Window window;
+  for (const Row& row : rows)
+    for (const TimelineEvent& event : row.events) {
+      window.begin = std::min(window.begin, event.begin);
+      window.end = std::max(window.end, event.end);
+    }
+  return window.begin < window.end ? window : Window{0, 1};
+}
+
+// A phase; the weight part of backward, and chunks in turn, are kinds of their own.
+std::string block_kind(const TimelineEvent& event) {
+  std::string kind = event.category;
+  if (kind == "backward" && event.name.starts_with("W"))
+    return "weight";
+  if ((kind == "forward" || kind == "backward") && event.chunk % 2 == 1)
+    kind += " odd";
+  return kind;
+}
+
+// A rectangle: one event, or several narrow ones of a kind.
+struct Block {
+  std::string kind;
+  const TimelineEvent* event = nullptr;
+  double begin = 0;
+  double end = 0;
+  int num_events = 1;
+};
+
+bool is_background(const TimelineEvent& event) { return event.track == communication_track; }
+
+// Waiting lies behind, then what contains before what it contains.
+bool lies_below(const TimelineEvent* a, const TimelineEvent* b) {
+  const bool a_waits = std::string_view(a->category) == "bubble";
+  const bool b_waits = std::string_view(b->category) == "bubble";
+  if (a_waits != b_waits)
+    return a_waits;
+  return a->begin != b->begin ? a->begin < b->begin : a->end > b->end;
+}
+
+std::vector<Block> blocks_of(const Row& row, double narrowest) {
+  std::vector<const TimelineEvent*> events;
+  for (const TimelineEvent& event : row.events)
+    if (event.end > event.begin)
+      events.push_back(&event);
+  std::stable_sort(events.begin(), events.end(), lies_below);
+  std::vector<Block> blocks;
+  for (const bool background : {false, true}) {
+    const std::size_t first = blocks.size();
+    for (const TimelineEvent* event : events) {
+      if (is_background(*event) != background)
+        continue;
+      const std::string kind = block_kind(*event);
+      Block* const last = blocks.size() > first ? &blocks.back() : nullptr;
+      const bool joins = last != nullptr && last->kind == kind && event->begin - last->end < narrowest &&
+                         std::min(event->end - event->begin, last->end - last->begin) < narrowest;
+      if (joins) {
+        last->end = std::max(last->end, event->end);
+        ++last->num_events;
+      } else {
+        blocks.push_back({.kind = kind, .event = event, .begin = event->begin, .end = event->end});
+      }
+    }
+  }
+  std::erase_if(blocks, [&](const Block& block) { return block.end - block.begin < narrowest / 2; });
+  return blocks;
+}
+
+// Coarser until the page stays small.
+std::vector<std::vector<Block>> blocks_of(const std::vector<Row>& rows, const Window& window) {
+  for (double narrowest = finest;; narrowest *= 2) {
+    std::vector<std::vector<Block>> all;
+    std::size_t count = 0;
+    for (const Row& row : rows) {
+      all.push_back(blocks_of(row, narrowest * (window.end - window.begin)));
+      count += all.back().size();
+    }
+    if (count <= most_blocks || narrowest > 1)
+      return all;
+  }
 }
 
 // 1 - work / (ranks x window), the window from the first work of any rank to the last of any.
-double idle_share(const std::vector<TimelineRow>& rows) {
+double idle_share(const std::vector<Row>& rows) {
   double begin = INFINITY;
   double end = -INFINITY;
   double work = 0;
-  for (const TimelineRow& row : rows)
+  for (const Row& row : rows)
     for (const TimelineEvent& event : row.events)
       if (const std::string_view category = event.category; category == "forward" || category == "backward") {
         begin = std::min(begin, event.begin);
@@ -101,32 +166,44 @@ double idle_share(const std::vector<TimelineRow>& rows) {
   return end > begin ? 1 - work / (static_cast<double>(rows.size()) * (end - begin)) : 0;
 }
 
+ReportJson block_data(const Block& block, const Window& window) {
+  ReportJson data{{"kind", block.kind},
+                  {"begin", number_data(block.begin - window.begin)},
+                  {"end", number_data(block.end - window.begin)}};
+  if (block.num_events > 1)
+    data["events"] = block.num_events;
+  else
+    data["name"] = block.event->name;
+  if (block.num_events == 1 && block.event->microbatch >= 0)
+    data["microbatch"] = block.event->microbatch;
+  if (is_background(*block.event))
+    data["background"] = true;
+  return data;
+}
+
 }  // namespace
 
-std::optional<ReportCard> timeline_card(const RecordedRun& run) {
-  std::vector<TimelineRow> rows = read_rows(run);
+ReportJson timeline_data(const RecordedRun& run) {
+  std::vector<Row> rows = read_rows(run);
   const std::optional<Index> step = common_step(rows);
   if (!step)
-    return std::nullopt;
-  for (TimelineRow& row : rows)
+    return {};
+  for (Row& row : rows)
     std::erase_if(row.events, [&](const TimelineEvent& event) { return event.step != *step; });
-  const bool has_stages = run.setup.stages() > 1;
-  const std::string idle = has_stages ? fmt::format(", {:.0f} % idle", 100 * idle_share(rows)) : "";
-  ReportCard card{
-      .id = "timeline",
-      .title = has_stages ? "The pipeline in one step" : "One step",
-      .subtitle = fmt::format(
-          "step {}{}; numbers are micro-batches, the strip below is communication in the background", *step, idle),
-      .legend = legend_of(rows),
-      .left = "4.4rem",
-      .is_wide = true};
-  if (rows.size() < run.traces.size())
-    card.note = fmt::format("{} of {} ranks{}.", rows.size(), run.traces.size(),
-                            run.traces.size() > most_timelines ? ": one of each stage" : "");
-  const std::string label = fmt::format("What each of {} ranks did in step {}{}", rows.size(), *step, idle);
-  const TimelineChart chart{.label = label, .rows = std::move(rows)};
-  card.views = {{"linear", draw(chart)}};
-  return card;
+  const Window window = window_of(rows);
+  ReportJson shown = ReportJson::array();
+  const auto all = blocks_of(rows, window);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    ReportJson blocks = ReportJson::array();
+    for (const Block& block : all[r])
+      blocks.push_back(block_data(block, window));
+    shown.push_back({{"rank", rows[r].rank}, {"blocks", blocks}});
+  }
+  return {{"step", *step},
+          {"num_ranks", run.traces.size()},
+          {"has_stages", run.setup.stages() > 1},
+          {"idle_share", number_data(idle_share(rows))},
+          {"rows", shown}};
 }
 
 }  // namespace espalier

@@ -11,19 +11,26 @@ has() {
   for text in "$@"; do grep -qF -- "$text" "$page" || fail "$page has no \"$text\"" /dev/null; done
 }
 
-# Two ranks with a trace: train draws the page at its end, with every card.
+# Two ranks with a trace: train writes the page at its end, with data for every card.
 expect 0 "completed" "${launcher[@]}" "$espalier" train tiny.toml run.trace_steps=1 run.eval_interval=3 'data.validation=["train.bin"]'
-cards=(loss learning-rate gradient-norm throughput memory phases ranks timeline)
-for card in "${cards[@]}"; do has run/report.html "id=\"$card\""; done
-has run/report.html "<h1>run" "completed" "tensor 1 x data 2 x pipeline 1" "step 6, from" "Validation loss" "rank 1, forward"
+parts=(loss validation_loss learning_rate gradient_norm tokens_per_second memory phases timeline)
+for part in "${parts[@]}"; do has run/report.html "\"$part\":"; ! grep -qE "\"$part\":(null|\[\])" run/report.html || fail "no $part" /dev/null; done
+has run/report.html "<title>run - Espalier report" '"state":"completed"' "tensor 1 x data 2 x pipeline 1" '"last_step":6' '"ranks":{"num_ranks":2' '"rank":1'
 
 # By hand, also into another file; a run that stopped, and one with a name that is markup.
 rm run/report.html
 expect 0 "wrote run/report.html" "$espalier" report run
 expect 0 "wrote other.html" "$espalier" report run --output other.html
-diff <(grep -v 'Drawn ' run/report.html) <(grep -v 'Drawn ' other.html) >/dev/null || fail "the two pages differ"
+written() { sed 's/"written":"[^"]*"//' "$1"; }
+diff <(written run/report.html) <(written other.html) >/dev/null || fail "the two pages differ"
 expect 75 "stopped" "$espalier" train tiny.toml 'run.directory=a <b>' --stop-after 1
-has "a <b>/report.html" "preempted" "stopped after 1 step" "a &lt;b&gt;" "only one step was recorded"
+has "a <b>/report.html" "preempted" "stopped after 1 step" "<title>a &lt;b&gt;" '"name":"a \u003cb>"' "only one step was recorded"
+
+# The data alone, for programs.
+expect 0 '"gemm_fraction"' "$espalier" report run --json
+says '"validation_loss"' '"timeline"'
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))' out.txt || fail "no JSON" out.txt
+expect 2 "--output" "$espalier" report run --json --output x.html
 
 # What cannot be written is a note; the run is as good as without.
 exits 0 "$espalier" train tiny.toml run.directory=blocked run.steps=2

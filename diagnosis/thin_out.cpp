@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/chart_points.hpp"
+#include "diagnosis/thin_out.hpp"
 
 #include <algorithm>
 #include <array>
-
-#include "diagnosis/chart_scale.hpp"
+#include <cmath>
 
 namespace espalier {
 namespace {
@@ -13,8 +12,8 @@ namespace {
 constexpr std::size_t none = static_cast<std::size_t>(-1);
 
 // The points of [begin, end) that a reader would miss, in their order.
-void keep_extremes(const std::vector<ChartPoint>& points, std::size_t begin, std::size_t end,
-                   std::vector<ChartPoint>& kept) {
+void keep_extremes(const std::vector<CurvePoint>& points, std::size_t begin, std::size_t end,
+                   std::vector<CurvePoint>& kept) {
   std::size_t lowest = none;
   std::size_t highest = none;
   std::size_t broken = none;
@@ -37,21 +36,23 @@ void keep_extremes(const std::vector<ChartPoint>& points, std::size_t begin, std
 
 }  // namespace
 
-std::vector<ChartPoint> thin_out(const std::vector<ChartPoint>& points, std::size_t most) {
+bool is_drawable(double value) { return std::abs(value) <= 1e100; }
+
+std::vector<CurvePoint> thin_out(const std::vector<CurvePoint>& points, std::size_t most) {
   if (points.size() <= most)
     return points;
   const bool all_finite =
-      std::all_of(points.begin(), points.end(), [](const ChartPoint& point) { return is_drawable(point.y); });
+      std::all_of(points.begin(), points.end(), [](const CurvePoint& point) { return is_drawable(point.y); });
   const std::size_t stretches = (most - 2) / (all_finite ? 2 : 3);
   const std::size_t inner = points.size() - 2;
-  std::vector<ChartPoint> kept = {points.front()};
+  std::vector<CurvePoint> kept = {points.front()};
   for (std::size_t i = 0; i < stretches; ++i)
     keep_extremes(points, 1 + i * inner / stretches, 1 + (i + 1) * inner / stretches, kept);
   kept.push_back(points.back());
   return kept;
 }
 
-ChartColumns average_out(const ChartColumns& columns, std::size_t most) {
+CurveColumns average_out(const CurveColumns& columns, std::size_t most) {
   const std::size_t size = columns.x.size();
   const std::size_t stretches = std::min(size, most);
   const auto mean = [&](const std::vector<double>& values, std::size_t stretch) {
@@ -68,7 +69,7 @@ ChartColumns average_out(const ChartColumns& columns, std::size_t most) {
       result[i] = mean(values, i);
     return result;
   };
-  ChartColumns result{.x = means(columns.x), .columns = {}};
+  CurveColumns result{.x = means(columns.x), .columns = {}};
   for (const std::vector<double>& column : columns.columns)
     result.columns.push_back(means(column));
   return result;

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnosis/report_data.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+
+#include "core/median.hpp"
+#include "diagnosis/count_text.hpp"
+#include "diagnosis/diagnose.hpp"
+#include "diagnosis/thin_out.hpp"
+#include "io/units.hpp"
+#include "models/cost.hpp"
+
+namespace espalier {
+namespace {
+
+std::string name_of(const RecordedRun& run) {
+  std::error_code error;
+  const Path absolute = std::filesystem::absolute(run.directory, error);
+  const Path normal = (error ? run.directory : absolute).lexically_normal();
+  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
+}
+
+// run.json says "running" of a killed run, too: its process says more.
+std::string cause_of(const RecordedRun& run, const Finding* grave) {
+  switch (run.life) {
+    case Life::gone:
+      return fmt::format(
+          "run.json says running, but process {} on {} is gone: it was killed. `espalier diagnose` says where its "
+          "ranks "
+          "were.",
+          run.record.pid, run.record.host);
+    case Life::silent:
+      return fmt::format(
+          "run.json says running, but there is no sign of life since {:%Y-%m-%d %H:%M} UTC; whether process {} on {} "
+          "still runs cannot be seen from here. `espalier diagnose` says where its ranks were.",
+          fmt::gmtime(static_cast<std::time_t>(run.last_sign_of_life)), run.record.pid, run.record.host);
+    case Life::signed_off:
+    case Life::alive: break;
+  }
+  const std::string spoilt = grave != nullptr ? grave->title : "";
+  return run.record.cause + (run.record.cause.empty() || spoilt.empty() ? "" : "\n") + spoilt;
+}
+
+// A page is drawn of any run: what cannot be diagnosed is missing from it.
+Diagnosis diagnosis_for_page(const RecordedRun& run, std::vector<std::string>& gaps) {
+  try {
+    return diagnose(run);
+  } catch (const Error& error) {
+    gaps.push_back(fmt::format("what stands out: {}", error.report().what));
+    return {};
+  }
+}
+
+// The median of the finite values of typical steps.
+ReportJson typical(const RecordedRun& run, double (*value)(const RecordedStep&)) {
+  std::vector<double> values;
+  for (std::size_t i = first_typical_step(run.steps.size()); i < run.steps.size(); ++i)
+    if (const double each = value(run.steps[i]); std::isfinite(each))
+      values.push_back(each);
+  return values.empty() ? ReportJson() : number_data(median_of(std::move(values)));
+}
+
+// The last one, and the lowest with its step.
+ReportJson validation_head(const RecordedRun& run) {
+  const RecordedStep* last = nullptr;
+  const RecordedStep* lowest = nullptr;
+  for (const RecordedStep& step : run.steps)
+    if (step.validation_loss) {
+      last = &step;
+      if (lowest == nullptr || *step.validation_loss < *lowest->validation_loss)
+        lowest = &step;
+    }
+  if (last == nullptr)
+    return {};
+  return {{"last", number_data(*last->validation_loss)},
+          {"lowest", number_data(*lowest->validation_loss)},
+          {"is_lowest", lowest == last},
+          {"lowest_step", lowest->times.step}};
+}
+
+ReportJson head_of(const RecordedRun& run) {
+  if (run.steps.empty())
+    return {};
+  const RecordedStep& last = run.steps.back();
+  return {{"steps", run.steps.size()},
+          {"first_step", run.steps.front().times.step},
+          {"last_step", last.times.step},
+          {"tokens", last.tokens},
+          {"skipped_steps", last.skipped_steps},
+          {"loss", {{"first", number_data(run.steps.front().loss)}, {"last", number_data(last.loss)}}},
+          {"validation_loss", validation_head(run)},
+          {"step_seconds",
+           {{"measured", typical(run, [](const RecordedStep& step) { return step.times.step_seconds; })},
+            {"predicted", run.is_predicted() ? number_data(run.prediction->step_seconds) : ReportJson()}}},
+          {"tokens_per_second", typical(run, [](const RecordedStep& step) { return step.tokens_per_second; })},
+          {"gemm_fraction", typical(run, [](const RecordedStep& step) { return step.mfu; })}};
+}
+
+std::string layout_text(const RunSetup& setup) {
+  std::string text = setup.mesh.text();
+  if (setup.stages() > 1)
+    text += fmt::format(", {}", setup.schedule);
+  if (setup.virtual_stages > 1)
+    text += fmt::format(" x {} chunks", setup.virtual_stages);
+  if (setup.zero_stage > 0 && setup.mesh.degree(Axis::dp) > 1)
+    text += fmt::format(", ZeRO-{}", setup.zero_stage);
+  if (setup.recompute != "none")
+    text += fmt::format(", recompute {}", setup.recompute);
+  return text;
+}
+
+void add_fact(ReportJson& facts, std::string name, ReportJson value) {
+  facts.push_back({{"name", std::move(name)}, {"value", std::move(value)}});
+}
+
+// What the trainer noted about itself and its machine, whatever it is: short values only.
+void add_noted_facts(const RecordedRun& run, ReportJson& facts) {
+  constexpr std::size_t longest = 200;
+  const nlohmann::json all = noted(run, "facts");
+  for (const auto& [key, value] : all.items()) {
+    if (value.is_structured() || value.is_null() || (value.is_string() && value.get<std::string>().empty()) ||
+        value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).size() > longest)
+      continue;
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    add_fact(facts, std::move(name), value.is_number_float() ? number_data(value.get<double>()) : ReportJson(value));
+  }
+}
+
+ReportJson facts_of(const RecordedRun& run) {
+  const RunSetup& setup = run.setup;
+  ReportJson facts = ReportJson::array();
+  add_fact(facts, "model",
+           fmt::format("{} parameters: {}, hidden {}, {}, vocabulary {}",
+                       count_text(static_cast<double>(num_parameters(setup.shape))),
+                       counted(setup.shape.num_layers, "layer"), setup.shape.hidden_size,
+                       counted(setup.shape.num_heads, "head"), setup.shape.vocab_size));
+  add_fact(facts, "layout", layout_text(setup));
+  add_fact(facts, "batch",
+           fmt::format("{} of {}, {} of {} a replica", counted(setup.global_batch_size, "sequence"),
+                       counted(setup.sequence_length, "token"), counted(setup.num_microbatches(), "micro-batch"),
+                       setup.micro_batch_size));
+  add_fact(facts, "precision", setup.compute);
+  if (setup.emulated_forward > 0 || setup.links.within_node.latency > 0 || setup.links.within_node.bytes_per_second > 0)
+    add_fact(facts, "emulated", "operations or links are slowed down to given times ([emulate])");
+  add_fact(facts, "started",
+           run.record.started + (run.record.starts > 1 ? fmt::format(", launch {}", run.record.starts) : ""));
+  if (!run.record.ended.empty())
+    add_fact(facts, "ended", run.record.ended);
+  add_fact(facts, "host", run.record.host);
+  if (run.prediction && !run.prediction->source.empty())
+    add_fact(facts, "prediction", run.prediction->source);
+  add_noted_facts(run, facts);
+  return facts;
+}
+
+// Behind the first, which is where the curves begin.
+ReportJson restarts_of(const RecordedRun& run) {
+  ReportJson restarts = ReportJson::array();
+  for (const RecordedStart& start : run.starts)
+    if (start.first_step > 1)
+      restarts.push_back({{"first_step", start.first_step}, {"changes", start.changes}});
+  return restarts;
+}
+
+ReportJson timeline_or_gap(const RecordedRun& run, std::vector<std::string>& gaps) {
+  if (run.traces.empty() && run.setup.trace_steps == 0)
+    gaps.emplace_back("no trace/: the timeline of a step is drawn for runs with run.trace_steps=1");
+  try {
+    return timeline_data(run);
+  } catch (const Error& error) {
+    gaps.push_back(fmt::format("the timeline: {}", error.report().what));
+    return {};
+  }
+}
+
+}  // namespace
+
+ReportJson number_data(double value) {
+  if (std::isnan(value))
+    return "not a number";
+  if (std::isinf(value))
+    return value > 0 ? "infinite" : "-infinite";
+  const std::string digits = fmt::format("{:.6g}", value);
+  return is_drawable(value) ? ReportJson(std::strtod(digits.c_str(), nullptr)) : ReportJson(digits);
+}
+
+std::size_t first_typical_step(std::size_t count) { return count <= 1 ? 0 : std::max<std::size_t>(1, count / 10); }
+
+nlohmann::json noted(const RecordedRun& run, const char* name) {
+  const nlohmann::json& details = run.record.details;
+  const auto found = details.is_object() ? details.find(name) : details.end();
+  return found != details.end() && found->is_object() ? *found : nlohmann::json::object();
+}
+
+double noted_number(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  const double number = found != object.end() && found->is_number() ? found->get<double>() : 0;
+  return number > 0 && number < 0x1p60 ? number : 0;
+}
+
+ReportJson report_data(const RecordedRun& run) {
+  std::vector<std::string> gaps = run.gaps;
+  const Diagnosis diagnosis = diagnosis_for_page(run, gaps);
+  const Finding* const grave = gravest(diagnosis);
+  ReportJson data = diagnosis_data(run, diagnosis);
+  data.erase("step");
+  data["name"] = name_of(run);
+  data["verdict"] = grave != nullptr ? grave->verdict : "";
+  data["cause"] = cause_of(run, grave);
+  data["written"] = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
+  data["head"] = head_of(run);
+  data["facts"] = facts_of(run);
+  data["restarts"] = restarts_of(run);
+  data["series"] = series_data(run);
+  data["memory"] = memory_data(run);
+  data["phases"] = phases_data(run);
+  data["ranks"] = ranks_data(run);
+  data["timeline"] = timeline_or_gap(run, gaps);
+  if (run.steps.size() == 1)
+    gaps.emplace_back("only one step was recorded: a curve is a point");
+  data["gaps"] = gaps;
+  return data;
+}
+
+}  // namespace espalier
