@@ -209,7 +209,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
                                      cudaGraph_t* graph, const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
                                      size_t* num_nodes) {
   if (graph != nullptr || nodes != nullptr || edges != nullptr || num_nodes != nullptr)
-    misuse("cudaStreamGetCaptureInfo: the stand-in tells no nodes");
+    misuse("cudaStreamGetCaptureInfo: the mock tells no nodes");
   const cudaError_t answered = cudaStreamIsCapturing(handle, status);
   const Lock lock = lock_all();
   if (answered == cudaSuccess && id != nullptr && *status != cudaStreamCaptureStatusNone)

@@ -11,7 +11,7 @@ namespace {
 
 cudaError_t nobody_expects(const char* name) {
   const Lock lock = lock_all();
-  return refuse(cudaErrorNotSupported, std::string("the stand-in has no ") + name);
+  return refuse(cudaErrorNotSupported, std::string("the mock has no ") + name);
 }
 
 }  // namespace
