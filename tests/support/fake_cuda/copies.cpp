@@ -22,8 +22,7 @@ bool is_on_host(Where where) { return where == Where::pageable || where == Where
 cudaError_t check_kind(cudaMemcpyKind kind, const Place& to, const Place& from, const std::string& what) {
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (kind == cudaMemcpyDefault || ((to.where == Where::managed || to_device != is_on_host(to.where)) &&
-                                    (from.where == Where::managed || from_device != is_on_host(from.where))))
+  if (kind == cudaMemcpyDefault || (to_device != is_on_host(to.where) && from_device != is_on_host(from.where)))
     return cudaSuccess;
   return refuse(cudaErrorInvalidMemcpyDirection, what + " in another direction than its addresses say");
 }
@@ -169,14 +168,6 @@ cudaError_t cudaMemcpyToSymbol(const void* symbol, const void*, size_t bytes, si
   if (const cudaError_t allowed = unsafe_call("cudaMemcpyToSymbol"); allowed != cudaSuccess)
     return allowed;
   return is_symbol(symbol, offset + bytes, "cudaMemcpyToSymbol") ? cudaSuccess : answer(cudaErrorInvalidSymbol);
-}
-
-cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, cudaMemLocation, unsigned, cudaStream_t stream) {
-  const Lock lock = lock_all();
-  const Place place = place_of(address, bytes, "cudaMemPrefetchAsync");
-  if (!place.valid || place.where != Where::managed)
-    return refuse(cudaErrorInvalidValue, "cudaMemPrefetchAsync of memory that is not managed");
-  return enqueue(stream, "cudaMemPrefetchAsync", [] { return true; });
 }
 
 }  // extern "C"

@@ -262,10 +262,6 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
   const Lock lock = lock_all();
   return allocate(address, bytes, Where::device, "cudaMalloc");
 }
-cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned) {
-  const Lock lock = lock_all();
-  return allocate(address, bytes, Where::managed, "cudaMallocManaged");
-}
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
   const Lock lock = lock_all();
   return allocate(address, bytes, Where::pinned, "cudaMallocHost");
@@ -306,10 +302,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   if (!place.valid)
     return answer(cudaErrorInvalidValue);
   *attributes = {};
-  attributes->type = place.where == Where::device    ? cudaMemoryTypeDevice
-                     : place.where == Where::managed ? cudaMemoryTypeManaged
-                     : place.where == Where::pinned  ? cudaMemoryTypeHost
-                                                     : cudaMemoryTypeUnregistered;
+  attributes->type = place.where == Where::device   ? cudaMemoryTypeDevice
+                     : place.where == Where::pinned ? cudaMemoryTypeHost
+                                                    : cudaMemoryTypeUnregistered;
   attributes->device = current_device();
   attributes->devicePointer = place.where == Where::pageable ? nullptr : const_cast<void*>(address);
   attributes->hostPointer = place.where == Where::device ? nullptr : const_cast<void*>(address);

@@ -10,7 +10,7 @@ namespace fake_cuda {
 
 class Shadow;
 
-enum class Where { device, pinned, managed, pageable };
+enum class Where { device, pinned, pageable };
 
 /// Where `bytes` bytes at an address are, and where the mock may access them. A range that leaves its allocation, was
 /// freed, or is at an address of devices where nothing is, is reported as a misuse by `what`, and not valid.
@@ -21,7 +21,7 @@ struct Place {
 };
 Place place_of(const void* address, std::size_t bytes, const std::string& what);
 
-/// Device memory (or pinned or managed memory, which devices reach, too), as an operand must be.
+/// Device memory (or pinned memory, which devices reach, too), as an operand must be.
 bool is_on_device(const void* address, std::size_t bytes, const std::string& what);
 
 /// The allocation that holds an address of memory that devices reach; no shadow where none does, or where it was freed.
