@@ -209,7 +209,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
                                      cudaGraph_t* graph, const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
                                      size_t* num_nodes) {
   if (graph != nullptr || nodes != nullptr || edges != nullptr || num_nodes != nullptr)
-    misuse("cudaStreamGetCaptureInfo: the stand-in tells no nodes");
+    misuse("cudaStreamGetCaptureInfo: the mock tells no nodes");
   const cudaError_t answered = cudaStreamIsCapturing(handle, status);
   const Lock lock = lock_all();
   if (answered == cudaSuccess && id != nullptr && *status != cudaStreamCaptureStatusNone)
@@ -240,33 +240,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* handle, cudaGraph_t graph_hand
   captures().execs[*handle] = exec;
   ++counts().graph_instantiations;
   return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* handle, cudaGraph_t graph, unsigned long long flags) {
-  return cudaGraphInstantiate(handle, graph, flags);
-}
-
-// Only parameters may differ: the same kinds of nodes in the same order.
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t handle, cudaGraph_t graph_handle, cudaGraphExecUpdateResultInfo* info) {
-  const Lock lock = lock_all();
-  const auto exec = object_of(captures().execs, handle, "cudaGraphExecUpdate");
-  const auto graph = object_of(captures().graphs, graph_handle, "cudaGraphExecUpdate");
-  if (!exec || !graph)
-    return answer(cudaErrorInvalidValue);
-  const bool same = std::equal(exec->nodes.begin(), exec->nodes.end(), graph->nodes.begin(), graph->nodes.end(),
-                               [](const auto& a, const auto& b) { return a->what == b->what; });
-  if (info != nullptr)
-    *info = {.result = same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged,
-             .errorNode = nullptr,
-             .errorFromNode = nullptr};
-  if (!same)
-    return answer(cudaErrorGraphExecUpdateFailure);
-  exec->nodes = graph->nodes;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t handle, cudaStream_t) {
-  const Lock lock = lock_all();
-  return object_of(captures().execs, handle, "cudaGraphUpload") ? cudaSuccess : answer(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) {

@@ -22,8 +22,7 @@ bool is_on_host(Where where) { return where == Where::pageable || where == Where
 cudaError_t check_kind(cudaMemcpyKind kind, const Place& to, const Place& from, const std::string& what) {
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (kind == cudaMemcpyDefault || ((to.where == Where::managed || to_device != is_on_host(to.where)) &&
-                                    (from.where == Where::managed || from_device != is_on_host(from.where))))
+  if (kind == cudaMemcpyDefault || (to_device != is_on_host(to.where) && from_device != is_on_host(from.where)))
     return cudaSuccess;
   return refuse(cudaErrorInvalidMemcpyDirection, what + " in another direction than its addresses say");
 }
@@ -163,35 +162,12 @@ cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t
   return set_later(address, value, bytes, stream, "cudaMemsetAsync");
 }
 
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind) {
-  Lock lock = lock_all();
+// No kernel runs that would read it.
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void*, size_t bytes, size_t offset, cudaMemcpyKind) {
+  const Lock lock = lock_all();
   if (const cudaError_t allowed = unsafe_call("cudaMemcpyToSymbol"); allowed != cudaSuccess)
     return allowed;
-  void* const to = symbol_memory(symbol, bytes, offset, "cudaMemcpyToSymbol");
-  const Place source = place_of(from, bytes, "cudaMemcpyToSymbol");
-  if (to == nullptr || !source.valid)
-    return answer(cudaErrorInvalidSymbol);
-  std::memcpy(place_of(to, bytes, "cudaMemcpyToSymbol").data, source.data, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind,
-                                    cudaStream_t stream) {
-  const Lock lock = lock_all();
-  void* const to = symbol_memory(symbol, bytes, offset, "cudaMemcpyToSymbolAsync");
-  const Place source = place_of(from, bytes, "cudaMemcpyToSymbolAsync");
-  if (to == nullptr || !source.valid)
-    return answer(cudaErrorInvalidSymbol);
-  return enqueue(stream, "cudaMemcpyToSymbolAsync", [=] {
-    return perform({to, from, bytes, "cudaMemcpyToSymbolAsync"});
-  });
-}
-
-cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, cudaMemLocation, unsigned, cudaStream_t stream) {
-  const Lock lock = lock_all();
-  const Place place = place_of(address, bytes, "cudaMemPrefetchAsync");
-  if (!place.valid || place.where != Where::managed)
-    return refuse(cudaErrorInvalidValue, "cudaMemPrefetchAsync of memory that is not managed");
-  return enqueue(stream, "cudaMemPrefetchAsync", [] { return true; });
+  return is_symbol(symbol, offset + bytes, "cudaMemcpyToSymbol") ? cudaSuccess : answer(cudaErrorInvalidSymbol);
 }
 
 }  // extern "C"

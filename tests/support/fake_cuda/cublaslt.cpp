@@ -1,20 +1,19 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt: products are described, proposed and checked; products.cpp computes them. No fp64 with an epilogue, as in
-// cuBLASLt.
+// cuBLASLt: matmuls are described, proposed and checked, and access what they are given. They compute nothing. No fp64
+// with an epilogue, as in cuBLASLt.
 #include <cublasLt.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
-#include <set>
 #include <thread>
-#include <tuple>
+#include <vector>
 
 #include "tests/support/fake_cuda/memory.hpp"
-#include "tests/support/fake_cuda/products.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -155,7 +154,7 @@ std::string problem_of(const Description& d, const Layout& a, const Layout& b, c
                                      CUBLASLT_EPILOGUE_BGRADA,
                                      CUBLASLT_EPILOGUE_BGRADB};
   if (std::find(std::begin(known), std::end(known), epilogue) == std::end(known))
-    return "epilogue " + std::to_string(epilogue) + ", which the stand-in does not know";
+    return "epilogue " + std::to_string(epilogue) + ", which the mock does not know";
   if (has_second_matrix(epilogue)) {
     const auto stride = d.get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
     if (stride < rows || stride % 8 != 0)
@@ -175,24 +174,35 @@ std::uint64_t hash_of(const Described& of) {
   return std::hash<std::string>()(text);
 }
 
-struct Range {
-  const void* data;
-  std::size_t bytes;
-  std::uint64_t alignment;
+// A matrix or vector that a matmul accesses.
+struct Operand {
   const char* name;
+  const void* data;
+  Layout layout;
+  std::uint64_t alignment;
+  bool is_written = false;
 };
 
-bool are_on_device(const std::vector<Range>& ranges, const std::string& what) {
+bool are_on_device(const std::vector<Operand>& operands, const std::string& what) {
   bool valid = true;
-  for (const Range& range : ranges)
-    if (!is_on_device(range.data, range.bytes, what + ": " + range.name)) {
+  for (const auto& [name, data, layout, alignment, is_written] : operands)
+    if (!is_on_device(data, bytes_of(layout), what + ": " + name)) {
       valid = false;
-    } else if (reinterpret_cast<std::uintptr_t>(range.data) % range.alignment != 0) {
-      misuse(what + ": " + range.name + " is not aligned to the " + std::to_string(range.alignment) +
-             " bytes promised");
+    } else if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
+      misuse(what + ": " + name + " is not aligned to the " + std::to_string(alignment) + " bytes promised");
       valid = false;
     }
   return valid;
+}
+
+// Not what lies between columns.
+void note(const Operand& operand) {
+  const auto& [type, rows, cols, stride] = operand.layout;
+  const bool is_one_piece = static_cast<std::uint64_t>(stride) == rows;
+  for (std::uint64_t col = 0; col < (is_one_piece ? 1 : cols); ++col)
+    (operand.is_written ? note_write : note_read)(
+        static_cast<const char*>(operand.data) + col * static_cast<std::uint64_t>(stride) * size_of(type),
+        (is_one_piece ? rows * cols : rows) * size_of(type));
 }
 
 }  // namespace
@@ -213,7 +223,7 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS         ? "success"
          : status == CUBLAS_STATUS_NOT_SUPPORTED ? "the operation is not supported"
          : status == CUBLAS_STATUS_INVALID_VALUE ? "an invalid value"
-                                                 : "an error of the stand-in";
+                                                 : "an error of the mock";
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle, 0, "handle"); }
@@ -331,62 +341,37 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const bool reads_c =
       a->type == CUDA_R_64F ? *static_cast<const double*>(beta) != 0 : *static_cast<const float*>(beta) != 0;
   const auto epilogue = d->get(CUBLASLT_MATMUL_DESC_EPILOGUE);
-  std::vector<Range> ranges{{a_data, bytes_of(*a), algorithm.alignments[0], "A"},
-                            {b_data, bytes_of(*b), algorithm.alignments[1], "B"},
-                            {result_data, bytes_of(*result), algorithm.alignments[3], "the result"},
-                            {workspace, workspace_bytes, 256, "the workspace"}};
+  const auto vector = [&](std::uint64_t length) {
+    return Layout{result->type, length, 1, static_cast<std::int64_t>(length)};
+  };
+  const std::uint64_t one = size_of(result->type);
+  std::vector<Operand> operands{{"A", a_data, *a, algorithm.alignments[0]},
+                                {"B", b_data, *b, algorithm.alignments[1]},
+                                {"the result", result_data, *result, algorithm.alignments[3], true}};
+  if (workspace_bytes > 0)
+    operands.push_back({"the workspace", workspace, vector(workspace_bytes / one), 256, true});
   if (reads_c)
-    ranges.push_back({c_data, bytes_of(*c), algorithm.alignments[2], "C"});
+    operands.push_back({"C", c_data, *c, algorithm.alignments[2]});
   if (has_bias(epilogue))
-    ranges.push_back({pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER), result->rows * size_of(result->type),
-                      size_of(result->type), "the bias"});
-  if (has_bias_gradient(epilogue)) {
-    const auto length = epilogue == CUBLASLT_EPILOGUE_BGRADA ? result->rows : result->cols;
-    ranges.push_back({pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER), length * size_of(result->type), size_of(result->type),
-                      "the gradient of the bias"});
-  }
+    operands.push_back({"the bias", pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER), vector(result->rows), one});
+  if (has_bias_gradient(epilogue))
+    operands.push_back({"the gradient of the bias", pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER),
+                        vector(epilogue == CUBLASLT_EPILOGUE_BGRADA ? result->rows : result->cols), one, true});
   if (has_second_matrix(epilogue))
-    ranges.push_back({pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER),
-                      bytes_of({result->type, result->rows, result->cols,
-                                static_cast<std::int64_t>(d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD))}),
-                      16, "the second matrix"});
+    operands.push_back({"the second matrix", pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER),
+                        Layout{result->type, result->rows, result->cols,
+                               static_cast<std::int64_t>(d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD))},
+                        16, epilogue != CUBLASLT_EPILOGUE_DGELU});
   ++counts().products;
   const std::string what = "cublasLtMatmul";
-  if (!are_on_device(ranges, what))
+  if (!are_on_device(operands, what))
     return CUBLAS_STATUS_INVALID_VALUE;
-  const auto number = [a](const void* scalar) {
-    return a->type == CUDA_R_64F ? *static_cast<const double*>(scalar)
-                                 : static_cast<double>(*static_cast<const float*>(scalar));
-  };
-  const auto matrix = [](const Layout& l, const void* data) {
-    return Matrix{l.type, l.rows, l.cols, l.stride, static_cast<char*>(const_cast<void*>(data))};
-  };
-  Product product{matrix(*a, a_data),
-                  matrix(*b, b_data),
-                  matrix(*c, reads_c ? c_data : nullptr),
-                  matrix(*result, result_data),
-                  matrix(*result, nullptr),
-                  d->get(CUBLASLT_MATMUL_DESC_TRANSA) != CUBLAS_OP_N,
-                  d->get(CUBLASLT_MATMUL_DESC_TRANSB) != CUBLAS_OP_N,
-                  d->compute == CUBLAS_COMPUTE_32F_FAST_TF32,
-                  number(alpha),
-                  number(beta),
-                  epilogue,
-                  nullptr,
-                  workspace,
-                  workspace_bytes};
-  if (has_bias(epilogue) || has_bias_gradient(epilogue))
-    product.bias = static_cast<char*>(const_cast<void*>(pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER)));
-  if (has_second_matrix(epilogue)) {
-    product.second.stride = static_cast<std::int64_t>(d->get(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
-    product.second.data = static_cast<char*>(const_cast<void*>(pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)));
-  }
   const bool has_pass = has_second_matrix(epilogue) || has_bias_gradient(epilogue);
   const std::chrono::milliseconds delay(has_pass ? setting("EPILOGUE_MS", 0) : 0);
-  const cudaError_t queued = enqueue(stream, what, [ranges, what, product, delay] {
+  const cudaError_t queued = enqueue(stream, what, [operands, what, delay] {
     std::this_thread::sleep_for(delay);
-    if (are_on_device(ranges, what + ", when it is done"))
-      perform(product);
+    if (are_on_device(operands, what + ", when it is done"))
+      std::for_each(operands.begin(), operands.end(), note);
     return true;
   });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

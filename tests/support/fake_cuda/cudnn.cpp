@@ -34,6 +34,9 @@ void tell_leaked_cudnn() {
 
 using namespace fake_cuda;
 
+#define ESPALIER_REFUSES(name, ...) \
+  cudnnStatus_t name(__VA_ARGS__) { return CUDNN_STATUS_NOT_SUPPORTED; }
+
 extern "C" {
 
 size_t cudnnGetVersion() { return CUDNN_VERSION; }
@@ -72,34 +75,22 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
   return require_handle(handle, "cudnnGetStream");
 }
 
-cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t, cudnnBackendDescriptor_t* descriptor) {
-  *descriptor = nullptr;
-  return CUDNN_STATUS_NOT_SUPPORTED;
-}
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t) { return CUDNN_STATUS_SUCCESS; }
-cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t) { return CUDNN_STATUS_NOT_SUPPORTED; }
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,
-                                       cudnnBackendAttributeType_t, int64_t, const void*) {
-  return CUDNN_STATUS_NOT_SUPPORTED;
-}
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const, cudnnBackendAttributeName_t,
-                                       cudnnBackendAttributeType_t, int64_t, int64_t*, void*) {
-  return CUDNN_STATUS_NOT_SUPPORTED;
-}
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t) {
   misuse("cudnnBackendExecute of a plan that was refused");
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
-
-cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t*) { return CUDNN_STATUS_NOT_SUPPORTED; }
-cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t) { return CUDNN_STATUS_NOT_SUPPORTED; }
-cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int,
-                                         const int*) {
-  return CUDNN_STATUS_NOT_SUPPORTED;
-}
-cudnnStatus_t cudnnReorderFilterAndBias(cudnnHandle_t, const cudnnFilterDescriptor_t, cudnnReorderType_t, const void*,
-                                        void*, int, const void*, void*) {
-  return CUDNN_STATUS_NOT_SUPPORTED;
-}
+ESPALIER_REFUSES(cudnnBackendCreateDescriptor, cudnnBackendDescriptorType_t, cudnnBackendDescriptor_t*)
+ESPALIER_REFUSES(cudnnBackendFinalize, cudnnBackendDescriptor_t)
+ESPALIER_REFUSES(cudnnBackendSetAttribute, cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,
+                 cudnnBackendAttributeType_t, int64_t, const void*)
+ESPALIER_REFUSES(cudnnBackendGetAttribute, cudnnBackendDescriptor_t const, cudnnBackendAttributeName_t,
+                 cudnnBackendAttributeType_t, int64_t, int64_t*, void*)
+ESPALIER_REFUSES(cudnnCreateFilterDescriptor, cudnnFilterDescriptor_t*)
+ESPALIER_REFUSES(cudnnDestroyFilterDescriptor, cudnnFilterDescriptor_t)
+ESPALIER_REFUSES(cudnnSetFilterNdDescriptor, cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int,
+                 const int*)
+ESPALIER_REFUSES(cudnnReorderFilterAndBias, cudnnHandle_t, const cudnnFilterDescriptor_t, cudnnReorderType_t,
+                 const void*, void*, int, const void*, void*)
 
 }  // extern "C"

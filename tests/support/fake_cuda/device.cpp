@@ -210,7 +210,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ind
     case cudaDevAttrMultiProcessorCount: *value = properties.multiProcessorCount; return cudaSuccess;
     case cudaDevAttrMaxThreadsPerBlock: *value = properties.maxThreadsPerBlock; return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = shared_at_most; return cudaSuccess;
-    default: return refuse(cudaErrorNotSupported, "the stand-in has no device attribute " + std::to_string(attribute));
+    default: return refuse(cudaErrorNotSupported, "the mock has no device attribute " + std::to_string(attribute));
   }
 }
 

@@ -3,7 +3,9 @@
 #include "tests/support/fake_cuda/fat_binary.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "tests/support/fake_cuda/report.hpp"
@@ -53,6 +55,35 @@ bool any_entry(const void* binary, const F& f) {
   return false;
 }
 
+std::size_t number_at(std::string_view text) {
+  return std::strtoul(std::string(text.substr(0, text.find_first_not_of("0123456789"))).c_str(), nullptr, 10);
+}
+
+// ".param .align 8 .b8 name[592]" or ".param .b64 name": the type says how many bits an element has.
+std::size_t bytes_of(std::string_view parameter) {
+  const std::size_t name = parameter.rfind(' '), type = parameter.rfind(" .", name),
+                    bracket = parameter.find('[', name);
+  const std::size_t elements = bracket == std::string_view::npos ? 1 : number_at(parameter.substr(bracket + 1));
+  return elements * number_at(parameter.substr(type + 3)) / 8;
+}
+
+// ".entry name(parameters) directives {body}" of each kernel.
+std::map<std::string, KernelHeader> headers_in(std::string_view text) {
+  constexpr std::string_view entry = ".entry ", parameter = ".param ", threads = ".maxntid ";
+  std::map<std::string, KernelHeader> headers;
+  for (std::size_t at = text.find(entry); at < text.size(); at = text.find(entry, at)) {
+    at += entry.size();
+    const std::size_t open = text.find_first_of("(\n", at), body = text.find('{', open);
+    KernelHeader& header = headers[std::string(text.substr(at, open - at))];
+    const std::string_view head = text.substr(open, body - open);
+    for (std::size_t i = head.find(parameter); i < head.size(); i = head.find(parameter, i + 1))
+      header.parameter_bytes.push_back(bytes_of(head.substr(i, head.find_first_of(",)", i) - i)));
+    if (const std::size_t i = head.find(threads); i != std::string_view::npos)
+      header.most_threads = static_cast<unsigned>(number_at(head.substr(i + threads.size())));
+  }
+  return headers;
+}
+
 }  // namespace
 
 // Machine code runs on GPUs of its major version, PTX on all that are not older.
@@ -63,16 +94,17 @@ bool has_code_for(const void* binary, int capability) {
   });
 }
 
-std::string ptx_of(const void* binary) {
-  std::string text;
-  any_entry(binary, [&](const Entry& entry, std::string_view bytes) {
-    constexpr std::size_t head = 1000;  // comments stand before the version
-    if (entry.kind != is_ptx || bytes.substr(0, head).find(".version") == std::string_view::npos)
-      return false;
-    text = bytes.substr(0, bytes.find('\0'));
-    return true;
-  });
-  return text;
+const KernelHeader* header_of(const void* binary, const std::string& kernel) {
+  static auto& all = *new std::map<const void*, std::map<std::string, KernelHeader>>;
+  const auto [headers, is_new] = all.try_emplace(binary);
+  if (is_new)
+    any_entry(binary, [&](const Entry& entry, std::string_view text) {
+      if (entry.kind == is_ptx)
+        headers->second = headers_in(text.substr(0, text.find('\0')));
+      return !headers->second.empty();
+    });
+  const auto found = headers->second.find(kernel);
+  return found == headers->second.end() ? nullptr : &found->second;
 }
 
 }  // namespace fake_cuda

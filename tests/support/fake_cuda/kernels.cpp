@@ -1,29 +1,28 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernels are looked up, their launch is checked against what CUDA allows, and they are counted. Those of which the
-// program has the text run, on the host: see ptx_warp.hpp. Others leave what they would write as it is.
+// Kernels are looked up, their launch is checked against what CUDA allows, and they are counted. They do not run:
+// device memory stays as it was. What they are handed is looked at, see races.hpp.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "tests/support/fake_cuda/device.hpp"
 #include "tests/support/fake_cuda/fat_binary.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
-#include "tests/support/fake_cuda/ptx_warp.hpp"
 #include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/races.hpp"
 
 namespace fake_cuda {
 namespace {
 
 struct Kernel {
   std::string name;  // mangled
-  bool has_code = false;
-  ptx::Module* module = nullptr;
-  const ptx::Function* function = nullptr;   // null before the first launch, and where there is no text
+  const void* binary = nullptr;
   int shared_bytes = shared_without_asking;  // that a launch may ask for
 };
 
@@ -49,48 +48,29 @@ Kernel* kernel_of(const void* function, const std::string& what) {
   return nullptr;
 }
 
+// Kernels of the Kokkos library are compressed. Ours must not be: their arguments could not be looked at.
+const KernelHeader& header_of(const Kernel& kernel) {
+  static const KernelHeader unknown;
+  const KernelHeader* const header = fake_cuda::header_of(kernel.binary, kernel.name);
+  if (header == nullptr && kernel.name.find("espalier") != std::string::npos)
+    misuse("the kernel " + kernel.name + " has no PTX to read: nvcc needs --no-compress");
+  return header == nullptr ? unknown : *header;
+}
+
 std::string text_of(const dim3& d) {
   return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
 }
 
-// Of each fat binary.
-ptx::Module* module_of(const void* binary) {
-  static auto& all = *new std::map<const void*, std::unique_ptr<ptx::Module>>;
-  const auto [found, is_new] = all.try_emplace(binary);
-  if (is_new)
-    if (std::string text = ptx_of(binary); !text.empty())
-      found->second = std::make_unique<ptx::Module>(binary, std::move(text), variable_address);
-  return found->second.get();
-}
-
-const ptx::Function* function_of(Kernel& kernel) {
-  if (kernel.function == nullptr && kernel.module != nullptr)
-    kernel.function = kernel.module->function(kernel.name);
-  return kernel.function;
-}
-
-std::string problem_of(const Configuration& c, Kernel& kernel) {
+std::string problem_of(const Configuration& c, const Kernel& kernel, const KernelHeader& header) {
   const auto& [grid, block, shared, stream] = c;
   if (std::min({grid.x, grid.y, grid.z}) == 0 || grid.x > 2147483647 || grid.y > 65535 || grid.z > 65535)
     return "a grid of " + text_of(grid);
-  if (std::min({block.x, block.y, block.z}) == 0 || block.x > 1024 || block.y > 1024 || block.z > 64 ||
-      static_cast<std::uint64_t>(block.x) * block.y * block.z > most_threads)
-    return "a block of " + text_of(block);
-  const ptx::Function* const function = function_of(kernel);
-  const std::size_t own = function == nullptr ? 0 : function->shared_bytes;
-  if (shared + own > static_cast<std::size_t>(kernel.shared_bytes))
-    return std::to_string(shared) + " + " + std::to_string(own) + " bytes of shared memory, of " +
-           std::to_string(kernel.shared_bytes) + " allowed";
-  if (function != nullptr && std::size_t{block.x} * block.y * block.z > function->most_threads)
-    return "a block of " + text_of(block) + ", compiled for " + std::to_string(function->most_threads) + " threads";
+  const std::uint64_t threads = static_cast<std::uint64_t>(block.x) * block.y * block.z;
+  if (threads == 0 || block.x > 1024 || block.y > 1024 || block.z > 64 || threads > header.most_threads)
+    return "a block of " + text_of(block) + ", compiled for " + std::to_string(header.most_threads) + " threads";
+  if (shared > static_cast<std::size_t>(kernel.shared_bytes))
+    return std::to_string(shared) + " bytes of shared memory, of " + std::to_string(kernel.shared_bytes) + " allowed";
   return {};
-}
-
-// Larger launches are left out: only who measures how fast a GPU is fills such matrices here.
-constexpr std::uint64_t most_threads_run = (std::uint64_t{1} << 24) - 1;
-
-std::uint64_t threads_of(const Configuration& c) {
-  return std::uint64_t{c.grid.x} * c.grid.y * c.grid.z * c.block.x * c.block.y * c.block.z;
 }
 
 // Kokkos asks a kernel which code runs: that for this GPU.
@@ -106,22 +86,24 @@ Work tell_architecture(void** arguments) {
   };
 }
 
-Work work_of(Kernel& kernel, const Configuration& configuration, void** arguments) {
+// What of the arguments is the address of an allocation: views lie in functors as pointers.
+std::set<std::uint64_t> addresses_in(void** arguments, const KernelHeader& header) {
+  std::set<std::uint64_t> addresses;
+  for (std::size_t i = 0; i < header.parameter_bytes.size(); ++i)
+    for (std::uint64_t word = 0, at = 0; at + sizeof word <= header.parameter_bytes[i]; at += sizeof word) {
+      std::memcpy(&word, static_cast<const char*>(arguments[i]) + at, sizeof word);
+      if (is_in_allocation(word))
+        addresses.insert(word);
+    }
+  return addresses;
+}
+
+Work work_of(const Kernel& kernel, const KernelHeader& header, void** arguments) {
   if (kernel.name.find("query_cuda_kernel_arch") != std::string::npos)
     return tell_architecture(arguments);
-  const ptx::Function* const function = function_of(kernel);
-  if (function == nullptr || threads_of(configuration) > most_threads_run) {
-    ++counts().left_out;
-    return [] { return true; };
-  }
-  const auto launch = std::make_shared<ptx::Launch>(ptx::Launch{
-      kernel.module, function, readable(kernel.name), configuration.grid, configuration.block,
-      configuration.shared_bytes, std::vector<char>(function->parameter_bytes), counts().kernels[kernel.name]});
-  for (std::size_t i = 0; i < function->parameters.size(); ++i)
-    std::memcpy(launch->parameters.data() + function->parameters[i].offset, arguments[i],
-                function->parameters[i].bytes);
-  return [launch] {
-    run(*launch);
+  return [name = "the kernel " + kernel.name, addresses = addresses_in(arguments, header)] {
+    for (const std::uint64_t address : addresses)
+      note_kernel(address, name);
     return true;
   };
 }
@@ -133,12 +115,13 @@ cudaError_t launch(Kernel* kernel, const Configuration& configuration, void** ar
   if (kernel == nullptr)
     return answer(cudaErrorInvalidDeviceFunction);
   const std::string what = "the kernel " + kernel->name;
-  if (!kernel->has_code)
+  if (!has_code_for(kernel->binary, compute_capability()))
     return refuse(cudaErrorNoKernelImageForDevice, what);
-  if (const std::string problem = problem_of(configuration, *kernel); !problem.empty())
+  const KernelHeader& header = header_of(*kernel);
+  if (const std::string problem = problem_of(configuration, *kernel, header); !problem.empty())
     return refuse(cudaErrorInvalidConfiguration, what + " is launched with " + problem);
   note_launch(kernel->name);
-  return enqueue(configuration.stream, what, work_of(*kernel, configuration, arguments));
+  return enqueue(configuration.stream, what, work_of(*kernel, header, arguments));
 }
 
 }  // namespace
@@ -156,12 +139,7 @@ char __cudaInitModule(void**) { return 1; }
 void __cudaRegisterFunction(void** binary, const char* function, char*, const char* name, int, uint3*, uint3*, dim3*,
                             dim3*, int*) {
   const Lock lock = lock_all();
-  auto kernel = std::make_unique<Kernel>();
-  kernel->name = name;
-  kernel->has_code = has_code_for(binary, compute_capability());
-  if (setting("KERNELS", 1) != 0)
-    kernel->module = module_of(binary);
-  kernels()[function] = std::move(kernel);
+  kernels()[function] = std::make_unique<Kernel>(Kernel{name, binary});
 }
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
@@ -202,20 +180,12 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   Kernel* const kernel = kernel_of(function, "cudaFuncGetAttributes");
   if (kernel == nullptr)
     return answer(cudaErrorInvalidDeviceFunction);
-  if (!kernel->has_code)
+  if (!has_code_for(kernel->binary, compute_capability()))
     return answer(cudaErrorNoKernelImageForDevice);
   *attributes = {};
-  attributes->maxThreadsPerBlock = most_threads;
+  attributes->maxThreadsPerBlock = static_cast<int>(header_of(*kernel).most_threads);
   attributes->numRegs = 32;
   attributes->maxDynamicSharedSizeBytes = kernel->shared_bytes;
-  if (const ptx::Function* const code = function_of(*kernel)) {
-    attributes->sharedSizeBytes = code->shared_bytes;
-    attributes->maxDynamicSharedSizeBytes -= static_cast<int>(code->shared_bytes);
-    attributes->maxThreadsPerBlock = static_cast<int>(code->most_threads);
-    attributes->localSizeBytes = code->local_bytes;
-    const int threads = static_cast<int>(code->most_threads * code->least_blocks);  // that registers must be there for
-    attributes->numRegs = std::min(64, registers / threads / 8 * 8);
-  }
   attributes->binaryVersion = attributes->ptxVersion = compute_capability();
   return cudaSuccess;
 }

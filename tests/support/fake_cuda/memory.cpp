@@ -30,9 +30,6 @@ namespace {
 
 constexpr std::size_t alignment = 256;
 constexpr std::size_t page = 4096;
-// What nobody has written is no number in any type; not where there is much of it, nor where kernels write nothing.
-constexpr int rubbish = 0xff;
-constexpr std::size_t rubbish_at_most = std::size_t{16} << 20;
 constexpr std::size_t address_space = std::size_t{1} << 43;  // of addresses alone
 
 struct Allocation {
@@ -40,21 +37,13 @@ struct Allocation {
   Where where;
   char* data;
   bool freed;
-  bool is_variable = false;  // of device code
   std::shared_ptr<Shadow> shadow = {};
-};
-
-struct Symbol {
-  const void* binary;
-  std::string name;
-  std::size_t bytes;
 };
 
 struct Memory {
   std::uintptr_t first = 0, next = 0;  // device addresses
   std::map<std::uintptr_t, Allocation> allocations;
-  std::map<const void*, Symbol> symbols;
-  std::map<std::pair<const void*, std::string>, std::uint64_t> variables;  // by binary and name: their addresses
+  std::map<const void*, std::size_t> symbols;  // variables of device code, and their bytes
   std::size_t used = 0;
 };
 
@@ -78,6 +67,16 @@ void* map_pages(std::size_t bytes, int protection) {
 
 bool is_device_address(std::uintptr_t address) {
   return memory().first != 0 && address >= memory().first && address < memory().first + address_space;
+}
+
+// The one that holds the address, freed or not.
+auto allocation_around(std::uintptr_t address) {
+  auto& allocations = memory().allocations;
+  const auto next = allocations.upper_bound(address);
+  if (next == allocations.begin())
+    return allocations.end();
+  const auto found = std::prev(next);
+  return address - found->first < found->second.bytes ? found : allocations.end();
 }
 
 // The host touched what it must not: says so, and lets the signal end the process.
@@ -111,6 +110,10 @@ void* new_device_address(std::size_t bytes) {
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGSEGV, &action, nullptr);
   }
+  // In the upper half of 4 GiB: padding behind a small number in the arguments of a kernel may hold half of an address.
+  constexpr std::uintptr_t half = std::uintptr_t{1} << 31;
+  if (const std::uintptr_t begin = m.next % (2 * half); begin < half || begin + bytes > 2 * half)
+    m.next += (begin < half ? half : 3 * half) - begin + alignment;
   void* const address = reinterpret_cast<void*>(m.next);
   m.next += up(bytes, 2 * alignment) + 2 * alignment;  // an odd multiple of 256, and a gap behind
   return address;
@@ -130,8 +133,6 @@ cudaError_t allocate(void** address, std::size_t bytes, Where where, const char*
   *address = where == Where::device ? new_device_address(bytes) : data;
   if (data == nullptr || *address == nullptr)
     return answer(cudaErrorMemoryAllocation);
-  if (bytes <= rubbish_at_most && setting("KERNELS", 1) != 0)
-    std::memset(data, rubbish, bytes);
   memory().allocations[reinterpret_cast<std::uintptr_t>(*address)] = {bytes, where, data, false};
   if (where == Where::pinned) {
     ++counts().pinned_allocations;
@@ -178,27 +179,21 @@ cudaError_t release(void* address, bool pinned, const char* call) {
 void hold_device_memory(std::ptrdiff_t bytes) { memory().used += static_cast<std::size_t>(bytes); }
 
 Place place_of(const void* address, std::size_t bytes, const std::string& what) {
-  const auto first = reinterpret_cast<std::uintptr_t>(address);
-  const auto& allocations = memory().allocations;
-  auto found = allocations.upper_bound(first);
-  if (found != allocations.begin()) {
-    --found;
-    const auto& [base, allocation] = *found;
-    if (first - base < allocation.bytes) {
-      if (allocation.freed) {
-        misuse(what + " uses " + hex(address) + ", " + std::to_string(first - base) +
-               " bytes into memory that was freed");
-        return {};
-      }
-      if (first - base + bytes > allocation.bytes) {
-        misuse(what + " uses " + std::to_string(bytes) + " bytes at " + hex(address) + ", where " +
-               std::to_string(allocation.bytes - (first - base)) + " are left of an allocation");
-        return {};
-      }
-      return {true, allocation.where, allocation.data + (first - base)};
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  if (const auto found = allocation_around(at); found != memory().allocations.end()) {
+    const auto& [first, allocation] = *found;
+    if (allocation.freed) {
+      misuse(what + " uses " + hex(address) + ", " + std::to_string(at - first) + " bytes into memory that was freed");
+      return {};
     }
+    if (at - first + bytes > allocation.bytes) {
+      misuse(what + " uses " + std::to_string(bytes) + " bytes at " + hex(address) + ", where " +
+             std::to_string(allocation.bytes - (at - first)) + " are left of an allocation");
+      return {};
+    }
+    return {true, allocation.where, allocation.data + (at - first)};
   }
-  if (address == nullptr || is_device_address(first)) {
+  if (address == nullptr || is_device_address(at)) {
     misuse(what + " uses " + hex(address) + ", where no memory is");
     return {};
   }
@@ -212,45 +207,25 @@ bool is_on_device(const void* address, std::size_t bytes, const std::string& wha
   return place.valid && place.where != Where::pageable;
 }
 
-void* symbol_memory(const void* symbol, std::size_t bytes, std::size_t offset, const std::string& what) {
+bool is_symbol(const void* symbol, std::size_t bytes, const std::string& what) {
   const auto found = memory().symbols.find(symbol);
-  if (found == memory().symbols.end()) {
-    misuse(what + " of a symbol that is not registered");
-    return nullptr;
-  }
-  const auto& [binary, name, size] = found->second;
-  if (offset + bytes > size) {
-    misuse(what + " of " + std::to_string(bytes) + " bytes at " + std::to_string(offset) + " of " + name +
-           ", which has " + std::to_string(size));
-    return nullptr;
-  }
-  return reinterpret_cast<void*>(variable_address(binary, name, size, {}) + offset);
-}
-
-std::uint64_t variable_address(const void* binary, const std::string& name, std::size_t bytes,
-                               const std::string& initial) {
-  std::uint64_t& address = memory().variables[{binary, name}];
-  if (address == 0) {
-    char* const data = static_cast<char*>(map_pages(up(bytes, page), PROT_READ | PROT_WRITE));
-    address = reinterpret_cast<std::uint64_t>(new_device_address(bytes));
-    std::memcpy(data, initial.data(), initial.size());
-    memory().allocations[address] = {bytes, Where::device, data, false, true};
-  }
-  return address;
+  if (found != memory().symbols.end() && bytes <= found->second)
+    return true;
+  misuse(what + " of " + std::to_string(bytes) + " bytes to a symbol of fewer");
+  return false;
 }
 
 DeviceRange allocation_at(std::uint64_t address) {
-  auto found = memory().allocations.upper_bound(address);
-  if (found == memory().allocations.begin())
+  const auto found = allocation_around(address);
+  if (found == memory().allocations.end() || found->second.freed)
     return {};
-  --found;
   auto& [first, allocation] = *found;
-  if (allocation.freed || address - first >= allocation.bytes)
-    return {};
-  if (!allocation.shadow && looks_for_races())
-    allocation.shadow = std::make_shared<Shadow>(allocation.bytes);
-  return {first, allocation.bytes, allocation.data, allocation.shadow.get()};
+  if (!allocation.shadow)
+    allocation.shadow = std::make_shared<Shadow>();
+  return {address - first, allocation.bytes, allocation.shadow.get()};
 }
+
+bool is_in_allocation(std::uint64_t address) { return allocation_around(address) != memory().allocations.end(); }
 
 std::string name_of(const Shadow* shadow, std::size_t offset) {
   for (const auto& [address, allocation] : memory().allocations) {
@@ -271,7 +246,7 @@ std::string name_of(const Shadow* shadow, std::size_t offset) {
 
 void tell_leaked_memory() {
   for (const auto& [address, allocation] : memory().allocations)
-    if (!allocation.freed && !allocation.is_variable)
+    if (!allocation.freed)
       misuse(std::to_string(allocation.bytes) + " bytes of " +
              (allocation.where == Where::pinned ? "pinned host" : "device") + " memory at " +
              hex(reinterpret_cast<void*>(address)) + " were never freed");
@@ -286,10 +261,6 @@ extern "C" {
 cudaError_t cudaMalloc(void** address, size_t bytes) {
   const Lock lock = lock_all();
   return allocate(address, bytes, Where::device, "cudaMalloc");
-}
-cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned) {
-  const Lock lock = lock_all();
-  return allocate(address, bytes, Where::managed, "cudaMallocManaged");
 }
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
   const Lock lock = lock_all();
@@ -331,19 +302,18 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   if (!place.valid)
     return answer(cudaErrorInvalidValue);
   *attributes = {};
-  attributes->type = place.where == Where::device    ? cudaMemoryTypeDevice
-                     : place.where == Where::managed ? cudaMemoryTypeManaged
-                     : place.where == Where::pinned  ? cudaMemoryTypeHost
-                                                     : cudaMemoryTypeUnregistered;
+  attributes->type = place.where == Where::device   ? cudaMemoryTypeDevice
+                     : place.where == Where::pinned ? cudaMemoryTypeHost
+                                                    : cudaMemoryTypeUnregistered;
   attributes->device = current_device();
   attributes->devicePointer = place.where == Where::pageable ? nullptr : const_cast<void*>(address);
   attributes->hostPointer = place.where == Where::device ? nullptr : const_cast<void*>(address);
   return cudaSuccess;
 }
 
-void __cudaRegisterVar(void** binary, char* host, char*, const char* name, int, size_t bytes, int, int) {
+void __cudaRegisterVar(void**, char* host, char*, const char*, int, size_t bytes, int, int) {
   const Lock lock = lock_all();
-  memory().symbols[host] = {binary, name, bytes};
+  memory().symbols[host] = bytes;
 }
 
 }  // extern "C"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes that the stand-in for CUDA must find, one at a time: misuse NAME. "none" makes none, and "list" names them
+// Mistakes that the CUDA mock must find, one at a time: misuse NAME. "none" makes none, and "list" names them
 // all with a part of what is to be said.
 #include <cuda_runtime_api.h>
 

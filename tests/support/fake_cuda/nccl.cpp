@@ -157,7 +157,7 @@ ncclResult_t add(ncclComm_t handle, const void* data, std::size_t count, ncclDat
   if (comm == nullptr || stream == nullptr)
     return ncclInvalidArgument;
   if (type != ncclUint8 && type != ncclInt8)
-    misuse(std::string(what) + ": the stand-in carries bytes only");
+    misuse(std::string(what) + ": the mock carries bytes only");
   if (peer < 0 || peer >= comm->size || !is_on_device(data, count, what)) {
     misuse(std::string(what) + " is refused: peer " + std::to_string(peer) + " of " + std::to_string(comm->size));
     return ncclInvalidArgument;
@@ -193,7 +193,7 @@ using namespace fake_cuda;
 extern "C" {
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSuccess ? "no error" : "an error of the stand-in";
+  return result == ncclSuccess ? "no error" : "an error of the mock";
 }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 

@@ -10,17 +10,16 @@
 #include <string>
 
 /// A mock of the CUDA runtime, the driver, cuBLASLt, NCCL and cuDNN for machines without a GPU (docs/portability.md).
-/// It plays H200s, checks calls strictly, and executes the PTX that nvcc leaves in the program (--no-compress). cuDNN
-/// refuses every plan. Launches of 2^24 threads, products of 2^30 terms and kernels of compressed text are left out.
-/// Memory that nobody has written is NaN in allocations of up to 16 MiB. A misuse is a line "fake CUDA: ..." and exit
-/// code 97. Environment variables, each ESPALIER_FAKE_CUDA_ and:
+/// It plays H200s and checks calls strictly. Copies, memsets and messages move bytes. Kernels and matmuls compute
+/// nothing: memory keeps what it held, at first zeros. cuDNN refuses every plan. A misuse is a line "fake CUDA: ..."
+/// and exit code 97. Environment variables, each ESPALIER_FAKE_CUDA_ and:
 ///   DEVICES=1        GPUs that a process sees          ARCH=90         their architecture
 ///   DRIVER=13000     version of the driver             FREE_MIB=N      memory that other programs have left
-///   SHARED=DIR       messages of NCCL between ranks    KERNELS=0       kernels and products do nothing
+///   SHARED=DIR       messages of NCCL between ranks    EPILOGUE_MS=5   epilogues of matmuls are slow
 ///   RACES=0          races are not looked for          IGNORE_WAITS=1  races are found as if no stream waited
 ///   LATE=9           events are late so often          LEAKS=0         leaks are not reported
-///   EPILOGUE_MS=5    epilogues of products are slow    ABORT=1         a misuse aborts, for a debugger
 ///   REPORT=FILE      counts, as JSON (below)           MARK=TEXT       kernel that marks the steps
+///   ABORT=1          a misuse aborts, for a debugger
 namespace fake_cuda {
 
 /// Everything is behind one mutex; who waits lets go of it meanwhile.
@@ -42,15 +41,6 @@ cudaError_t refuse(cudaError_t status, const std::string& text);
 /// An environment variable ESPALIER_FAKE_CUDA_<name>.
 long long setting(const char* name, long long otherwise);
 
-/// Of one kernel, in all its launches. What it asks of device memory goes by warps: a request of 32 lanes, of so many
-/// bytes, which lie in so many sectors of 32 bytes.
-struct KernelCounts {
-  std::uint64_t launches = 0;
-  std::uint64_t runs = 0;          ///< also those of graphs
-  std::uint64_t instructions = 0;  ///< of warps
-  std::uint64_t requests = 0, bytes = 0, sectors = 0;
-};
-
 /// What is written at the end, as one line of JSON a process, into the file ESPALIER_FAKE_CUDA_REPORT.
 struct Counts {
   std::uint64_t allocations = 0;         ///< of device memory
@@ -64,7 +54,6 @@ struct Counts {
   std::uint64_t copies = 0;           ///< of any kind
   std::uint64_t memsets = 0;
   std::uint64_t launches = 0;
-  std::uint64_t left_out = 0;  ///< of them, without text or too large: they did nothing
   std::uint64_t products = 0;  ///< cublasLtMatmul
   std::uint64_t messages = 0;  ///< ncclSend and ncclRecv
   std::uint64_t streams = 0;
@@ -72,8 +61,8 @@ struct Counts {
   std::uint64_t captures = 0;
   std::uint64_t graph_instantiations = 0;
   std::uint64_t graph_launches = 0;
-  std::uint64_t peak_bytes = 0;  ///< of device memory
-  std::map<std::string, KernelCounts> kernels = {};
+  std::uint64_t peak_bytes = 0;                       ///< of device memory
+  std::map<std::string, std::uint64_t> kernels = {};  ///< launches of each
 };
 Counts& counts();
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// Races between streams that the stand-in for CUDA must find, one at a time: race_mistakes NAME. "none" makes none, in
-// as many ways as there are to order two streams, and "list" names them all with a part of what is to be said.
+// Races between streams and mistakes in launches that the CUDA mock must find, one at a time: race_mistakes NAME. "none"
+// makes none, in as many ways as there are to order two streams, and "list" names them all with a part of the report.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -12,6 +12,13 @@
 namespace {
 
 constexpr std::size_t bytes = 1000;
+
+// As Kokkos hands arrays to kernels.
+struct Functor {
+  int number;
+  char* array;
+};
+__global__ void __launch_bounds__(256) kernel(const Functor functor) { functor.array[0] = 1; }
 
 // Two streams that nothing orders, two events, and memory.
 struct Scene {
@@ -41,6 +48,9 @@ struct Scene {
   }
 
   void write(cudaStream_t stream) const { cudaMemsetAsync(device, 1, bytes, stream); }
+  void use(cudaStream_t stream, std::size_t offset = 0, unsigned threads = 1, std::size_t shared = 0) const {
+    kernel<<<1, threads, shared, stream>>>(Functor{1, device + offset});
+  }
   void read(cudaStream_t stream) const { cudaMemcpyAsync(other, device, bytes, cudaMemcpyDeviceToDevice, stream); }
   /// The second stream goes on when the first has done what it holds now.
   void order() const {
@@ -147,6 +157,19 @@ const std::vector<Case>& ordered() {
          cudaMemsetAsync(s.device, 1, 502, s.first);
          cudaMemsetAsync(s.device + 502, 2, bytes - 502, s.second);
        }},
+      {"kernel", "",
+       [](const Scene& s) {
+         s.write(s.first);
+         s.use(s.first);
+         s.order();
+         s.use(s.second);
+         s.read(s.second);
+       }},
+      {"two_kernels", "",  // both may read
+       [](const Scene& s) {
+         s.use(s.first);
+         s.use(s.second);
+       }},
       {"two_readers", "",
        [](const Scene& s) {
          cudaMemcpyAsync(s.other, s.device, bytes, cudaMemcpyDeviceToDevice, s.first);
@@ -238,6 +261,30 @@ const std::vector<Case>& mistakes() {
          cudaMemcpy(s.device, s.other, bytes, cudaMemcpyDeviceToDevice);
          s.write(s.second);
        }},
+      {"kernel_after_write", "which cudaMemsetAsync in stream 1 writes",
+       [](const Scene& s) {
+         s.write(s.first);
+         s.use(s.second, bytes / 2);
+       }},
+      {"read_after_kernel", "Functor) in stream 1 is handed",
+       [](const Scene& s) {
+         s.use(s.first);
+         s.read(s.second);
+       }},
+      {"kernel_after_read", "which cudaMemcpyAsync in stream 1 reads",  // it may write
+       [](const Scene& s) {
+         s.read(s.first);
+         s.use(s.second);
+       }},
+      {"freed_argument", "100 bytes into memory that was freed",
+       [](const Scene& s) {
+         Scene other;
+         cudaFree(other.device);
+         other.use(s.first, 100);
+         other.device = nullptr;
+       }},
+      {"large_block", "compiled for 256 threads", [](const Scene& s) { s.use(s.first, 0, 257); }},
+      {"shared_memory", "bytes of shared memory", [](const Scene& s) { s.use(s.first, 0, 1, 50000); }},
       {"pinned", "a race",
        [](const Scene& s) {
          cudaMemcpyAsync(s.pinned, s.device, bytes, cudaMemcpyDeviceToHost, s.first);
