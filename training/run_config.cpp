@@ -200,7 +200,7 @@ class ReadingVisitor {
   explicit ReadingVisitor(ConfigReader& reader) : reader_(reader) {}
   void section(const char* name, const char*) { section_ = name; }
   void preset(RunConfig::Model& model) {
-    const std::vector<std::string> names = trainable_preset_names();
+    const std::vector<std::string>& names = trainable_preset_names();
     if (std::find(names.begin(), names.end(), model.preset) != names.end())  // an unknown one is reported already
       model.shape = model_preset(model.preset);
   }
