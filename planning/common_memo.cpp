@@ -60,7 +60,7 @@ class CommonMemo : MemoText {
         counted(common_.layout->num_microbatches(), "micro-batch"), common_.layout->micro_batch,
         counted(common_.layout->data, "replica"));
     if (const std::string reason = why_not_runnable(problems_.front(), *common_.layout); !reason.empty())
-      say("Priced, not yet runnable: {}.\n\n", reason);
+      say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
   }
 
   void losses() {
@@ -90,7 +90,7 @@ class CommonMemo : MemoText {
   }
 
   void memory() {
-    say("## How it fits in memory\n\n| machine | on the fullest device | free | |\n|---|---|---|---|\n");
+    say("## How it fits in memory\n\n| machine | peak memory | free | |\n|---|---|---|---|\n");
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       const std::size_t room = room_bytes(problems_[i]);
       const LayoutPrice& price = common_.prices[i];

@@ -18,8 +18,8 @@ std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) 
                        .nearest = fmt::format("--max-step-seconds {:.4g}", (1 + rounding) * best.step_seconds)});
   if (goal.least_tokens_per_second)
     results.push_back(
-        {.asked = fmt::format("at least {:.4g} tokens a second", *goal.least_tokens_per_second),
-         .reached = fmt::format("{:.4g} tokens a second", best.tokens_per_second),
+        {.asked = fmt::format("at least {:.4g} tokens per second", *goal.least_tokens_per_second),
+         .reached = fmt::format("{:.4g} tokens per second", best.tokens_per_second),
          .margin = best.tokens_per_second / *goal.least_tokens_per_second - 1,
          .nearest = fmt::format("--min-tokens-per-second {:.4g}", (1 - rounding) * best.tokens_per_second)});
   return results;

@@ -53,10 +53,10 @@ class Memo : MemoText {
     say("# How to train {} on {} {}\n\n", problem_.model_name, space_.num_devices, cluster.device.name);
     if (!cluster.device.moves_messages)
       say("**{}**: all times below are predicted.\n\n", gpu_caveat);
-    say("**Recommendation.** {}: {} a step (+-{:.0f} %), {:.4g} tokens a second, MFU {:.1f} % of {} in {}, "
-        "{} of {} on the fullest device.\n\n",
-        layout_.text(), time_text(best_.step_seconds), 100 * best_.error_share, best_.tokens_per_second,
-        100 * best_.model_flops_share,
+    say("**Recommendation.** {}.\n\n", layout_.text());
+    say("A step takes {} (+-{:.0f} %), which is {:.4g} tokens per second. MFU is {:.1f} % of {} in {}. "
+        "The device with the highest peak needs {} of {}.\n\n",
+        time_text(best_.step_seconds), 100 * best_.error_share, best_.tokens_per_second, 100 * best_.model_flops_share,
         quantity_text(Quantity::flops_per_second, cluster.device.rate(layout_.precision).peak_flops),
         to_string(layout_.precision), bytes_text(best_.memory_bytes), room_text(problem_));
     say("Model: {:.4g} billion parameters, {} layers, hidden size {}. "
@@ -68,7 +68,7 @@ class Memo : MemoText {
         problem_.sequence_length, counted(layout_.num_microbatches(), "micro-batch"), layout_.micro_batch,
         counted(layout_.data, "replica"));
     if (const std::string reason = why_not_runnable(problem_, layout_); !reason.empty())
-      say("Priced, not yet runnable: {}.\n\n", reason);
+      say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
   }
 
   void goals() {
@@ -89,8 +89,8 @@ class Memo : MemoText {
     const double parameters = real(num_parameters(problem_.model));
     say("## How it fits in memory\n\n");
     const double devices = parameters * states.total() / static_cast<double>(room_);
-    say("Weights, gradients and optimizer take {:.0f} bytes a parameter, {} in all: "
-        "{:.{}f} times what one device has free. ",
+    say("Weights, gradients and optimizer take {:.0f} bytes per parameter, {} in all. "
+        "That is {:.{}f} times what one device has free. ",
         states.total(), real_bytes_text(parameters * states.total()), devices, devices < 10 ? 1 : 0);
     const int shards = layout_.tensor * layout_.pipeline;
     say("{}{}.\n\n",
@@ -105,7 +105,7 @@ class Memo : MemoText {
                                                     : "all three",
                           layout_.data * layout_.context));
     const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
-    say("| on stage {} of {}, the fullest | bytes |\n|---|---|\n", best_.fullest_stage, layout_.pipeline);
+    say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", best_.fullest_stage, layout_.pipeline);
     for (std::size_t c = 0; c < num_categories; ++c)
       if (stage.bytes[c] > 0)
         say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
@@ -183,8 +183,8 @@ class Memo : MemoText {
       return;
     const LayoutPrice bare = price_layout(problem_, naive);
     const LayoutPrice with = price_layout(problem_, pipelined);
-    say("{}work one after the other on a replica's {} as one micro-batch: {:.0f} % of the device time is idle, "
-        "a step takes {}{}.",
+    say("{}work one after the other on a replica's {} as one micro-batch. Then {:.0f} % of the device time is idle, "
+        "and a step takes {}{}.",
         split, counted(naive.micro_batch, "sequence"), 100 * bare.idle_share, time_text(bare.step_seconds),
         subject_.fit_text(bare));
     if (pipelined.micro_batch != naive.micro_batch || pipelined.schedule != naive.schedule ||
@@ -233,11 +233,12 @@ class Memo : MemoText {
 
   void basis() {
     say("## What this rests on\n\n"
-        "Times are predictions with an error of about {:.0f} %: "
-        "products by the device's efficiency curve in {}, elementwise work by its memory bandwidth, "
-        "collectives by ring formulas on the links that their axis lies on, "
-        "the pipeline by running its operation lists in a simulator. "
-        "Memory is counted from the shapes; {} of each device are kept back for the runtime.\n",
+        "Times are predictions with an error of about {:.0f} %.\n\n"
+        "- Matmuls follow the device's efficiency curve in {}.\n"
+        "- Elementwise work follows its memory bandwidth.\n"
+        "- Collectives follow ring formulas, on the links between their ranks.\n"
+        "- The pipeline is simulated with the operation lists that `train` runs.\n"
+        "- Memory is counted from the shapes. The runtime keeps {} of each device.\n",
         100 * best_.error_share, to_string(layout_.precision),
         bytes_text(static_cast<std::size_t>(problem_.cluster.reserved_bytes)));
   }

@@ -108,7 +108,7 @@ class BottleneckPart : MemoText {
       if (first)
         say("So first try what gains elsewhere, {}: {}.", first->change, effect_text(*first));
       else
-        say("Nor does any other change that can be made as things are gain {:g} %.", 100 * worthwhile);
+        say("No other change within the constraints gains {:g} %, either.", 100 * worthwhile);
     }
     beyond(first ? first->gain : 0);
     say("\n\n");
@@ -123,13 +123,13 @@ class BottleneckPart : MemoText {
             best_that([&](const Mitigation& m) { return !m.condition.empty() && wanted(m, true); }))
       say(" {}, {}: {}.", capitalized(other->condition), other->change, effect_text(*other));
     if (const auto* const other = best_that([&](const Mitigation& m) { return wanted(m, false); }))
-      say(" Priced only ({}) is {}{}: {}.", other->lacks, other->change,
+      say(" Estimated only ({}) is {}{}: {}.", other->lacks, other->change,
           other->condition.empty() ? "" : " " + other->condition, effect_text(*other));
   }
 
   // What it does to the bottleneck, or else to the phase that it shortens most.
   std::string effect_text(const Mitigation& option) const {
-    return fmt::format("{} for as many tokens, {:+.1f} % tokens a second, {} on the fullest device",
+    return fmt::format("{} for as many tokens, {:+.1f} % tokens per second, peak memory {}",
                        option.answers() ? limit_text(option) : phase_text(option, 1), 100 * option.gain,
                        bytes_text(option.price.memory_bytes));
   }
@@ -139,16 +139,16 @@ class BottleneckPart : MemoText {
     const auto answers = [](const Mitigation& m) { return m.is_ready() && m.answers(); };
     if (const auto* const nearest =
             best_that([&](const Mitigation& m) { return answers(m) && !m.gains() && m.obstacle.empty(); }))
-      say("No change of those below that can be made as things are shortens it and gains 0.5 % or more. The best of "
-          "them is {}: {}, but {}, so {:+.1f} % tokens a second.",
-          nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
+      say("Within the constraints, none of the changes below shortens it and raises throughput by {:g} %. "
+          "The nearest is {}. It has {}, but {}: {:+.1f} % tokens per second.",
+          100 * worthwhile, nearest->change, limit_text(*nearest), phase_text(*nearest, -1), 100 * nearest->gain);
     else
-      say("No change of those below that can be made as things are shortens it.");
+      say("Within the constraints, none of the changes below shortens it.");
     if (const auto* const blocked = best_that([&](const Mitigation& m) { return answers(m) && m.gains(); }))
-      say(" Out of reach is {}: {}, {:+.1f} % tokens a second, but {}.", blocked->change, limit_text(*blocked),
-          100 * blocked->gain, blocked->obstacle);
+      say(" Out of reach is {}. It would have {} and {:+.1f} % tokens per second, but {}.", blocked->change,
+          limit_text(*blocked), 100 * blocked->gain, blocked->obstacle);
     if (const std::optional<Mitigation> machine = better_machine(subject_.problem, best_))
-      say(" {} would give {:+.1f} % tokens a second, {}.", capitalized(machine->change), 100 * machine->gain,
+      say(" {} would give {:+.1f} % tokens per second, {}.", capitalized(machine->change), 100 * machine->gain,
           limit_text(*machine));
     say("\n\n");
   }
@@ -175,7 +175,7 @@ class BottleneckPart : MemoText {
   static std::string remark(const Mitigation& option) {
     std::vector<std::string> remarks;
     if (!option.lacks.empty())
-      remarks.push_back("priced only: " + option.lacks);
+      remarks.push_back("estimated only: " + option.lacks);
     for (const std::string& each : {option.condition, option.obstacle})
       if (!each.empty())
         remarks.push_back(each);

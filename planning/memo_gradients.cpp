@@ -33,9 +33,8 @@ double blocks_of_first_stage(const MemoSubject& subject) {
 std::string unpriced_text(const MemoSubject& subject, int ranks, double payload) {
   const AxisPlacement axis{.size = ranks, .stride = 1};
   const double seconds = collective_seconds(subject.problem.cluster, Collective::all_reduce, axis, payload);
-  return fmt::format(
-      "{} on the first stage, {}, {} by the formula of an all_reduce; the price of the step leaves it out",
-      real_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
+  return fmt::format("{} on the first stage, {}. An all_reduce takes {}; the predicted step leaves it out",
+                     real_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
 }
 
 // What would be if nothing were hidden.
@@ -61,11 +60,11 @@ std::string replicas_text(const MemoSubject& subject) {
   const bool every_time = layout.zero_stage >= 2;
   const double waited = best[Phase::data_comm] - best.tied_seconds;
   std::string text = fmt::format(
-      "Each of the {} has seen its own part of the batch; gradients are summed {}, over {}, {}. "
-      "The first stage's take {} at {:.0f} bytes each.",
+      "Each of the {} has seen its own part of the batch. Gradients are summed {}, over {}, {}. "
+      "Those of the first stage take {} at {:.0f} bytes each.",
       layout.data > 1 ? fmt::format("{} replicas", layout.data) : fmt::format("{} context ranks", layout.context),
       every_time ? "after every micro-batch, because no rank keeps all of them"
-                 : "once a step, with the last micro-batch",
+                 : "once per step, with the last micro-batch",
       layout.data > 1 && layout.context > 1
           ? fmt::format("{} ranks ({} replicas x context {})", ranks, layout.data, layout.context)
           : counted(ranks, "rank"),
@@ -75,10 +74,10 @@ std::string replicas_text(const MemoSubject& subject) {
     text += " Weights are gathered before each use.";
   if (best.gather_seconds > 0)
     text += fmt::format(
-        " Each rank updates its share of the weights; then all are gathered, {} {}.", time_text(best.gather_seconds),
-        subject.problem.implementation.overlaps_gather ? "beside the next forward" : "that nothing hides");
+        " Each rank updates its share of the weights. Then all are gathered: {}, {}.", time_text(best.gather_seconds),
+        subject.problem.implementation.overlaps_gather ? "during the next forward" : "which nothing hides");
   const double hidden = best.hidden_data_seconds > 1e-9 * best.step_seconds ? best.hidden_data_seconds : 0;
-  text += fmt::format(" All of this takes {} a step: {} ({}) are waited for, {} are hidden behind other work.\n\n",
+  text += fmt::format(" All of this takes {} per step. {} ({}) are waited for, {} are hidden by other work.\n\n",
                       time_text(hidden + waited), time_text(waited), share_text(waited, best.step_seconds),
                       time_text(hidden));
   return text + (hidden > 0 ? overlap_text(subject) : "");
@@ -90,9 +89,9 @@ std::string table_text(const MemoSubject& subject) {
   const double table = vocabulary_on_rank(model, subject.layout(), subject.problem.implementation) *
                        real(model.hidden_size) * gradient_bytes(subject);
   return fmt::format(
-      "- The token table is the embedding of the first stage and the head of the last: "
-      "each makes a part of its gradient, {} a rank, "
-      "and the two parts are summed once a step, after the last backward, {}: {} ({}), hidden by nothing.\n",
+      "- The token embedding is also the head. The first and the last stage each make a part of its gradient, "
+      "{} per rank. They sum the parts once per step, after the last backward, {}. "
+      "That takes {} ({}), and nothing hides it.\n",
       real_bytes_text(table), place_text(subject, subject.layout().pipeline_axis()),
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
@@ -103,17 +102,17 @@ std::string tensor_text(const MemoSubject& subject) {
   const ModelConfig& model = subject.problem.model;
   if (!layout.sequence_parallel)
     return fmt::format(
-        "- The {} tensor ranks hold different parts of the matrices and see the same rows: "
-        "no gradient of a weight is summed among them. "
-        "Their exchanges in every block are of activations (tensor_comm).\n",
+        "- The {} tensor ranks hold different parts of the matrices and see the same rows. "
+        "So no gradient of a weight is summed among them. "
+        "They exchange activations in every block (tensor_comm).\n",
         layout.tensor);
   const double of_block = (model.norm == Norm::rmsnorm ? 2 : 4) + (model.bias ? 2 : 0);
   const double elements =
       real(model.hidden_size) * (of_block * blocks_of_first_stage(subject) + real(model.learned_positions()));
   return fmt::format(
-      "- Under sequence parallelism each of the {} tensor ranks sees other rows, "
-      "so gradients of what all of them hold (norms{}{}) are summed over them, too: {}.\n",
-      layout.tensor, model.bias ? ", biases of row-split products" : "",
+      "- Under sequence parallelism each of the {} tensor ranks sees other rows. "
+      "So gradients of what all of them hold (norms{}{}) are summed over them, too: {}.\n",
+      layout.tensor, model.bias ? ", biases of row-parallel matmuls" : "",
       model.learned_positions() > 0 ? ", positions" : "",
       unpriced_text(subject, layout.tensor, elements * gradient_bytes(subject)));
 }
@@ -124,8 +123,8 @@ std::string copied_heads_text(const MemoSubject& subject) {
   const int copies = subject.layout().tensor / static_cast<int>(model.kv_heads());
   const double elements = 2 * real(model.hidden_size) * real(model.head_size()) * blocks_of_first_stage(subject);
   return fmt::format(
-      "- {} tensor ranks hold copies of each of the {} heads of keys and values; "
-      "their gradients are summed once a step: {}.\n",
+      "- {} tensor ranks hold copies of each of the {} heads of keys and values. "
+      "Their gradients are summed once per step: {}.\n",
       copies, model.kv_heads(), unpriced_text(subject, copies, elements * gradient_bytes(subject)));
 }
 

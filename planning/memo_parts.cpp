@@ -19,7 +19,7 @@ std::string MemoSubject::fit_text(const LayoutPrice& price) const {
     return {};
   const bool lacks_margin = price.memory_bytes <= room();
   return fmt::format(
-      " (which does not fit: {}{} on the fullest device, {} free)", bytes_text(price.memory_bytes),
+      " (which does not fit: peak memory {}{}, {} free)", bytes_text(price.memory_bytes),
       lacks_margin ? fmt::format(" and a margin of {}", bytes_text(memory_margin(problem, price.memory_bytes))) : "",
       bytes_text(room()));
 }

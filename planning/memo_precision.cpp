@@ -44,12 +44,11 @@ class PrecisionPart : MemoText {
  private:
   bool has(Precision precision) const { return subject_.problem.cluster.device.has(precision); }
 
-  // "29 s a step, 34.27 GiB on the fullest device", and whether that is too much.
+  // "29 s per step, peak memory 34.27 GiB", and whether that is too much.
   std::string price_text(const LayoutPrice& price) const {
     const std::string too_large = subject_.fit_text(price);
-    return fmt::format(
-        "{} a step{}", time_text(price.step_seconds),
-        too_large.empty() ? fmt::format(", {} on the fullest device", bytes_text(price.memory_bytes)) : too_large);
+    return fmt::format("{} per step{}", time_text(price.step_seconds),
+                       too_large.empty() ? fmt::format(", peak memory {}", bytes_text(price.memory_bytes)) : too_large);
   }
 
   // The same layout in bf16, where `train` runs that.
@@ -60,7 +59,7 @@ class PrecisionPart : MemoText {
   }
 
   void all_in_fp32() {
-    say("Products are computed in {}; all that is kept is fp32, {:.0f} bytes a parameter: {}. ", to_string(precision_),
+    say("Matmuls are computed in {}; all that is kept is fp32, {:.0f} bytes per parameter: {}. ", to_string(precision_),
         states_.total(), price_text(best_));
     if (precision_ == Precision::tf32)
       say("tf32 has the range of fp32 and rounds the factors of products to {} stored bits of {}. ",
@@ -73,15 +72,15 @@ class PrecisionPart : MemoText {
   }
 
   void time_and_memory() {
-    say("Products in {}: {}. ", to_string(precision_), price_text(best_));
+    say("Matmuls in {}: {}. ", to_string(precision_), price_text(best_));
     for (const Precision other : {Precision::bf16, Precision::tf32, Precision::fp32})
       if (has(other) && (other != Precision::bf16 || precision_ == Precision::fp8))
         say("In {}: {}. ", to_string(other), price_text(subject_.price_in(other)));
     if (precision_ == Precision::fp8)
-      say("fp8 makes the products of the blocks faster and nothing smaller: "
-          "activations are kept in 16 bits and cast before each product, "
-          "weights are 16-bit copies of their masters, messages have 16 bits. ");
-    say("Activations take {} bytes an element, in fp32 {}; states {:.0f} bytes a parameter, in fp32 {:.0f}.\n\n",
+      say("fp8 makes the matmuls of the blocks faster and nothing smaller. "
+          "Activations are kept in 16 bits and cast before each matmul. "
+          "Weights are 16-bit copies of the fp32 master weights. Messages have 16 bits. ");
+    say("Activations take {} bytes per element, in fp32 {}; states {:.0f} bytes per parameter, in fp32 {:.0f}.\n\n",
         activation_bytes(precision_), activation_bytes(Precision::fp32), states_.total(),
         state_bytes(Precision::fp32, subject_.problem.implementation).total());
   }
@@ -98,15 +97,15 @@ class PrecisionPart : MemoText {
           "each block adds to the stream, and {} stored bits would round every sum.\n\n",
           model.vocab_size, e4m3_format.significand_bits, e4m3_format.name, e4m3_format.significand_bits);
     say("What stays in fp32, and why:\n\n");
-    say("- master weights and Adam's moments, {} a rank: {} stores {} bits of the significand, fp32 {}, "
-        "so an update of less than {:.2g} % of its weight would be rounded away;\n",
+    say("- Master weights and Adam's moments, {} per rank. {} stores {} bits of the significand, fp32 {}. "
+        "So an update of less than {:.2g} % of its weight would be rounded away.\n",
         bytes_text(stage[Category::optimizer]), kept.name, kept.significand_bits, fp32_format.significand_bits,
         100 * kept.lost_update());
     if (states_.gradients == 4)
-      say("- gradients{}, {} a rank{};\n", summed_over(), bytes_text(stage[Category::gradients]),
+      say("- Gradients{}, {} per rank{}.\n", summed_over(), bytes_text(stage[Category::gradients]),
           summed_over().empty() ? ", in the type of the moments that take them up"
                                 : ": small terms would be lost in a large sum");
-    say("- statistics of norms and softmax, and the loss: sums over up to {} columns.\n\n",
+    say("- Mean and rstd of norms, softmax and the loss: sums over up to {} columns.\n\n",
         std::max(model.hidden_size, model.vocab_size));
   }
 
@@ -138,10 +137,10 @@ class PrecisionPart : MemoText {
           "It stores {} bits of the significand.",
           bf16_format.exponent_bits, bf16_format.significand_bits);
       if (has(Precision::fp16))
-        say(" fp16 would take {} a step and need a loss scale: {}.",
+        say(" fp16 would take {} per step and need a loss scale. {}.",
             time_text(subject_.price_in(Precision::fp16).step_seconds), format_text(fp16_format));
       if (has(Precision::fp8))
-        say(" fp8 would take {} a step and as much memory; train does not compute in it yet.",
+        say(" fp8 would take {} per step and as much memory; train does not compute in it yet.",
             time_text(subject_.price_in(Precision::fp8).step_seconds));
       say("\n\n");
     }

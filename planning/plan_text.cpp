@@ -80,7 +80,7 @@ std::string marks_text(const PlanProblem& problem, const std::vector<LayoutPrice
       reasons.push_back(reason);
   std::string text;
   for (const std::string& reason : reasons)
-    text += fmt::format("   * priced only: {}\n", reason);
+    text += fmt::format("   * estimated only: {}\n", reason);
   return text;
 }
 
@@ -137,7 +137,7 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
     text += fmt::format(" {:>9.2f}\n", in_unit(price.memory[stage].total()));
   }
   if (const std::string reason = why_not_runnable(problem, price.layout); !reason.empty())
-    text += fmt::format("  priced only: {}\n", reason);
+    text += fmt::format("  estimated only: {}\n", reason);
   return text;
 }
 
@@ -203,7 +203,7 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
     if (point.what_bends != "nothing")
       text += fmt::format("{:17} what bends: {}\n", "", point.what_bends);
   }
-  text += "     efficiency: tokens a second and device, against the first; what bends it stands below, from 1 % on\n";
+  text += "     efficiency: tokens per second and device, against the first; what bends it stands below, from 1 % on\n";
   text += idle_text(prices) + marks_text(problem, prices);
   if (!prices.empty())
     for (const CurveGoal& each : goals_on_curve(points, goal))

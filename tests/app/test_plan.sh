@@ -78,7 +78,7 @@ expect 0 "note: gpt2-124m learns 1024 positions; planned with 2048" "$espalier" 
   --batch 64 --sequence-length 2048 --runnable --config long.toml
 expect 0 "max_sequence_length = 2048" cat long.toml
 expect 0 "\"ranking\"" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64 --json
-expect 0 "priced only" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64
+expect 0 "estimated only" "$espalier" plan --model llama3-8b --sequence-length 8192 --cluster h100:2 --batch 64
 expect 0 "the fastest of these that fits" "$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 --layout data=512 \
   --layout data=4,tensor=8,pipeline=16,recompute=full,zero=1
 says "does not fit: stage 0 needs 3.3 TiB"
@@ -88,7 +88,7 @@ once "of 8 devices, the others stay idle"
 "${idle[@]}" --json 2>notes.txt | python3 -c 'import json, sys; json.load(sys.stdin)' || fail "a note is inside the JSON"
 expect 0 "layout 2 uses 4 of 8 devices" cat notes.txt
 expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,8,16,32
-says "note: --scale names 8 twice: it is one point of the curve" "GiB free" "+-19 %" "* priced only: train has no ZeRO-3 yet"
+says "note: --scale names 8 twice: it is one point of the curve" "GiB free" "+-19 %" "* estimated only: train has no ZeRO-3 yet"
 expect 0 "best for all" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128
 expect 0 '"median"' "$espalier" plan --cases "$root/tests/planning/published_rows.csv" --json
 says '"sources"' '"p95"' '"origin"'

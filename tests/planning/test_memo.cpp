@@ -104,8 +104,8 @@ TEST(Memo, numbers_come_from_the_model) {
   const Written other = write("gpt-30b", "h100:4", 32, 256, "");
   for (const Written* memo : {&one, &other}) {
     const LayoutPrice& best = memo->result.ranking.front();
-    EXPECT_THAT(memo->text, HasSubstr(fmt::format("{:.3g} s a step", best.step_seconds)));
-    EXPECT_THAT(memo->text, HasSubstr(fmt::format("MFU {:.1f} %", 100 * best.model_flops_share)));
+    EXPECT_THAT(memo->text, HasSubstr(fmt::format("A step takes {:.3g} s (", best.step_seconds)));
+    EXPECT_THAT(memo->text, HasSubstr(fmt::format("MFU is {:.1f} %", 100 * best.model_flops_share)));
   }
   EXPECT_THAT(other.text, Not(HasSubstr("174.6")));
   EXPECT_THAT(one.text, HasSubstr("174.6 billion"));
@@ -177,12 +177,11 @@ TEST(Memo, the_first_mitigation_answers_the_bottleneck) {
       continue;
     }
     EXPECT_THAT(text, Not(HasSubstr("First try ")));
-    EXPECT_THAT(text, HasSubstr("No change of those below that can be made as things are "));
+    EXPECT_THAT(text, HasSubstr("Within the constraints, none of the changes below shortens it"));
     const auto other = std::find_if(options.begin(), options.end(), helps);
     elsewhere = true;
-    EXPECT_THAT(text,
-                HasSubstr(other == options.end() ? "Nor does any other change that can be made as things are gain 0.5 %"
-                                                 : "So first try what gains elsewhere, " + other->change));
+    EXPECT_THAT(text, HasSubstr(other == options.end() ? "No other change within the constraints gains 0.5 %, either"
+                                                       : "So first try what gains elsewhere, " + other->change));
   }
   EXPECT_TRUE(first) << "no case with an answer";
   EXPECT_TRUE(elsewhere) << "no case without";
@@ -267,10 +266,9 @@ TEST(Memo, zero_3_is_told_as_it_is) {
   EXPECT_THAT(memo.text, HasSubstr("summed after every micro-batch"));
   const LayoutPrice& best = memo.result.ranking.front();
   ASSERT_GT(best.hidden_data_seconds, 0);
-  EXPECT_THAT(memo.text,
-              HasSubstr(fmt::format("{} are hidden behind other work", time_text(best.hidden_data_seconds))));
+  EXPECT_THAT(memo.text, HasSubstr(fmt::format("{} are hidden by other work", time_text(best.hidden_data_seconds))));
   EXPECT_THAT(memo.text, HasSubstr("Without that overlap the step would take "));
-  for (const char* const false_here : {"only bound", "nothing is hidden", "once a step", "last backward"})
+  for (const char* const false_here : {"only bound", "nothing is hidden", "once per step", "last backward"})
     EXPECT_THAT(memo.text, Not(HasSubstr(false_here)));
 }
 
@@ -330,8 +328,8 @@ TEST(Memo, fp8_is_told_as_it_is) {
   EXPECT_EQ(bf16.memory_bytes, best.memory_bytes);
   EXPECT_LT(best.step_seconds, bf16.step_seconds);
   for (const std::string& text :
-       {fmt::format("Products in fp8: {:.3g} s a step", best.step_seconds),
-        fmt::format("In bf16: {:.3g} s a step", bf16.step_seconds), std::string("faster and nothing smaller"),
+       {fmt::format("Matmuls in fp8: {:.3g} s per step", best.step_seconds),
+        fmt::format("In bf16: {:.3g} s per step", bf16.step_seconds), std::string("faster and nothing smaller"),
         std::string("What stays in bf16, and why"), std::string("What stays in fp32, and why"),
         std::string("fp8 (e4m3) stores 3 bits of the significand and 4 of the exponent, ends at 448"),
         std::string("fp8 (e5m2) stores 2 bits of the significand and 5 of the exponent, ends at 57344"),
@@ -348,10 +346,10 @@ TEST(Memo, gradients_are_summed_wherever_ranks_share_them) {
   EXPECT_NEAR(best[Phase::data_comm], best.tied_seconds, 1e-12);
   const std::string table = bytes_text(static_cast<std::size_t>(50304.0 * 7168 / 2 * 4));
   for (const std::string& text :
-       {std::string("There is one replica"), fmt::format("a part of its gradient, {} a rank", table),
-        fmt::format("inside the node: {:.3g} s", best.tied_seconds),
+       {std::string("There is one replica"), fmt::format("a part of its gradient, {} per rank", table),
+        fmt::format("inside the node. That takes {:.3g} s", best.tied_seconds),
         std::string("each of the 2 tensor ranks sees other rows"),
-        std::string("norms, biases of row-split products, positions")})
+        std::string("norms, biases of row-parallel matmuls, positions")})
     EXPECT_THAT(stages.text, HasSubstr(text));
   const Written alone = write("gpt2-124m", "a100-80:1x1", 1, 64, "");
   EXPECT_THAT(alone.text, HasSubstr("no other rank has a part of them"));
@@ -361,10 +359,11 @@ TEST(Memo, gradients_are_summed_wherever_ranks_share_them) {
   const Written both = write("gpt-22b", "a100-80:4", 32, 512, "data=8,pipeline=4,tensor=1,zero=1");
   const LayoutPrice& price = both.result.ranking.front();
   const double waited = price[Phase::data_comm] - price.tied_seconds;
-  EXPECT_THAT(both.text, HasSubstr(fmt::format("a step: {} (", time_text(waited))));
-  EXPECT_THAT(both.text, HasSubstr("The token table is the embedding of the first stage and the head of the last"));
+  EXPECT_THAT(both.text, HasSubstr(fmt::format("per step. {} (", time_text(waited))));
+  EXPECT_THAT(both.text,
+              HasSubstr("The token embedding is also the head. The first and the last stage each make a part"));
   const Written untied = write("llama3-70b", "h100:8", 64, 512, "pipeline=4,tensor=16");
-  EXPECT_THAT(untied.text, Not(HasSubstr("The token table")));
+  EXPECT_THAT(untied.text, Not(HasSubstr("The token embedding is also the head")));
   EXPECT_THAT(untied.text, HasSubstr("2 tensor ranks hold copies of each of the 8 heads of keys and values"));
 }
 
@@ -379,9 +378,10 @@ TEST(Memo, goals_are_named_with_their_margin) {
                        "prediction's own error.",
                        1.04 * best.step_seconds, best.step_seconds)));
   const std::string missed = with({.most_step_seconds = {}, .least_tokens_per_second = 2 * best.tokens_per_second});
-  EXPECT_THAT(missed, HasSubstr("tokens a second: missed by 50.0 %"));
-  EXPECT_THAT(missed, HasSubstr(fmt::format("The nearest that a layout of the search reaches is {:.4g} tokens a second",
-                                            best.tokens_per_second)));
+  EXPECT_THAT(missed, HasSubstr("tokens per second: missed by 50.0 %"));
+  EXPECT_THAT(missed,
+              HasSubstr(fmt::format("The nearest that a layout of the search reaches is {:.4g} tokens per second",
+                                    best.tokens_per_second)));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(Scaling, points_that_train_cannot_run_are_marked) {
   const auto points = predict_scaling(problem, {.num_devices = 8, .global_batch = 512}, {8, 16}, false);
   const std::string text = scaling_text(problem, points);
   EXPECT_THAT(text, HasSubstr("ZeRO-3, bf16 *\n"));
-  EXPECT_THAT(text, HasSubstr("* priced only: train has no ZeRO-3 yet"));
+  EXPECT_THAT(text, HasSubstr("* estimated only: train has no ZeRO-3 yet"));
 }
 
 TEST(Scaling, goals_say_from_which_size_on_they_hold) {
