@@ -76,7 +76,7 @@ void check_text(const InputFile& file) {
                                    kind ? kind->todo + "; or " : "", as_pattern(file.path().filename().string()))});
 }
 
-// Nothing that is written may be what is read, or be written twice; and only files are replaced, no devices.
+// Nothing that is written may be what is read, or be written twice; and only token files are replaced.
 void check_outputs(const std::vector<Path>& files, const Path& output, const Path& validation_output) {
   const auto refuse_output = [](const Path& path, std::string what, std::string got) {
     throw Error(ExitCode::usage, {.what = std::move(what),
@@ -89,16 +89,9 @@ void check_outputs(const std::vector<Path>& files, const Path& output, const Pat
   for (const Path& path : {output, validation_output}) {
     if (path.empty() && !written.empty())
       continue;
+    if (path.filename().empty())
+      refuse_output(path, "a token file has no name", "a directory, or nothing");
     std::error_code ignored;  // a folder that we may not search: opening the file will say so
-    const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
-    if (path.filename().empty() || type == std::filesystem::file_type::directory)
-      refuse_output(path, "the name of a token file is that of a directory", "a directory, or no name");
-    if (std::filesystem::exists(path, ignored) && type != std::filesystem::file_type::regular)
-      throw Error(ExitCode::write, {.what = "a token file would replace what is no file",
-                                    .where = path.string(),
-                                    .got = "a device, a pipe or a socket",
-                                    .wanted = "a new name, or that of a file to replace",
-                                    .todo = "choose another name"});
     for (const Path& name : {path, token_file_temporary(followed(path))})
       written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(name), ignored));
   }
@@ -113,12 +106,8 @@ void check_outputs(const std::vector<Path>& files, const Path& output, const Pat
     }
   }
   for (const Path& path : {output, validation_output})
-    if (std::error_code missing; std::filesystem::exists(path, missing) && !is_own_token_file(path))
-      throw Error(ExitCode::write, {.what = "the output is a file that is no token file",
-                                    .where = path.string(),
-                                    .got = "a file without the mark of `espalier data pack`",
-                                    .wanted = "a new name, or that of a token file to replace",
-                                    .todo = "choose another name for --output or --validation, or remove the file"});
+    if (std::error_code missing; path == "-" || std::filesystem::exists(path, missing))
+      require_own_output(path, token_file_mark);
 }
 
 void check_options(const PackOptions& options, const Path& validation_output) {

@@ -174,6 +174,7 @@ RunDirectory::RunDirectory(Path path) : path_(std::move(path)) {
   id_ = known.value_or(new_owner());
   require_only_files_of_a_run(path_, previous_ || known);
   require_no_copy();
+  require_writable_places(path_, id_);
   describe_lost();
   describe_unfinished();
 }

@@ -91,4 +91,21 @@ void require_only_files_of_a_run(const Path& run, bool is_known) {
     require_no_foreign_files(run);
 }
 
+void require_writable_places(const Path& run, const std::string& id) {
+  std::error_code ignored;
+  std::vector<std::string> names(own_directories.begin(), own_directories.end());
+  names.emplace_back("checkpoints");
+  for (const std::string& name : names) {
+    const Path place = run / name;
+    if (!std::filesystem::is_directory(place, ignored))
+      continue;
+    const Path probe = place / ("." + id + ".partial");
+    std::error_code error;
+    std::filesystem::create_directory(probe, error);
+    if (error)
+      throw_write_error("a directory of the run cannot be written", place, error.value());
+    std::filesystem::remove(probe, ignored);
+  }
+}
+
 }  // namespace espalier

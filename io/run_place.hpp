@@ -16,4 +16,8 @@ void require_place_for_a_run(const Path& run);
 /// checkpoints leads nowhere.
 void require_only_files_of_a_run(const Path& run, bool is_known);
 
+/// Makes and removes a directory in each directory that the run will write to and that exists: a scratch file system
+/// may be read-only, and permissions alone do not tell. @throws Error (write) that names the first that refuses.
+void require_writable_places(const Path& run, const std::string& id);
+
 }  // namespace espalier

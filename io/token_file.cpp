@@ -193,11 +193,7 @@ Index find_beyond(std::string_view bytes, Index vocab_size) {
 
 }  // namespace
 
-bool is_own_token_file(const Path& path) {
-  const TokenFileHeader ours;
-  const FileHead head = read_head(InputFile(path, ExitCode::data));
-  return std::memcmp(head.bytes.data(), ours.magic, std::min(sizeof(ours.magic), head.bytes.size())) == 0;
-}
+static_assert(std::ranges::equal(TokenFileHeader().magic, token_file_mark.begin));
 
 const char* to_string(TokenFormat format) {
   switch (format) {

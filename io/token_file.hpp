@@ -9,6 +9,7 @@
 #include "core/scalars.hpp"
 #include "io/file.hpp"
 #include "io/hash.hpp"
+#include "io/own_output.hpp"
 
 namespace espalier {
 
@@ -95,8 +96,8 @@ class TokenFile {
   TokenFileInfo info_;
 };
 
-/// Does a file begin as ours do? An empty one may become one.
-bool is_own_token_file(const Path& path);
+/// How a token file of ours begins.
+inline constexpr OutputMark token_file_mark{.kind = "a token file", .begin = "ESPTOKEN"};
 
 /// Where a token file is written before it is complete.
 Path token_file_temporary(Path path);

@@ -48,7 +48,8 @@ Path fresh_temporary(const Path& path) {
   const FileDescriptor left(::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (left.is_open() && !takes_lock(left))
     refuse_second_writer(path);
-  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(temporary)) || !is_own_token_file(temporary))
+  const bool is_file = std::filesystem::is_regular_file(std::filesystem::symlink_status(temporary));
+  if (!is_file || (std::filesystem::file_size(temporary, missing) > 0 && !is_own_output(temporary, token_file_mark)))
     throw Error(ExitCode::write, {.what = "a file stands where a token file is written before it is complete",
                                   .where = temporary.string(),
                                   .got = "a file without the mark of `espalier data pack`",

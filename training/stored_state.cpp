@@ -125,7 +125,8 @@ StoredState state_from(const json& json, Index step) {
   state.tokenizer = field_or(json, "tokenizer", std::string());
   state.matmul = field_or(json, "matmul", std::string());
   state.next_loss = next_loss_in(json, keys.global_batch);
-  LossScaler().restore(object_field(json, "loss_scale"));
+  LossScaler scaler;
+  scaler.restore(object_field(json, "loss_scale"));
   const Index left_out = samples_before(state.passed_over, state.data_position);
   state.tokens = field_or(json, "tokens", Index{0}, IntegerRange{.min = 0});  // older programs did not count them
   if (json.contains("tokens"))
@@ -137,8 +138,11 @@ StoredState state_from(const json& json, Index step) {
     return state;
   if (steps_taken * keys.global_batch + left_out != state.data_position || steps_taken < step || steps_taken > step + 1)
     require_equal("data_position", state.data_position, step * keys.global_batch + left_out, "\"step\" and its config");
+  SpikeGuard guard({});
   if (json.contains("spike_guard"))  // older programs wrote none
-    SpikeGuard({}).restore(object_field(json, "spike_guard"));
+    guard.restore(object_field(json, "spike_guard"));
+  if (const Index skipped = scaler.skipped() + guard.skipped(); skipped > steps_taken)
+    throw std::runtime_error(fmt::format("\"skipped\" is {} in all, and {} steps are taken", skipped, steps_taken));
   if (json.contains("matmul_kernels"))
     kept_kernels(list_field(json, "matmul_kernels"), "", 0);
   return state;

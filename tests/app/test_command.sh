@@ -117,7 +117,9 @@ expect 2 "embedding; layernorm; gelu; attention" "$espalier" bench ops --model b
 expect 2 "got -1" "$espalier" generate --checkpoint run --seed -1
 expect 2 "got -1" "$espalier" data pack --seed -1 --output s.bin text.txt
 echo "a text" >kept.txt
-expect 8 "is no token file" "$espalier" data pack --output kept.txt text.txt
+expect 8 "a new name, or a token file to replace" "$espalier" data pack --output kept.txt text.txt
+expect 8 "named like a directory" "$espalier" data pack --output . text.txt
+expect 2 "is named -" "$espalier" data pack --output - text.txt
 [[ $(<kept.txt) == "a text" ]] || fail "a text was replaced by tokens" kept.txt
 
 # ---- An answer that cannot be written is an error, whatever was asked ----
@@ -204,7 +206,7 @@ once "error"
 expect 0 "completed" "$espalier" train run.toml 'data.train=["damaged.bin"]' data.check_limit=1000 run.steps=1 run.directory=unchecked
 expect 2 "replaced by its own tokens" "$espalier" data pack --output text.txt text.txt
 expect 2 "one name" "$espalier" data pack --output a.bin --validation ./a.bin --validation-fraction 0.1 text.txt
-expect 8 "no file" "$espalier" data pack --output /dev/null text.txt
+expect 8 "a device, a pipe or a socket" "$espalier" data pack --output /dev/null text.txt
 expect 3 "missing.txt" "$espalier" data pack --output a.bin missing.txt
 mkfifo pipe
 expect 3 "regular file" "$espalier" data inspect pipe

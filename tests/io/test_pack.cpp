@@ -277,10 +277,11 @@ TEST(Pack, what_is_written_is_neither_read_nor_written_twice) {
   }
   expect_error(ExitCode::usage, {"one name"}, [&] { pack(directory / "t", directory / "folder/../t"); });
   expect_error(ExitCode::usage, {"one name"}, [&] { pack(directory / "t", directory / "t.partial"); });
-  expect_error(ExitCode::usage, {"directory"}, [&] { pack(directory / "folder", ""); });
-  expect_error(ExitCode::usage, {"directory"}, [&] { pack("", ""); });
-  expect_error(ExitCode::write, {"no file", "pipe"}, [&] { pack(directory / "pipe", ""); });
-  expect_error(ExitCode::write, {"no file", "/dev/null"}, [&] { pack(directory / "t", "/dev/null"); });
+  expect_error(ExitCode::write, {"directory"}, [&] { pack(directory / "folder", ""); });
+  expect_error(ExitCode::usage, {"no name"}, [&] { pack("", ""); });
+  expect_error(ExitCode::write, {"a device, a pipe or a socket", "pipe"}, [&] { pack(directory / "pipe", ""); });
+  expect_error(ExitCode::write, {"a device, a pipe or a socket", "/dev/null"},
+               [&] { pack(directory / "t", "/dev/null"); });
   EXPECT_EQ(read_bytes(directory / "text"), text);
   EXPECT_FALSE(std::filesystem::exists(directory / "t"));
 }

@@ -234,6 +234,21 @@ TEST(RunDirectory, a_refused_start_removes_no_link_on_the_way) {
   EXPECT_TRUE(std::filesystem::is_symlink(directory / "runs"));
 }
 
+// Not first at a save, hours later. Nobody, not even root, makes a directory in /proc.
+TEST(RunDirectory, checkpoints_that_cannot_be_written_are_told_at_once) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "run");
+  std::filesystem::create_directory_symlink("/proc", directory / "run/checkpoints");
+  expect_error(ExitCode::write, {"a directory of the run cannot be written", "run/checkpoints"},
+               [&] { RunDirectory(directory / "run"); });
+  EXPECT_FALSE(std::filesystem::exists(directory / "run/run.json"));
+  std::filesystem::remove(directory / "run/checkpoints");
+  std::filesystem::create_directories(directory / "scratch");
+  std::filesystem::create_directory_symlink("../scratch", directory / "run/checkpoints");
+  RunDirectory(directory / "run").sign_on("");
+  EXPECT_TRUE(std::filesystem::is_empty(directory / "scratch")) << "what was tried is removed";
+}
+
 TEST(RunDirectory, a_place_without_permission_is_a_write_error) {
   if (::geteuid() == 0)
     GTEST_SKIP() << "permission bits do not bind root";

@@ -54,10 +54,12 @@ const std::vector<Forgery>& forgeries() {
       {"/loss_scale/good_steps", -1},
       {"/loss_scale/at_floor", 1 << 20},
       {"/loss_scale/skipped", 1e30},
+      {"/loss_scale/skipped", 9},  // of 8 steps
       {"/spike_guard/losses", json::array()},
       {"/spike_guard/log_norms", json::array({1, 2, 3, 4, 5, 6, 7, 8, 9})},
       {"/spike_guard/losses", json::array({"a"})},
       {"/spike_guard/skipped", -1},
+      {"/spike_guard/skipped", 9},
       {"/spike_guard/skipped_in_a_row", 5},
       {"/spike_guard", 5},
       {"/next_loss", 5},
