@@ -155,8 +155,8 @@ std::size_t device_bytes_in_use() {
 }
 
 // One step more than is timed: the first touches memory for the first time.
-template <class T>
-TimedSteps time_steps(Trainer<T>& trainer, Index num_steps, const Progress& progress) {
+template <class P>
+TimedSteps time_steps(Trainer<P>& trainer, Index num_steps, const Progress& progress) {
   TimedSteps times;
   for (Index i = 0; i <= num_steps; ++i) {
     progress.now(i == 0 ? "first step, not timed"
@@ -183,7 +183,7 @@ struct Measured {
   std::size_t link_bytes = 0;  // of device memory, that NCCL has taken
 };
 
-template <class T>
+template <class P>
 Measured measure(RunConfig config, Runtime& runtime) {
   const RunLayout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
@@ -202,9 +202,9 @@ Measured measure(RunConfig config, Runtime& runtime) {
   measured.device_bytes_at_start = device_bytes_in_use();
   GemmRate before;
   progress.now("GEMM rate");
-  set_libraries<T>(config);
+  set_libraries<Compute<P>>(config);
   const auto measure_rate = [&] {
-    before = best_gemm_rate<T>();
+    before = best_gemm_rate<Compute<P>>();
     release_matmul_workspace();
   };
   if (exec_is_host)
@@ -213,17 +213,17 @@ Measured measure(RunConfig config, Runtime& runtime) {
     measure_rate();
   MemoryLedger::instance().reset_peak();
 
-  Trainer<T> trainer(ExecSpace(), config, layout, mesh);
+  Trainer<P> trainer(ExecSpace(), config, layout, mesh);
   measured.steps = time_steps(trainer, config.total_steps(), progress);
   measured.link_bytes = runtime.world().context().link_bytes();
   measured.resident_over_start = resident_bytes() - std::min(resident_bytes(), at_start);
   measured.peak = MemoryLedger::instance().peak();  // without the matrices of the measurement below
   measured.peak_resident = peak_resident_bytes();
   progress.now("GEMM rate again");
-  const GemmRate after = best_gemm_rate<T>();
+  const GemmRate after = best_gemm_rate<Compute<P>>();
   measured.gemm = before.flops_per_second > after.flops_per_second ? before : after;
   if (runtime.size() > 1)  // which share the machine
-    measured.gemm.flops_per_second = measure_gemm_rate<T>(runtime.world(), measured.gemm.size);
+    measured.gemm.flops_per_second = measure_gemm_rate<Compute<P>>(runtime.world(), measured.gemm.size);
   return measured;
 }
 
@@ -287,8 +287,7 @@ int bench_step(const BenchStepArguments& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     for (const std::string& warning : config_warnings(config, runtime.size()))
       note_to_stderr("warning: " + warning);
-  const Measured measured =
-      with_compute_type(config.precision.compute, [&]<class T>() { return measure<T>(config, runtime); });
+  const Measured measured = with_precision(config.precision, [&]<class P>() { return measure<P>(config, runtime); });
   if (runtime.rank() != 0)
     return 0;
   const nlohmann::ordered_json result = to_json(measured, config, options.overrides, runtime.size());

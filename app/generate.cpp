@@ -75,7 +75,7 @@ class Generator {
   Path path_;
   ModelConfig shape_;
   ParameterStore<float> parameters_;
-  Gpt<float> model_;
+  Decoder<Fp32> model_;
   Index room_ = 0;
 };
 

@@ -68,8 +68,8 @@ int replay_command(const std::string& incident_path, const std::vector<std::stri
   const double tolerance = default_tolerance(config.precision.compute);
   print_answer("{}\nlayout {}; here one rank, tolerance {:g}\n\n", to_text(incident), incident.layout, tolerance);
   const ProcessMesh mesh(runtime.world(), make_run_layout(config, 1).mesh);
-  const Replay result = with_compute_type(config.precision.compute, [&]<class T>() {
-    return replay<T>(incident_path, incident, config, mesh,
+  const Replay result = with_precision(config.precision, [&]<class P>() {
+    return replay<P>(incident_path, incident, config, mesh,
                      [](const std::string& text) { print_answer("{}\n", text); });
   });
   print_comparison("loss", incident.loss, result.loss, tolerance);

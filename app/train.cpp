@@ -99,9 +99,8 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   };
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
-  const TrainOutcome outcome = with_compute_type(config.precision.compute, [&]<class T>() {
-    return train<T>(config, options.train, layout, mesh, events, request);
-  });
+  const TrainOutcome outcome = with_precision(
+      config.precision, [&]<class P>() { return train<P>(config, options.train, layout, mesh, events, request); });
   launching.reset();  // a launch that did not begin says so once
   if (runtime.rank() == 0) {
     if (outcome != TrainOutcome::not_begun)

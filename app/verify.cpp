@@ -157,8 +157,8 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
     for (const std::string& warning : compute_warnings(config))
       note_to_stderr("warning: " + warning);
   if (!options.save.empty()) {
-    with_compute_type(config.precision.compute, [&]<class T>() {
-      save_reference<T>(config, verify_options, world, options.save,
+    with_precision(config.precision, [&]<class P>() {
+      save_reference<P>(config, verify_options, world, options.save,
                         [](const std::string& text) { print_answer("{}\n", text); });
     });
     return static_cast<int>(ExitCode::ok);
@@ -169,8 +169,8 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     print_header(tolerance, verify_options);
   const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };
-  const std::vector<VerifiedLayout> results = with_compute_type(
-      config.precision.compute, [&]<class T>() { return verify<T>(config, verify_options, world, done); });
+  const std::vector<VerifiedLayout> results =
+      with_precision(config.precision, [&]<class P>() { return verify<P>(config, verify_options, world, done); });
   int failed = 0;
   int ran = 0;
   for (const VerifiedLayout& layout : results) {

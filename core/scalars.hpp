@@ -34,6 +34,29 @@ inline constexpr bool has_masters = !std::is_same_v<T, State<T>>;
 /// F(T) for each type that a model can compute in: instantiates templates at the end of a .cpp file.
 #define ESPALIER_FOR_COMPUTE_TYPES(F) F(float) F(double) F(::espalier::bfloat16) F(::espalier::float16)
 
+/// The types of a computation (Micikevicius et al., Mixed Precision Training, 2018): the one template parameter of
+/// models and trainers.
+template <class ComputeType, class ResidualType = ComputeType>
+struct MixedPrecision {
+  using Compute = ComputeType;    ///< of weights, activations and their gradients
+  using Residual = ResidualType;  ///< of the residual stream, its gradients, and messages between pipeline stages:
+                                  ///< Compute, or the state type, so that additions along the depth keep fp32
+};
+template <class P>
+using Compute = typename P::Compute;
+template <class P>
+using Residual = typename P::Residual;
+
+using Fp32 = MixedPrecision<float>;
+using Fp64 = MixedPrecision<double>;
+using Bf16 = MixedPrecision<bfloat16>;
+using Bf16WithFp32Residual = MixedPrecision<bfloat16, float>;
+using Fp16 = MixedPrecision<float16>;
+using Fp16WithFp32Residual = MixedPrecision<float16, float>;
+
+/// F(P) for each precision that models and trainers are built for.
+#define ESPALIER_FOR_PRECISIONS(F) F(Fp32) F(Fp64) F(Bf16) F(Bf16WithFp32Residual) F(Fp16) F(Fp16WithFp32Residual)
+
 /// F(T, R) for each compute type T and type R of the residual stream that go together: R is T, or the state type.
 #define ESPALIER_FOR_RESIDUAL_TYPES(F)          \
   F(float, float)                               \

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/arena.hpp"
 #include "core/ops/attention.hpp"
 #include "models/linear.hpp"
 #include "models/recompute.hpp"
@@ -10,41 +9,69 @@
 namespace espalier {
 
 /// Causal multi-head self-attention: the projection to Q, K and V, attention by heads, the projection back. Each rank
-/// of the tensor axis has NH/tp of the heads. `shape` is that of this rank. Residual is the type of the residual
-/// stream.
-template <class T, class Residual = T>
+/// of the tensor axis has NH/tp of the heads. `shape` is that of this rank.
+template <class P>
 class Attention {
+  using T = Compute<P>;
+  using Stream = Tensor<Residual<P>, 2>;
+
  public:
   struct Saved {
     Tensor<T, 2> qkv;                 ///< (N, 3C/tp)
     Tensor<T, 2> heads;               ///< (N, C/tp), the output of our heads side by side
     Tensor<State<T>, 1> log_sum_exp;  ///< (B*NH/tp*T)
 
-    static Saved take(Arena& arena, const AttentionShape& shape, SavedParts parts);
-    void borrow_from(const Saved& other);  ///< what it has no memory for
+    template <class Visit>
+    void each(Visit& visit, const AttentionShape& shape) {
+      const Index rows = shape.batch * shape.sequence_length;
+      const Index channels = shape.num_heads * shape.head_size;
+      visit(qkv, SavedArray{"attention.qkv", MadeBy::product, ReadBy::backward_input}, rows, 3 * channels);
+      visit(log_sum_exp, SavedArray{"attention.log_sum_exp", MadeBy::attention, ReadBy::backward_input},
+            rows * shape.num_heads);
+      visit(heads, SavedArray{"attention.heads", MadeBy::attention, ReadBy::both_parts}, rows, channels);
+    }
   };
   /// Gradients that backward_input leaves for backward_weight.
   struct Gradients {
     Tensor<T, 2> dqkv;    ///< (N, 3C/tp)
     Tensor<T, 2> dheads;  ///< (N, C/tp)
 
-    static Gradients take(Arena& arena, const AttentionShape& shape);
+    static Gradients take(Arena& arena, const AttentionShape& shape) {
+      const Index rows = shape.batch * shape.sequence_length;
+      const Index channels = shape.num_heads * shape.head_size;
+      return {arena.take<T>(rows, 3 * channels), arena.take<T>(rows, channels)};
+    }
   };
 
   Attention(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
-            Placement placement, double init_std, double projection_std);
+            Placement placement, double init_std, double projection_std)
+      : qkv_(parameters, tensor, name + ".qkv", {3, hidden_size, hidden_size}, placement, init_std),
+        projection_(parameters, tensor, name + ".proj", hidden_size, hidden_size, placement, projection_std) {}
 
   /// y = residual + attention(x)
-  void forward(const ExecSpace& exec, Tensor<Residual, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
-               Tensor<Residual, 2> residual /* (R, C) */, const AttentionShape& shape, Saved& saved) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<Residual, 2> dy /* (R, C) */,
-                      const AttentionShape& shape, const Saved& saved, Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<Residual, 2> dy /* (R, C) */,
-                       const Saved& saved, const Gradients& gradients, State<T> beta) const;
+  void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
+               const AttentionShape& shape, Saved& saved) const {
+    qkv_.forward(exec, saved.qkv, x);
+    attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape);
+    projection_.forward_add(exec, y, saved.heads, residual);
+  }
+
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Stream dy /* (R, C) */,
+                      const AttentionShape& shape, const Saved& saved, Gradients& gradients) const {
+    projection_.backward_input(exec, gradients.dheads, dy);
+    attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape);
+    qkv_.backward_input(exec, dx, gradients.dqkv);
+  }
+
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Stream dy /* (R, C) */, const Saved& saved,
+                       const Gradients& gradients, State<T> beta) const {
+    projection_.backward_weight(exec, saved.heads, dy, beta);
+    qkv_.backward_weight(exec, x, gradients.dqkv, beta);
+  }
 
  private:
-  ColumnParallelLinear<T> qkv_;
-  RowParallelLinear<T, Residual> projection_;
+  ColumnParallelLinear<P> qkv_;
+  RowParallelLinear<P> projection_;
 };
 
 }  // namespace espalier

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/gpt_partition.hpp"
+#include "models/layer_partition.hpp"
 #include "models/model_config.hpp"
 #include "parallel/pipeline_schedule.hpp"
 

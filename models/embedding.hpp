@@ -2,39 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/arena.hpp"
+#include "core/ops/embedding.hpp"
 #include "models/linear.hpp"
 #include "models/logit_rows.hpp"
 #include "models/model_config.hpp"
 
 namespace espalier {
-
-/// Token and learned position embedding (core/ops/embedding). The token table is cut by rows over the tensor axis,
-/// evenly up to one row; it is also the weight of the head. Every rank holds the positions. Residual is the type of
-/// the residual stream.
-template <class T, class Residual = T>
-class VocabParallelEmbedding {
- public:
-  VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
-                         Placement placement);
-
-  void forward(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-               Index sequence_length) const;
-  void backward_weight(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-                       Index sequence_length) const;
-
-  /// Of both tables, which backward_weight adds to.
-  void zero_gradients(const ExecSpace& exec) const;
-
-  int token_table() const { return token_table_; }  ///< handle in the store, for the tied head
-
- private:
-  const ParameterStore<T>* parameters_;
-  const TensorParallel<T>* tensor_;
-  ModelConfig config_;
-  int token_table_;
-  int position_table_;
-};
 
 /// Of logits of a row, and rows of the token table, on what this program runs on.
 inline constexpr Index logit_multiple = exec_is_host ? logit_multiple_on_host : logit_multiple_on_gpu;
@@ -43,6 +16,77 @@ inline constexpr Index logit_multiple = exec_is_host ? logit_multiple_on_host : 
 /// start alike, and their gradients are summed.
 template <class T>
 int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
-                        Placement placement);
+                        Placement placement) {
+  return parameters.declare({.name = "embedding.token",
+                             .shape = {config.vocab_size, config.hidden_size},
+                             .shard = tensor.shard(0),
+                             .chunk = placement.chunk,
+                             .block = placement.block,
+                             .group = ReductionGroup::tied,
+                             .init_std = 0.02,
+                             .row_multiple = logit_multiple});
+}
+
+/// Token and learned position embedding (core/ops/embedding). The token table is cut by rows over the tensor axis,
+/// evenly up to one row; it is also the weight of the head. Every rank holds the positions.
+template <class P>
+class VocabParallelEmbedding {
+  using T = Compute<P>;
+  using Stream = Tensor<Residual<P>, 2>;
+
+ public:
+  VocabParallelEmbedding(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
+                         Placement placement)
+      : parameters_(&parameters),
+        tensor_(&tensor),
+        config_(config),
+        token_table_(declare_token_table(parameters, tensor, config, placement)),
+        position_table_(parameters.declare({.name = "embedding.position",
+                                            .shape = {config.max_sequence_length, config.hidden_size},
+                                            .chunk = placement.chunk,
+                                            .block = placement.block,
+                                            .group = tensor.replicated_group(),
+                                            .init_std = 0.02})) {}
+
+  void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
+               Index sequence_length) const {
+    const IndexRange ours = vocabulary();
+    embedding_forward<T>(exec, tensor_->partial(x), tokens,
+                         parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
+    const Tensor<T, 2> embedded = tensor_->reduce(exec, x);  // (R, C)
+    add_positions<T, Residual<P>>(
+        exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
+        sequence_length, tensor_->first_row(tokens.extent(0)));
+  }
+
+  void backward_weight(const ExecSpace& exec, Stream dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
+                       Index sequence_length) const {
+    const IndexRange ours = vocabulary();
+    embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
+                          tensor_->gather(exec, dx), tokens, ours.begin);
+    add_positions_backward<Residual<P>>(exec, position_gradient(), dx, sequence_length,
+                                        tensor_->first_row(tokens.extent(0)));
+  }
+
+  /// Of both tables, which backward_weight adds to.
+  void zero_gradients(const ExecSpace& exec) const {
+    Kokkos::deep_copy(exec, parameters_->padded_gradient(token_table_), State<T>(0));
+    Kokkos::deep_copy(exec, position_gradient(), State<T>(0));
+  }
+
+  int token_table() const { return token_table_; }  ///< handle in the store, for the tied head
+
+ private:
+  IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }  // of this rank
+  Tensor<State<T>, 2> position_gradient() const {                                        // (P, C)
+    return parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size);
+  }
+
+  const ParameterStore<T>* parameters_;
+  const TensorParallel<T>* tensor_;
+  ModelConfig config_;
+  int token_table_;
+  int position_table_;
+};
 
 }  // namespace espalier

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+
+#include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
 #include "models/layernorm.hpp"
 #include "models/logit_rows.hpp"
@@ -17,12 +20,15 @@ inline constexpr Index most_logits = exec_is_host ? most_logits_on_host : most_l
 /// training each chunk is done with, gradients included, before the next one begins (Liger kernels, Hsu et al., 2024,
 /// do the same). So the gradient of the token table is added up in the forward pass, in the order of the forwards, and
 /// backward has the norm left.
-template <class T, class Residual = T>
+template <class P>
 class Head {
+  using T = Compute<P>;
+  using Stream = Tensor<Residual<P>, 2>;
+
  public:
   struct Saved {
-    typename LayerNorm<T, Residual>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
-    typename LayerNorm<T, Residual>::Gradients norm_gradients;
+    typename LayerNorm<P>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
+    typename LayerNorm<P>::Gradients norm_gradients;
   };
   /// Used in forward only: one is enough.
   struct Scratch {
@@ -34,42 +40,144 @@ class Head {
 
   /// `token_table` is the handle of the embedding's table.
   Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config, Placement placement,
-       int token_table);
+       int token_table)
+      : parameters_(&parameters),
+        tensor_(&tensor),
+        config_(config),
+        norm_(parameters, tensor, "final_norm", config.hidden_size, placement),
+        token_table_(token_table) {}
 
-  Saved take_saved(Arena& arena, Index tokens /* N */) const;
-  Scratch take_scratch(Arena& arena, Index tokens /* N */) const;
+  Saved take_saved(Arena& arena, Index tokens /* N */) const {
+    const Index rows = tensor_->local_rows(tokens);
+    Saved saved;
+    TakeArrays take(arena, [](const SavedArray&) { return true; });
+    saved.norm.each(take, rows, config_.hidden_size);
+    saved.norm_gradients = LayerNorm<P>::Gradients::take(arena, rows, config_.hidden_size);
+    return saved;
+  }
+
+  Scratch take_scratch(Arena& arena, Index tokens /* N */) const {
+    const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size(), most_logits);
+    Scratch scratch;
+    scratch.logits = arena.take<T>(rows, parameters_->parameter(token_table_).padded_rows());
+    scratch.losses = arena.take<State<T>>(tokens);
+    if (tensor_->size() > 1) {
+      scratch.largest = arena.take<State<T>>(rows);
+      scratch.statistics = arena.take<State<T>>(2 * rows);
+    }
+    return scratch;
+  }
 
   /// saved.norm of x
-  void forward(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, Saved& saved) const;
+  void forward(const ExecSpace& exec, Stream x /* (R, C) */, Saved& saved) const { norm_.forward(exec, x, saved.norm); }
 
   /// scratch.losses, the same on all ranks of the tensor axis.
-  void loss(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, const Saved& saved, Scratch& scratch) const;
+  void loss(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, const Saved& saved, Scratch& scratch) const {
+    for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
+               [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
+                 const Tensor<T, 2> logits = without_padding(logits_of(exec, normed, scratch));
+                 if (tensor_->size() > 1)
+                   split_loss(exec, wanted, losses, logits, scratch);
+                 else
+                   cross_entropy_forward<T>(exec, losses, logits, wanted);
+               });
+  }
 
   /// The same; saved.norm.y becomes its own gradient, that of scale * (sum of losses), and the token table's is added.
+  /// In the full form of the norm's output each chunk is replaced by its gradient (our summand of it) when it has been
+  /// read for the last time.
   void loss_and_gradient(const ExecSpace& exec, Tensor<TokenId, 1> targets /* (N) */, State<T> scale, Saved& saved,
-                         Scratch& scratch) const;
+                         Scratch& scratch) const {
+    for_chunks(targets, tensor_->gather(exec, saved.norm.y), scratch,
+               [&](Tensor<T, 2> normed, Tensor<TokenId, 1> wanted, Tensor<State<T>, 1> losses) {
+                 const Tensor<T, 2> dlogits = logits_of(exec, normed, scratch);  // at first the logits themselves
+                 const Tensor<T, 2> logits = without_padding(dlogits);           // whose zeros beside them stay
+                 if (tensor_->size() > 1) {
+                   split_loss(exec, wanted, losses, logits, scratch);
+                   const auto count = static_cast<Index>(logits.extent(0));
+                   cross_entropy_split_backward<T>(exec, logits, wanted, part(scratch.largest, 0, count),
+                                                   part(scratch.statistics, 0, 2 * count), vocabulary().begin, scale);
+                 } else {
+                   cross_entropy_forward_backward<T>(exec, losses, logits, wanted, scale);
+                 }
+                 matmul<T, State<T>>(exec, parameters_->padded_gradient(token_table_), Transpose::yes, dlogits,
+                                     Transpose::no, normed, State<T>(1), State<T>(1));
+                 matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no,
+                           parameters_->padded_weight(token_table_));
+               });
+    tensor_->reduce(exec, saved.norm.y);
+  }
 
   /// After forward, the logits of rows [first, first + count); count is K at most. Not for a vocabulary that is cut.
-  Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const;
+  Matrix<T> logits(const ExecSpace& exec, Index first, Index count, const Saved& saved, Scratch& scratch) const {
+    ESPALIER_ASSERT(count <= static_cast<Index>(scratch.logits.extent(0)) && tensor_->size() == 1,
+                    "more rows than there is room for, or a vocabulary that is cut");
+    return without_padding(logits_of(exec, rows_of(saved.norm.y, first, count), scratch));
+  }
 
-  void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C), = */, const Saved& saved) const;
+  void backward_input(const ExecSpace& exec, Stream dx /* (R, C), = */, const Saved& saved) const {
+    Kokkos::deep_copy(exec, dx, Residual<P>(0));
+    norm_.backward_input(exec, dx, dx, saved.norm.y, saved.norm, saved.norm_gradients);
+  }
+
   /// Of the norm, as TransformerBlock's; the table's is added to by loss_and_gradient.
-  void backward_weight(const ExecSpace& exec, const Saved& saved, State<T> beta) const;
-  void zero_table_gradient(const ExecSpace& exec) const;
+  void backward_weight(const ExecSpace& exec, const Saved& saved, State<T> beta) const {
+    norm_.backward_weight(exec, saved.norm.y, saved.norm, saved.norm_gradients, beta);
+  }
+
+  void zero_table_gradient(const ExecSpace& exec) const {
+    Kokkos::deep_copy(exec, parameters_->padded_gradient(token_table_), State<T>(0));
+  }
 
  private:
-  Tensor<T, 2> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const;
-  void split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
-                  Scratch& scratch) const;
+  template <class Vector>
+  static Vector part(const Vector& values, Index first, Index count) {
+    return Vector(values.data() + first, count);
+  }
+  static Tensor<T, 2> rows_of(const Tensor<T, 2>& matrix, Index first, Index count) {
+    return Kokkos::subview(matrix, std::pair<Index, Index>(first, first + count), Kokkos::ALL);
+  }
+
+  // normed W^T, (rows, Vp): products take the table's rows of zeros along.
+  Tensor<T, 2> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
+    Tensor<T, 2> logits = rows_of(scratch.logits, 0, normed.extent(0));
+    matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes, parameters_->padded_weight(token_table_));
+    return logits;
+  }
+  Tensor<T, 2> without_padding(const Tensor<T, 2>& logits) const {
+    return Kokkos::subview(logits, Kokkos::ALL, std::pair<Index, Index>(0, vocabulary().size()));
+  }
+
+  // work(rows of normed, their targets, their losses) for chunk after chunk.
   template <class F>
-  void for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const Scratch& scratch, const F& work) const;
-  Tensor<T, 2> without_padding(const Tensor<T, 2>& logits) const;
-  IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }
+  void for_chunks(Tensor<TokenId, 1> targets, Tensor<T, 2> normed, const Scratch& scratch, const F& work) const {
+    const auto tokens = static_cast<Index>(normed.extent(0));
+    const auto rows = static_cast<Index>(scratch.logits.extent(0));
+    for (Index first = 0; first < tokens; first += rows) {
+      const Index count = std::min(rows, tokens - first);
+      work(rows_of(normed, first, count), part(targets, first, count), part(scratch.losses, first, count));
+    }
+  }
+
+  // The statistics of our columns, then of all: two small all_reduces of K and 2K values.
+  void split_loss(const ExecSpace& exec, Tensor<TokenId, 1> targets, Tensor<State<T>, 1> losses, Tensor<T, 2> logits,
+                  Scratch& scratch) const {
+    const auto count = static_cast<Index>(logits.extent(0));
+    const Tensor<State<T>, 1> largest = part(scratch.largest, 0, count);
+    const Tensor<State<T>, 1> statistics = part(scratch.statistics, 0, 2 * count);
+    cross_entropy_largest<T>(exec, largest, logits);
+    tensor_->all_reduce_rows(exec, largest, ReduceOp::max);
+    cross_entropy_sums<T>(exec, statistics, logits, targets, largest, vocabulary().begin);
+    tensor_->all_reduce_rows(exec, statistics, ReduceOp::sum);
+    cross_entropy_losses<State<T>>(exec, losses, targets, largest, statistics);
+  }
+
+  IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }  // of this rank
 
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   ModelConfig config_;
-  LayerNorm<T, Residual> norm_;
+  LayerNorm<P> norm_;
   int token_table_;
 };
 

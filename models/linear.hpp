@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/ops/elementwise.hpp"
+#include "core/ops/linear.hpp"
+#include "core/ops/matmul.hpp"
 #include "core/parameter.hpp"
 #include "parallel/tensor_parallel.hpp"
 
@@ -16,25 +19,72 @@ struct Placement {
   int block = 0;
 };
 
+inline ParameterSpec linear_weight(const std::string& layer, std::vector<Index> shape, Shard shard, Placement placement,
+                                   double init_std) {
+  return {.name = layer + ".weight",
+          .shape = std::move(shape),
+          .shard = shard,
+          .chunk = placement.chunk,
+          .block = placement.block,
+          .init_std = init_std};
+}
+
+inline ParameterSpec linear_bias(const std::string& layer, std::vector<Index> shape, Shard shard, Placement placement,
+                                 ReductionGroup group) {
+  return {.name = layer + ".bias",
+          .shape = std::move(shape),
+          .shard = shard,
+          .chunk = placement.chunk,
+          .block = placement.block,
+          .group = group,
+          .weight_decay = false};
+}
+
 /// Each rank computes some of the outputs from all of the input: the rows of W are cut, and the bias.
-template <class T>
+template <class P>
 class ColumnParallelLinear {
+  using T = Compute<P>;
+
  public:
   /// `weight_shape` is the logical shape, whose last dimension is the input: (out, in), or (3, C, C) for Q, K and V,
   /// each of which is cut.
   ColumnParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
-                       std::vector<Index> weight_shape, Placement placement, double init_std);
+                       const std::vector<Index>& weight_shape, Placement placement, double init_std)
+      : parameters_(&parameters), tensor_(&tensor), in_(weight_shape.back()) {
+    const std::vector<Index> bias_shape(weight_shape.begin(), weight_shape.end() - 1);
+    const Shard shard = tensor.shard(static_cast<int>(bias_shape.size()) - 1);
+    weight_ = parameters.declare(linear_weight(name, weight_shape, shard, placement, init_std));
+    bias_ = parameters.declare(linear_bias(name, bias_shape, shard, placement, ReductionGroup::replicas));
+    out_ = parameters.parameter(bias_).size;
+  }
 
-  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> x /* (R, in) */) const;
+  void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> x /* (R, in) */) const {
+    linear_forward<T>(exec, y, tensor_->gather(exec, x), weight(), bias());
+  }
+
   /// up is what forward() gives, y = gelu(up).
   void forward_gelu(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> up /* (N, out/tp) */,
-                    Tensor<T, 2> x /* (R, in) */) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, in), = */, Tensor<T, 2> dy /* (N, out/tp) */) const;
+                    Tensor<T, 2> x /* (R, in) */) const {
+    linear_gelu_forward<T>(exec, y, up, tensor_->gather(exec, x), weight(), bias());
+  }
+
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, in), = */,
+                      Tensor<T, 2> dy /* (N, out/tp) */) const {
+    matmul<T>(exec, tensor_->partial(dx), Transpose::no, dy, Transpose::no, weight());
+    tensor_->reduce(exec, dx);
+  }
+
   /// dW = dy^T x + beta dW, dbias = column sums of dy + beta dbias; beta 0 or 1.
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
-                       State<T> beta) const;
+                       State<T> beta) const {
+    linear_backward_weight<T>(exec, parameters_->gradient(weight_, out_, in_), parameters_->gradient(bias_, out_), dy,
+                              tensor_->gather(exec, x), beta);
+  }
 
  private:
+  Tensor<T, 2> weight() const { return parameters_->weight(weight_, out_, in_); }  // (out/tp, in)
+  Tensor<T, 1> bias() const { return parameters_->weight(bias_, out_); }           // (out/tp)
+
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   Index out_;  // of this rank
@@ -44,25 +94,58 @@ class ColumnParallelLinear {
 };
 
 /// Each rank holds some of the inputs and computes its summand of all outputs: the columns of W are cut; every rank
-/// holds the bias, which is added once, after the sum. Its output joins the residual stream, whose type is Residual.
-template <class T, class Residual = T>
+/// holds the bias, which is added once, after the sum. Its output joins the residual stream.
+template <class P>
 class RowParallelLinear {
+  using T = Compute<P>;
+  using Stream = Tensor<Residual<P>, 2>;
+  static constexpr bool one_type = std::is_same_v<T, Residual<P>>;
+
  public:
   RowParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index out,
-                    Index in, Placement placement, double init_std);
+                    Index in, Placement placement, double init_std)
+      : parameters_(&parameters), tensor_(&tensor), out_(out) {
+    weight_ = parameters.declare(linear_weight(name, {out, in}, tensor.shard(1), placement, init_std));
+    bias_ = parameters.declare(linear_bias(name, {out}, {}, placement, tensor.replicated_group()));
+    in_ = parameters.parameter(weight_).local_shape[1];
+  }
 
   /// y = residual + x W^T + bias
-  void forward_add(const ExecSpace& exec, Tensor<Residual, 2> y /* (R, out) */, Tensor<T, 2> x /* (N, in/tp) */,
-                   Tensor<Residual, 2> residual /* (R, out) */) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, in/tp), = */,
-                      Tensor<Residual, 2> dy /* (R, out) */) const;
+  void forward_add(const ExecSpace& exec, Stream y /* (R, out) */, Tensor<T, 2> x /* (N, in/tp) */,
+                   Stream residual /* (R, out) */) const {
+    if constexpr (one_type)
+      if (tensor_->size() == 1)
+        return linear_add_forward<T>(exec, y, x, weight(), bias(), residual);
+    matmul<T>(exec, tensor_->partial(y), Transpose::no, x, Transpose::yes, weight());
+    const Tensor<T, 2> product = tensor_->reduce(exec, y);  // (R, out)
+    add_bias_and_residual<T, Residual<P>>(exec, y, product, bias(), residual);
+  }
+
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (N, in/tp), = */, Stream dy /* (R, out) */) const {
+    matmul<T>(exec, dx, Transpose::no, tensor_->gather(exec, dy), Transpose::no, weight());
+  }
+
   /// The same where x was gelu(up): dup is the gradient of that.
-  void backward_input_gelu(const ExecSpace& exec, Tensor<T, 2> dup /* (N, in/tp), = */,
-                           Tensor<Residual, 2> dy /* (R, out) */, Tensor<T, 2> up /* (N, in/tp) */) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */, Tensor<Residual, 2> dy /* (R, out) */,
-                       State<T> beta) const;
+  void backward_input_gelu(const ExecSpace& exec, Tensor<T, 2> dup /* (N, in/tp), = */, Stream dy /* (R, out) */,
+                           Tensor<T, 2> up /* (N, in/tp) */) const {
+    linear_gelu_backward_input<T>(exec, dup, tensor_->gather(exec, dy), weight(), up);
+  }
+
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */, Stream dy /* (R, out) */,
+                       State<T> beta) const {
+    const Tensor<State<T>, 2> dweight = parameters_->gradient(weight_, out_, in_);  // (out, in/tp)
+    const Tensor<State<T>, 1> dbias = parameters_->gradient(bias_, out_);           // (out)
+    if constexpr (one_type)
+      if (tensor_->size() == 1)
+        return linear_backward_weight<T>(exec, dweight, dbias, dy, x, beta);
+    matmul<T, State<T>>(exec, dweight, Transpose::yes, tensor_->gather(exec, dy), Transpose::no, x, State<T>(1), beta);
+    bias_backward<Residual<P>>(exec, dbias, dy, beta);
+  }
 
  private:
+  Tensor<T, 2> weight() const { return parameters_->weight(weight_, out_, in_); }  // (out, in/tp)
+  Tensor<T, 1> bias() const { return parameters_->weight(bias_, out_); }           // (out)
+
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   Index out_;

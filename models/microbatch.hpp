@@ -24,13 +24,13 @@ struct TokenWeight {
   TokenWeight(double loss_, double gradient_) : loss(loss_), gradient(gradient_) {}
 };
 
-/// Where a micro-batch stands on this rank: the chunk, its activation slot (of the chunk, or of the rank where chunks
-/// share them, see Gpt::shares_slots), its set of gradients.
-struct MicrobatchPlace {
+/// Which arrays a micro-batch uses on this rank: of the chunk, an activation slot (its own, or one of the rank where
+/// chunks share them, see Decoder::shares_slots) and a set of gradients.
+struct ActivationIndex {
   int slot = 0;
   int chunk = 0;
   int gradients = 0;
-  MicrobatchPlace(int slot_ = 0, int chunk_ = 0,
+  ActivationIndex(int slot_ = 0, int chunk_ = 0,
                   int gradients_ = 0)  // NOLINT(google-explicit-constructor): 0 reads well
       : slot(slot_), chunk(chunk_), gradients(gradients_) {}
 };
@@ -43,7 +43,7 @@ struct ChunkMemory {
 };
 
 /// What the chunks of a rank keep.
-struct StackMemory {
+struct ActivationMemory {
   std::vector<ChunkMemory> chunks = std::vector<ChunkMemory>(1);
   int slots_together = 1;  ///< that all chunks ever need at once: at most the sum of theirs
 };

@@ -2,47 +2,75 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/arena.hpp"
+#include "core/ops/gelu.hpp"
 #include "models/linear.hpp"
 #include "models/recompute.hpp"
 
 namespace espalier {
 
 /// The feed-forward part of a block: up, GELU, down. F = ffn_hidden_size, of which each rank of the tensor axis has
-/// F/tp channels. Residual is the type of the residual stream.
-template <class T, class Residual = T>
+/// F/tp channels.
+template <class P>
 class Mlp {
+  using T = Compute<P>;
+  using Stream = Tensor<Residual<P>, 2>;
+
  public:
   struct Saved {
     Tensor<T, 2> up;         ///< (N, F/tp), before GELU
     Tensor<T, 2> activated;  ///< (N, F/tp)
 
-    static Saved take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */, SavedParts parts);
-    void borrow_from(const Saved& other);  ///< what it has no memory for
+    template <class Visit>
+    void each(Visit& visit, Index rows /* N */, Index local_ffn /* F/tp */) {
+      visit(up, SavedArray{"mlp.up", MadeBy::product, ReadBy::backward_input}, rows, local_ffn);
+      visit(activated, SavedArray{"mlp.activated", MadeBy::elementwise, ReadBy::backward_weight}, rows, local_ffn);
+    }
   };
   struct Gradients {
     Tensor<T, 2> dup;  ///< (N, F/tp)
 
-    static Gradients take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */);
+    static Gradients take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */) {
+      return {arena.take<T>(rows, local_ffn)};
+    }
   };
 
   Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
-      Index ffn_hidden_size, Placement placement, double init_std, double projection_std);
+      Index ffn_hidden_size, Placement placement, double init_std, double projection_std)
+      : up_(parameters, tensor, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
+        down_(parameters, tensor, name + ".down", hidden_size, ffn_hidden_size, placement, projection_std) {}
 
   /// y = residual + mlp(x)
-  void forward(const ExecSpace& exec, Tensor<Residual, 2> y /* (R, C) */, Tensor<T, 2> x /* (R, C) */,
-               Tensor<Residual, 2> residual /* (R, C) */, Saved& saved) const;
-  /// saved alone, and of it only saved.activated: forward again, as far as backward reads it.
-  void recompute(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const;
-  void recompute_activated(const ExecSpace& exec, Saved& saved) const;
-  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Tensor<Residual, 2> dy /* (R, C) */,
-                      const Saved& saved, Gradients& gradients) const;
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Tensor<Residual, 2> dy /* (R, C) */,
-                       const Saved& saved, const Gradients& gradients, State<T> beta) const;
+  void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
+               Saved& saved) const {
+    recompute(exec, x, saved);
+    down_.forward_add(exec, y, saved.activated, residual);
+  }
+
+  /// Forward as far as backward reads it: saved alone.
+  void recompute(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const {
+    up_.forward_gelu(exec, saved.activated, saved.up, x);
+  }
+
+  /// Of saved what backward_weight alone reads, from the rest.
+  void recompute_for_weight(const ExecSpace& exec, Saved& saved) const {
+    gelu_forward<T>(exec, saved.activated, saved.up);
+  }
+
+  void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Stream dy /* (R, C) */,
+                      const Saved& saved, Gradients& gradients) const {
+    down_.backward_input_gelu(exec, gradients.dup, dy, saved.up);
+    up_.backward_input(exec, dx, gradients.dup);
+  }
+
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Stream dy /* (R, C) */, const Saved& saved,
+                       const Gradients& gradients, State<T> beta) const {
+    down_.backward_weight(exec, saved.activated, dy, beta);
+    up_.backward_weight(exec, x, gradients.dup, beta);
+  }
 
  private:
-  ColumnParallelLinear<T> up_;
-  RowParallelLinear<T, Residual> down_;
+  ColumnParallelLinear<P> up_;
+  RowParallelLinear<P> down_;
 };
 
 }  // namespace espalier

@@ -6,16 +6,58 @@
 #include <string_view>
 #include <vector>
 
+#include "core/arena.hpp"
+
+// The arrays that a block's forward leaves for its backward, and which of them are computed again instead of kept.
+
 namespace espalier {
 
+enum class ReadBy { backward_input, backward_weight, both_parts };
+enum class MadeBy { elementwise, product, attention };
+
+/// One line of the list of saved arrays. A layer lists its arrays in one function,
+/// `Saved::each(visit, extents...)`, which calls visit(array, SavedArray, extents...) for each of them. Allocation,
+/// recomputation and memory prediction go through that list.
+struct SavedArray {
+  const char* name;
+  MadeBy made_by;
+  ReadBy read_by;
+};
+
 /// What a block does not keep from forward to backward but computes again (Chen et al., Training Deep Nets with
-/// Sublinear Memory Cost, 2016; Korthikanti et al., 2022). The same bits in all modes where the same kernels see the
-/// same inputs twice; not in 16 bits on a GPU, where a GELU that is part of a product of cuBLASLt is computed again by
-/// our own kernel. docs/memory.md has the bytes of each.
+/// Sublinear Memory Cost, 2016; Korthikanti et al., 2022): a set of saved arrays. The same bits in all modes where the
+/// same kernels see the same inputs twice; not in 16 bits on a GPU, where a GELU that is part of a product of cuBLASLt
+/// is computed again by our own kernel. docs/memory.md has the bytes of each.
 enum class Recompute {
   none,
   selective,  ///< what is cheap to compute: the outputs of the norms and of GELU, when weight gradients need them
   full        ///< all but the block's input and output, at the start of its backward
+};
+
+/// Whether the array is kept from forward to the end of backward.
+constexpr bool is_kept(const SavedArray& array, Recompute mode) {
+  switch (mode) {
+    case Recompute::none: return true;
+    case Recompute::selective: return array.made_by != MadeBy::elementwise || array.read_by != ReadBy::backward_weight;
+    case Recompute::full: return false;
+  }
+  return true;
+}
+
+/// Visits a list of saved arrays and gives those that `chosen` names memory from the arena; the others stay.
+template <class Chosen>
+class TakeArrays {
+ public:
+  TakeArrays(Arena& arena, Chosen chosen) : arena_(arena), chosen_(chosen) {}
+  template <class View, class... Extents>
+  void operator()(View& view, const SavedArray& array, Extents... extents) {
+    if (chosen_(array))
+      view = arena_.template take<typename View::value_type>(extents...);
+  }
+
+ private:
+  Arena& arena_;
+  Chosen chosen_;
 };
 
 inline const std::vector<Recompute>& all_recompute_modes() {
@@ -37,37 +79,6 @@ inline std::optional<Recompute> parse_recompute(std::string_view name) {
     if (name == to_string(mode))
       return mode;
   return std::nullopt;
-}
-
-/// Some of the arrays that a forward leaves for backward, by which part of backward reads them.
-struct SavedParts {
-  bool for_input = false;   ///< backward_input alone
-  bool for_both = false;    ///< both parts
-  bool for_weight = false;  ///< backward_weight alone
-
-  static constexpr SavedParts all() { return {true, true, true}; }
-};
-
-/// Kept from forward to the end of backward, in the slot of the micro-batch.
-constexpr SavedParts parts_in_slot(Recompute mode) {
-  return {mode != Recompute::full, mode != Recompute::full, mode == Recompute::none};
-}
-
-/// Where one block after the other leaves what no slot keeps, in forward and again in backward.
-constexpr SavedParts parts_in_scratch(Recompute mode) {
-  return {mode == Recompute::full, mode == Recompute::full, mode != Recompute::none};
-}
-
-/// Kept with the gradients between a backward_input that computes all again and a backward_weight that comes later.
-constexpr SavedParts parts_with_gradients(Recompute mode, bool split) {
-  return {false, split && mode == Recompute::full, split && mode == Recompute::full};
-}
-
-/// Lets `mine` be `theirs` where it has no memory of its own.
-template <class View>
-void borrow(View& mine, const View& theirs) {
-  if (mine.data() == nullptr)
-    mine = theirs;
 }
 
 }  // namespace espalier

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
+
 #include "models/attention.hpp"
 #include "models/layernorm.hpp"
 #include "models/mlp.hpp"
@@ -30,60 +32,120 @@ BlockShape make_block_shape(const ModelConfig& config, const TensorParallel<T>& 
 
 /// The pre-norm block of GPT-2: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Keeps nothing between calls: what
 /// backward needs lies in Saved, what the weight gradients need beside it in Gradients, so that micro-batches may be in
-/// flight in any order and the weight part may come later. x, h and y, the residual stream, are of type Residual.
-template <class T, class Residual = T>
+/// flight in any order and the weight part may come later.
+template <class P>
 class TransformerBlock {
+  using T = Compute<P>;
+  using Stream = Tensor<Residual<P>, 2>;
+
  public:
   struct Saved {
-    typename LayerNorm<T, Residual>::Saved norm1;
-    typename Attention<T, Residual>::Saved attention;
-    Tensor<Residual, 2> h;  ///< (R, C), between the two halves
-    typename LayerNorm<T, Residual>::Saved norm2;
-    typename Mlp<T, Residual>::Saved mlp;
-    Tensor<Residual, 2> y;  ///< (R, C), the input of the next block
+    typename LayerNorm<P>::Saved norm1;
+    typename Attention<P>::Saved attention;
+    Stream h;  ///< (R, C), between the two halves
+    typename LayerNorm<P>::Saved norm2;
+    typename Mlp<P>::Saved mlp;
+    Stream y;  ///< (R, C), the input of the next block; not in the list: it is always kept
 
-    static Saved take(Arena& arena, const BlockShape& shape, SavedParts parts);  ///< but y
-    void borrow_from(const Saved& other);                                        ///< what it has no memory for
+    template <class Visit>
+    void each(Visit& visit, const BlockShape& shape) {
+      norm1.each(visit, shape.rows, shape.channels);
+      attention.each(visit, shape.attention);
+      visit(h, SavedArray{"h", MadeBy::product, ReadBy::both_parts}, shape.rows, shape.channels);
+      norm2.each(visit, shape.rows, shape.channels);
+      mlp.each(visit, shape.tokens(), shape.ffn);
+    }
   };
   struct Gradients {
-    Tensor<Residual, 2> dy;  ///< (R, C), as given to backward_input
-    Tensor<T, 2> dnorm2;     ///< (R, C), of the output of norm2
-    typename LayerNorm<T, Residual>::Gradients norm2;
-    Tensor<Residual, 2> dh;  ///< (R, C)
-    Tensor<T, 2> dnorm1;     ///< (R, C)
-    typename LayerNorm<T, Residual>::Gradients norm1;
-    typename Mlp<T, Residual>::Gradients mlp;
-    typename Attention<T, Residual>::Gradients attention;
+    Stream dy;            ///< (R, C), as given to backward_input
+    Tensor<T, 2> dnorm2;  ///< (R, C), of the output of norm2
+    typename LayerNorm<P>::Gradients norm2;
+    Stream dh;            ///< (R, C)
+    Tensor<T, 2> dnorm1;  ///< (R, C)
+    typename LayerNorm<P>::Gradients norm1;
+    typename Mlp<P>::Gradients mlp;
+    typename Attention<P>::Gradients attention;
 
-    static Gradients take(Arena& arena, const BlockShape& shape);
+    static Gradients take(Arena& arena, const BlockShape& shape) {
+      Gradients gradients;
+      gradients.dnorm2 = arena.take<T>(shape.rows, shape.channels);
+      gradients.norm2 = LayerNorm<P>::Gradients::take(arena, shape.rows, shape.channels);
+      gradients.dh = arena.take<Residual<P>>(shape.rows, shape.channels);
+      gradients.dnorm1 = arena.take<T>(shape.rows, shape.channels);
+      gradients.norm1 = LayerNorm<P>::Gradients::take(arena, shape.rows, shape.channels);
+      gradients.mlp = Mlp<P>::Gradients::take(arena, shape.tokens(), shape.ffn);
+      gradients.attention = Attention<P>::Gradients::take(arena, shape.attention);
+      return gradients;
+    }
   };
 
   TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
-                   const ModelConfig& config, Placement placement);
+                   const ModelConfig& config, Placement placement)
+      : norm1_(parameters, tensor, name + ".norm1", config.hidden_size, placement),
+        attention_(parameters, tensor, name + ".attention", config.hidden_size, placement, init_std,
+                   projection_std(config)),
+        norm2_(parameters, tensor, name + ".norm2", config.hidden_size, placement),
+        mlp_(parameters, tensor, name + ".mlp", config.hidden_size, config.ffn_hidden_size, placement, init_std,
+             projection_std(config)) {}
 
   /// saved.y = block(x); x must live until backward is done.
-  void forward(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, const BlockShape& shape, Saved& saved) const;
+  void forward(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved) const {
+    first_half(exec, x, shape, saved);
+    mlp_.forward(exec, saved.y, saved.norm2.y, saved.h, saved.mlp);
+  }
+
   /// Forward again from x, all of `saved` but y.
-  void recompute(const ExecSpace& exec, Tensor<Residual, 2> x /* (R, C) */, const BlockShape& shape,
-                 Saved& saved) const;
+  void recompute(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved) const {
+    first_half(exec, x, shape, saved);
+    mlp_.recompute(exec, saved.norm2.y, saved.mlp);
+  }
+
   /// Forward again what backward_weight alone reads, from the rest of `saved`.
-  void recompute_for_weight(const ExecSpace& exec, Saved& saved) const;
+  void recompute_for_weight(const ExecSpace& exec, Saved& saved) const {
+    norm1_.forward(exec, saved.norm1.x, saved.norm1);
+    norm2_.forward(exec, saved.norm2.x, saved.norm2);
+    mlp_.recompute_for_weight(exec, saved.mlp);
+  }
 
   /// dx may be dy only if backward_weight is not called later.
-  void backward_input(const ExecSpace& exec, Tensor<Residual, 2> dx /* (R, C), = */,
-                      Tensor<Residual, 2> dy /* (R, C) */, const BlockShape& shape, const Saved& saved,
-                      Gradients& gradients) const;
+  void backward_input(const ExecSpace& exec, Stream dx /* (R, C), = */, Stream dy /* (R, C) */, const BlockShape& shape,
+                      const Saved& saved, Gradients& gradients) const {
+    gradients.dy = dy;
+    mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
+    norm2_.backward_input(exec, gradients.dh, dy, gradients.dnorm2, saved.norm2, gradients.norm2);
+    attention_.backward_input(exec, gradients.dnorm1, gradients.dh, shape.attention, saved.attention,
+                              gradients.attention);
+    norm1_.backward_input(exec, dx, gradients.dh, gradients.dnorm1, saved.norm1, gradients.norm1);
+  }
+
   /// Overwrites the gradients of the weights (beta 0) or adds to them (1).
-  void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients, State<T> beta) const;
+  void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients, State<T> beta) const {
+    mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp, beta);
+    norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2, gradients.norm2, beta);
+    attention_.backward_weight(exec, saved.norm1.y, gradients.dh, saved.attention, gradients.attention, beta);
+    norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1, gradients.norm1, beta);
+  }
 
  private:
-  /// Up to the input of the mlp.
-  void first_half(const ExecSpace& exec, Tensor<Residual, 2> x, const BlockShape& shape, Saved& saved) const;
+  static constexpr double init_std = 0.02;
 
-  LayerNorm<T, Residual> norm1_;
-  Attention<T, Residual> attention_;
-  LayerNorm<T, Residual> norm2_;
-  Mlp<T, Residual> mlp_;
+  // Each block adds two branches to the residual stream: their last layers start smaller, so that its variance does not
+  // grow with the depth (GPT-2, section 2.3).
+  static double projection_std(const ModelConfig& config) {
+    return init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+  }
+
+  // Up to the input of the mlp.
+  void first_half(const ExecSpace& exec, Stream x, const BlockShape& shape, Saved& saved) const {
+    norm1_.forward(exec, x, saved.norm1);
+    attention_.forward(exec, saved.h, saved.norm1.y, x, shape.attention, saved.attention);
+    norm2_.forward(exec, saved.h, saved.norm2);
+  }
+
+  LayerNorm<P> norm1_;
+  Attention<P> attention_;
+  LayerNorm<P> norm2_;
+  Mlp<P> mlp_;
 };
 
 }  // namespace espalier

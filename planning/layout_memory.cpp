@@ -54,8 +54,9 @@ struct StageElements {
   double table = 0;    // of all: the token table of a tied model, where another stage has it, too
 };
 
-// What `train` keeps for backward beside the slots (GptStack::take_workspace): gradients of one block and of the stream
-// on both sides, two sets where they are sent; of a split backward those of all blocks, as often as weight parts wait.
+// What `train` keeps for backward beside the slots (ActivationPlan::take_gradients): gradients of one block and of the
+// stream on both sides, two sets where they are sent; of a split backward those of all blocks, as often as weight parts
+// wait.
 double gradient_workspace(const ModelConfig& model, const PlanLayout& layout, const Stage& stage, double rows) {
   const double e = activation_bytes(layout.precision);
   const double c = real(model.hidden_size);
@@ -181,7 +182,7 @@ class StageMemory {
   }
 
   // Each chunk has slots of its own, or all share as many as they hold together, whichever is less
-  // (GptStack::take_slots). A slot holds the blocks, what the chunk received, and the head's input.
+  // (ActivationPlan::take_slots). A slot holds the blocks, what the chunk received, and the head's input.
   double slots_of_train(const Stage& stage, double slots) const {
     const std::vector<double> held = slots_of_chunks(layout_.schedule, layout_.pipeline, layout_.virtual_stages,
                                                      layout_.num_microbatches(), stage.number);

@@ -16,8 +16,8 @@
 
 namespace espalier {
 
-template <class T>
-struct CheckpointSaver<T>::BackgroundSave {
+template <class P>
+struct CheckpointSaver<P>::BackgroundSave {
   ShardedSave save;
   Index step = 0;
   double copy_seconds = 0;
@@ -31,9 +31,9 @@ struct CheckpointSaver<T>::BackgroundSave {
   }
 };
 
-template <class T>
-CheckpointSaver<T>::CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh,
-                                    Trainer<T>& trainer, Note note, std::string owner,
+template <class P>
+CheckpointSaver<P>::CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh,
+                                    Trainer<P>& trainer, Note note, std::string owner,
                                     std::function<void()> while_waiting)
     : config_(config),
       checkpoints_(checkpoints),
@@ -46,11 +46,11 @@ CheckpointSaver<T>::CheckpointSaver(const RunConfig& config, const Path& checkpo
     copy_.emplace(trainer.parameters().parameters(), counted_arrays(trainer, ownership_of(trainer)));
 }
 
-template <class T>
-CheckpointSaver<T>::~CheckpointSaver() = default;
+template <class P>
+CheckpointSaver<P>::~CheckpointSaver() = default;
 
-template <class T>
-void CheckpointSaver<T>::save() {
+template <class P>
+void CheckpointSaver<P>::save() {
   wait_for_the_one_before();
   const Stopwatch since_start;
   const AddSeconds held_up(seconds_);
@@ -75,8 +75,8 @@ void CheckpointSaver<T>::save() {
   in_flight_->start_turn();
 }
 
-template <class T>
-void CheckpointSaver<T>::wait_for_the_one_before() {
+template <class P>
+void CheckpointSaver<P>::wait_for_the_one_before() {
   if (!in_flight_)
     return;
   const Index before = in_flight_->step;
@@ -89,8 +89,8 @@ void CheckpointSaver<T>::wait_for_the_one_before() {
                     seconds < worth_advice ? "" : ": a longer checkpoint.interval, or a faster disk, spares that"));
 }
 
-template <class T>
-void CheckpointSaver<T>::poll() {
+template <class P>
+void CheckpointSaver<P>::poll() {
   if (!in_flight_)
     return;
   const AddSeconds held_up(seconds_);
@@ -98,13 +98,13 @@ void CheckpointSaver<T>::poll() {
     end_turn();
 }
 
-template <class T>
-bool CheckpointSaver<T>::is_writing() {
+template <class P>
+bool CheckpointSaver<P>::is_writing() {
   return all_reduce(mesh_.world(), Index{in_flight_->task->is_done() ? 0 : 1}, ReduceOp::max) > 0;
 }
 
-template <class T>
-void CheckpointSaver<T>::drain() {
+template <class P>
+void CheckpointSaver<P>::drain() {
   const AddSeconds held_up(seconds_);
   if (in_flight_)
     mesh_.world().position().set_operation(-1, "save", -1, -1);
@@ -118,8 +118,8 @@ void CheckpointSaver<T>::drain() {
   }
 }
 
-template <class T>
-void CheckpointSaver<T>::judge(double validation_loss) {
+template <class P>
+void CheckpointSaver<P>::judge(double validation_loss) {
   if (std::isfinite(validation_loss))
     return;
   const Index step = trainer_.steps_done();
@@ -141,8 +141,8 @@ void CheckpointSaver<T>::judge(double validation_loss) {
                                             "optimizer.warmup_steps; in fp16, try precision.compute=bf16"});
 }
 
-template <class T>
-void CheckpointSaver<T>::end_turn() {
+template <class P>
+void CheckpointSaver<P>::end_turn() {
   const Stopwatch ending;
   std::unique_ptr<BackgroundSave> ended = std::move(in_flight_);  // gone, when a rank has failed
   attempt_together(mesh_.world(), ExitCode::write, [&] { ended->task->get(); });
@@ -158,16 +158,16 @@ void CheckpointSaver<T>::end_turn() {
                     ended->copy_seconds));
 }
 
-template <class T>
-void CheckpointSaver<T>::prune(Index newest) {
+template <class P>
+void CheckpointSaver<P>::prune(Index newest) {
   attempt_together(mesh_.world(), ExitCode::write, [&] {
     if (mesh_.world().rank() == 0)
       prune_checkpoints(checkpoints_, kept_checkpoints(config_), newest, owner_);
   });
 }
 
-#define ESPALIER_INSTANTIATE(T) template class CheckpointSaver<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P) template class CheckpointSaver<P>;
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -16,14 +16,14 @@ namespace espalier {
 /// that thread makes no MPI calls, and no other calls HDF5 meanwhile. All ranks agree at the boundaries of steps:
 /// there a save that is written everywhere is published, and there a write that failed anywhere is an error.
 /// save(), poll() and drain() are collective over the mesh.
-template <class T>
+template <class P>
 class CheckpointSaver {
  public:
   using Note = std::function<void(const std::string&)>;
 
   /// Allocates the copy, if one is to be made. What is given must outlive it. `owner`: the id of the run, on all ranks.
   /// `while_waiting` is called by all ranks, some times a second, while they wait for a save in flight.
-  CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh, Trainer<T>& trainer,
+  CheckpointSaver(const RunConfig& config, const Path& checkpoints, const ProcessMesh& mesh, Trainer<P>& trainer,
                   Note note, std::string owner = {}, std::function<void()> while_waiting = {});
   ~CheckpointSaver();  ///< gives up a save that is being written
 
@@ -56,13 +56,13 @@ class CheckpointSaver {
   const RunConfig& config_;
   Path checkpoints_;
   const ProcessMesh& mesh_;
-  Trainer<T>& trainer_;
+  Trainer<P>& trainer_;
   Note note_;
   std::string owner_;
   std::function<void()> while_waiting_;
   double seconds_ = 0;
   Index waits_ = 0;
-  std::optional<StateCopy<State<T>>> copy_;
+  std::optional<StateCopy<State<Compute<P>>>> copy_;
   std::unique_ptr<BackgroundSave> in_flight_;  // last: its thread reads the copy
 };
 

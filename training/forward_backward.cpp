@@ -54,11 +54,11 @@ int parts_of(const ChunkLayers& layers, OperationKind kind) {
   return halves * (static_cast<int>(layers.count) + (layers.head ? 1 : 0)) + (visits_embedding ? 1 : 0);
 }
 
-template <class T>
+template <class P>
 class Executor {
  public:
-  Executor(const StepContext<T>& context, const std::vector<TokenBatch>& microbatches, TokenWeight weight,
-           PhaseSeconds& seconds, const StackMemory& memory)
+  Executor(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches, TokenWeight weight,
+           PhaseSeconds& seconds, const ActivationMemory& memory)
       : c_(context),
         microbatches_(microbatches),
         weight_(weight),
@@ -77,7 +77,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   void run(const PipelineSchedule& schedule) {
-    const MarkedCollectives<T> marked(tensor(), queue_clock_);
+    const MarkedCollectives<Compute<P>> marked(tensor(), queue_clock_);
     several_chunks_ = c_.model.num_chunks() > 1;
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
       const std::string name = text(schedule[i], several_chunks_);
@@ -108,7 +108,7 @@ class Executor {
   };
 
   const Communicator& world() const { return c_.mesh.world(); }
-  const TensorParallel<T>& tensor() const { return c_.model.tensor(); }
+  const TensorParallel<Compute<P>>& tensor() const { return c_.model.tensor(); }
 
   void run(const Operation& op, const std::string& name) {
     switch (op.kind) {
@@ -133,7 +133,7 @@ class Executor {
   // ---- compute ----
 
   void forward(const Operation& op, const std::string& name) {
-    const MicrobatchPlace where = take_free_slot(op);
+    const ActivationIndex where = take_free_slot(op);
     // Planted: the first micro-batch counts twice.
     const bool doubled = world().context().planted_fault == PlantedFault::wrong_token_weight && op.microbatch == 0;
     const double times = doubled ? 2 : 1;
@@ -143,7 +143,7 @@ class Executor {
   }
 
   void backward(const Operation& op, const std::string& name) {
-    const MicrobatchPlace where = take_gradients(op);
+    const ActivationIndex where = take_gradients(op);
     if (op.kind != OperationKind::backward_weight)
       finish_sends_of(OperationKind::send_gradients, index(where.chunk), where.gradients);
     last_backward_ = where;
@@ -214,7 +214,7 @@ class Executor {
   }
 
   void evaluate(int microbatch, int chunk) {
-    const MicrobatchPlace where(0, chunk);
+    const ActivationIndex where(0, chunk);
     const ChunkLayers& layers = c_.model.layers(chunk);
     const Communicator& pp = c_.mesh.pp();
     const auto message = [&](OperationKind kind, int step) {
@@ -232,7 +232,7 @@ class Executor {
   // ---- messages ----
 
   // The wait for work that is not done yet is bubble; what follows is communication.
-  void receive(const Operation& op, const std::string& name, const typename Gpt<T>::Message& data, int tag) {
+  void receive(const Operation& op, const std::string& name, const typename Decoder<P>::Message& data, int tag) {
     const Region region("espalier::training::receive");
     const double begin = world().clock().now();
     Request request = irecv(c_.exec, c_.mesh.pp(), data, op.peer, tag);
@@ -259,7 +259,7 @@ class Executor {
     computed_.push_back({op, name, Phase::bubble, begin, queue_clock_.mark(), 0});
   }
 
-  void send(const Operation& op, MicrobatchPlace from) {
+  void send(const Operation& op, ActivationIndex from) {
     const double begin = world().clock().now();
     if (op.kind == OperationKind::send_activations)
       sends_.push_back({isend(c_.exec, c_.mesh.pp(), c_.model.output(from), op.peer, tags::activations), op.kind,
@@ -319,15 +319,15 @@ class Executor {
   int slot_holder(const Operation& op) const {
     return op.chunk * static_cast<int>(microbatches_.size()) + op.microbatch;
   }
-  MicrobatchPlace take_slot(const Operation& op) {
+  ActivationIndex take_slot(const Operation& op) {
     return {slots_[slot_pool(op.chunk)].take(slot_holder(op)), op.chunk};
   }
-  MicrobatchPlace take_free_slot(const Operation& op) {
-    const MicrobatchPlace where = take_slot(op);
+  ActivationIndex take_free_slot(const Operation& op) {
+    const ActivationIndex where = take_slot(op);
     finish_sends_of(OperationKind::send_activations, slot_pool(op.chunk), where.slot);
     return where;
   }
-  MicrobatchPlace take_gradients(const Operation& op) {
+  ActivationIndex take_gradients(const Operation& op) {
     return {slots_[slot_pool(op.chunk)].of(slot_holder(op)), op.chunk, gradients_[index(op.chunk)].take(op.microbatch)};
   }
 
@@ -344,7 +344,7 @@ class Executor {
     int held;  // the slot or set of gradients of that pool that it is sent from
   };
 
-  const StepContext<T>& c_;
+  const StepContext<P>& c_;
   const std::vector<TokenBatch>& microbatches_;
   TokenWeight weight_;
   PhaseSeconds& seconds_;
@@ -353,14 +353,14 @@ class Executor {
   std::vector<PlacePool> slots_;      // by chunk, or one that all chunks share
   std::vector<PlacePool> gradients_;  // by chunk
   std::list<Sent> sends_;
-  MicrobatchPlace last_backward_;
+  ActivationIndex last_backward_;
   bool several_chunks_ = false;
 };
 
 }  // namespace
 
-StackMemory stack_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks) {
-  StackMemory memory{.chunks = {}, .slots_together = std::max(1, slots_needed(schedule))};
+ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks) {
+  ActivationMemory memory{.chunks = {}, .slots_together = std::max(1, slots_needed(schedule))};
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
     const int split = pending_weights_needed(schedule, chunk);
     // Without the split two sets take turns where gradients are sent, so that one may be on its way.
@@ -374,26 +374,26 @@ StackMemory stack_memory(const PipelineSchedule& schedule, const std::vector<Chu
   return memory;
 }
 
-template <class T>
-void forward_backward(const StepContext<T>& context, const std::vector<TokenBatch>& microbatches,
+template <class P>
+void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
                       const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds) {
   std::vector<ChunkLayers> chunks;
   for (int chunk = 0; chunk < context.model.num_chunks(); ++chunk)
     chunks.push_back(context.model.layers(chunk));
-  Executor<T>(context, microbatches, weight, seconds, stack_memory(schedule, chunks)).run(schedule);
+  Executor<P>(context, microbatches, weight, seconds, activation_memory(schedule, chunks)).run(schedule);
 }
 
-template <class T>
-void forward_only(const StepContext<T>& context, const std::vector<TokenBatch>& batches, double token_weight,
+template <class P>
+void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, double token_weight,
                   PhaseSeconds& seconds) {
-  Executor<T>(context, batches, {token_weight, token_weight}, seconds, {}).evaluate();
+  Executor<P>(context, batches, {token_weight, token_weight}, seconds, {}).evaluate();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                     \
-  template void forward_backward<T>(const StepContext<T>&, const std::vector<TokenBatch>&, const PipelineSchedule&, \
+#define ESPALIER_INSTANTIATE(P)                                                                                     \
+  template void forward_backward<P>(const StepContext<P>&, const std::vector<TokenBatch>&, const PipelineSchedule&, \
                                     TokenWeight, PhaseSeconds&);                                                    \
-  template void forward_only<T>(const StepContext<T>&, const std::vector<TokenBatch>&, double, PhaseSeconds&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+  template void forward_only<P>(const StepContext<P>&, const std::vector<TokenBatch>&, double, PhaseSeconds&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

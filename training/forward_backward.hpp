@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/phases.hpp"
-#include "models/gpt.hpp"
+#include "models/decoder.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/process_mesh.hpp"
@@ -15,29 +15,29 @@
 namespace espalier {
 
 /// What a step works on; all of it outlives the step.
-template <class T>
+template <class P>
 struct StepContext {
   const ExecSpace& exec;
-  Gpt<T>& model;
+  Decoder<P>& model;
   const ProcessMesh& mesh;
-  GradientReducer<State<T>>& reducer;
+  GradientReducer<State<Compute<P>>>& reducer;
   const RunConfig::Emulate& emulate;
   MessageTransit& transit;  ///< of this step, added to
 };
 
 /// Activation memory of the chunks, as the list needs it.
-StackMemory stack_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks);
+ActivationMemory activation_memory(const PipelineSchedule& schedule, const std::vector<ChunkLayers>& chunks);
 
 /// Runs the list of one step up to its optimizer operation: adds to the model's loss and gradients, each micro-batch
 /// weighted by `weight`, sends and receives, and lets the reducer know as soon as gradients are final.
 /// reducer.wait() is the caller's.
-template <class T>
-void forward_backward(const StepContext<T>& context, const std::vector<TokenBatch>& microbatches,
+template <class P>
+void forward_backward(const StepContext<P>& context, const std::vector<TokenBatch>& microbatches,
                       const PipelineSchedule& schedule, TokenWeight weight, PhaseSeconds& seconds);
 
 /// Runs one batch after another forward through all stages, adding to the model's loss. Keeps nothing for backward.
-template <class T>
-void forward_only(const StepContext<T>& context, const std::vector<TokenBatch>& batches, double token_weight,
+template <class P>
+void forward_only(const StepContext<P>& context, const std::vector<TokenBatch>& batches, double token_weight,
                   PhaseSeconds& seconds);
 
 }  // namespace espalier

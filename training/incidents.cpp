@@ -118,8 +118,8 @@ Path incident_path(const Path& run_directory, const Incident& incident) {
   return run_directory / "incidents" / fmt::format("step-{:08}-sample-{:08}", incident.step, incident.samples.begin);
 }
 
-template <class T>
-Path store_incident(const Incident& incident, const Trainer<T>& trainer, const RunConfig& config,
+template <class P>
+Path store_incident(const Incident& incident, const Trainer<P>& trainer, const RunConfig& config,
                     const ProcessMesh& mesh) {
   const Path run = config.run.directory;
   Path folder = incident_path(run, incident);
@@ -154,9 +154,9 @@ Incident read_incident(const Path& path) {
   }
 }
 
-#define ESPALIER_INSTANTIATE(T) \
-  template Path store_incident<T>(const Incident&, const Trainer<T>&, const RunConfig&, const ProcessMesh&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P) \
+  template Path store_incident<P>(const Incident&, const Trainer<P>&, const RunConfig&, const ProcessMesh&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

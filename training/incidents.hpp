@@ -37,8 +37,8 @@ Path incident_path(const Path& run_directory, const Incident& incident);
 
 /// Writes the folder, unless it is there already or there are `stability.keep_incidents` others: the first ones tell
 /// most. Called before the step's update. Collective. @returns the folder; empty where nothing was written.
-template <class T>
-Path store_incident(const Incident& incident, const Trainer<T>& trainer, const RunConfig& config,
+template <class P>
+Path store_incident(const Incident& incident, const Trainer<P>& trainer, const RunConfig& config,
                     const ProcessMesh& mesh);
 
 /// @throws Error (usage) for a path that is no incident, Error (data) for a damaged one.

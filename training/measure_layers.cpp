@@ -6,7 +6,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "models/cost.hpp"
-#include "models/gpt.hpp"
+#include "models/decoder.hpp"
 #include "parallel/collectives.hpp"
 #include "training/predict_memory.hpp"
 #include "training/with_compute_type.hpp"
@@ -29,13 +29,13 @@ bool measurement_fits(const RunConfig& config) {
 
 }  // namespace
 
-template <class T>
+template <class P>
 LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
   ModelConfig shape = config.model.shape;
   shape.num_layers = 1;
   const ExecSpace exec;
-  ParameterStore<T> parameters;
-  Gpt<T> model(parameters, shape, one_chunk(1, recompute), TensorParallel<T>(), residual_type(config.precision));
+  ParameterStore<Compute<P>> parameters;
+  Decoder<P> model(parameters, shape, one_chunk(1, recompute), TensorParallel<Compute<P>>());
   parameters.allocate();
   parameters.initialize(exec, 1);
   model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
@@ -75,8 +75,7 @@ LayerCosts layer_costs(const RunConfig& config, Recompute recompute) {
     return {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
   if (!measurement_fits(config))
     return layer_flops(config.model.shape, config.batch.sequence_length, recompute);
-  return with_compute_type(config.precision.compute,
-                           [&]<class T>() { return measure_layer_costs<T>(config, recompute); });
+  return with_precision(config.precision, [&]<class P>() { return measure_layer_costs<P>(config, recompute); });
 }
 
 }  // namespace
@@ -115,8 +114,8 @@ void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
   config.parallel.layers_per_stage = layers;
 }
 
-#define ESPALIER_INSTANTIATE(T) template LayerCosts measure_layer_costs<T>(const RunConfig&, Recompute);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P) template LayerCosts measure_layer_costs<P>(const RunConfig&, Recompute);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -119,7 +119,7 @@ LayerSample measure_sample(const Communicator& world, const Shape& shape, const 
   std::array<double, 3> best{};
   for (int round = 0; round < rounds; ++round) {
     barrier(world);
-    const LayerCosts costs = measure_layer_costs<T>(config, Recompute::none);
+    const LayerCosts costs = measure_layer_costs<MixedPrecision<T>>(config, Recompute::none);
     std::array<double, 3> seconds{costs.embedding, costs.block, costs.head};
     all_reduce(world, std::span<double>(seconds), ReduceOp::max);
     for (std::size_t i = 0; i < best.size(); ++i)

@@ -35,8 +35,8 @@ double next_loss_tolerance(ScalarType compute) {
   return 0;
 }
 
-template <class T>
-double require_finite_loss(Trainer<T>& trainer) {
+template <class P>
+double require_finite_loss(Trainer<P>& trainer) {
   const Index samples = trainer.next_samples();
   const double next = trainer.next_loss(samples);
   if (std::isfinite(next) || (trainer.steps_done() > 0 && std::isfinite(trainer.past_loss(samples))))
@@ -50,17 +50,17 @@ double require_finite_loss(Trainer<T>& trainer) {
        .todo = "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
 }
 
-template <class T>
-void store_next_loss(nlohmann::json& state, Trainer<T>& trainer) {
+template <class P>
+void store_next_loss(nlohmann::json& state, Trainer<P>& trainer) {
   const Index samples = trainer.next_samples();
   const double loss = require_finite_loss(trainer);
   if (std::isfinite(loss))  // JSON knows no other numbers
-    state["next_loss"] = {{"samples", samples}, {"loss", loss}, {"compute", to_string(scalar_type_of<T>())}};
+    state["next_loss"] = {{"samples", samples}, {"loss", loss}, {"compute", to_string(scalar_type_of<Compute<P>>())}};
 }
 
-template <class T>
+template <class P>
 void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std::string& checkpoint,
-                     Trainer<T>& trainer, const std::function<void(const std::string&)>& note) {
+                     Trainer<P>& trainer, const std::function<void(const std::string&)>& note) {
   if (!next) {
     note(
         "the checkpoint holds no loss to check the resume by (checkpoint.check_loss was off, or the loss was no finite "
@@ -69,7 +69,7 @@ void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std
   }
   const auto [samples, stored, compute] = *next;
   const double found = trainer.next_loss(samples);
-  const double tolerance = tolerance_between(compute, scalar_type_of<T>());
+  const double tolerance = tolerance_between(compute, scalar_type_of<Compute<P>>());
   const double difference = std::abs(found - stored);
   if (!(difference <= tolerance * std::abs(stored)))  // nor when it is not a number
     throw Error(
@@ -84,12 +84,12 @@ void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std
                    difference / std::abs(stored)));
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                  \
-  template double require_finite_loss<T>(Trainer<T>&);                                                           \
-  template void store_next_loss<T>(nlohmann::json&, Trainer<T>&);                                                \
-  template void check_next_loss<T>(const std::optional<StoredState::NextLoss>&, const std::string&, Trainer<T>&, \
+#define ESPALIER_INSTANTIATE(P)                                                                                  \
+  template double require_finite_loss<P>(Trainer<P>&);                                                           \
+  template void store_next_loss<P>(nlohmann::json&, Trainer<P>&);                                                \
+  template void check_next_loss<P>(const std::optional<StoredState::NextLoss>&, const std::string&, Trainer<P>&, \
                                    const std::function<void(const std::string&)>&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -6,7 +6,7 @@
 
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
-#include "models/gpt.hpp"
+#include "models/decoder.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/forward_backward.hpp"
@@ -87,25 +87,25 @@ std::uint64_t library_workspaces(const RunConfig& config, const AttentionShape& 
                                : 0);
 }
 
-template <class T>
+template <class P>
 MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout& layout, int stage, int tensor_rank) {
   const std::vector<ChunkLayers>& chunks = layout.stages[static_cast<std::size_t>(stage)];
-  ParameterStore<T> parameters;
-  const TensorParallel<T> tensor(tensor_rank, layout.mesh.degree(Axis::tp), layout.sequence_parallel);
-  const Gpt<T> model(parameters, config.model.shape, chunks, tensor, residual_type(config.precision));
+  ParameterStore<Compute<P>> parameters;
+  const TensorParallel<Compute<P>> tensor(tensor_rank, layout.mesh.degree(Axis::tp), layout.sequence_parallel);
+  const Decoder<P> model(parameters, config.model.shape, chunks, tensor);
   parameters.lay_out();
   const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                                                     stack_memory(make_schedule(layout.pipeline, stage), chunks));
+                                                     activation_memory(make_schedule(layout.pipeline, stage), chunks));
   MemoryByCategory memory;
   const auto set = [&](Category category, std::uint64_t bytes) {
     memory.bytes[static_cast<std::size_t>(category)] = static_cast<std::size_t>(bytes);
   };
   const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
-  set(Category::weights, flat * sizeof(T));
-  set(Category::gradients, flat * sizeof(State<T>));
+  set(Category::weights, flat * sizeof(Compute<P>));
+  set(Category::gradients, flat * sizeof(State<Compute<P>>));
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
   set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
-                               library_workspaces<T>(config, attention_shape(config, layout)));
+                               library_workspaces<Compute<P>>(config, attention_shape(config, layout)));
   set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
   return memory;
 }
@@ -120,12 +120,12 @@ AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout)
           .head_size = shape.hidden_size / shape.num_heads};
 }
 
-template <class T>
+template <class P>
 MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout, int stage) {
   // The first tensor rank has the most rows; under sequence parallelism the others share gradients with it, unevenly.
-  MemoryByCategory fullest = memory_of_tensor_rank<T>(config, layout, stage, 0);
+  MemoryByCategory fullest = memory_of_tensor_rank<P>(config, layout, stage, 0);
   for (int rank = 1; layout.sequence_parallel && rank < layout.mesh.degree(Axis::tp); ++rank)
-    if (const MemoryByCategory memory = memory_of_tensor_rank<T>(config, layout, stage, rank);
+    if (const MemoryByCategory memory = memory_of_tensor_rank<P>(config, layout, stage, rank);
         memory.total() > fullest.total())
       fullest = memory;
   return fullest;
@@ -134,13 +134,13 @@ MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout) {
   std::vector<MemoryByCategory> stages;
   for (int stage = 0; stage < layout.pipeline.stages; ++stage)
-    stages.push_back(with_compute_type(config.precision.compute,
-                                       [&]<class T>() { return predict_memory<T>(config, layout, stage); }));
+    stages.push_back(
+        with_precision(config.precision, [&]<class P>() { return predict_memory<P>(config, layout, stage); }));
   return stages;
 }
 
-#define ESPALIER_INSTANTIATE(T) template MemoryByCategory predict_memory<T>(const RunConfig&, const RunLayout&, int);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P) template MemoryByCategory predict_memory<P>(const RunConfig&, const RunLayout&, int);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -16,7 +16,7 @@ AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout)
 
 /// Bytes by category that a Trainer will allocate on a rank of `stage`, from the shapes alone; of the ranks of the
 /// stage the one that has most. Library scratch, which only a measurement knows, is not in it.
-template <class T>
+template <class P>
 MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout, int stage);
 
 /// The same for all stages, in the precision of the config.

@@ -26,9 +26,9 @@ struct CountedTraffic {
 };
 
 CountedTraffic counted_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
-  return with_compute_type(config.precision.compute, [&]<class T>() {
-    const std::array<std::uint64_t, num_axes> bytes = predict_traffic<T>(config, layout, rank);
-    const PerGroup<ReductionTraffic> reductions = predict_reduction_traffic<T>(config, layout, rank);
+  return with_precision(config.precision, [&]<class P>() {
+    const std::array<std::uint64_t, num_axes> bytes = predict_traffic<P>(config, layout, rank);
+    const PerGroup<ReductionTraffic> reductions = predict_reduction_traffic<P>(config, layout, rank);
     const auto counted = [&](Axis axis) {
       return message_scale(config.emulate, axis) * static_cast<double>(bytes[static_cast<std::size_t>(axis)]);
     };

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "models/gpt.hpp"
+#include "models/decoder.hpp"
 #include "models/head.hpp"
 #include "parallel/collective_traffic.hpp"
 #include "parallel/reduction_plan.hpp"
@@ -52,21 +52,22 @@ std::uint64_t tensor_bytes(const Operation& operation, const ChunkLayers& chunk,
 
 }  // namespace
 
-template <class T>
+template <class P>
 PerGroup<ReductionTraffic> predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
   const PerAxis place = layout.mesh.coordinates(rank);
-  ParameterStore<T> parameters;
-  const TensorParallel<T> tensor(place[Axis::tp], layout.mesh.degree(Axis::tp), layout.sequence_parallel);
-  const Gpt<T> model(parameters, config.model.shape, layout.stages.at(static_cast<std::size_t>(place[Axis::pp])),
-                     tensor);
+  ParameterStore<Compute<P>> parameters;
+  const TensorParallel<Compute<P>> tensor(place[Axis::tp], layout.mesh.degree(Axis::tp), layout.sequence_parallel);
+  const Decoder<P> model(parameters, config.model.shape, layout.stages.at(static_cast<std::size_t>(place[Axis::pp])),
+                         tensor);
   parameters.lay_out();
   const auto places = layout.mesh.reduction_places(rank);
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
-                                            reducer_options(config, layout), sizeof(State<T>));
-  return reduction_traffic(plan, places, reducer_options(config, layout), sizeof(State<T>), sizeof(T));
+                                            reducer_options(config, layout), sizeof(State<Compute<P>>));
+  return reduction_traffic(plan, places, reducer_options(config, layout), sizeof(State<Compute<P>>),
+                           sizeof(Compute<P>));
 }
 
-template <class T>
+template <class P>
 std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
   const PerAxis place = layout.mesh.coordinates(rank);
   const auto stage = static_cast<std::size_t>(place[Axis::pp]);
@@ -76,26 +77,25 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
                       .rows = layout.sequence_parallel ? tokens / size : tokens,
                       .channels = config.model.shape.hidden_size,
                       .logit_rows = logit_rows(tokens, config.model.shape.vocab_size, size, most_logits)};
-  const std::size_t message_bytes =
-      residual_type(config.precision) == ResidualType::state ? sizeof(State<T>) : sizeof(T);
   std::array<std::uint64_t, num_axes> bytes{};
   const std::vector<PipelineSchedule> schedules = make_schedules(layout);
   for (const Operation& operation : schedules[stage]) {
     const ChunkLayers& chunk = layout.stages[stage].at(static_cast<std::size_t>(operation.chunk));
-    bytes[static_cast<std::size_t>(Axis::tp)] += tensor_bytes<T>(operation, chunk, shapes, place[Axis::tp], size);
+    bytes[static_cast<std::size_t>(Axis::tp)] +=
+        tensor_bytes<Compute<P>>(operation, chunk, shapes, place[Axis::tp], size);
     if (is_send(operation.kind))
       bytes[static_cast<std::size_t>(Axis::pp)] +=
-          static_cast<std::uint64_t>(shapes.rows * shapes.channels) * message_bytes;
+          static_cast<std::uint64_t>(shapes.rows * shapes.channels) * sizeof(Residual<P>);
   }
-  for (const ReductionTraffic& group : predict_reduction_traffic<T>(config, layout, rank).values)
+  for (const ReductionTraffic& group : predict_reduction_traffic<P>(config, layout, rank).values)
     bytes[static_cast<std::size_t>(Axis::dp)] += group.reduce_bytes + group.gather_bytes;
   return bytes;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                              \
-  template PerGroup<ReductionTraffic> predict_reduction_traffic<T>(const RunConfig&, const RunLayout&, int); \
-  template std::array<std::uint64_t, num_axes> predict_traffic<T>(const RunConfig&, const RunLayout&, int);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P)                                                                              \
+  template PerGroup<ReductionTraffic> predict_reduction_traffic<P>(const RunConfig&, const RunLayout&, int); \
+  template std::array<std::uint64_t, num_axes> predict_traffic<P>(const RunConfig&, const RunLayout&, int);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

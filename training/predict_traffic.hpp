@@ -18,11 +18,11 @@ namespace espalier {
 ///   pp  for each send of the list the residual stream of a micro-batch, (B T, C), or our rows of it;
 ///   dp  the gradients' reduction, all its groups, and with ZeRO-1 the gathering of weights.
 /// The few numbers that the whole world sums once a step (loss, norm, flags) belong to no axis.
-template <class T>
+template <class P>
 std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank);
 
 /// What of it the reduction of each group of parameters sends, and the gathering of its weights.
-template <class T>
+template <class P>
 PerGroup<ReductionTraffic> predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank);
 
 }  // namespace espalier

@@ -137,8 +137,8 @@ struct TinyTraffic {
 };
 
 double reduced_bytes(const RunConfig& config, const RunLayout& layout, int rank) {
-  const auto traffic = with_compute_type(config.precision.compute,
-                                         [&]<class T>() { return predict_reduction_traffic<T>(config, layout, rank); });
+  const auto traffic =
+      with_precision(config.precision, [&]<class P>() { return predict_reduction_traffic<P>(config, layout, rank); });
   std::uint64_t bytes = 0;
   for (const ReductionGroup group : all_reduction_groups)
     if (has_message_scale(group))
@@ -151,8 +151,8 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
   const std::vector<PipelineSchedule> lists = make_schedules(layout);
   TinyTraffic most;
   for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
-    const auto traffic = with_compute_type(config.precision.compute, [&]<class T>() {
-      return predict_traffic<T>(config, layout, layout.mesh.first_rank_of_stage(stage));
+    const auto traffic = with_precision(config.precision, [&]<class P>() {
+      return predict_traffic<P>(config, layout, layout.mesh.first_rank_of_stage(stage));
     });
     const auto bytes = [&](Axis axis) { return static_cast<double>(traffic[static_cast<std::size_t>(axis)]); };
     double tensor = 0;

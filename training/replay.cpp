@@ -21,8 +21,8 @@ namespace {
 // NaN is above everything, and infinity above every number.
 bool is_larger(double a, double b) { return std::isnan(a) ? !std::isnan(b) : a > b; }
 
-template <class T>
-std::vector<TensorNorm> gradient_norms(const Trainer<T>& trainer, double loss_scale) {
+template <class P>
+std::vector<TensorNorm> gradient_norms(const Trainer<P>& trainer, double loss_scale) {
   std::vector<SquaredNorm::Range> ranges;
   std::vector<TensorNorm> norms;
   for (const Parameter& parameter : trainer.parameters().parameters()) {
@@ -31,7 +31,7 @@ std::vector<TensorNorm> gradient_norms(const Trainer<T>& trainer, double loss_sc
   }
   const ExecSpace exec;
   const SquaredNorm squares(exec, ranges);
-  squares.compute<State<T>>(exec, trainer.parameters().flat_gradients());
+  squares.compute<State<Compute<P>>>(exec, trainer.parameters().flat_gradients());
   const auto host = Kokkos::create_mirror_view(squares.sums());
   Kokkos::deep_copy(exec, host, squares.sums());
   compat::fence(exec, "espalier::replay: the norms are read on the host");
@@ -43,7 +43,7 @@ std::vector<TensorNorm> gradient_norms(const Trainer<T>& trainer, double loss_sc
 }
 
 // A trainer with the incident's weights and loss scale.
-template <class T>
+template <class P>
 class ReplayTrainer {
  public:
   ReplayTrainer(const RunConfig& config, const ProcessMesh& mesh, const CheckpointReader& checkpoint)
@@ -62,10 +62,10 @@ class ReplayTrainer {
     return trainer_.compute_gradients();
   }
 
-  const Trainer<T>& trainer() const { return trainer_; }
+  const Trainer<P>& trainer() const { return trainer_; }
 
  private:
-  Trainer<T> trainer_;
+  Trainer<P> trainer_;
 };
 
 }  // namespace
@@ -80,17 +80,17 @@ RunConfig replay_config(const Path& incident, const std::vector<std::string>& ov
   return config;
 }
 
-template <class T>
+template <class P>
 Replay replay(const Path& incident_path, const Incident& incident, const RunConfig& config, const ProcessMesh& mesh,
               const std::function<void(const std::string&)>& note) {
   const CheckpointReader checkpoint(resolve_checkpoint(incident_path));
   require_same_model(checkpoint, config);
-  set_libraries<T>(config);
+  set_libraries<Compute<P>>(config);
   keep_matmul_library(read_state(checkpoint), config, note);
   keep_matmul_choices(checkpoint, mesh.world().rank(), note);
   Replay result;
   {
-    ReplayTrainer<T> whole(config, mesh, checkpoint);
+    ReplayTrainer<P> whole(config, mesh, checkpoint);
     const StepReport report = whole.compute(incident.step, incident.samples.begin);
     result.loss = report.loss;
     result.gradient_norm = report.gradient_norm;
@@ -99,7 +99,7 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
   RunConfig one_sample = config;
   one_sample.batch.global_batch_size = 1;
   one_sample.batch.micro_batch_size = 1;
-  ReplayTrainer<T> single(one_sample, mesh, checkpoint);
+  ReplayTrainer<P> single(one_sample, mesh, checkpoint);
   for (Index sample = incident.samples.begin; sample < incident.samples.end; ++sample) {
     const StepReport report = single.compute(incident.step, sample);
     const SampleIndex::Place place = single.trainer().place(sample);
@@ -119,10 +119,10 @@ bool is_reproduced(double recorded, double replayed, double tolerance) {
   return std::abs(recorded - replayed) <= tolerance * std::max(std::abs(recorded), std::abs(replayed));
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                 \
-  template Replay replay<T>(const Path&, const Incident&, const RunConfig&, const ProcessMesh&, \
+#define ESPALIER_INSTANTIATE(P)                                                                 \
+  template Replay replay<P>(const Path&, const Incident&, const RunConfig&, const ProcessMesh&, \
                             const std::function<void(const std::string&)>&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

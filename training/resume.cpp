@@ -99,8 +99,8 @@ struct Loaded {
 };
 
 // Earlier programs saved weights whose loss is not finite, too.
-template <class T>
-void require_sound_weights(const Path& path, Trainer<T>& trainer) {
+template <class P>
+void require_sound_weights(const Path& path, Trainer<P>& trainer) {
   try {
     require_finite_loss(trainer);
   } catch (const Error& error) {
@@ -126,9 +126,9 @@ std::string require_same_data(const CheckpointReader& checkpoint, const nlohmann
 }
 
 // All ranks load, or all throw the reason of the first that could not.
-template <class T>
+template <class P>
 Loaded load(const Path& path, const TrainOptions& options, const RunConfig& config, const ProcessMesh& mesh,
-            Trainer<T>& trainer, const std::vector<std::string>& tensors, const Note& note) {
+            Trainer<P>& trainer, const std::vector<std::string>& tensors, const Note& note) {
   std::optional<CheckpointReader> checkpoint;
   StoredState state;
   std::string changed_data;
@@ -158,9 +158,9 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
 }
 
 // The newest of the run's checkpoints whose data are sound.
-template <class T>
+template <class P>
 Loaded load_newest(const std::vector<Path>& paths, const TrainOptions& options, const RunConfig& config,
-                   const ProcessMesh& mesh, Trainer<T>& trainer, const std::vector<std::string>& tensors,
+                   const ProcessMesh& mesh, Trainer<P>& trainer, const std::vector<std::string>& tensors,
                    const Note& note) {
   for (const Path& path : paths) {
     try {
@@ -231,8 +231,8 @@ bool is_own(const Path& checkpoints, const std::string& owner, const Path& check
 }
 
 // A checkpoint whose bytes are right and whose loss is not would not get better with another one: no passing over.
-template <class T>
-Index checked(const Loaded& loaded, const RunConfig& config, Trainer<T>& trainer, const Note& note) {
+template <class P>
+Index checked(const Loaded& loaded, const RunConfig& config, Trainer<P>& trainer, const Note& note) {
   if (config.checkpoint.check_loss && !loaded.new_data)
     check_next_loss(loaded.state.next_loss, loaded.path.string(), trainer, note);
   return trainer.steps_done();
@@ -259,9 +259,9 @@ void keep_matmul_library(const StoredState& state, const RunConfig& config, cons
   }
 }
 
-template <class T>
+template <class P>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const std::string& owner,
-                      const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer, const Note& note) {
+                      const RunConfig& config, const ProcessMesh& mesh, Trainer<P>& trainer, const Note& note) {
   if (names_a_checkpoint(options.resume) && !options.init_from.empty())
     throw Error(ExitCode::usage, {.what = "--resume and --init-from each name where to start",
                                   .got = fmt::format("--resume {} --init-from {}", options.resume, options.init_from),
@@ -328,10 +328,10 @@ Error with_way_back(const Error& error, const Path& checkpoints, const std::stri
   return {error.code(), report};
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                             \
-  template Index resume_training<T>(const TrainOptions&, const Path&, const std::string&, const RunConfig&, \
-                                    const ProcessMesh&, Trainer<T>&, const Note&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P)                                                                             \
+  template Index resume_training<P>(const TrainOptions&, const Path&, const std::string&, const RunConfig&, \
+                                    const ProcessMesh&, Trainer<P>&, const Note&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

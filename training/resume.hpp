@@ -21,9 +21,9 @@ void keep_matmul_library(const StoredState& state, const RunConfig& config,
 /// @returns the step to go on after, 0 for a fresh start.
 /// @throws Error (checkpoint) when there are checkpoints but none can be used: a run never starts over silently;
 /// (usage) when the config is not that of the checkpoint's run, or of the run that left none.
-template <class T>
+template <class P>
 Index resume_training(const TrainOptions& options, const Path& checkpoints, const std::string& owner,
-                      const RunConfig& config, const ProcessMesh& mesh, Trainer<T>& trainer,
+                      const RunConfig& config, const ProcessMesh& mesh, Trainer<P>& trainer,
                       const std::function<void(const std::string&)>& note);
 
 /// The error of a run that diverged, with where the run can be taken up among its checkpoints, if there are any.

@@ -8,9 +8,9 @@
 
 namespace espalier {
 
-template <class T>
+template <class P>
 Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, const std::string& owner,
-                         const ProcessMesh& mesh, Trainer<T>& trainer,
+                         const ProcessMesh& mesh, Trainer<P>& trainer,
                          const std::function<void(const std::string&)>& note) {
   if (++count_ > most_)
     throw Error(ExitCode::numerical,
@@ -38,10 +38,10 @@ Index Rollbacks::go_back(const StepReport& report, const RunConfig& config, cons
   return step;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                     \
-  template Index Rollbacks::go_back<T>(const StepReport&, const RunConfig&, const std::string&, const ProcessMesh&, \
-                                       Trainer<T>&, const std::function<void(const std::string&)>&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P)                                                                                     \
+  template Index Rollbacks::go_back<P>(const StepReport&, const RunConfig&, const std::string&, const ProcessMesh&, \
+                                       Trainer<P>&, const std::function<void(const std::string&)>&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -19,9 +19,9 @@ class Rollbacks {
 
   /// Collective. `owner`: the id of the run. @returns the step that the run goes on after. @throws Error (numerical)
   /// when there have been too many since the last checkpoint was saved.
-  template <class T>
+  template <class P>
   Index go_back(const StepReport& report, const RunConfig& config, const std::string& owner, const ProcessMesh& mesh,
-                Trainer<T>& trainer, const std::function<void(const std::string&)>& note);
+                Trainer<P>& trainer, const std::function<void(const std::string&)>& note);
 
  private:
   Index most_;

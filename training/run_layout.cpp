@@ -104,10 +104,6 @@ RunLayout make_run_layout(const RunConfig& config, int world_size) {
   return layout;
 }
 
-ResidualType residual_type(const RunConfig::Precision& precision) {
-  return precision.residual == "state" ? ResidualType::state : ResidualType::compute;
-}
-
 namespace {
 
 // None where gradients travel as they are.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/gpt.hpp"
+#include "models/layer_partition.hpp"
 #include "parallel/mesh_layout.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/reduction_plan.hpp"
@@ -38,9 +38,6 @@ std::vector<Index> balanced_layers(const RunConfig& config, int stages, int chun
 /// How gradients are reduced. Where tiny tensors stand for large ones ([emulate] message_scale), buckets shrink with
 /// them: as many of them as there would be, or nothing could be reduced before backward ends.
 ReducerOptions reducer_options(const RunConfig& config, const RunLayout& layout);
-
-/// As [precision] says.
-ResidualType residual_type(const RunConfig::Precision& precision);
 
 /// The lists of all stages, with the tensor collectives inside each operation.
 std::vector<PipelineSchedule> make_schedules(const RunLayout& layout);

@@ -171,7 +171,7 @@ void read_snapshot(const CheckpointReader& reader, const std::vector<Parameter>&
 
 }  // namespace
 
-template <class T>
+template <class P>
 void save_reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                     const Path& directory, const std::function<void(const std::string&)>& done) {
   const auto on_root = [&](const std::function<void()>& action) {
@@ -188,13 +188,13 @@ void save_reference(const RunConfig& config, const VerifyOptions& options, const
                                     .todo = "name another one, or remove it"});
   });
   check_token_files(config, world);
-  ParameterStore<T> whole;
-  const Gpt<T> whole_model(whole, config.model.shape);
+  ParameterStore<Compute<P>> whole;
+  const Decoder<P> whole_model(whole, config.model.shape);
   whole.lay_out();
-  Reference<T> reference(config, options, world);
+  Reference<P> reference(config, options, world);
   for (Index step = 1; step <= options.steps; ++step) {
     const Snapshot snapshot = reference.step();
-    const WholeArrays<T> arrays(world, snapshot, whole.parameters());
+    const WholeArrays<Compute<P>> arrays(world, snapshot, whole.parameters());
     on_root([&] {
       const Path path = save_checkpoint(directory, info_of(snapshot, step, config, reference.text()), arrays.blocks());
       done(fmt::format("{}: loss {:.6f}, gradient norm {:.6f}, {}", path.string(), snapshot.loss,
@@ -224,10 +224,10 @@ Snapshot SavedReference::step(Index step, const std::vector<Parameter>& whole) c
   return snapshot;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                             \
-  template void save_reference<T>(const RunConfig&, const VerifyOptions&, const Communicator&, const Path&, \
+#define ESPALIER_INSTANTIATE(P)                                                                             \
+  template void save_reference<P>(const RunConfig&, const VerifyOptions&, const Communicator&, const Path&, \
                                   const std::function<void(const std::string&)>&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -15,7 +15,7 @@ namespace espalier {
 /// (snapshot_array_names), whose state holds loss, gradient norm, config and the checksums of the token files. Rank 0
 /// holds all of it in memory, some 60 bytes a parameter. `done` is told on rank 0. Collective.
 /// @throws Error (usage) where the directory holds some already; (write).
-template <class T>
+template <class P>
 void save_reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                     const Path& directory, const std::function<void(const std::string&)>& done);
 

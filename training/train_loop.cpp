@@ -43,7 +43,7 @@ std::string limit_text(const RunConfig& config) {
 
 bool is_multiple(Index step, Index interval) { return interval > 0 && step % interval == 0; }
 
-template <class T>
+template <class P>
 class Loop {
  public:
   Loop(const RunConfig& config, const TrainOptions& options, const RunLayout& layout, const ProcessMesh& mesh,
@@ -69,8 +69,8 @@ class Loop {
     run_id_ = files_.take_directory();
     if (stop_.agree())
       return TrainOutcome::not_begun;
-    agree_on_libraries<T>(config_, mesh_.world());
-    const auto measure = [&] { gemm_rate_ = measure_gemm_rate<T>(mesh_.world()); };
+    agree_on_libraries<Compute<P>>(config_, mesh_.world());
+    const auto measure = [&] { gemm_rate_ = measure_gemm_rate<Compute<P>>(mesh_.world()); };
     if (exec_is_host)
       MemoryLedger::instance().record_library_scratch_of(measure);
     else  // what becomes resident is the host's memory, not the accelerator's
@@ -79,15 +79,15 @@ class Loop {
     MemoryLedger::instance().reset_peak();  // of the training itself
     if (stop_.agree())
       return TrainOutcome::not_begun;
-    Trainer<T> trainer(ExecSpace(), config_, layout_, mesh_);
+    Trainer<P> trainer(ExecSpace(), config_, layout_, mesh_);
     trainer.set_data_files(data_files);
-    CheckpointSaver<T> saver(config_, files_.checkpoints(), mesh_, trainer, tell, run_id_, [&] { stop_.agree(); });
+    CheckpointSaver<P> saver(config_, files_.checkpoints(), mesh_, trainer, tell, run_id_, [&] { stop_.agree(); });
     const Index resumed_step = resume_training(options_, files_.checkpoints(), run_id_, config_, mesh_, trainer, tell);
     if (stop_.agree())
       return TrainOutcome::not_begun;
     note(products_text(gemm_rate_, mesh_.world().size()));
     if (!exec_is_host)
-      note("attention by " + describe_attention<T>(attention_shape(config_, layout_)));
+      note("attention by " + describe_attention<Compute<P>>(attention_shape(config_, layout_)));
     if (const std::size_t bytes = mesh_.world().context().link_bytes(); bytes > 0)
       note(fmt::format("NCCL has taken about {} of the GPU, which no category counts", bytes_text(bytes)));
     try {
@@ -106,7 +106,7 @@ class Loop {
   }
 
  private:
-  TrainOutcome train_in_directory(Trainer<T>& trainer, CheckpointSaver<T>& saver, Index resumed_step) {
+  TrainOutcome train_in_directory(Trainer<P>& trainer, CheckpointSaver<P>& saver, Index resumed_step) {
     if (events_.begins)
       events_.begins();
     stop_.begin();
@@ -139,7 +139,7 @@ class Loop {
 
   // All ranks have ended in the same step, so the save behind them can still be agreed upon. What ended them stays the
   // cause, whatever becomes of it.
-  static void publish_if_possible(CheckpointSaver<T>& saver) {
+  static void publish_if_possible(CheckpointSaver<P>& saver) {
     try {
       saver.drain();
     } catch (const std::exception&) {  // told by the next start: its save was not finished
@@ -163,7 +163,7 @@ class Loop {
     return whole;
   }
 
-  TrainOutcome steps(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, StragglerWatch& stragglers) {
+  TrainOutcome steps(Trainer<P>& trainer, CheckpointSaver<P>& saver, RankRecords& records, StragglerWatch& stragglers) {
     const Index total = config_.total_steps();
     Index steps_of_this_start = 0;
     double saving_seconds = 0;
@@ -209,7 +209,7 @@ class Loop {
     return TrainOutcome::completed;
   }
 
-  TrainOutcome stop_after(Index step, CheckpointSaver<T>& saver, RankRecords& records) {
+  TrainOutcome stop_after(Index step, CheckpointSaver<P>& saver, RankRecords& records) {
     save_unless_saved(saver, step);
     saver.drain();
     records.end_trace();
@@ -217,7 +217,7 @@ class Loop {
   }
 
   // What is saved is not lost with a launch that is killed in the validation that follows. True: a save was due.
-  bool save_if_due(CheckpointSaver<T>& saver, Index step, bool last) {
+  bool save_if_due(CheckpointSaver<P>& saver, Index step, bool last) {
     const bool is_due = last || stop_.is_agreed() || is_multiple(step, config_.checkpoint.interval);
     if (is_due)
       save(saver, step);
@@ -228,7 +228,7 @@ class Loop {
     return is_due;
   }
 
-  void validate(Trainer<T>& trainer, CheckpointSaver<T>& saver) {
+  void validate(Trainer<P>& trainer, CheckpointSaver<P>& saver) {
     constexpr double seconds_between_lines = 10;
     Stopwatch since_line;
     mesh_.world().position().set_operation(-1, "validation", -1, -1);
@@ -250,7 +250,7 @@ class Loop {
   }
 
   // A spike that cannot be kept is no reason to end the run.
-  void record_anomaly(const Trainer<T>& trainer, CheckpointSaver<T>& saver, const StepReport& report) {
+  void record_anomaly(const Trainer<P>& trainer, CheckpointSaver<P>& saver, const StepReport& report) {
     const Incident incident = incident_of(report, config_, layout_.text());
     note(to_text(incident));
     if (config_.stability.keep_incidents > 0)
@@ -273,7 +273,7 @@ class Loop {
       files_.update(stragglers.named());
   }
 
-  void go_back(Trainer<T>& trainer, CheckpointSaver<T>& saver, RankRecords& records, const StepReport& report) {
+  void go_back(Trainer<P>& trainer, CheckpointSaver<P>& saver, RankRecords& records, const StepReport& report) {
     saver.drain();  // it may be the checkpoint to go back to
     const Index step =
         rollbacks_.go_back(report, config_, run_id_, mesh_, trainer, [&](const std::string& text) { note(text); });
@@ -295,7 +295,7 @@ class Loop {
     return interval > 0 ? std::min(interval - step % interval, total - step) : total - step;
   }
 
-  void save(CheckpointSaver<T>& saver, Index step) {
+  void save(CheckpointSaver<P>& saver, Index step) {
     files_.require_in_place();
     saver.save();
     saved_step_ = step;
@@ -311,7 +311,7 @@ class Loop {
     return all_reduce(mesh_.world(), Index{found ? 1 : 0}, ReduceOp::max) > 0;
   }
 
-  void save_unless_saved(CheckpointSaver<T>& saver, Index step) {
+  void save_unless_saved(CheckpointSaver<P>& saver, Index step) {
     if (saved_step_ != step)
       save(saver, step);
   }
@@ -349,17 +349,17 @@ class Loop {
 
 }  // namespace
 
-template <class T>
+template <class P>
 TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
                    const ProcessMesh& mesh, const TrainEvents& events,
                    const std::function<std::string()>& stop_request) {
-  return Loop<T>(config, options, layout, mesh, events, stop_request).run();
+  return Loop<P>(config, options, layout, mesh, events, stop_request).run();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                               \
-  template TrainOutcome train<T>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&, \
+#define ESPALIER_INSTANTIATE(P)                                                                               \
+  template TrainOutcome train<P>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&, \
                                  const TrainEvents&, const std::function<std::string()>&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -45,7 +45,7 @@ enum class TrainOutcome { completed, stopped, not_begun };
 /// begins, in each step, between the batches of a validation and while a save is waited for. A request on any
 /// rank stops all of them, with a checkpoint and without a validation, and stands in run.json. Afterwards the position
 /// of this rank says whether it came to the end.
-template <class T>
+template <class P>
 TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
                    const ProcessMesh& mesh, const TrainEvents& events,
                    const std::function<std::string()>& stop_request);

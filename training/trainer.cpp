@@ -15,6 +15,7 @@
 #include "parallel/failure.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/operation_pace.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -79,14 +80,14 @@ std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
 
 }  // namespace
 
-template <class T>
-Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh)
+template <class P>
+Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh)
     : exec_(exec),
       config_(config),
       mesh_(&mesh),
       learning_rate_(config.learning_rate()),
       model_(parameters_, config.model.shape, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank())),
-             TensorParallel<T>(mesh.tp(), layout.sequence_parallel), residual_type(config.precision)),
+             TensorParallel<Compute<P>>(mesh.tp(), layout.sequence_parallel)),
       loader_(open_files(config.data.train, tokenizer_), loader_options(config, mesh)),
       schedule_(proven_schedules(layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
       reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
@@ -100,20 +101,22 @@ Trainer<T>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")),
       spike_guard_(config.stability) {
+  ESPALIER_ASSERT(with_precision(config.precision, []<class Wanted>() { return std::is_same_v<Wanted, P>; }),
+                  "the trainer is of another precision than the config");
   if (!config.data.validation.empty())
     validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
                         config.run.eval_samples);
   model_.use_graphs(config.run.cuda_graphs);
   model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                          stack_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
+                          activation_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
   optimizer_.initialize_masters(exec_, static_cast<std::uint64_t>(config.run.seed));
-  if constexpr (std::is_same_v<T, float16>)
+  if constexpr (std::is_same_v<Compute<P>, float16>)
     loss_scaler_ = LossScaler(config.precision.loss_scale);
 }
 
-template <class T>
-std::array<std::uint64_t, num_axes> Trainer<T>::bytes_so_far() const {
+template <class P>
+std::array<std::uint64_t, num_axes> Trainer<P>::bytes_so_far() const {
   std::array<std::uint64_t, num_axes> bytes{};
   bytes[static_cast<std::size_t>(Axis::tp)] = mesh_->tp().traffic().bytes;
   bytes[static_cast<std::size_t>(Axis::pp)] = mesh_->pp().traffic().bytes;
@@ -121,8 +124,8 @@ std::array<std::uint64_t, num_axes> Trainer<T>::bytes_so_far() const {
   return bytes;
 }
 
-template <class T>
-StepReport Trainer<T>::step(const std::function<bool()>& stop_requested) {
+template <class P>
+StepReport Trainer<P>::step(const std::function<bool()>& stop_requested) {
   const Stopwatch stopwatch;
   StepReport report;
   or_abandon_links(mesh_->world(), [&] {
@@ -135,8 +138,8 @@ StepReport Trainer<T>::step(const std::function<bool()>& stop_requested) {
   return report;
 }
 
-template <class T>
-StepReport Trainer<T>::compute_gradients(const std::function<bool()>& stop_requested) {
+template <class P>
+StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_requested) {
   StepReport report;
   mesh_->world().position().set_step(steps_done_ + 1);
   std::vector<Batch> microbatches;
@@ -169,7 +172,7 @@ StepReport Trainer<T>::compute_gradients(const std::function<bool()>& stop_reque
   double squares = 0;
   {
     const PhaseTimer timer(report.seconds, Phase::optimizer);
-    squared_norm_.compute<State<T>>(exec_, parameters_.flat_gradients());
+    squared_norm_.compute<State<Compute<P>>>(exec_, parameters_.flat_gradients());
     const std::span<const double> sums = transfers_.read(exec_, squared_norm_.sums());
     squares = std::accumulate(sums.begin(), sums.end(), 0.0);  // in the order of the ranges, that is of the parameters
   }
@@ -191,8 +194,8 @@ StepReport Trainer<T>::compute_gradients(const std::function<bool()>& stop_reque
   return report;
 }
 
-template <class T>
-void Trainer<T>::give_up(const StepReport& report) const {
+template <class P>
+void Trainer<P>::give_up(const StepReport& report) const {
   const bool skips = config_.stability.on_spike == "skip";
   throw Error(ExitCode::numerical,
               {.what = skips ? fmt::format("the training diverged: more than {} steps in a row were to be skipped",
@@ -206,8 +209,8 @@ void Trainer<T>::give_up(const StepReport& report) const {
                        "by this step"});
 }
 
-template <class T>
-void Trainer<T>::skip_overflow(const StepReport& report) {
+template <class P>
+void Trainer<P>::skip_overflow(const StepReport& report) {
   if (loss_scaler_.skipped_step())
     return;
   throw Error(ExitCode::numerical,
@@ -220,8 +223,8 @@ void Trainer<T>::skip_overflow(const StepReport& report) {
                        "changed by these steps"});
 }
 
-template <class T>
-void Trainer<T>::update(StepReport& report) {
+template <class P>
+void Trainer<P>::update(StepReport& report) {
   // A loss that is not finite has overflowed forward, without the scale: no other scale would help.
   const bool overflow = loss_scaler_.is_active() && std::isfinite(report.loss) && !std::isfinite(report.gradient_norm);
   report.learning_rate = learning_rate_.at(steps_done_);
@@ -254,8 +257,8 @@ void Trainer<T>::update(StepReport& report) {
     last_loss_ = report.loss;
 }
 
-template <class T>
-void Trainer<T>::apply(StepReport& report) {
+template <class P>
+void Trainer<P>::apply(StepReport& report) {
   const Index updates =
       steps_done_ - loss_scaler_.skipped() - spike_guard_.skipped() + 1;  // what Adam's moments have seen
   {
@@ -276,19 +279,19 @@ void Trainer<T>::apply(StepReport& report) {
   loss_scaler_.good_step();
 }
 
-template <class T>
-Index Trainer<T>::tokens() const {
+template <class P>
+Index Trainer<P>::tokens() const {
   return (loader_.position() - loader_.num_passed_over()) * config_.batch.sequence_length;
 }
 
-template <class T>
-void Trainer<T>::forward(const std::vector<Batch>& batches, Index valid_tokens) {
+template <class P>
+void Trainer<P>::forward(const std::vector<Batch>& batches, Index valid_tokens) {
   PhaseSeconds seconds;
   forward_only(context(), transfers_.stage(exec_, batches), 1.0 / static_cast<double>(valid_tokens), seconds);
 }
 
-template <class T>
-double Trainer<T>::mean_loss(const std::function<bool()>& forward_all) {
+template <class P>
+double Trainer<P>::mean_loss(const std::function<bool()>& forward_all) {
   Kokkos::deep_copy(exec_, element(model_.loss()), 0.0);
   double mean = 0;
   const Timeline::Pause no_step(mesh_->world().timeline());
@@ -301,16 +304,16 @@ double Trainer<T>::mean_loss(const std::function<bool()>& forward_all) {
   return mean;
 }
 
-template <class T>
-double Trainer<T>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
+template <class P>
+double Trainer<P>::mean_loss(const std::vector<Batch>& batches, Index valid_tokens) {
   return mean_loss([&] {
     forward(batches, valid_tokens);
     return true;
   });
 }
 
-template <class T>
-std::optional<double> Trainer<T>::evaluate(const std::function<bool(Index, Index)>& must_stop) {
+template <class P>
+std::optional<double> Trainer<P>::evaluate(const std::function<bool(Index, Index)>& must_stop) {
   ESPALIER_ASSERT(validation_, "the config names no validation files");
   // Tokens wait in memory that no prediction counts: not all at once, and enough to keep the stages busy.
   constexpr double seconds_at_a_time = 0.5;
@@ -338,13 +341,13 @@ std::optional<double> Trainer<T>::evaluate(const std::function<bool(Index, Index
   return done < total ? std::nullopt : std::optional(loss);
 }
 
-template <class T>
-double Trainer<T>::next_loss(Index num_samples) {
+template <class P>
+double Trainer<P>::next_loss(Index num_samples) {
   return mean_loss(loader_.preview(num_samples), num_samples * config_.batch.sequence_length);
 }
 
-template <class T>
-double Trainer<T>::past_loss(Index num_samples) {
+template <class P>
+double Trainer<P>::past_loss(Index num_samples) {
   const Index position = loader_.position();
   loader_.seek(position - config_.batch.global_batch_size);
   const std::vector<Batch> batches = loader_.preview(num_samples);
@@ -352,15 +355,15 @@ double Trainer<T>::past_loss(Index num_samples) {
   return mean_loss(batches, num_samples * config_.batch.sequence_length);
 }
 
-template <class T>
-void Trainer<T>::restore(Index steps_done, Index data_position, double last_loss) {
+template <class P>
+void Trainer<P>::restore(Index steps_done, Index data_position, double last_loss) {
   steps_done_ = steps_done;
   last_loss_ = last_loss;
   loader_.seek(data_position);
 }
 
-#define ESPALIER_INSTANTIATE(T) template class Trainer<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P) template class Trainer<P>;
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -42,7 +42,7 @@ struct StepReport {
 
 /// This rank's share of a model, its optimizer and its data: one step at a time, on any layout. Opens no file but the
 /// token files, prints nothing.
-template <class T>
+template <class P>
 class Trainer {
  public:
   /// Collective over the mesh, whose layout is that of `layout`. Allocates everything a step needs and initialises the
@@ -79,11 +79,11 @@ class Trainer {
   double past_loss(Index num_samples);
   Index next_samples() const { return config_.batch.micro_batch_size * mesh_->dp().size(); }
 
-  const ParameterStore<T>& parameters() const { return parameters_; }
-  const AdamW<T>& optimizer() const { return optimizer_; }
+  const ParameterStore<Compute<P>>& parameters() const { return parameters_; }
+  const AdamW<Compute<P>>& optimizer() const { return optimizer_; }
   const PipelineSchedule& schedule() const { return schedule_; }
-  const GradientReducer<State<T>>& reducer() const { return reducer_; }
-  const Gpt<T>& model() const { return model_; }
+  const GradientReducer<State<Compute<P>>>& reducer() const { return reducer_; }
+  const Decoder<P>& model() const { return model_; }
   Index steps_done() const { return steps_done_; }
   Index data_position() const { return loader_.position(); }
   Index tokens() const;                                        ///< trained on so far
@@ -117,7 +117,7 @@ class Trainer {
   /// What `forward_all` leaves in the model's loss, on every rank; 0 where it says that it has not come to the end.
   double mean_loss(const std::function<bool()>& forward_all);
   double mean_loss(const std::vector<Batch>& batches, Index valid_tokens);
-  StepContext<T> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
+  StepContext<P> context() { return {exec_, model_, *mesh_, reducer_, config_.emulate, transit_}; }
   std::array<std::uint64_t, num_axes> bytes_so_far() const;
   [[noreturn]] void give_up(const StepReport& report) const;
   void skip_overflow(const StepReport& report);
@@ -127,15 +127,15 @@ class Trainer {
   RunConfig config_;
   const ProcessMesh* mesh_;
   LearningRate learning_rate_;
-  ParameterStore<T> parameters_;
-  Gpt<T> model_;
+  ParameterStore<Compute<P>> parameters_;
+  Decoder<P> model_;
   std::string tokenizer_;
   nlohmann::json data_files_;
   TokenLoader loader_;
   std::optional<SequentialLoader> validation_;
   PipelineSchedule schedule_;
-  GradientReducer<State<T>> reducer_;
-  AdamW<T> optimizer_;
+  GradientReducer<State<Compute<P>>> reducer_;
+  AdamW<Compute<P>> optimizer_;
   std::vector<IndexRange> counted_weights_;
   std::vector<IndexRange> counted_owned_;
   SquaredNorm squared_norm_;

@@ -38,11 +38,11 @@ void set_device_values(const std::vector<double>& values, const View& view) {
 }
 
 /// Moments as if they lay like the weights: zero where this rank keeps none.
-template <class T>
-std::vector<double> spread_moments(const Trainer<T>& trainer, const Tensor<State<T>, 1>& moments) {
+template <class P>
+std::vector<double> spread_moments(const Trainer<P>& trainer, const Tensor<State<Compute<P>>, 1>& moments) {
   const std::vector<double> packed = host_values(moments);
   std::vector<double> flat(static_cast<std::size_t>(trainer.parameters().flat_size()), 0.0);
-  const AdamW<T>& optimizer = trainer.optimizer();
+  const AdamW<Compute<P>>& optimizer = trainer.optimizer();
   for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
     std::copy_n(packed.begin() + optimizer.moment_starts()[r], optimizer.owned()[r].size(),
                 flat.begin() + optimizer.owned()[r].begin);
@@ -50,10 +50,11 @@ std::vector<double> spread_moments(const Trainer<T>& trainer, const Tensor<State
 }
 
 /// The other way round.
-template <class T>
-void gather_moments(const std::vector<double>& flat, const Trainer<T>& trainer, const Tensor<State<T>, 1>& moments) {
+template <class P>
+void gather_moments(const std::vector<double>& flat, const Trainer<P>& trainer,
+                    const Tensor<State<Compute<P>>, 1>& moments) {
   std::vector<double> packed(moments.extent(0), 0.0);
-  const AdamW<T>& optimizer = trainer.optimizer();
+  const AdamW<Compute<P>>& optimizer = trainer.optimizer();
   for (std::size_t r = 0; r < optimizer.owned().size(); ++r)
     std::copy_n(flat.begin() + optimizer.owned()[r].begin, optimizer.owned()[r].size(),
                 packed.begin() + optimizer.moment_starts()[r]);
@@ -61,17 +62,17 @@ void gather_moments(const std::vector<double>& flat, const Trainer<T>& trainer, 
 }
 
 /// What the optimizer updates, in fp32 or fp64, as it lies in the flat arrays; zero where this rank keeps no masters.
-template <class T>
-std::vector<double> masters(const Trainer<T>& trainer) {
-  if constexpr (has_masters<T>)
+template <class P>
+std::vector<double> masters(const Trainer<P>& trainer) {
+  if constexpr (has_masters<Compute<P>>)
     return spread_moments(trainer, trainer.optimizer().masters());
   else
     return host_values(trainer.parameters().flat_weights());
 }
 
 /// `values` are of this rank's flat arrays; `owned`: true only where this rank updates them.
-template <class T>
-ShardedCopy copy_of(const Trainer<T>& trainer, std::vector<double> values, bool owned) {
+template <class P>
+ShardedCopy copy_of(const Trainer<P>& trainer, std::vector<double> values, bool owned) {
   return {trainer.parameters().parameters(), owned ? trainer.counted_owned() : trainer.counted_weights(),
           std::move(values)};
 }

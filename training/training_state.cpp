@@ -43,8 +43,8 @@ std::array<FlatArray<State<T>>, 2> moments_of(const AdamW<T>& optimizer) {
       {{"exp_avg", optimizer.exp_avg(), optimizer.owned()}, {"exp_avg_sq", optimizer.exp_avg_sq(), optimizer.owned()}}};
 }
 
-template <class T>
-nlohmann::json state_of(const Trainer<T>& trainer, const RunConfig& config) {
+template <class P>
+nlohmann::json state_of(const Trainer<P>& trainer, const RunConfig& config) {
   nlohmann::json passed_over = nlohmann::json::array();
   for (const IndexRange& samples : trainer.passed_over())
     passed_over.push_back({samples.begin, samples.end});
@@ -74,8 +74,8 @@ std::vector<std::string> names_of(const ParameterStore<T>& parameters) {
 }
 
 // Without what a forward pass would tell.
-template <class T>
-CheckpointInfo info_of(const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+template <class P>
+CheckpointInfo info_of(const Trainer<P>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                        const std::string& run_name, const std::string& owner) {
   CheckpointInfo info;
   info.owner = owner;
@@ -87,10 +87,10 @@ CheckpointInfo info_of(const Trainer<T>& trainer, const RunConfig& config, const
 }
 
 // Of every rank all that it holds: replicas as well, which nobody writes.
-template <class T>
-void require_finite_state(const Trainer<T>& trainer, const Communicator& world) {
+template <class P>
+void require_finite_state(const Trainer<P>& trainer, const Communicator& world) {
   attempt_together(world, ExitCode::numerical, [&] {
-    for (const CountedArray<State<T>>& counted : counted_arrays(trainer, {}))
+    for (const CountedArray<State<Compute<P>>>& counted : counted_arrays(trainer, {}))
       if (const std::string tensor = not_finite_tensor(ExecSpace(), trainer.parameters().parameters(), counted.array);
           !tensor.empty())
         throw Error(
@@ -104,10 +104,10 @@ void require_finite_state(const Trainer<T>& trainer, const Communicator& world) 
   });
 }
 
-template <class T>
-CountedArray<State<T>> counted_weights(const Trainer<T>& trainer, const StateOwnership& ownership) {
+template <class P>
+CountedArray<State<Compute<P>>> counted_weights(const Trainer<P>& trainer, const StateOwnership& ownership) {
   return {masters_of(trainer.parameters(), trainer.optimizer()),
-          has_masters<T> ? ownership.moments : ownership.weights};
+          has_masters<Compute<P>> ? ownership.moments : ownership.weights};
 }
 
 }  // namespace
@@ -117,21 +117,22 @@ StateOwnership ownership_of_one(const ParameterStore<T>& parameters, bool is_wri
   return is_writer ? StateOwnership{everything(parameters), everything(parameters)} : StateOwnership{};
 }
 
-template <class T>
-StateOwnership ownership_of(const Trainer<T>& trainer) {
+template <class P>
+StateOwnership ownership_of(const Trainer<P>& trainer) {
   return {.weights = trainer.counted_weights(), .moments = trainer.counted_owned()};
 }
 
-template <class T>
-std::vector<CountedArray<State<T>>> counted_arrays(const Trainer<T>& trainer, const StateOwnership& ownership) {
-  std::vector<CountedArray<State<T>>> arrays{counted_weights(trainer, ownership)};
-  for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
+template <class P>
+std::vector<CountedArray<State<Compute<P>>>> counted_arrays(const Trainer<P>& trainer,
+                                                            const StateOwnership& ownership) {
+  std::vector<CountedArray<State<Compute<P>>>> arrays{counted_weights(trainer, ownership)};
+  for (const FlatArray<State<Compute<P>>>& moments : moments_of(trainer.optimizer()))
     arrays.push_back({moments, ownership.moments});
   return arrays;
 }
 
-template <class T>
-CheckpointInfo checkpoint_info(Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+template <class P>
+CheckpointInfo checkpoint_info(Trainer<P>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                                const std::string& run_name, const std::string& owner) {
   require_finite_state(trainer, mesh.world());
   CheckpointInfo info = info_of(trainer, config, mesh, run_name, owner);
@@ -148,19 +149,19 @@ KeptCheckpoints kept_checkpoints(const RunConfig& config) {
   return {config.checkpoint.keep_last, config.checkpoint.keep_every};
 }
 
-template <class T>
-Path save_training_state(const Path& directory, Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+template <class P>
+Path save_training_state(const Path& directory, Trainer<P>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                          const std::string& run_name, const StateOwnership& ownership, const std::string& owner) {
   const auto ours = view_state(ExecSpace(), trainer.parameters().parameters(), counted_arrays(trainer, ownership));
   return save_sharded(directory, checkpoint_info(trainer, config, mesh, run_name, owner), ours.blocks, ours.tensors,
                       mesh.world(), config.checkpoint.ranks_per_file, kept_checkpoints(config));
 }
 
-template <class T>
-Path save_weights(const Path& directory, const Trainer<T>& trainer, const RunConfig& config, const ProcessMesh& mesh,
+template <class P>
+Path save_weights(const Path& directory, const Trainer<P>& trainer, const RunConfig& config, const ProcessMesh& mesh,
                   const std::string& run_name, const StateOwnership& ownership, const std::string& owner) {
-  const auto ours =
-      view_state<State<T>>(ExecSpace(), trainer.parameters().parameters(), {counted_weights(trainer, ownership)});
+  const auto ours = view_state<State<Compute<P>>>(ExecSpace(), trainer.parameters().parameters(),
+                                                  {counted_weights(trainer, ownership)});
   return save_sharded(directory, info_of(trainer, config, mesh, run_name, owner), ours.blocks, ours.tensors,
                       mesh.world(), config.checkpoint.ranks_per_file);
 }
@@ -218,12 +219,12 @@ void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& p
   read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters));
 }
 
-template <class T>
-void load_weights(const CheckpointReader& checkpoint, const Trainer<T>& trainer,
+template <class P>
+void load_weights(const CheckpointReader& checkpoint, const Trainer<P>& trainer,
                   const std::vector<std::string>& model_tensors) {
-  const ParameterStore<T>& parameters = trainer.parameters();
+  const ParameterStore<Compute<P>>& parameters = trainer.parameters();
   require_tensors(checkpoint, parameters, model_tensors);
-  if constexpr (has_masters<T>)
+  if constexpr (has_masters<Compute<P>>)
     read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters),
                      masters_of(parameters, trainer.optimizer()));
   else
@@ -235,12 +236,12 @@ void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& p
   load_weights(checkpoint, parameters, names_of(parameters));
 }
 
-template <class T>
-void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer,
+template <class P>
+void load_training_state(const CheckpointReader& checkpoint, Trainer<P>& trainer,
                          const std::vector<std::string>& model_tensors) {
   const StoredState state = read_state(checkpoint);
   load_weights(checkpoint, trainer, model_tensors);
-  for (const FlatArray<State<T>>& moments : moments_of(trainer.optimizer()))
+  for (const FlatArray<State<Compute<P>>>& moments : moments_of(trainer.optimizer()))
     read_flat_arrays(ExecSpace(), checkpoint, trainer.parameters().parameters(), moments);
   trainer.restore(state.step, state.data_position, state.loss);
   trainer.loss_scaler().restore(checkpoint.state().at("loss_scale"));
@@ -251,21 +252,25 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<T>& trainer
 
 #define ESPALIER_INSTANTIATE(T)                                                                                      \
   template StateOwnership ownership_of_one<T>(const ParameterStore<T>&, bool);                                       \
-  template StateOwnership ownership_of<T>(const Trainer<T>&);                                                        \
-  template std::vector<CountedArray<State<T>>> counted_arrays<T>(const Trainer<T>&, const StateOwnership&);          \
-  template CheckpointInfo checkpoint_info<T>(Trainer<T>&, const RunConfig&, const ProcessMesh&, const std::string&,  \
-                                             const std::string&);                                                    \
-  template Path save_training_state<T>(const Path&, Trainer<T>&, const RunConfig&, const ProcessMesh&,               \
-                                       const std::string&, const StateOwnership&, const std::string&);               \
-  template Path save_weights<T>(const Path&, const Trainer<T>&, const RunConfig&, const ProcessMesh&,                \
-                                const std::string&, const StateOwnership&, const std::string&);                      \
   template std::vector<std::string> model_tensors<T>(const Communicator&, const ParameterStore<T>&);                 \
-  template void load_training_state<T>(const CheckpointReader&, Trainer<T>&, const std::vector<std::string>&);       \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&, const std::vector<std::string>&); \
-  template void load_weights<T>(const CheckpointReader&, const Trainer<T>&, const std::vector<std::string>&);        \
   template void load_weights<T>(const CheckpointReader&, const ParameterStore<T>&);                                  \
   template void require_tensors<T>(const CheckpointReader&, const ParameterStore<T>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+#define ESPALIER_INSTANTIATE(P)                                                                                      \
+  template StateOwnership ownership_of<P>(const Trainer<P>&);                                                        \
+  template std::vector<CountedArray<State<Compute<P>>>> counted_arrays<P>(const Trainer<P>&, const StateOwnership&); \
+  template CheckpointInfo checkpoint_info<P>(Trainer<P>&, const RunConfig&, const ProcessMesh&, const std::string&,  \
+                                             const std::string&);                                                    \
+  template Path save_training_state<P>(const Path&, Trainer<P>&, const RunConfig&, const ProcessMesh&,               \
+                                       const std::string&, const StateOwnership&, const std::string&);               \
+  template Path save_weights<P>(const Path&, const Trainer<P>&, const RunConfig&, const ProcessMesh&,                \
+                                const std::string&, const StateOwnership&, const std::string&);                      \
+  template void load_training_state<P>(const CheckpointReader&, Trainer<P>&, const std::vector<std::string>&);       \
+  template void load_weights<P>(const CheckpointReader&, const Trainer<P>&, const std::vector<std::string>&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

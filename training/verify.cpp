@@ -37,12 +37,12 @@ void swap_a_shard(std::vector<Parameter>& parameters) {
 }
 
 // One step of one layout against the reference's.
-template <class T>
+template <class P>
 class Comparison {
  public:
   using Groups = std::vector<std::vector<LogicalTensor>>;
 
-  Comparison(const Communicator& world, const Snapshot& reference, Groups& groups, Trainer<T>& trainer,
+  Comparison(const Communicator& world, const Snapshot& reference, Groups& groups, Trainer<P>& trainer,
              LayoutErrors& errors)
       : world_(world), reference_(reference), groups_(groups), trainer_(trainer), errors_(errors) {}
 
@@ -78,13 +78,13 @@ class Comparison {
   }
 
   void load_state() {
-    const ParameterStore<T>& store = trainer_.parameters();
+    const ParameterStore<Compute<P>>& store = trainer_.parameters();
     std::vector<Parameter> shards = store.parameters();
     if (world_.context().planted_fault == PlantedFault::swap_shards)
       swap_a_shard(shards);
     const std::vector<double> weights = local_part(SnapshotArray::weights_before, shards);
     set_device_values(weights, store.flat_weights());
-    if constexpr (has_masters<T>)
+    if constexpr (has_masters<Compute<P>>)
       gather_moments(weights, trainer_, trainer_.optimizer().masters());
     gather_moments(local_part(SnapshotArray::exp_avg, store.parameters()), trainer_, trainer_.optimizer().exp_avg());
     gather_moments(local_part(SnapshotArray::exp_avg_sq, store.parameters()), trainer_,
@@ -94,7 +94,7 @@ class Comparison {
   // Our values against an array of the reference; relative to the change since `before` where that is given.
   void compare(std::vector<double> values, SnapshotArray array, std::optional<SnapshotArray> before,
                LargestError& largest) {
-    const bool owned = array == SnapshotArray::gradients || has_masters<T>;
+    const bool owned = array == SnapshotArray::gradients || has_masters<Compute<P>>;
     const ShardedCopy ours = copy_of(trainer_, std::move(values), owned);
     const std::vector<IndexRange> held =
         owned ? trainer_.optimizer().owned() : std::vector<IndexRange>{{0, trainer_.parameters().flat_size()}};
@@ -132,7 +132,7 @@ class Comparison {
   const Communicator& world_;
   const Snapshot& reference_;
   Groups& groups_;
-  Trainer<T>& trainer_;
+  Trainer<P>& trainer_;
   LayoutErrors& errors_;
 };
 
@@ -185,18 +185,18 @@ double LayoutErrors::worst() const {
   return most;
 }
 
-template <class T>
+template <class P>
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done) {
   const PlantedFault planted = world.context().planted_fault;
   check_token_files(config, world);
-  ParameterStore<T> whole;
-  const Gpt<T> whole_model(whole, config.model.shape);
+  ParameterStore<Compute<P>> whole;
+  const Decoder<P> whole_model(whole, config.model.shape);
   whole.lay_out();
   std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
   std::vector<Candidate> all = candidates(config, world.size());
   world.plant(PlantedFault::none);  // the reference is right
-  std::optional<Reference<T>> reference;
+  std::optional<Reference<P>> reference;
   std::optional<SavedReference> saved;
   if (options.against.empty())
     reference.emplace(config, options, world);
@@ -210,8 +210,8 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
       if (candidate.config) {
         const RunLayout layout = make_run_layout(*candidate.config, world.size());
         const ProcessMesh mesh(world, layout.mesh, layout.pipeline.chunks > 1);
-        Trainer<T> trainer(ExecSpace(), *candidate.config, layout, mesh);
-        Comparison<T>(world, snapshot, groups, trainer, candidate.result.errors).run(step);
+        Trainer<P> trainer(ExecSpace(), *candidate.config, layout, mesh);
+        Comparison<P>(world, snapshot, groups, trainer, candidate.result.errors).run(step);
       }
       if (step + 1 == options.steps && world.rank() == 0)
         done(candidate.result);
@@ -233,10 +233,10 @@ double default_tolerance(const std::string& compute_type) {
   return compute_type == "fp64" ? 1e-10 : 1e-4;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                               \
-  template std::vector<VerifiedLayout> verify<T>(const RunConfig&, const VerifyOptions&, const Communicator&, \
+#define ESPALIER_INSTANTIATE(P)                                                                               \
+  template std::vector<VerifiedLayout> verify<P>(const RunConfig&, const VerifyOptions&, const Communicator&, \
                                                  const std::function<void(const VerifiedLayout&)>&);
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

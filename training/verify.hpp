@@ -49,7 +49,7 @@ double default_tolerance(const std::string& compute_type);
 /// Runs a few steps in every layout. Each step of a layout starts from the reference's weights and moments; its update
 /// uses the reference's gradients, as Adam makes full steps of the rounding errors in a gradient of zero (the bias of
 /// the keys has one). Collective; the result is the same on all ranks. `done` is told of each layout on rank 0.
-template <class T>
+template <class P>
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done);
 

@@ -22,8 +22,8 @@ void share_numbers(Snapshot& snapshot, const Communicator& world) {
   snapshot.loss_scaler = parse_json(broadcast_text(world, json_text(snapshot.loss_scaler), 0));
 }
 
-template <class T>
-Reference<T>::Reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world)
+template <class P>
+Reference<P>::Reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world)
     : world_(world), group_(world.split(options.reference.empty() ? world.rank() : 0, world.rank(), "reference")) {
   takes_part_ = !options.reference.empty() || world.rank() == 0;
   if (!takes_part_)
@@ -32,11 +32,11 @@ Reference<T>::Reference(const RunConfig& config, const VerifyOptions& options, c
   const RunLayout layout = make_run_layout(own, group_.size());
   text_ = layout.text();
   mesh_.emplace(group_, layout.mesh);
-  trainer_ = std::make_unique<Trainer<T>>(ExecSpace(), own, layout, *mesh_);
+  trainer_ = std::make_unique<Trainer<P>>(ExecSpace(), own, layout, *mesh_);
 }
 
-template <class T>
-Snapshot Reference<T>::step() {
+template <class P>
+Snapshot Reference<P>::step() {
   Snapshot snapshot;
   while (takes_part_ && !taken(snapshot)) {  // a step that is skipped compares nothing; the next has a lower loss scale
   }
@@ -44,10 +44,10 @@ Snapshot Reference<T>::step() {
   return snapshot;
 }
 
-template <class T>
-bool Reference<T>::taken(Snapshot& snapshot) {
-  Trainer<T>& trainer = *trainer_;
-  const auto weights = [&] { return copy_of(trainer, masters(trainer), has_masters<T>); };
+template <class P>
+bool Reference<P>::taken(Snapshot& snapshot) {
+  Trainer<P>& trainer = *trainer_;
+  const auto weights = [&] { return copy_of(trainer, masters(trainer), has_masters<Compute<P>>); };
   snapshot.steps_done = trainer.steps_done();
   snapshot.data_position = trainer.data_position();
   snapshot.loss_scaler = trainer.loss_scaler().state();
@@ -64,8 +64,8 @@ bool Reference<T>::taken(Snapshot& snapshot) {
   return !report.skipped;
 }
 
-#define ESPALIER_INSTANTIATE(T) template class Reference<T>;
-ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#define ESPALIER_INSTANTIATE(P) template class Reference<P>;
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

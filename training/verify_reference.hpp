@@ -35,7 +35,7 @@ struct Snapshot {
 void share_numbers(Snapshot& snapshot, const Communicator& world);
 
 /// The reference: a trainer on the ranks that take part in it, nothing on the others.
-template <class T>
+template <class P>
 class Reference {
  public:
   Reference(const RunConfig& config, const VerifyOptions& options, const Communicator& world);
@@ -54,7 +54,7 @@ class Reference {
   bool takes_part_ = false;
   std::string text_;
   std::optional<ProcessMesh> mesh_;
-  std::unique_ptr<Trainer<T>> trainer_;
+  std::unique_ptr<Trainer<P>> trainer_;
 };
 
 }  // namespace espalier

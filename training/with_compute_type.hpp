@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/types.hpp"
+#include "training/run_config.hpp"
 
 namespace espalier {
 
@@ -24,6 +25,17 @@ auto with_compute_type(const std::string& name, const F& f) {
     return f.template operator()<float16>();
   ESPALIER_ASSERT(name == "fp32", "no compute type is called " + name);
   return f.template operator()<float>();
+}
+
+/// f.operator()<P>() for the precision of a config: with_precision(config.precision, [&]<class P>() { ... }).
+template <class F>
+auto with_precision(const RunConfig::Precision& precision, const F& f) {
+  return with_compute_type(precision.compute, [&]<class T>() {
+    if constexpr (has_masters<T>)
+      if (precision.residual == "state")
+        return f.template operator()<MixedPrecision<T, State<T>>>();
+    return f.template operator()<MixedPrecision<T>>();
+  });
 }
 
 }  // namespace espalier

@@ -7,7 +7,7 @@
 #include "core/ops/norm.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
-#include "models/gpt.hpp"
+#include "models/decoder.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "parallel/runtime.hpp"
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
                        .num_heads = 2,
                        .ffn_hidden_size = 128};
     ParameterStore<float> parameters;
-    Gpt<float> model(parameters, config);
+    Decoder<Fp32> model(parameters, config);
     parameters.allocate();
     parameters.initialize(exec, 1);
     model.plan_activations(batch, length, 1);

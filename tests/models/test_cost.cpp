@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/cost.hpp"
 #include "models/presets.hpp"
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -12,11 +12,11 @@ namespace {
 TEST(Cost, counts_the_parameters_that_the_model_declares) {
   for (const std::string& name : trainable_preset_names()) {
     ParameterStore<float> store;  // declared, not allocated
-    const Gpt<float> model(store, model_preset(name));
+    const Decoder<Fp32> model(store, model_preset(name));
     EXPECT_EQ(num_parameters(model_preset(name)), store.num_parameters()) << name;
   }
   ParameterStore<float> store;
-  const Gpt<float> model(store, tiny_config());
+  const Decoder<Fp32> model(store, tiny_config());
   EXPECT_EQ(num_parameters(tiny_config()), store.num_parameters());
 }
 
@@ -61,7 +61,7 @@ TEST(Cost, operations_of_a_step_add_up) {
 TEST(Cost, activations_are_measured_as_they_are_allocated) {
   for (const int slots : {1, 3}) {
     ParameterStore<double> store;
-    Gpt<double> model(store, tiny_config());
+    Decoder<Fp64> model(store, tiny_config());
     const auto bytes = model.measure_activations(2, 5, {.chunks = {{.slots = slots}}, .slots_together = slots});
     const MemoryByCategory before = MemoryLedger::instance().current();
     model.plan_activations(2, 5, slots);

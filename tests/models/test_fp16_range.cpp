@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/ops/matmul.hpp"
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -15,9 +15,9 @@ constexpr Index batch = 4, length = 8, rows = batch * length;
 constexpr double token_weight = 1.0 / (1 << 22);  // of a step of four million tokens
 
 // Gradients of the blocks, unscaled again.
-template <class T>
+template <class P>
 Values block_gradients(double loss_scale) {
-  TinyGpt<T> tiny(batch, length, 1);
+  TinyDecoder<P> tiny(batch, length, 1);
   const Tokens tokens = tiny_tokens(rows);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), {token_weight, loss_scale * token_weight});
   tiny.model->backward(tiny.exec, 0);
@@ -34,10 +34,10 @@ double share_of_zeros(const Values& values) {
 }
 
 TEST(Fp16Range, SmallGradientsVanishWithoutALossScale) {
-  const Values wanted = block_gradients<float>(1);
-  const Values lost = block_gradients<float16>(1);
-  const Values kept = block_gradients<float16>(65536);
-  const Values bf16 = block_gradients<bfloat16>(1);
+  const Values wanted = block_gradients<Fp32>(1);
+  const Values lost = block_gradients<Fp16>(1);
+  const Values kept = block_gradients<Fp16>(65536);
+  const Values bf16 = block_gradients<Bf16>(1);
   std::printf("zero gradients: fp32 %.3f, fp16 %.3f, fp16 with a loss scale of 2^16 %.3f, bf16 %.3f\n",
               share_of_zeros(wanted), share_of_zeros(lost), share_of_zeros(kept), share_of_zeros(bf16));
   std::printf("error of the gradient: fp16 %.3f, with the loss scale %.4f, bf16 %.4f\n", relative_error(lost, wanted),

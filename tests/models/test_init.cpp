@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -25,7 +25,7 @@ Spread spread(const Values& values) {
 // GPT-2: normal of 0.02, the layers that write to the residual stream smaller by sqrt(2 L), norms 1, biases 0.
 TEST(Init, is_that_of_gpt2) {
   const ModelConfig config{200, 64, 3, 48, 4, 192};
-  TinyGpt<float> tiny(1, 1, 1, config);
+  TinyDecoder<Fp32> tiny(1, 1, 1, config);
   tiny.parameters.initialize(tiny.exec, 42);
   std::set<std::string> names;
   for (const Parameter& parameter : tiny.parameters.parameters()) {
@@ -55,7 +55,7 @@ TEST(Init, is_that_of_gpt2) {
 }
 
 TEST(Init, differs_by_seed_and_repeats) {
-  TinyGpt<float> tiny(1, 1, 1);
+  TinyDecoder<Fp32> tiny(1, 1, 1);
   tiny.parameters.initialize(tiny.exec, 1);
   const std::uint64_t first = fingerprint(tiny.parameters.flat_weights());
   tiny.parameters.initialize(tiny.exec, 2);
@@ -66,7 +66,7 @@ TEST(Init, differs_by_seed_and_repeats) {
 
 TEST(Init, starts_at_the_loss_of_a_uniform_guess) {
   const ModelConfig config{200, 64, 2, 48, 4, 192};
-  TinyGpt<float> tiny(2, 32, 1, config);
+  TinyDecoder<Fp32> tiny(2, 32, 1, config);
   tiny.parameters.initialize(tiny.exec, 42);
   tiny.model->forward(tiny.exec, 0, tiny_tokens(64, config).batch(), 1.0 / 64);
   EXPECT_NEAR(tiny.loss(), std::log(200.0), 0.05);

@@ -7,7 +7,7 @@
 
 #include "core/ops/norm.hpp"
 #include "core/optim/adamw.hpp"
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -62,7 +62,7 @@ TEST(Labels, everything_of_a_training_step_has_our_name) {
   const Tokens tokens = tiny_tokens(10);
   const Seen labels = labels_of([&] {
     ParameterStore<float> parameters;
-    Gpt<float> model(parameters, tiny_config());
+    Decoder<Fp32> model(parameters, tiny_config());
     parameters.allocate();
     parameters.initialize(ExecSpace(), 1);
     model.plan_activations(2, 5, 1);
@@ -99,7 +99,7 @@ TEST(Labels, everything_of_a_training_step_has_our_name) {
 // A step allocates nothing: addresses stay, and the planned memory is all there is.
 TEST(Labels, a_training_step_allocates_nothing) {
   const Tokens tokens = tiny_tokens(10);
-  TinyGpt<float> tiny(2, 5, 1);
+  TinyDecoder<Fp32> tiny(2, 5, 1);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 0.1);  // scratch of Kokkos grows once
   tiny.model->backward(tiny.exec, 0);
   const Seen labels = labels_of([&] {

@@ -4,7 +4,7 @@
 #include "core/optim/adamw.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "tests/models/pytorch_losses.hpp"
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -23,8 +23,8 @@ std::uint32_t hash32(std::uint32_t stream, std::uint32_t index) {
   return x ^ (x >> 16);
 }
 
-template <class T>
-void set_weights(TinyGpt<T>& tiny) {
+template <class P>
+void set_weights(TinyDecoder<P>& tiny) {
   std::uint32_t stream = 0;
   for (auto [name, values] : tiny.weights()) {  // in the order of the alphabet
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -54,11 +54,11 @@ struct Curve {
   Values losses, norms;
 };
 
-template <class T>
+template <class P>
 Curve train() {
-  TinyGpt<T> tiny(batch / 2, length, 2, config);
+  TinyDecoder<P> tiny(batch / 2, length, 2, config);
   set_weights(tiny);
-  const AdamW<T> optimizer(tiny.parameters, {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1});
+  const AdamW<Compute<P>> optimizer(tiny.parameters, {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1});
   const LearningRate rate{.peak = 1e-2, .minimum = 1e-3, .warmup_steps = 3, .decay_steps = steps};
   const SquaredNorm squares(ExecSpace(), {{0, tiny.parameters.flat_size()}});
   const Tensor<double, 0> norm("espalier::workspace::norm");
@@ -72,7 +72,7 @@ Curve train() {
     tiny.model->forward(tiny.exec, 1, tokens.from(batch / 2 * length), scale);
     tiny.model->backward(tiny.exec, 0);
     tiny.model->backward(tiny.exec, 1);
-    squares.compute<State<T>>(tiny.exec, tiny.parameters.flat_gradients());
+    squares.compute<State<Compute<P>>>(tiny.exec, tiny.parameters.flat_gradients());
     clip_factor(tiny.exec, norm, clip, squares.sums(), 1.0);
     optimizer.step(tiny.exec, rate.at(step), clip, step + 1);
     curve.losses.push_back(tiny.loss());
@@ -84,13 +84,13 @@ Curve train() {
 Values of(const double (&constants)[steps]) { return {std::begin(constants), std::end(constants)}; }
 
 TEST(MatchesPytorch, ten_adamw_steps_in_fp32) {
-  const Curve curve = train<float>();
+  const Curve curve = train<Fp32>();
   EXPECT_TRUE(allclose(curve.losses, of(pytorch::losses_fp32), 2e-6));
   EXPECT_TRUE(allclose(curve.norms, of(pytorch::norms_fp32), 2e-5));
 }
 
 TEST(MatchesPytorch, ten_adamw_steps_in_fp64) {
-  const Curve curve = train<double>();
+  const Curve curve = train<Fp64>();
   EXPECT_TRUE(allclose(curve.losses, of(pytorch::losses_fp64), 1e-11));
   EXPECT_TRUE(allclose(curve.norms, of(pytorch::norms_fp64), 1e-11));
 }

@@ -5,7 +5,7 @@
 
 #include "models/head.hpp"
 #include "models/presets.hpp"
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -17,10 +17,10 @@ constexpr Index batch = 2, length = 5, rows = batch * length;
 using Bits = std::pair<double, std::uint64_t>;  // of the loss and of all gradients
 
 // Three micro-batches in flight, backward fused or split, with forwards and weight parts in between.
-template <class T>
+template <class P>
 Bits train(Recompute mode, bool split) {
-  TinyGpt<T> tiny(batch, length, 3, tiny_config(), mode);
-  Gpt<T>& model = *tiny.model;
+  TinyDecoder<P> tiny(batch, length, 3, tiny_config(), mode);
+  Decoder<P>& model = *tiny.model;
   const ExecSpace& exec = tiny.exec;
   if (split)
     model.plan_activations(batch, length,
@@ -39,19 +39,19 @@ Bits train(Recompute mode, bool split) {
   return {tiny.loss(), fingerprint(tiny.parameters.flat_gradients())};
 }
 
-template <class T>
+template <class P>
 void expect_same_bits() {
   for (const bool split : {false, true}) {
-    const Bits wanted = train<T>(Recompute::none, split);
+    const Bits wanted = train<P>(Recompute::none, split);
     EXPECT_GT(wanted.first, 0);
     for (const Recompute mode : {Recompute::selective, Recompute::full})
-      EXPECT_EQ(train<T>(mode, split), wanted) << to_string(mode) << (split ? ", split" : "");
+      EXPECT_EQ(train<P>(mode, split), wanted) << to_string(mode) << (split ? ", split" : "");
   }
 }
 
 TEST(Recompute, gives_the_bits_of_what_is_kept) {
-  expect_same_bits<float>();
-  expect_same_bits<double>();
+  expect_same_bits<Fp32>();
+  expect_same_bits<Fp64>();
 }
 
 TEST(Recompute, evaluates_and_generates_alike) {
@@ -59,7 +59,7 @@ TEST(Recompute, evaluates_and_generates_alike) {
   std::vector<double> losses;
   std::vector<Values> logits;
   for (const Recompute mode : all_recompute_modes()) {
-    TinyGpt<float> tiny(batch, length, 1, tiny_config(), mode);
+    TinyDecoder<Fp32> tiny(batch, length, 1, tiny_config(), mode);
     tiny.model->evaluate(tiny.exec, 0, tokens.batch(), 0.1);
     losses.push_back(tiny.loss());
     tiny.model->plan_activations(1, length, 1);
@@ -80,7 +80,7 @@ TEST(Recompute, slots_hold_what_the_formula_says) {
   for (const auto& [mode, elements] : wanted) {
     const auto slot_bytes = [&, &recompute = mode](Index layers) {
       ParameterStore<float> store;  // declared, not allocated
-      const Gpt<float> model(store, shape, one_chunk(layers, recompute), TensorParallel<float>());
+      const Decoder<Fp32> model(store, shape, one_chunk(layers, recompute), TensorParallel<float>());
       return model.measure_activations(4, 256, {}).slots;
     };
     EXPECT_EQ(slot_bytes(12) - slot_bytes(11), 4 * 256 * elements * 4) << to_string(mode);
@@ -105,14 +105,14 @@ TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
   const ModelConfig shape = large_vocabulary();
   Tokens tokens = tiny_tokens(2 * large_length, shape);
   tokens.targets[3] = tokens.targets[70] = -1;
-  TinyGpt<double> chunked(2, large_length, 1, shape);
+  TinyDecoder<Fp64> chunked(2, large_length, 1, shape);
   ASSERT_EQ(logit_chunks(2 * large_length, shape.vocab_size, 1, most_logits), 2);
   ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1, most_logits), 1);
   chunked.model->forward(chunked.exec, 0, tokens.batch(), 1.0 / 98);
   chunked.model->backward(chunked.exec, 0);
   const double wanted = reference::gpt_loss(chunked.weights(), shape, tokens, 2, large_length) / 98;
   EXPECT_NEAR(chunked.loss(), wanted, 1e-13 * wanted);
-  TinyGpt<double> whole(1, large_length, 1, shape);
+  TinyDecoder<Fp64> whole(1, large_length, 1, shape);
   for (Index b = 0; b < 2; ++b) {
     whole.model->forward(whole.exec, 0, tokens.from(b * large_length), 1.0 / 98);
     whole.model->backward(whole.exec, 0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 // The residual stream in fp32 beside 16-bit weights and activations.
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -15,13 +15,13 @@ struct Result {
   Values gradients;
 };
 
-template <class T>
-Result train(ResidualType residual, Recompute recompute = Recompute::none) {
+template <class P>
+Result train(Recompute recompute = Recompute::none) {
   ModelConfig deep = tiny_config();
   deep.num_layers = 32;
   deep.hidden_size = 32;
   deep.ffn_hidden_size = 64;
-  TinyGpt<T> tiny(batch, length, 1, deep, recompute, residual);
+  TinyDecoder<P> tiny(batch, length, 1, deep, recompute);
   const Tokens tokens = tiny_tokens(rows, deep);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / rows);
   tiny.model->backward(tiny.exec, 0);
@@ -30,9 +30,9 @@ Result train(ResidualType residual, Recompute recompute = Recompute::none) {
 
 // Weights are those of the 16-bit type in both runs, up to their rounding: what differs is the stream.
 TEST(Residual, Fp32LosesLess) {
-  const Result wanted = train<double>(ResidualType::compute);
-  const Result narrow = train<bfloat16>(ResidualType::compute);
-  const Result wide = train<bfloat16>(ResidualType::state);
+  const Result wanted = train<Fp64>();
+  const Result narrow = train<Bf16>();
+  const Result wide = train<Bf16WithFp32Residual>();
   EXPECT_NEAR(wide.loss, wanted.loss, 0.02 * wanted.loss);
   EXPECT_LT(relative_error(wide.gradients, wanted.gradients), 0.05);
   EXPECT_LT(relative_error(wide.gradients, wanted.gradients), 0.9 * relative_error(narrow.gradients, wanted.gradients));
@@ -40,9 +40,9 @@ TEST(Residual, Fp32LosesLess) {
 
 // cuBLASLt applies GELU before its argument is rounded, and `selective` after.
 TEST(Residual, IsComputedAgainBitForBit) {
-  const Result wanted = train<float16>(ResidualType::state);
+  const Result wanted = train<Fp16WithFp32Residual>();
   for (const Recompute mode : {Recompute::selective, Recompute::full}) {
-    const Result again = train<float16>(ResidualType::state, mode);
+    const Result again = train<Fp16WithFp32Residual>(mode);
     const bool is_rounded = !std::is_same_v<MemSpace, Kokkos::HostSpace> && mode == Recompute::selective;
     EXPECT_EQ(again.loss, wanted.loss) << to_string(mode);
     EXPECT_LE(relative_error(again.gradients, wanted.gradients), is_rounded ? tolerance<float16> : 0.0)
@@ -50,19 +50,16 @@ TEST(Residual, IsComputedAgainBitForBit) {
   }
 }
 
-TEST(Residual, IsOfOneTypeWhereTheStateIs) {
-  EXPECT_EQ(train<float>(ResidualType::state).gradients, train<float>(ResidualType::compute).gradients);
+// R C elements for x, and h and y of each layer in a slot: two bytes more each.
+template <class P>
+Index slot_bytes(const ModelConfig& shape) {
+  ParameterStore<bfloat16> store;
+  return Decoder<P>(store, shape).measure_activations(32, 8, {}).slots;
 }
 
-// R C elements for x, and h and y of each layer in a slot: two bytes more each.
 TEST(Residual, CostsTwoBytesAnElement) {
   const ModelConfig shape = tiny_config();
-  const auto slot_bytes = [&](ResidualType residual) {
-    ParameterStore<bfloat16> store;
-    const Gpt<bfloat16> model(store, shape, one_chunk(shape.num_layers), TensorParallel<bfloat16>(), residual);
-    return model.measure_activations(32, 8, {}).slots;
-  };
-  EXPECT_EQ(slot_bytes(ResidualType::state) - slot_bytes(ResidualType::compute),
+  EXPECT_EQ(slot_bytes<Bf16WithFp32Residual>(shape) - slot_bytes<Bf16>(shape),
             (1 + 2 * shape.num_layers) * 32 * 8 * shape.hidden_size * 2);
 }
 

@@ -67,7 +67,7 @@ TEST(TrafficPrice, a_step_has_the_bytes_of_train) {
     const RunLayout run = make_run_layout(config, static_cast<int>(layout.num_devices()));
     const std::vector<PipelineSchedule> lists = make_schedules(run);
     for (int stage = 0; stage < layout.pipeline; ++stage) {
-      const auto bytes = predict_traffic<bfloat16>(config, run, run.mesh.first_rank_of_stage(stage));
+      const auto bytes = predict_traffic<Bf16>(config, run, run.mesh.first_rank_of_stage(stage));
       const double tensor = static_cast<double>(bytes[static_cast<std::size_t>(Axis::tp)]) / bandwidth;
       const PhaseSeconds& phases = price.stages[static_cast<std::size_t>(stage)];
       EXPECT_NEAR(phases[Phase::tensor_comm], tensor, 0.01 * tensor) << "stage " << stage;
@@ -99,7 +99,7 @@ TEST(TrafficPrice, a_gather_is_waited_for) {
   const PlanLayout layout = layout_of("data=8,zero=1", 64);
   const LayoutPrice price = price_layout(problem, layout);
   const RunConfig config = config_of_layout(problem.model, layout);
-  const auto traffic = predict_reduction_traffic<bfloat16>(config, make_run_layout(config, 8), 0);
+  const auto traffic = predict_reduction_traffic<Bf16>(config, make_run_layout(config, 8), 0);
   const ReductionTraffic& bytes = traffic[ReductionGroup::replicas];
   const double gather = static_cast<double>(bytes.gather_bytes) / bandwidth;
   const double reduce = static_cast<double>(bytes.reduce_bytes) / bandwidth;

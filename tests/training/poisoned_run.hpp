@@ -40,10 +40,10 @@ inline std::vector<Index> anomalies(const RunConfig& config) {
   return steps;
 }
 
-template <class T>
-std::vector<T> flat_weights(const Trainer<T>& trainer) {
+template <class P>
+std::vector<Compute<P>> flat_weights(const Trainer<P>& trainer) {
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
-  return std::vector<T>(host.data(), host.data() + host.extent(0));
+  return std::vector<Compute<P>>(host.data(), host.data() + host.extent(0));
 }
 
 }  // namespace espalier::test

@@ -39,7 +39,7 @@ inline Start start_run(const RunConfig& config, TrainOptions options,
   TrainEvents events;
   events.note = [&](const std::string& text) { start.notes.push_back(text); };
   events.validation = [&](Index step, double loss) { start.validations.emplace_back(step, loss); };
-  start.outcome = train<float>(config, options, layout, mesh, events, request);
+  start.outcome = train<Fp32>(config, options, layout, mesh, events, request);
   barrier(world());
   return start;
 }

@@ -24,21 +24,21 @@ RunConfig saver_config(const SharedFolder& folder, std::vector<std::string> more
 // A trainer that saves into a folder, and what it says.
 struct Saving {
   RunConfig config;
-  TrainerOn<float> on;
+  TrainerOn<Fp32> on;
   std::vector<std::string> notes;
   Path checkpoints;
-  CheckpointSaver<float> saver;
+  CheckpointSaver<Fp32> saver;
 
   Saving(RunConfig of_run, Path directory)
       : config(std::move(of_run)),
         on(config, world()),
         checkpoints(std::move(directory)),
         saver(config, checkpoints, on.mesh, on.trainer, [this](const std::string& text) { notes.push_back(text); }) {}
-  Trainer<float>& trainer() { return on.trainer; }
+  Trainer<Fp32>& trainer() { return on.trainer; }
 };
 
 // This rank's weights and moments.
-std::vector<float> state_of(const Trainer<float>& trainer) {
+std::vector<float> state_of(const Trainer<Fp32>& trainer) {
   std::vector<float> values;
   for (const auto& array :
        {trainer.parameters().flat_weights(), trainer.optimizer().exp_avg(), trainer.optimizer().exp_avg_sq()})
@@ -47,7 +47,7 @@ std::vector<float> state_of(const Trainer<float>& trainer) {
 }
 
 std::vector<float> state_in(const Path& checkpoint, const RunConfig& config) {
-  TrainerOn<float> on(config, world());
+  TrainerOn<Fp32> on(config, world());
   load_training_state(CheckpointReader(checkpoint), on.trainer, model_tensors(world(), on.trainer.parameters()));
   return state_of(on.trainer);
 }
@@ -203,7 +203,7 @@ TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {
     const MemoryByCategory before = MemoryLedger::instance().current();
     const Saving saving(config, folder / "c");
     const MemoryByCategory after = MemoryLedger::instance().current();
-    const MemoryByCategory predicted = predict_memory<float>(config, saving.on.layout, saving.on.mesh.pp().rank());
+    const MemoryByCategory predicted = predict_memory<Fp32>(config, saving.on.layout, saving.on.mesh.pp().rank());
     const auto share = [](const MemoryByCategory& memory) {
       return static_cast<double>(memory[Category::optimizer] + memory[Category::communication] +
                                  memory[Category::other]);

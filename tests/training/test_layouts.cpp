@@ -35,7 +35,7 @@ std::string text_of(const RunConfig& config) {
   return make_run_layout(config, world().size()).text() + ", order " + config.parallel.order;
 }
 
-template <class T>
+template <class P>
 void expect_curve(const Curve& got, const Curve& wanted, double tolerance, const std::string& what) {
   EXPECT_LT(largest_relative_error(got.losses, wanted.losses), tolerance) << what;
   EXPECT_LT(largest_relative_error(got.norms, wanted.norms), 10 * tolerance) << what;
@@ -51,7 +51,7 @@ std::string stages_of(const RunConfig& config) {
 TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
   const SharedFolder folder("layouts");
   const RunConfig base = split_config(folder);
-  const Curve wanted = curve_of_one_rank<float>(base, 20);
+  const Curve wanted = curve_of_one_rank<Fp32>(base, 20);
   EXPECT_LT(wanted.losses.back(), wanted.losses.front() - 0.1) << "the model must learn, or equality proves nothing";
   std::map<std::string, Curve> by_stages;  // all schedules of the same stages give the same bits
   std::set<std::string> schedules;
@@ -61,8 +61,8 @@ TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
       overrides.emplace_back("batch.micro_batch_size=1");
     const RunConfig config = laid_out(base, overrides);
     meshes.insert(make_run_layout(config, world().size()).mesh.text());
-    const Curve got = train_curve<float>(config, world(), 20);
-    expect_curve<float>(got, wanted, 1e-5, text_of(config));
+    const Curve got = train_curve<Fp32>(config, world(), 20);
+    expect_curve<Fp32>(got, wanted, 1e-5, text_of(config));
     const auto [first, is_first] = by_stages.emplace(stages_of(config), got);
     EXPECT_TRUE(is_first || first->second == got) << text_of(config) << " differs from another order of operations";
     schedules.insert(config.parallel.schedule);
@@ -75,7 +75,7 @@ TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
 TEST(Layouts, LossesOfOneRankInFp64) {
   const SharedFolder folder("layouts64");
   const RunConfig base = split_config(folder);
-  const Curve wanted = curve_of_one_rank<double>(base, 20);
+  const Curve wanted = curve_of_one_rank<Fp64>(base, 20);
   const std::map<int, std::vector<Overrides>> layouts = {
       {2,
        {degrees(2, 1, 1, {"parallel.sequence_parallel=true"}), degrees(1, 1, 2, {"parallel.schedule=zero_bubble"}),
@@ -88,7 +88,7 @@ TEST(Layouts, LossesOfOneRankInFp64) {
       {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"}), degrees(4, 1, 2)}}};
   for (const Overrides& overrides : layouts.at(world().size())) {
     const RunConfig config = laid_out(base, overrides);
-    expect_curve<double>(train_curve<double>(config, world(), 20), wanted, 1e-10, text_of(config));
+    expect_curve<Fp64>(train_curve<Fp64>(config, world(), 20), wanted, 1e-10, text_of(config));
   }
 }
 
@@ -105,10 +105,10 @@ TEST(Layouts, SameBitsTwiceAlsoWithDelayedMessages) {
       {8, {degrees(2, 2, 2, {"parallel.sequence_parallel=true", "parallel.zero_stage=1"})}}};
   for (const Overrides& overrides : layouts.at(world().size())) {
     const RunConfig config = laid_out(base, overrides);
-    const Curve first = train_curve<float>(config, world(), 6);
-    EXPECT_EQ(train_curve<float>(config, world(), 6), first) << text_of(config);
+    const Curve first = train_curve<Fp32>(config, world(), 6);
+    EXPECT_EQ(train_curve<Fp32>(config, world(), 6), first) << text_of(config);
     world().set_test_delays(500, 42);
-    const Curve delayed = train_curve<float>(config, world(), 6);
+    const Curve delayed = train_curve<Fp32>(config, world(), 6);
     world().set_test_delays(0, 0);
     EXPECT_EQ(delayed, first) << text_of(config) << ", with delays";
   }
@@ -181,10 +181,10 @@ TEST(Layouts, OddShapesHaveTheLossesOfOneRank) {
     const RunConfig model = parse_run_config(to_toml(base), "model", odd.model, 1);
     auto reference = references.find(odd.model);
     if (reference == references.end())
-      reference = references.emplace(odd.model, curve_of_one_rank<float>(model, 10)).first;
+      reference = references.emplace(odd.model, curve_of_one_rank<Fp32>(model, 10)).first;
     const RunConfig config = laid_out(model, odd.layout);
-    const Curve got = train_curve<float>(config, world(), 10);
-    expect_curve<float>(got, reference->second, 1e-5, std::string(odd.what) + ": " + text_of(config));
+    const Curve got = train_curve<Fp32>(config, world(), 10);
+    expect_curve<Fp32>(got, reference->second, 1e-5, std::string(odd.what) + ": " + text_of(config));
   }
 }
 

@@ -23,12 +23,12 @@ RunConfig large_config(const SharedFolder& folder, const std::vector<std::string
   return tiny_config(folder, 1, overrides);
 }
 
-template <class T>
+template <class P>
 void expect_predicted_memory(const RunConfig& config) {
   const MemoryByCategory before = MemoryLedger::instance().current();
-  const TrainerOn<T> on(config, world());
+  const TrainerOn<P> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
-  const MemoryByCategory predicted = predict_memory<T>(config, on.layout, on.mesh.pp().rank());
+  const MemoryByCategory predicted = predict_memory<P>(config, on.layout, on.mesh.pp().rank());
   const std::string what = on.layout.text();
   const auto measured = static_cast<double>(after.total() - before.total());
   EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01) << what;
@@ -48,9 +48,9 @@ TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
   const SharedFolder folder("memory_layouts");
   const RunConfig base = large_config(folder);
   for (const std::vector<std::string>& overrides : layouts_to_verify(base, world().size())) {
-    expect_predicted_memory<float>(laid_out(base, overrides));
+    expect_predicted_memory<Fp32>(laid_out(base, overrides));
     if (world().size() == 1)
-      expect_predicted_memory<double>(laid_out(base, overrides));
+      expect_predicted_memory<Fp64>(laid_out(base, overrides));
   }
 }
 
@@ -97,7 +97,7 @@ TEST(MemoryLayouts, ReplicasDoNotHelpAModelThatIsTooLarge) {
   // What the prediction says holds: the ledger refuses as well.
   MemoryLedger::instance().set_budget(MemoryLedger::instance().current().total() +
                                       static_cast<std::size_t>(base.run.device_memory));
-  EXPECT_THROW(TrainerOn<float>(replicas, world()), Error);
+  EXPECT_THROW(TrainerOn<Fp32>(replicas, world()), Error);
   MemoryLedger::instance().set_budget(0);
 }
 
@@ -116,7 +116,7 @@ TEST(MemorySplit, ModelsOnFourRanksTrainWithinTheBudget) {
     MemoryLedger::instance().reset_peak();
     MemoryLedger::instance().set_budget(before + budget);
     {
-      TrainerOn<float> on(config, world());
+      TrainerOn<Fp32> on(config, world());
       const double first = on.trainer.step().loss;
       double last = first;
       for (int i = 0; i < 9; ++i)

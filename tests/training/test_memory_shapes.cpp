@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/optim/adamw.hpp"
-#include "models/gpt.hpp"
+#include "models/decoder.hpp"
 #include "parallel/process_mesh.hpp"
 #include "tests/training/shape_config.hpp"
 #include "training/forward_backward.hpp"
@@ -28,38 +28,38 @@ RunConfig config_of(int ranks, std::vector<std::string> more) {
                       ranks, more);
 }
 
-template <class T>
+template <class P>
 MemoryByCategory allocated(const RunConfig& config, const RunLayout& layout, int stage) {
   MemoryLedger& ledger = MemoryLedger::instance();
   const ShapesOnly shapes;
   const MemoryByCategory before = ledger.current();
   const std::vector<ChunkLayers>& chunks = layout.stages.at(static_cast<std::size_t>(stage));
-  ParameterStore<T> parameters;
-  Gpt<T> model(parameters, config.model.shape, chunks,
-               TensorParallel<T>(0, layout.mesh.degree(Axis::tp), layout.sequence_parallel),
-               residual_type(config.precision));
+  ParameterStore<Compute<P>> parameters;
+  Decoder<P> model(parameters, config.model.shape, chunks,
+                   TensorParallel<Compute<P>>(0, layout.mesh.degree(Axis::tp), layout.sequence_parallel));
   parameters.allocate();
   const auto places = layout.mesh.reduction_places(layout.mesh.rank_at({{0, 0, stage}}));
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
-                                            reducer_options(config, layout), sizeof(State<T>));
-  const AdamW<T> optimizer = layout.zero_stage > 0 ? AdamW<T>(parameters, {}, plan.owned) : AdamW<T>(parameters, {});
+                                            reducer_options(config, layout), sizeof(State<Compute<P>>));
+  const AdamW<Compute<P>> optimizer =
+      layout.zero_stage > 0 ? AdamW<Compute<P>>(parameters, {}, plan.owned) : AdamW<Compute<P>>(parameters, {});
   model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                         stack_memory(make_schedule(layout.pipeline, stage), chunks));
+                         activation_memory(make_schedule(layout.pipeline, stage), chunks));
   MemoryByCategory memory = ledger.current();
   for (std::size_t i = 0; i < num_categories; ++i)
     memory.bytes[i] -= before.bytes[i];
   return memory;
 }
 
-template <class T>
+template <class P>
 void expect_predicted(int ranks, std::vector<std::string> keys, const std::string& type) {
   keys.push_back("precision.compute=" + type);
   const RunConfig config = config_of(ranks, keys);
   const RunLayout layout = make_run_layout(config, ranks);
   for (const int stage : {0, layout.pipeline.stages / 2, layout.pipeline.stages - 1}) {
     SCOPED_TRACE(fmt::format("{} in {}, stage {}", layout.text(), type, stage));
-    const MemoryByCategory measured = allocated<T>(config, layout, stage);
-    const MemoryByCategory predicted = predict_memory<T>(config, layout, stage);
+    const MemoryByCategory measured = allocated<P>(config, layout, stage);
+    const MemoryByCategory predicted = predict_memory<P>(config, layout, stage);
     for (const Category category :
          {Category::weights, Category::gradients, Category::optimizer, Category::activations, Category::workspace}) {
       const auto got = static_cast<double>(predicted[category]);
@@ -76,14 +76,14 @@ TEST(MemoryShapes, OfModelsThatDoNotFit) {
                     sp = "parallel.sequence_parallel=true";
   for (const char* const recompute : {"none", "selective", "full"}) {
     const std::string mode = std::string("parallel.recompute=") + recompute;
-    expect_predicted<float>(256, {tensor, pipeline, sp, mode, "parallel.zero_stage=1"}, "fp32");
-    expect_predicted<bfloat16>(256, {tensor, pipeline, sp, mode, "parallel.zero_stage=1"}, "bf16");
-    expect_predicted<bfloat16>(256, {tensor, pipeline, mode, "precision.residual=state"}, "bf16");
-    expect_predicted<float16>(64, {tensor, "parallel.pipeline=8", sp, mode, "parallel.schedule=zero_bubble"}, "fp16");
-    expect_predicted<float>(96,
-                            {tensor, "parallel.pipeline=12", mode, "parallel.schedule=interleaved",
-                             "parallel.virtual_stages=4", "batch.global_batch_size=48"},
-                            "fp32");
+    expect_predicted<Fp32>(256, {tensor, pipeline, sp, mode, "parallel.zero_stage=1"}, "fp32");
+    expect_predicted<Bf16>(256, {tensor, pipeline, sp, mode, "parallel.zero_stage=1"}, "bf16");
+    expect_predicted<Bf16WithFp32Residual>(256, {tensor, pipeline, mode, "precision.residual=state"}, "bf16");
+    expect_predicted<Fp16>(64, {tensor, "parallel.pipeline=8", sp, mode, "parallel.schedule=zero_bubble"}, "fp16");
+    expect_predicted<Fp32>(96,
+                           {tensor, "parallel.pipeline=12", mode, "parallel.schedule=interleaved",
+                            "parallel.virtual_stages=4", "batch.global_batch_size=48"},
+                           "fp32");
   }
 }
 
@@ -92,7 +92,7 @@ TEST(MemoryShapes, OfOneRank) {
   const RunConfig config = config_of(1, {"precision.compute=bf16", "batch.global_batch_size=1"});
   const RunLayout layout = make_run_layout(config, 1);
   const MemoryByCategory before = MemoryLedger::instance().current();
-  const MemoryByCategory measured = allocated<bfloat16>(config, layout, 0);
+  const MemoryByCategory measured = allocated<Bf16>(config, layout, 0);
   EXPECT_NEAR(
       static_cast<double>(measured[Category::weights] + measured[Category::gradients] + measured[Category::optimizer]),
       18 * 175e9, 0.01 * 18 * 175e9);

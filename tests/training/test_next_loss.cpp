@@ -17,7 +17,7 @@ TEST(NextLoss, IsTheSameOnEveryLayout) {
   // Also such as fill no micro-batch of any layout.
   const std::vector<Index> samples = {1, 5, 8};
   const auto losses_of = [&](const RunConfig& config, const Communicator& communicator) {
-    TrainerOn<double> on(config, communicator);
+    TrainerOn<Fp64> on(config, communicator);
     std::vector<double> losses;
     for (const Index count : samples)
       losses.push_back(on.trainer.next_loss(count));
@@ -33,8 +33,8 @@ TEST(NextLoss, IsTheSameOnEveryLayout) {
 TEST(NextLoss, OfTheWholeBatchIsTheLossOfTheNextStep) {
   const SharedFolder folder("next_loss_step");
   const RunConfig config = tiny_config(folder, world().size());
-  TrainerOn<double> asked(config, world());
-  TrainerOn<double> other(config, world());
+  TrainerOn<Fp64> asked(config, world());
+  TrainerOn<Fp64> other(config, world());
   for (int step = 0; step < 3; ++step) {
     const double next = asked.trainer.next_loss(config.batch.global_batch_size);
     const StepReport report = asked.trainer.step();

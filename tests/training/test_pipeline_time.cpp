@@ -87,7 +87,7 @@ double simulated_idle_share(const RunConfig& config) {
 // The attempt that comes nearest to the simulator.
 double measure_idle_share(const RunConfig& config, double simulated) {
   const EmulatedLinksGuard guard(fast_links);
-  TrainerOn<float> on(config, world());
+  TrainerOn<Fp32> on(config, world());
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < num_attempts && !(std::abs(best - simulated) <= 0.02); ++i) {
     const double share = idle_share(trace_step(on.trainer));
@@ -138,7 +138,7 @@ TEST(PipelineActivations, LedgerHoldsAsManyMicrobatchesAsTheSimulatorSays) {
       const Case c{schedule, 1, microbatches};
       const RunConfig config = timed_config(base, c);
       const std::size_t before = MemoryLedger::instance().current()[Category::activations];
-      const TrainerOn<float> on(config, world());
+      const TrainerOn<Fp32> on(config, world());
       const std::size_t bytes = MemoryLedger::instance().current()[Category::activations] - before;
       const auto one = on.trainer.model().measure_activations(1, config.batch.sequence_length, {});
       const int stage = on.mesh.pp().rank();
@@ -159,14 +159,14 @@ TEST(PipelineActivations, ChunksShareTheirSlotsWhereThatTakesLess) {
   const SharedFolder folder("shared_slots");
   const RunConfig config = timed_config(small_config(folder), {"interleaved", 2, 8});
   const std::size_t before = MemoryLedger::instance().current()[Category::activations];
-  const TrainerOn<float> on(config, world());
+  const TrainerOn<Fp32> on(config, world());
   const std::size_t bytes = MemoryLedger::instance().current()[Category::activations] - before;
   const int stage = on.mesh.pp().rank();
   const PipelineSchedule list = make_schedule(on.layout.pipeline, stage);
   Index apart = 0;
   Index largest = 0;
   for (std::size_t chunk = 0; chunk < 2; ++chunk) {
-    StackMemory one{.chunks = {{.slots = 0}, {.slots = 0}}, .slots_together = 1};
+    ActivationMemory one{.chunks = {{.slots = 0}, {.slots = 0}}, .slots_together = 1};
     one.chunks[chunk].slots = 1;
     const Index slot = on.trainer.model().measure_activations(1, config.batch.sequence_length, one).slots;
     apart += slots_needed(list, static_cast<int>(chunk)) * slot;
@@ -203,8 +203,8 @@ bool is_data_comm(const TimelineEvent& event, int track) {
 // Of a step with one micro-batch, on links so slow that the reduction takes half as long as backward: which part of it
 // goes on behind backward. 1 - (the longest wait of any rank) / (what the reduction takes).
 double hidden_share(const RunConfig& config) {
-  TrainerOn<float> on(config, world());
-  const Trainer<float>& trainer = on.trainer;
+  TrainerOn<Fp32> on(config, world());
+  const Trainer<Fp32>& trainer = on.trainer;
   const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().places(), {}, 4, 4);
   const double bytes =
       static_cast<double>(traffic[ReductionGroup::replicas].reduce_bytes) * config.emulate.message_scale;
@@ -263,7 +263,7 @@ TEST(PipelineOverlap, ReductionGoesOnWhileAReceiveWaits) {
       small_config(folder), {"parallel.data=2", "parallel.pipeline=2", "parallel.virtual_stages=2",
                              "parallel.schedule=interleaved", "batch.micro_batch_size=4", "emulate.forward=0.01",
                              "emulate.backward_input=0.2", "emulate.backward_weight=0.2", "emulate.message_scale=500"});
-  TrainerOn<float> on(config, world());
+  TrainerOn<Fp32> on(config, world());
   // Two steps of a reduction begin with the end of an operation and reach into the wait that follows.
   const EmulatedLinksGuard guard({.within_node = {.latency = 0.1}, .between_nodes = {}});
   const std::vector<TimelineEvent> events = trace_step(on.trainer);
@@ -286,7 +286,7 @@ TEST(PipelineOverlap, WaitingForTheTableOfTheFirstStageIsBubble) {
       small_config(folder), {fmt::format("parallel.pipeline={}", world().size()), "batch.micro_batch_size=8",
                              "emulate.forward=0.01", "emulate.backward_input=0.2", "emulate.backward_weight=0.2"});
   const EmulatedLinksGuard guard(fast_links);
-  TrainerOn<float> on(config, world());
+  TrainerOn<Fp32> on(config, world());
   StepReport report = on.trainer.step();
   for (int i = 0; i < num_attempts && report.seconds[Phase::data_comm] > 0.1; ++i)
     report = on.trainer.step();

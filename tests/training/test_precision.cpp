@@ -9,6 +9,7 @@
 #include "training/predict_memory.hpp"
 #include "training/train_loop.hpp"
 #include "training/verify.hpp"
+#include "training/with_compute_type.hpp"
 
 namespace espalier::test {
 namespace {
@@ -24,11 +25,26 @@ std::vector<double> on_host(const View& view) {
   return std::vector<double>(host.data(), host.data() + host.size());
 }
 
+template <class P>
+bool is_meant(const std::string& compute, const std::string& residual) {
+  RunConfig::Precision precision;
+  precision.compute = compute;
+  precision.residual = residual;
+  return with_precision(precision, []<class Meant>() { return std::is_same_v<Meant, P>; });
+}
+
+TEST(Precision, ResidualIsOfTheStateTypeWhereThatIsAnother) {
+  EXPECT_TRUE(is_meant<Fp32>("fp32", "compute") && is_meant<Fp32>("fp32", "state"));
+  EXPECT_TRUE(is_meant<Fp64>("fp64", "compute") && is_meant<Fp64>("fp64", "state"));
+  EXPECT_TRUE(is_meant<Bf16>("bf16", "compute") && is_meant<Bf16WithFp32Residual>("bf16", "state"));
+  EXPECT_TRUE(is_meant<Fp16>("fp16", "compute") && is_meant<Fp16WithFp32Residual>("fp16", "state"));
+}
+
 TEST(Precision, SixteenBitsTrackFp32) {
   const SharedFolder folder("track");
-  const Curve wanted = train_curve<float>(config_of(folder, "fp32"), world(), 20);
-  const Curve bf16 = train_curve<bfloat16>(config_of(folder, "bf16"), world(), 20);
-  const Curve fp16 = train_curve<float16>(config_of(folder, "fp16"), world(), 20);
+  const Curve wanted = train_curve<Fp32>(config_of(folder, "fp32"), world(), 20);
+  const Curve bf16 = train_curve<Bf16>(config_of(folder, "bf16"), world(), 20);
+  const Curve fp16 = train_curve<Fp16>(config_of(folder, "fp16"), world(), 20);
   EXPECT_LT(wanted.losses.back(), wanted.losses.front() - 0.1) << "the model must learn, or closeness proves nothing";
   EXPECT_LT(largest_relative_error(bf16.losses, wanted.losses), 2e-3);
   EXPECT_LT(largest_relative_error(fp16.losses, wanted.losses), 2e-4);
@@ -42,8 +58,8 @@ TEST(Precision, ReplicasHoldTheSameWeightsUnderZero1) {
   const SharedFolder folder("zero");
   const RunConfig config =
       config_of(folder, "bf16", {fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
-  const Curve wanted = train_curve<bfloat16>(config_of(folder, "bf16"), world(), 10);
-  TrainerOn<bfloat16> on(config, world());
+  const Curve wanted = train_curve<Bf16>(config_of(folder, "bf16"), world(), 10);
+  TrainerOn<Bf16> on(config, world());
   for (int i = 0; i < 10; ++i)
     EXPECT_NEAR(on.trainer.step().loss, wanted.losses[static_cast<std::size_t>(i)], 2e-3);
   const AdamW<bfloat16>& optimizer = on.trainer.optimizer();
@@ -63,7 +79,7 @@ TEST(Precision, ReplicasHoldTheSameWeightsUnderZero1) {
 TEST(Precision, AnOverflowIsSkippedByAllRanksAndTheRunRecovers) {
   const SharedFolder folder("overflow");
   const RunConfig config = config_of(folder, "fp16", {"precision.initial_loss_scale=536870912"});
-  TrainerOn<float16> on(config, world());
+  TrainerOn<Fp16> on(config, world());
   std::vector<double> before = on_host(on.trainer.parameters().flat_weights());
   double scale = 536870912;  // 2^29
   Index skipped = 0;
@@ -90,7 +106,7 @@ TEST(Precision, OverflowAtTheFloorEndsTheRun) {
   const SharedFolder folder("floor");
   const RunConfig config =
       config_of(folder, "fp16", {"precision.initial_loss_scale=536870912", "precision.minimum_loss_scale=536870912"});
-  TrainerOn<float16> on(config, world());
+  TrainerOn<Fp16> on(config, world());
   for (int i = 1; i < LossScaler::patience; ++i)
     EXPECT_TRUE(on.trainer.step().skipped);
   try {
@@ -102,14 +118,14 @@ TEST(Precision, OverflowAtTheFloorEndsTheRun) {
   }
 }
 
-template <class T>
+template <class P>
 std::vector<std::string> losses_of_run(const RunConfig& config, const std::vector<Index>& stops) {
   const RunLayout layout = make_run_layout(config, world().size());
   const ProcessMesh mesh(world(), layout.mesh);
   for (const Index stop : stops) {
     TrainOptions options;
     options.stop_after = stop;
-    train<T>(config, options, layout, mesh, {}, {});
+    train<P>(config, options, layout, mesh, {}, {});
     barrier(world());
   }
   std::vector<std::string> texts;
@@ -120,7 +136,7 @@ std::vector<std::string> losses_of_run(const RunConfig& config, const std::vecto
 }
 
 // The second half of the run starts in the middle of backing off.
-template <class T>
+template <class P>
 void expect_bits_after_a_stop(const std::string& type) {
   const SharedFolder folder("resume_" + type);
   const auto config = [&](const std::string& name) {
@@ -129,17 +145,17 @@ void expect_bits_after_a_stop(const std::string& type) {
         {"run.directory=\"" + (folder / name).string() + "\"", "run.steps=8", "precision.initial_loss_scale=536870912",
          "precision.loss_scale_growth_interval=3", fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
   };
-  const std::vector<std::string> wanted = losses_of_run<T>(config("whole"), {0});
+  const std::vector<std::string> wanted = losses_of_run<P>(config("whole"), {0});
   EXPECT_EQ(wanted.size(), 8U);
-  EXPECT_EQ(losses_of_run<T>(config("stopped"), {4, 0}), wanted);
+  EXPECT_EQ(losses_of_run<P>(config("stopped"), {4, 0}), wanted);
 }
 
 TEST(Precision, ResumeGivesTheBitsOfAnUninterruptedRun) {
-  expect_bits_after_a_stop<bfloat16>("bf16");
-  expect_bits_after_a_stop<float16>("fp16");
+  expect_bits_after_a_stop<Bf16>("bf16");
+  expect_bits_after_a_stop<Fp16>("fp16");
 }
 
-template <class T>
+template <class P>
 void expect_predicted_memory(const std::string& type, const std::string& matmul, const std::string& types) {
   SCOPED_TRACE(type + " " + matmul + " " + types);
   const SharedFolder folder("memory_" + type);
@@ -148,7 +164,7 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul,
                 {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64",
                  "run.matmul=" + matmul, "precision.residual=" + types, "precision.gradient_reduction=" + types,
                  fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
-  set_matmul_library(wanted_matmul_library<T>(config));
+  set_matmul_library(wanted_matmul_library<Compute<P>>(config));
   release_matmul_workspace();
   MemoryLedger& ledger = MemoryLedger::instance();
   const auto own = [&] {
@@ -157,10 +173,10 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul,
     return memory;
   };
   const MemoryByCategory before = own();
-  TrainerOn<T> on(config, world());
+  TrainerOn<P> on(config, world());
   on.trainer.step();
   const MemoryByCategory after = own();
-  const MemoryByCategory predicted = predict_memory<T>(config, on.layout, 0);
+  const MemoryByCategory predicted = predict_memory<P>(config, on.layout, 0);
   EXPECT_NEAR(static_cast<double>(after.total() - before.total()) / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category);
@@ -168,21 +184,22 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul,
 
 TEST(Precision, MemoryIsWhatWasPredicted) {
   const MatmulLibrary chosen = matmul_library();
-  for (const char* const matmul : {"tiled", "auto"})
-    for (const char* const types : {"state", "compute"}) {
-      expect_predicted_memory<bfloat16>("bf16", matmul, types);
-      expect_predicted_memory<float16>("fp16", matmul, types);
-    }
+  for (const char* const matmul : {"tiled", "auto"}) {
+    expect_predicted_memory<Bf16>("bf16", matmul, "compute");
+    expect_predicted_memory<Bf16WithFp32Residual>("bf16", matmul, "state");
+    expect_predicted_memory<Fp16>("fp16", matmul, "compute");
+    expect_predicted_memory<Fp16WithFp32Residual>("fp16", matmul, "state");
+  }
   set_matmul_library(chosen);
 }
 
-template <class T>
+template <class P>
 void expect_all_layouts_train_one_model(const std::string& type, std::vector<std::string> more) {
   const SharedFolder folder("layouts_" + type);
   more.insert(more.end(), {"model.num_layers=4", "model.num_heads=8"});
   const RunConfig config = config_of(folder, type, more);
   int compared = 0;
-  for (const VerifiedLayout& layout : verify<T>(config, {}, world(), [](const VerifiedLayout&) {})) {
+  for (const VerifiedLayout& layout : verify<P>(config, {}, world(), [](const VerifiedLayout&) {})) {
     if (!layout.skipped.empty())
       continue;
     ++compared;
@@ -192,9 +209,9 @@ void expect_all_layouts_train_one_model(const std::string& type, std::vector<std
 }
 
 TEST(Precision, EveryLayoutTrainsTheModelOfOneRank) {
-  expect_all_layouts_train_one_model<bfloat16>("bf16", {});
-  expect_all_layouts_train_one_model<float16>("fp16",
-                                              {"precision.residual=state", "precision.gradient_reduction=compute"});
+  expect_all_layouts_train_one_model<Bf16>("bf16", {});
+  expect_all_layouts_train_one_model<Fp16WithFp32Residual>(
+      "fp16", {"precision.residual=state", "precision.gradient_reduction=compute"});
 }
 
 }  // namespace

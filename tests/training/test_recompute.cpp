@@ -44,13 +44,13 @@ struct Outcome {
 };
 
 // Trains, and compares the ledger and the bytes sent with the predictions on the way.
-template <class T>
+template <class P>
 Outcome train(const RunConfig& config) {
   const MemoryByCategory before = MemoryLedger::instance().current();
-  TrainerOn<T> on(config, world());
+  TrainerOn<P> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
   const std::string what = on.layout.text();
-  const MemoryByCategory predicted = predict_memory<T>(config, on.layout, on.mesh.pp().rank());
+  const MemoryByCategory predicted = predict_memory<P>(config, on.layout, on.mesh.pp().rank());
   EXPECT_EQ(after[Category::activations] - before[Category::activations], predicted[Category::activations]) << what;
   constexpr double headers = 8192;  // and the small tensors beside the planned workspace
   EXPECT_NEAR(static_cast<double>(after[Category::workspace] - before[Category::workspace]),
@@ -61,21 +61,21 @@ Outcome train(const RunConfig& config) {
     const StepReport report = on.trainer.step();
     outcome.losses.push_back(report.loss);
     outcome.norms.push_back(report.gradient_norm);
-    EXPECT_EQ(report.bytes_sent, predict_traffic<T>(config, on.layout, world().rank())) << what;
+    EXPECT_EQ(report.bytes_sent, predict_traffic<P>(config, on.layout, world().rank())) << what;
   }
   outcome.weights = fingerprint(on.trainer.parameters().flat_weights());
   return outcome;
 }
 
-template <class T>
+template <class P>
 void expect_same_bits(const RunConfig& config) {
   Outcome kept;
   std::size_t most = 0;
   for (const std::string& mode : modes(config)) {
     const RunConfig recomputing = laid_out(config, {mode});
-    const Outcome outcome = train<T>(recomputing);
+    const Outcome outcome = train<P>(recomputing);
     const RunLayout layout = make_run_layout(recomputing, world().size());
-    const std::size_t slots = predict_memory<T>(recomputing, layout, 0)[Category::activations];
+    const std::size_t slots = predict_memory<P>(recomputing, layout, 0)[Category::activations];
     if (mode == "parallel.recompute=none") {
       kept = outcome;
       most = slots;
@@ -91,9 +91,9 @@ TEST(RecomputeLayouts, SameBitsAndPredictedMemoryAndBytesInEveryLayout) {
   const RunConfig base = four_layers(folder);
   std::size_t number = 0;
   for (const Overrides& overrides : layouts_to_verify(base, world().size())) {
-    expect_same_bits<float>(laid_out(base, overrides));
+    expect_same_bits<Fp32>(laid_out(base, overrides));
     if (number++ % 4 == 0)
-      expect_same_bits<double>(laid_out(base, overrides));
+      expect_same_bits<Fp64>(laid_out(base, overrides));
   }
 }
 
@@ -113,7 +113,7 @@ TEST(RecomputeLayouts, ChunksOfTheLossSendWhatTheFormulasSay) {
                                                fmt::format("batch.micro_batch_size={}", 4 * tensor / world().size())});
       const RunLayout layout = make_run_layout(config, world().size());
       EXPECT_GT(layout.logit_chunks, 1) << layout.text();
-      const Outcome outcome = train<float>(config);
+      const Outcome outcome = train<Fp32>(config);
       if (kept.losses.empty())
         kept = outcome;
       EXPECT_LT(largest_relative_error(outcome.losses, kept.losses), 1e-5) << layout.text();

@@ -74,8 +74,8 @@ TEST(Rehearsal, MessagesOfEveryAxisTakeThePricedTime) {
 // Of gradients and weights that rank 0 sends in a step.
 double reduced_bytes(const Rehearsal& rehearsal) {
   const RunLayout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
-  const auto bytes = with_compute_type(rehearsal.config.precision.compute,
-                                       [&]<class T>() { return predict_traffic<T>(rehearsal.config, run, 0); });
+  const auto bytes = with_precision(rehearsal.config.precision,
+                                    [&]<class P>() { return predict_traffic<P>(rehearsal.config, run, 0); });
   return static_cast<double>(bytes[static_cast<std::size_t>(Axis::dp)]);
 }
 
@@ -113,8 +113,8 @@ TEST(Rehearsal, NoRankReducesLongerThanPriced) {
   const RunLayout run = make_run_layout(config, rehearsal.num_ranks());
   ASSERT_GT(rehearsal.price.reduction_seconds, 0);
   for (int rank = 0; rank < rehearsal.num_ranks(); ++rank) {
-    const auto traffic = with_compute_type(config.precision.compute,
-                                           [&]<class T>() { return predict_reduction_traffic<T>(config, run, rank); });
+    const auto traffic =
+        with_precision(config.precision, [&]<class P>() { return predict_reduction_traffic<P>(config, run, rank); });
     double bytes = 0;
     for (const ReductionGroup group : all_reduction_groups)
       bytes += message_scale(config.emulate, group) * static_cast<double>(traffic[group].reduce_bytes);

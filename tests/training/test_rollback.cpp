@@ -24,7 +24,7 @@ struct Wanted {
 
 Wanted without_the_samples(const SharedFolder& folder) {
   const RunConfig config = rolling_back(folder, "unused");
-  TrainerOn<float> on(config, world());
+  TrainerOn<Fp32> on(config, world());
   on.trainer.set_passed_over({{(poisoned_step - 1) * 8, poisoned_step * 8}});
   Wanted wanted;
   for (Index step = 0; step < 20; ++step) {
@@ -38,7 +38,7 @@ Wanted without_the_samples(const SharedFolder& folder) {
 }
 
 std::vector<float> saved_weights(const RunConfig& config, Index step) {
-  TrainerOn<float> on(config, world());
+  TrainerOn<Fp32> on(config, world());
   const CheckpointReader checkpoint(checkpoint_path(Path(config.run.directory) / "checkpoints", step));
   load_training_state(checkpoint, on.trainer, model_tensors(world(), on.trainer.parameters()));
   EXPECT_EQ(on.trainer.passed_over(), (std::vector<IndexRange>{{(poisoned_step - 1) * 8, poisoned_step * 8}}));

@@ -46,8 +46,8 @@ RunConfig config_of(const RunConfig& base, const Layout& layout, std::size_t num
   return parse_run_config(to_toml(base), "layout", overrides, layout.ranks);
 }
 
-template <class T>
-Curve next_steps(Trainer<T>& trainer, int steps) {
+template <class P>
+Curve next_steps(Trainer<P>& trainer, int steps) {
   Curve curve;
   for (int i = 0; i < steps; ++i) {
     const StepReport report = trainer.step();
@@ -75,7 +75,7 @@ struct Content {
   }
 };
 
-template <class T>
+template <class P>
 void check_pairs(const std::string& name, const std::vector<std::string>& more) {
   const SharedFolder folder(name);
   std::vector<std::string> overrides = {"model.num_layers=4", "batch.micro_batch_size=1"};
@@ -94,8 +94,8 @@ void check_pairs(const std::string& name, const std::vector<std::string>& more) 
     const Path saved = folder / fmt::format("saved-{}", writer);
     Curve wanted;
     on_ranks_of(layouts[writer], [&](const Communicator& ranks) {
-      TrainerOn<T> on(config, ranks);
-      CheckpointSaver<T> saver(config, saved, on.mesh, on.trainer, [](const std::string&) {});
+      TrainerOn<P> on(config, ranks);
+      CheckpointSaver<P> saver(config, saved, on.mesh, on.trainer, [](const std::string&) {});
       next_steps(on.trainer, 2);
       saver.save();
       wanted = next_steps(on.trainer, 2);
@@ -106,7 +106,7 @@ void check_pairs(const std::string& name, const std::vector<std::string>& more) 
       on_ranks_of(layouts[reader], [&](const Communicator& ranks) {
         const std::string pair = layouts[reader].text() + " from " + layouts[writer].text();
         const RunConfig other = config_of(base, layouts[reader], reader);
-        TrainerOn<T> on(other, ranks);
+        TrainerOn<P> on(other, ranks);
         load_training_state(CheckpointReader(checkpoint), on.trainer, model_tensors(ranks, on.trainer.parameters()));
         const Path again = folder / fmt::format("again-{}-{}", writer, reader);
         save_training_state(again, on.trainer, other, on.mesh, base.run.directory, ownership_of(on.trainer));
@@ -124,10 +124,10 @@ void check_pairs(const std::string& name, const std::vector<std::string>& more) 
   }
 }
 
-TEST(RoundTrips, EveryPairOfLayoutsBitForBit) { check_pairs<float>("round_trips", {}); }
+TEST(RoundTrips, EveryPairOfLayoutsBitForBit) { check_pairs<Fp32>("round_trips", {}); }
 
 TEST(RoundTrips, WithMastersAndLossScaleToo) {
-  check_pairs<float16>("round_trips_fp16", {"precision.compute=fp16", "precision.initial_loss_scale=1024"});
+  check_pairs<Fp16>("round_trips_fp16", {"precision.compute=fp16", "precision.initial_loss_scale=1024"});
 }
 
 }  // namespace

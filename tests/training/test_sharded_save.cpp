@@ -120,8 +120,8 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
   const SharedFolder folder("sharded_trainer");
   const int n = world().size();
   const RunConfig config = tiny_config(folder, n);
-  TrainerOn<float> on(config, world());
-  Trainer<float>& trainer = on.trainer;
+  TrainerOn<Fp32> on(config, world());
+  Trainer<Fp32>& trainer = on.trainer;
   trainer.step();
   trainer.step();
   const Index flat = trainer.parameters().flat_size();
@@ -133,8 +133,8 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
   EXPECT_EQ(static_cast<int>(CheckpointReader(path).files().size()), n);
 
   const Communicator alone = world().split(world().rank(), 0, "alone");
-  TrainerOn<float> on_one(config, alone);
-  Trainer<float>& loaded = on_one.trainer;
+  TrainerOn<Fp32> on_one(config, alone);
+  Trainer<Fp32>& loaded = on_one.trainer;
   load_training_state(CheckpointReader(path), loaded, model_tensors(alone, loaded.parameters()));
   EXPECT_EQ(loaded.steps_done(), 2);
   EXPECT_EQ(loaded.data_position(), trainer.data_position());

@@ -23,12 +23,12 @@ std::vector<std::vector<std::string>> layouts() {
 }
 
 // 1 for each step that was skipped.
-template <class T>
+template <class P>
 std::vector<double> skips(const RunConfig& config, const Communicator& communicator) {
-  TrainerOn<T> on(config, communicator);
+  TrainerOn<P> on(config, communicator);
   std::vector<double> skipped;
   for (Index step = 0; step < 20; ++step) {
-    const std::vector<T> before = flat_weights(on.trainer);
+    const std::vector<Compute<P>> before = flat_weights(on.trainer);
     const StepReport report = on.trainer.step();
     EXPECT_EQ(before == flat_weights(on.trainer), report.skipped) << "step " << report.step;
     skipped.push_back(report.skipped ? 1 : 0);
@@ -42,7 +42,7 @@ TEST(Spikes, AreSkippedByAllRanksOnAnyLayout) {
   std::vector<double> wanted(20, 0.0);
   wanted[poisoned_step - 1] = 1;
   for (const std::vector<std::string>& layout : layouts()) {
-    const std::vector<double> mine = skips<float>(laid_out(config, layout), world());
+    const std::vector<double> mine = skips<Fp32>(laid_out(config, layout), world());
     EXPECT_EQ(mine, wanted);
     std::vector<double> most = mine;
     all_reduce(world(), std::span<double>(most), ReduceOp::max);
@@ -83,8 +83,8 @@ TEST(Spikes, AResumedRunDecidesAlike) {
 TEST(Spikes, WhatIsNotFiniteIsSkippedToo) {
   const SharedFolder folder("non_finite");
   const RunConfig config = tiny_config(folder, world().size(), {"stability.on_spike=skip", "stability.max_skips=1"});
-  TrainerOn<float> on(config, world());
-  Trainer<float>& trainer = on.trainer;
+  TrainerOn<Fp32> on(config, world());
+  Trainer<Fp32>& trainer = on.trainer;
   trainer.step();
   const std::vector<float> good = flat_weights(trainer);
   const auto set = [&](const std::vector<float>& values) {

@@ -35,9 +35,9 @@ struct Measured {
 };
 
 // Of the second step: the first might set something up.
-template <class T>
+template <class P>
 Measured measure(const RunConfig& config) {
-  TrainerOn<T> on(config, world());
+  TrainerOn<P> on(config, world());
   on.trainer.step();
   return {on.layout, on.trainer.step().bytes_sent};
 }
@@ -48,10 +48,10 @@ RunConfig eight_layers(const SharedFolder& folder, std::vector<std::string> more
   return tiny_config(folder, 1, overrides);
 }
 
-template <class T>
+template <class P>
 void expect_predicted_bytes(const RunConfig& config) {
-  const Measured measured = measure<T>(config);
-  const Bytes predicted = predict_traffic<T>(config, measured.layout, world().rank());
+  const Measured measured = measure<P>(config);
+  const Bytes predicted = predict_traffic<P>(config, measured.layout, world().rank());
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
     EXPECT_EQ(on(measured.bytes, axis), on(predicted, axis))
         << to_string(axis) << " of rank " << world().rank() << ", " << measured.layout.text();
@@ -71,13 +71,13 @@ TEST(Traffic, EveryLayoutSendsWhatTheFormulasSay) {
     std::vector<std::string> overrides = all[i];
     if (std::find(overrides.begin(), overrides.end(), "parallel.data=8") != overrides.end())
       overrides.emplace_back("batch.micro_batch_size=1");
-    expect_predicted_bytes<float>(laid_out(base, overrides));
+    expect_predicted_bytes<Fp32>(laid_out(base, overrides));
     if (i % 8 == 0)
-      expect_predicted_bytes<double>(laid_out(base, overrides));
+      expect_predicted_bytes<Fp64>(laid_out(base, overrides));
     if (i % 8 == 4) {
       for (const char* const key : {"compute=bf16", "residual=state", "gradient_reduction=compute"})
         overrides.push_back(std::string("precision.") + key);
-      expect_predicted_bytes<bfloat16>(laid_out(base, overrides));
+      expect_predicted_bytes<Bf16WithFp32Residual>(laid_out(base, overrides));
     }
   }
 }
@@ -90,8 +90,8 @@ TEST(Traffic, LargerAndUnevenModelsToo) {
       eight_layers(folder, {"model.hidden_size=64", "model.vocab_size=110001", "model.max_sequence_length=48",
                             "batch.sequence_length=8", "batch.micro_batch_size=1"});
   for (const int tensor : {1, half, world().size()})
-    expect_predicted_bytes<float>(laid_out(base, {fmt::format("parallel.tensor={}", tensor)}));
-  expect_predicted_bytes<float>(
+    expect_predicted_bytes<Fp32>(laid_out(base, {fmt::format("parallel.tensor={}", tensor)}));
+  expect_predicted_bytes<Fp32>(
       laid_out(base, {"parallel.pipeline=2", "parallel.layers_per_stage=[1,7]", "parallel.zero_stage=1"}));
 }
 
@@ -106,44 +106,43 @@ TEST(Traffic, FormulasByHand) {
   constexpr std::uint64_t layers = 8;
 
   // Each micro-batch crosses p - 1 boundaries there and back.
-  Measured run = measure<float>(laid_out(base, {fmt::format("parallel.pipeline={}", p)}));
+  Measured run = measure<Fp32>(laid_out(base, {fmt::format("parallel.pipeline={}", p)}));
   EXPECT_EQ(on(sum_of(run.bytes), Axis::pp), m * 2 * (p - 1) * stream);
   EXPECT_EQ(on(run.bytes, Axis::tp), 0U);
 
   // Consecutive layers wins: dealt out one by one, they cross L - 1 boundaries.
-  run = measure<float>(
+  run = measure<Fp32>(
       laid_out(base, {"parallel.pipeline=2", fmt::format("parallel.data={}", p / 2), "parallel.assignment=round_robin",
                       "parallel.schedule=gpipe", p == 8 ? "batch.micro_batch_size=1" : "batch.micro_batch_size=2"}));
   EXPECT_EQ(on(sum_of(run.bytes), Axis::pp), 8 * (stream / 2) * 2 * (layers - 1)) << "8 sequences, whoever has them";
 
   // An all_reduce sends (p - 1) / p of the array twice from every rank: forward two a layer, the embedding's and the
   // head's, backward two a layer. The loss sends its statistics whole to all others.
-  run = measure<float>(laid_out(base, {fmt::format("parallel.tensor={}", p)}));
+  run = measure<Fp32>(laid_out(base, {fmt::format("parallel.tensor={}", p)}));
   const std::uint64_t statistics = 3 * tokens * 4 * (p - 1) * p;
   EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * ((4 * layers + 2) * 2 * (p - 1) * stream + statistics));
   EXPECT_EQ(on(run.bytes, Axis::pp), 0U);
   EXPECT_EQ(on(run.bytes, Axis::dp), 0U);
 
   // Computed again: the all_reduce behind attention.
-  run = measure<float>(laid_out(base, {fmt::format("parallel.tensor={}", p), "parallel.recompute=full"}));
+  run = measure<Fp32>(laid_out(base, {fmt::format("parallel.tensor={}", p), "parallel.recompute=full"}));
   EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * ((5 * layers + 2) * 2 * (p - 1) * stream + statistics));
 
   // An all_gather or reduce_scatter sends (p - 1) / p of the array once from every rank. Forward four a layer, the
   // embedding's and the head's two, backward four a layer; rows are gathered again: four a layer and the embedding's.
-  run = measure<float>(laid_out(base, {fmt::format("parallel.tensor={}", p), "parallel.sequence_parallel=true"}));
+  run = measure<Fp32>(laid_out(base, {fmt::format("parallel.tensor={}", p), "parallel.sequence_parallel=true"}));
   const std::uint64_t moves = (4 * layers + 3) + 4 * layers + (4 * layers + 1);
   EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * (moves * (p - 1) * stream + statistics));
-  run = measure<float>(laid_out(
+  run = measure<Fp32>(laid_out(
       base, {fmt::format("parallel.tensor={}", p), "parallel.sequence_parallel=true", "parallel.recompute=full"}));
   EXPECT_EQ(on(sum_of(run.bytes), Axis::tp), m * ((moves + 3 * layers) * (p - 1) * stream + statistics))
       << "computed again: into and out of attention, into the mlp";
 
   // Replicas send the gradients' (p - 1) / p twice, or with ZeRO-1 gradients and weights once: the same.
-  const Bytes plain = sum_of(measure<float>(laid_out(base, {"batch.micro_batch_size=1"})).bytes);
-  const Bytes zero =
-      sum_of(measure<float>(laid_out(base, {"batch.micro_batch_size=1", "parallel.zero_stage=1"})).bytes);
+  const Bytes plain = sum_of(measure<Fp32>(laid_out(base, {"batch.micro_batch_size=1"})).bytes);
+  const Bytes zero = sum_of(measure<Fp32>(laid_out(base, {"batch.micro_batch_size=1", "parallel.zero_stage=1"})).bytes);
   ParameterStore<float> store;
-  const Gpt<float> model(store, base.model.shape);
+  const Decoder<Fp32> model(store, base.model.shape);
   store.lay_out();
   EXPECT_EQ(on(plain, Axis::dp), 2 * (p - 1) * static_cast<std::uint64_t>(store.flat_size()) * 4);
   EXPECT_EQ(on(zero, Axis::dp), on(plain, Axis::dp));

@@ -11,8 +11,8 @@ namespace {
 TEST(Trainer, LossFallsAndCountsTokens) {
   const SharedFolder folder("trainer");
   const RunConfig config = tiny_config(folder, 1);
-  TrainerOn<float> on(config, world());
-  Trainer<float>& trainer = on.trainer;
+  TrainerOn<Fp32> on(config, world());
+  Trainer<Fp32>& trainer = on.trainer;
   StepReport report;
   double first = 0;
   for (int i = 0; i < 20; ++i) {
@@ -28,8 +28,8 @@ TEST(Trainer, LossFallsAndCountsTokens) {
 TEST(Trainer, DivergenceEndsTheRunBeforeTheWeightsChange) {
   const SharedFolder folder("diverge");
   const RunConfig config = tiny_config(folder, 1);
-  TrainerOn<float> on(config, world());
-  Trainer<float>& trainer = on.trainer;
+  TrainerOn<Fp32> on(config, world());
+  Trainer<Fp32>& trainer = on.trainer;
   trainer.step();
   Kokkos::deep_copy(Kokkos::subview(trainer.parameters().flat_weights(), std::pair<Index, Index>(0, 64)), 1e38F);
   const auto before = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), trainer.parameters().flat_weights());
@@ -50,9 +50,9 @@ TEST(Trainer, MemoryIsWhatWasPredicted) {
   const RunConfig config =
       tiny_config(folder, 1, {"model.hidden_size=64", "model.ffn_hidden_size=256", "model.max_sequence_length=64"});
   const MemoryByCategory before = MemoryLedger::instance().current();
-  const TrainerOn<float> on(config, world());
+  const TrainerOn<Fp32> on(config, world());
   const MemoryByCategory after = MemoryLedger::instance().current();
-  const MemoryByCategory predicted = predict_memory<float>(config, on.layout, 0);
+  const MemoryByCategory predicted = predict_memory<Fp32>(config, on.layout, 0);
   const auto measured = static_cast<double>(after.total() - before.total());
   EXPECT_NEAR(measured / static_cast<double>(predicted.total()), 1.0, 0.01);
   for (const Category category : {Category::weights, Category::gradients, Category::optimizer, Category::activations})
@@ -65,7 +65,7 @@ TEST(Trainer, OverBudgetFailsBeforeItAllocates) {
   MemoryLedger& ledger = MemoryLedger::instance();
   ledger.set_budget(ledger.current().total() - ledger.library_scratch() + 100000);
   try {
-    const TrainerOn<float> on(config, world());
+    const TrainerOn<Fp32> on(config, world());
     ADD_FAILURE() << "the budget was not enforced";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::memory);

@@ -87,11 +87,11 @@ inline RunConfig tiny_config(const SharedFolder& folder, int world_size, const s
 }
 
 /// A trainer with all that it stands on, on the ranks of `communicator`.
-template <class T>
+template <class P>
 struct TrainerOn {
   RunLayout layout;
   ProcessMesh mesh;
-  Trainer<T> trainer;
+  Trainer<P> trainer;
   TrainerOn(const RunConfig& config, const Communicator& communicator)
       : layout(make_run_layout(config, communicator.size())),
         mesh(communicator, layout.mesh),
@@ -105,9 +105,9 @@ struct Curve {
   bool operator==(const Curve&) const = default;
 };
 
-template <class T>
+template <class P>
 Curve train_curve(const RunConfig& config, const Communicator& communicator, int steps) {
-  TrainerOn<T> on(config, communicator);
+  TrainerOn<P> on(config, communicator);
   Curve curve;
   for (int i = 0; i < steps; ++i) {
     const StepReport report = on.trainer.step();
@@ -128,12 +128,12 @@ inline double largest_relative_error(const std::vector<double>& got, const std::
 }
 
 /// The curve of one rank, trained on rank 0 alone: two cores are better not asked to train it eight times.
-template <class T>
+template <class P>
 Curve curve_of_one_rank(const RunConfig& config, int steps) {
   const Communicator alone = world().split(world().rank(), 0, "alone");
   Curve curve;
   if (world().rank() == 0)
-    curve = train_curve<T>(config, alone, steps);
+    curve = train_curve<P>(config, alone, steps);
   for (std::vector<double>* const series : {&curve.losses, &curve.norms}) {
     series->resize(static_cast<std::size_t>(steps));
     broadcast(world(), std::span<double>(*series), 0);

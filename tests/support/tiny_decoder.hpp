@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/gpt.hpp"
+#include "models/decoder.hpp"
 #include "tests/support/allclose.hpp"
 #include "tests/support/reference_ops.hpp"
 
@@ -33,18 +33,18 @@ inline Tokens tiny_tokens(Index rows, const ModelConfig& config = tiny_config(),
 
 /// A model with its parameters, initialised so that every gradient is well above rounding: all tensors random, norms
 /// around 1.
-template <class T>
-struct TinyGpt {
+template <class P>
+struct TinyDecoder {
   ExecSpace exec;
   ModelConfig config;
-  ParameterStore<T> parameters;
-  std::unique_ptr<Gpt<T>> model;
+  ParameterStore<Compute<P>> parameters;
+  std::unique_ptr<Decoder<P>> model;
 
-  TinyGpt(Index batch, Index length, int slots, const ModelConfig& shape = tiny_config(),
-          Recompute recompute = Recompute::none, ResidualType residual = ResidualType::compute)
+  TinyDecoder(Index batch, Index length, int slots, const ModelConfig& shape = tiny_config(),
+              Recompute recompute = Recompute::none)
       : config(shape),
-        model(std::make_unique<Gpt<T>>(parameters, config, one_chunk(config.num_layers, recompute), TensorParallel<T>(),
-                                       residual)) {
+        model(std::make_unique<Decoder<P>>(parameters, config, one_chunk(config.num_layers, recompute),
+                                           TensorParallel<Compute<P>>())) {
     parameters.allocate();
     for (const Parameter& parameter : parameters.parameters())
       set(parameter.spec.name, initial(parameter));
@@ -75,7 +75,7 @@ struct TinyGpt {
   void set(const std::string& name, const Values& values) {
     const Parameter& p = find(name);
     Kokkos::deep_copy(Kokkos::subview(parameters.flat_weights(), std::pair(p.offset, p.offset + p.size)),
-                      on_device<T>(values, p.size));
+                      on_device<Compute<P>>(values, p.size));
   }
   Values weight(const std::string& name) const { return part(parameters.flat_weights(), find(name)); }
   Values gradient(const std::string& name) const { return part(parameters.flat_gradients(), find(name)); }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt_partition.hpp"
+#include "models/layer_partition.hpp"
 
 #include <algorithm>
 #include <numeric>

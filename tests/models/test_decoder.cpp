@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt.hpp"
-#include "models/gpt_chunk.hpp"
+#include "models/decoder.hpp"
 #include "tests/support/gradient_check.hpp"
-#include "tests/support/tiny_gpt.hpp"
+#include "tests/support/tiny_decoder.hpp"
 
 using namespace espalier;
 using namespace espalier::test;
@@ -19,10 +18,10 @@ Tokens tokens_with_ignored() {
   return tokens;
 }
 
-template <class T>
+template <class P>
 void compare_loss(double tolerance_of_loss) {
   const Tokens tokens = tokens_with_ignored();
-  TinyGpt<T> tiny(batch, length, 1);
+  TinyDecoder<P> tiny(batch, length, 1);
   const double wanted = reference::gpt_loss(tiny.weights(), tiny.config, tokens, batch, length) / 8;
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
   EXPECT_NEAR(tiny.loss(), wanted, tolerance_of_loss * wanted);
@@ -33,14 +32,14 @@ void compare_loss(double tolerance_of_loss) {
   EXPECT_NEAR(tiny.loss(), wanted, tolerance_of_loss * wanted) << "evaluate";
 }
 
-TEST(Gpt, loss_is_that_of_plain_loops) {
-  compare_loss<float>(1e-6);
-  compare_loss<double>(1e-13);
+TEST(Decoder, loss_is_that_of_plain_loops) {
+  compare_loss<Fp32>(1e-6);
+  compare_loss<Fp64>(1e-13);
 }
 
 // One check where tokens enter, whoever brings them.
-TEST(Gpt, tokens_beyond_the_vocabulary_are_refused) {
-  TinyGpt<float> tiny(batch, length, 1);
+TEST(Decoder, tokens_beyond_the_vocabulary_are_refused) {
+  TinyDecoder<Fp32> tiny(batch, length, 1);
   const auto expect_refused = [&](const auto& action) {
     try {
       action();
@@ -62,14 +61,14 @@ TEST(Gpt, tokens_beyond_the_vocabulary_are_refused) {
   Tokens negative = tokens_with_ignored();
   negative.inputs[3] = -1;
   expect_refused([&] { tiny.model->forward(tiny.exec, 0, negative.batch(), 1.0 / 8); });
-  TinyGpt<float> one(1, length, 1);
+  TinyDecoder<Fp32> one(1, length, 1);
   expect_refused([&] { one.model->logits(one.exec, {1, 2, static_cast<TokenId>(one.config.vocab_size)}); });
 }
 
-template <class T>
-void compare_overwritten_gradients(ResidualType residual) {
+template <class P>
+void compare_overwritten_gradients() {
   const Tokens first = tokens_with_ignored(), second = tiny_tokens(rows, tiny_config(), "second");
-  TinyGpt<T> tiny(batch, length, 1, tiny_config(), Recompute::none, residual);
+  TinyDecoder<P> tiny(batch, length, 1);
   tiny.model->use_graphs(true);  // recorded in the second step, played in the third
   tiny.model->plan_activations(batch, length, 1);
   const auto add = [&](const Tokens& tokens) {
@@ -86,25 +85,25 @@ void compare_overwritten_gradients(ResidualType residual) {
   add(second);
   const std::map<std::string, Values> wanted = gradients();
   for (int step = 0; step < 4; ++step) {
-    Kokkos::deep_copy(tiny.parameters.flat_gradients(), State<T>(NAN));
+    Kokkos::deep_copy(tiny.parameters.flat_gradients(), State<Compute<P>>(NAN));
     tiny.model->begin_gradients(tiny.exec);
     add(first);
     add(second);
     for (const auto& [name, values] : gradients())
-      EXPECT_TRUE(allclose(values, wanted.at(name), 1e-5)) << name << " in " << to_string(scalar_type_of<T>());
+      EXPECT_TRUE(allclose(values, wanted.at(name), 1e-5)) << name << " in " << to_string(scalar_type_of<Compute<P>>());
   }
 }
 
-TEST(Gpt, the_first_micro_batch_of_a_step_overwrites_gradients) {
-  compare_overwritten_gradients<double>(ResidualType::compute);
-  compare_overwritten_gradients<float>(ResidualType::compute);
-  compare_overwritten_gradients<bfloat16>(ResidualType::compute);
-  compare_overwritten_gradients<bfloat16>(ResidualType::state);
+TEST(Decoder, the_first_micro_batch_of_a_step_overwrites_gradients) {
+  compare_overwritten_gradients<Fp64>();
+  compare_overwritten_gradients<Fp32>();
+  compare_overwritten_gradients<Bf16>();
+  compare_overwritten_gradients<Bf16WithFp32Residual>();
 }
 
-TEST(Gpt, gradient_of_every_parameter_is_that_of_finite_differences) {
+TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
   const Tokens tokens = tokens_with_ignored();
-  TinyGpt<double> tiny(batch, length, 1);
+  TinyDecoder<Fp64> tiny(batch, length, 1);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
   tiny.model->backward(tiny.exec, 0);
   std::map<std::string, Values> weights = tiny.weights();
@@ -122,10 +121,10 @@ TEST(Gpt, gradient_of_every_parameter_is_that_of_finite_differences) {
   }
 }
 
-TEST(Gpt, fp32_gradients_are_those_of_fp64) {
+TEST(Decoder, fp32_gradients_are_those_of_fp64) {
   const Tokens tokens = tokens_with_ignored();
-  TinyGpt<float> single(batch, length, 1);
-  TinyGpt<double> twice(batch, length, 1);
+  TinyDecoder<Fp32> single(batch, length, 1);
+  TinyDecoder<Fp64> twice(batch, length, 1);
   single.model->forward(single.exec, 0, tokens.batch(), 1.0 / 8);
   single.model->backward(single.exec, 0);
   twice.model->forward(twice.exec, 0, tokens.batch(), 1.0 / 8);
@@ -137,11 +136,11 @@ TEST(Gpt, fp32_gradients_are_those_of_fp64) {
 
 // Two micro-batches through two slots in every order that a pipeline may choose. The token table, whose gradient grows
 // in forward (head) and in backward (embedding), rounds by the order of both; all others by that of the backwards.
-template <class T>
+template <class P>
 void compare_orders(double tolerance_of_gradients) {
   const Tokens first = tiny_tokens(rows, tiny_config(), "first"), second = tiny_tokens(rows, tiny_config(), "second");
-  TinyGpt<T> tiny(batch, length, 2);
-  Gpt<T>& model = *tiny.model;
+  TinyDecoder<P> tiny(batch, length, 2);
+  Decoder<P>& model = *tiny.model;
   const auto forward = [&](int slot, const Tokens& tokens) { model.forward(tiny.exec, slot, tokens.batch(), 0.05); };
   const auto backward = [&](int slot) { model.backward(tiny.exec, slot); };
   forward(0, first), backward(0), forward(0, second), backward(0);
@@ -168,17 +167,17 @@ void compare_orders(double tolerance_of_gradients) {
   EXPECT_TRUE(allclose(tiny.gradients(), both_first, 0)) << "slots are alike";
 }
 
-TEST(Gpt, two_forwards_may_precede_their_backwards) {
-  compare_orders<float>(1e-5);
-  compare_orders<double>(1e-13);
+TEST(Decoder, two_forwards_may_precede_their_backwards) {
+  compare_orders<Fp32>(1e-5);
+  compare_orders<Fp64>(1e-13);
 }
 
-TEST(Gpt, accumulated_gradients_are_those_of_one_larger_batch) {
+TEST(Decoder, accumulated_gradients_are_those_of_one_larger_batch) {
   const Tokens tokens = tokens_with_ignored();
-  TinyGpt<double> whole(batch, length, 1);
+  TinyDecoder<Fp64> whole(batch, length, 1);
   whole.model->forward(whole.exec, 0, tokens.batch(), 1.0 / 8);
   whole.model->backward(whole.exec, 0);
-  TinyGpt<double> parts(1, length, 1);
+  TinyDecoder<Fp64> parts(1, length, 1);
   for (Index b = 0; b < batch; ++b) {
     parts.model->forward(parts.exec, 0, tokens.from(b * length), 1.0 / 8);
     parts.model->backward(parts.exec, 0);
@@ -187,19 +186,19 @@ TEST(Gpt, accumulated_gradients_are_those_of_one_larger_batch) {
   EXPECT_TRUE(allclose(parts.gradients(), whole.gradients(), 1e-13));
 }
 
-TEST(Gpt, a_batch_of_ignored_targets_has_no_loss_and_no_gradient) {
+TEST(Decoder, a_batch_of_ignored_targets_has_no_loss_and_no_gradient) {
   Tokens tokens = tiny_tokens(rows);
   tokens.targets.assign(tokens.targets.size(), -1);
-  TinyGpt<float> tiny(batch, length, 1);
+  TinyDecoder<Fp32> tiny(batch, length, 1);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 0.1);
   tiny.model->backward(tiny.exec, 0);
   EXPECT_EQ(tiny.loss(), 0);
   EXPECT_TRUE(allclose(tiny.gradients(), Values(tiny.gradients().size(), 0.0), 0));
 }
 
-TEST(Gpt, repeats_its_bits) {
+TEST(Decoder, repeats_its_bits) {
   const Tokens tokens = tokens_with_ignored();
-  TinyGpt<float> tiny(batch, length, 1);
+  TinyDecoder<Fp32> tiny(batch, length, 1);
   std::uint64_t bits = 0;
   for (int repetition = 0; repetition < 4; ++repetition) {
     tiny.reset();
@@ -211,7 +210,7 @@ TEST(Gpt, repeats_its_bits) {
   }
 }
 
-Values logits(TinyGpt<float>& tiny, const std::vector<TokenId>& tokens) {
+Values logits(TinyDecoder<Fp32>& tiny, const std::vector<TokenId>& tokens) {
   const Matrix<float> window = tiny.model->logits(tiny.exec, tokens, static_cast<Index>(tokens.size()));
   EXPECT_EQ(window.rows, static_cast<Index>(tokens.size()));
   EXPECT_EQ(window.cols, tiny.config.vocab_size);
@@ -223,8 +222,8 @@ Values logits(TinyGpt<float>& tiny, const std::vector<TokenId>& tokens) {
   return values;
 }
 
-TEST(Gpt, logits_are_those_of_plain_loops_and_see_no_later_token) {
-  TinyGpt<float> tiny(1, 8, 1);
+TEST(Decoder, logits_are_those_of_plain_loops_and_see_no_later_token) {
+  TinyDecoder<Fp32> tiny(1, 8, 1);
   std::vector<TokenId> tokens = tiny_tokens(8).inputs;
   const Values all = logits(tiny, tokens);
   EXPECT_TRUE(allclose(all, reference::gpt_logits(tiny.weights(), tiny.config, tokens, 1, 8), 1e-5, {8, 11}));
@@ -242,8 +241,8 @@ TEST(Gpt, logits_are_those_of_plain_loops_and_see_no_later_token) {
   }
 }
 
-TEST(Gpt, tells_when_the_gradients_of_a_block_are_final) {
-  TinyGpt<double> tiny(batch, length, 1);
+TEST(Decoder, tells_when_the_gradients_of_a_block_are_final) {
+  TinyDecoder<Fp64> tiny(batch, length, 1);
   tiny.model->forward(tiny.exec, 0, tiny_tokens(rows).batch(), 0.1);
   std::vector<int> order;
   std::map<int, Values> when_told;

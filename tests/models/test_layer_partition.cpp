@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "models/gpt_partition.hpp"
+#include "models/layer_partition.hpp"
 
 namespace espalier {
 namespace {
@@ -43,7 +43,7 @@ double cheapest(Index num_layers, const std::vector<LayerCosts>& costs, std::vec
   return best;
 }
 
-TEST(GptPartition, NoOtherWayHasACheaperDearestPart) {
+TEST(LayerPartition, NoOtherWayHasACheaperDearestPart) {
   for (const double embedding : {0.0, 0.4, 3.0})
     for (const double head : {0.0, 0.7, 6.5})
       for (const std::vector<double>& blocks :
@@ -62,7 +62,7 @@ TEST(GptPartition, NoOtherWayHasACheaperDearestPart) {
         }
 }
 
-TEST(GptPartition, AsEvenAsTheDearestPartAllows) {
+TEST(LayerPartition, AsEvenAsTheDearestPartAllows) {
   EXPECT_EQ(balance_layers(10, 4, {}), (std::vector<Index>{3, 3, 2, 2}));
   EXPECT_EQ(balance_layers(12, 4, {.embedding = 0, .block = 1, .head = 1.5}), (std::vector<Index>{4, 3, 3, 2}));
   EXPECT_EQ(balance_layers(8, {{.block = 1}, {.block = 3}}), (std::vector<Index>{6, 2}));

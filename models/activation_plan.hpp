@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "models/embedding.hpp"
+#include "models/head.hpp"
+#include "models/layer_partition.hpp"
+#include "models/microbatch.hpp"
+#include "models/transformer_block.hpp"
+
+namespace espalier {
+
+/// The layers of one chunk of a rank.
+template <class P>
+struct DecoderChunk {
+  ChunkLayers layers;
+  std::optional<VocabParallelEmbedding<P>> embedding;
+  std::vector<TransformerBlock<P>> blocks;
+  std::optional<Head<P>> head;
+};
+
+/// Where each activation of a rank lies: what is kept of each micro-batch in a slot, what one block after the other
+/// overwrites in one scratch. Which saved arrays a slot has no room for is the recomputation's (is_kept).
+template <class P>
+class ActivationPlan {
+  using T = Compute<P>;
+  using Stream = Tensor<Residual<P>, 2>;
+  using Block = TransformerBlock<P>;
+  using Saved = typename Block::Saved;
+
+ public:
+  struct Slot {
+    Tensor<TokenId, 1> tokens;   ///< (N), where the embedding is
+    Tensor<TokenId, 1> targets;  ///< (N), where the head is
+    Stream x;                    ///< (R, C), the residual stream in front of the first block: embedded, or received
+    std::vector<Saved> blocks;   ///< all arrays of each block; those that are not kept lie in the scratch
+    typename Head<P>::Saved head;
+
+    Stream output() const { return blocks.empty() ? x : blocks.back().y; }  ///< (R, C)
+  };
+  struct Gradients {
+    std::vector<Stream> dx;  ///< (R, C) each: of the residual stream in front of block i; the last one: behind
+    std::vector<typename Block::Gradients> blocks;
+    /// By block, where backward_input computes arrays again that a later backward_weight reads: room for those.
+    std::vector<Tensor<std::byte, 1>> recomputed;
+  };
+  struct Scratch {
+    Saved block;                          ///< arrays that some chunk does not keep
+    typename Block::Gradients gradients;  ///< of a backward that is not split
+    std::array<Stream, 2> dx;             ///< (R, C) each, of such a backward: the two ends of a block
+    typename Head<P>::Scratch head;
+    Tensor<T, 2> full;  ///< (N, C), where TensorParallel needs it
+  };
+
+  ActivationPlan() = default;
+
+  /// Takes all arrays from the arenas of the slots and of the workspace.
+  ActivationPlan(Arena& slots, Arena& workspace, const std::vector<DecoderChunk<P>>& chunks, const BlockShape& shape,
+                 const ActivationMemory& memory, bool needs_full)
+      : shape_(shape) {
+    take_scratch(workspace, chunks, memory.chunks);
+    gradients_.resize(chunks.size());
+    for (std::size_t c = 0; c < chunks.size(); ++c)
+      for (int i = 0; i < memory.chunks.at(c).gradients; ++i)
+        gradients_[c].push_back(take_gradients(workspace, chunks[c], memory.chunks[c].split));
+    if (needs_full)
+      scratch_.full = workspace.take<T>(shape.tokens(), shape.channels);
+    take_slots(slots, chunks, memory);
+  }
+
+  /// Whether slots of the same number of all chunks lie in the same memory.
+  bool shares_slots() const { return shares_slots_; }
+
+  Slot& slot(ActivationIndex at) { return slots_.at(index(at.chunk)).at(index(at.slot)); }
+  const Slot& slot(ActivationIndex at) const { return slots_.at(index(at.chunk)).at(index(at.slot)); }
+  Gradients& gradients(ActivationIndex at) { return gradients_.at(index(at.chunk)).at(index(at.gradients)); }
+  const Gradients& gradients(ActivationIndex at) const {
+    return gradients_.at(index(at.chunk)).at(index(at.gradients));
+  }
+  Scratch& scratch() { return scratch_; }
+
+  /// The arrays of a block as its backward finds them, or fills them again.
+  Saved saved_in_backward(ActivationIndex at, std::size_t block) const {
+    Saved saved = slot(at).blocks[block];
+    if (const auto& recomputed = gradients(at).recomputed; !recomputed.empty()) {
+      Arena arena(recomputed[block].data(), static_cast<Index>(recomputed[block].extent(0)));
+      take_read_later(arena, saved);
+      saved.norm2.x = saved.h;
+    }
+    return saved;
+  }
+
+  /// Whether backward_input reads arrays of a block that are not kept: then it first computes all of them again.
+  static bool recomputes_for_input(Recompute mode) {
+    return any_saved([&](const SavedArray& a) { return a.read_by != ReadBy::backward_weight && !is_kept(a, mode); });
+  }
+  /// Whether backward_weight computes again what it alone reads.
+  static bool recomputes_for_weight(Recompute mode) {
+    return !recomputes_for_input(mode) && any_saved([&](const SavedArray& a) { return !is_kept(a, mode); });
+  }
+
+ private:
+  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
+
+  template <class Condition>
+  static bool any_saved(const Condition& condition) {
+    bool any = false;
+    const auto visit = [&](auto&, const SavedArray& array, auto...) { any = any || condition(array); };
+    Saved().each(visit, BlockShape{});
+    return any;
+  }
+
+  void take_read_later(Arena& arena, Saved& saved) const {
+    TakeArrays take(arena, [](const SavedArray& array) { return array.read_by != ReadBy::backward_input; });
+    saved.each(take, shape_);
+  }
+
+  // What the chunks of a rank need while one of them computes; a chunk that recomputes more needs more.
+  void take_scratch(Arena& arena, const std::vector<DecoderChunk<P>>& chunks, const std::vector<ChunkMemory>& memory) {
+    TakeArrays take(arena, [&](const SavedArray& array) {
+      return std::any_of(chunks.begin(), chunks.end(),
+                         [&](const DecoderChunk<P>& chunk) { return !is_kept(array, chunk.layers.recompute); });
+    });
+    scratch_.block.each(take, shape_);
+    if (!std::all_of(memory.begin(), memory.end(), [](const ChunkMemory& chunk) { return chunk.split; })) {
+      scratch_.gradients = Block::Gradients::take(arena, shape_);
+      for (Stream& dx : scratch_.dx)
+        dx = arena.take<Residual<P>>(shape_.rows, shape_.channels);
+    }
+    if (chunks.back().head)
+      scratch_.head = chunks.back().head->take_scratch(arena, shape_.tokens());
+  }
+
+  // With `split` each block has gradients of its own, as backward_weight comes later; without, blocks take turns with
+  // those of the scratch.
+  Gradients take_gradients(Arena& arena, const DecoderChunk<P>& chunk, bool split) const {
+    Gradients gradients;
+    const std::size_t count = chunk.blocks.size();
+    for (std::size_t i = 0; i <= count; ++i) {  // a message is sent or received while others work
+      const bool is_message = (i == 0 && !chunk.embedding) || (i == count && !chunk.head);
+      gradients.dx.push_back(split || is_message ? arena.take<Residual<P>>(shape_.rows, shape_.channels)
+                                                 : scratch_.dx[i % 2]);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      gradients.blocks.push_back(split ? Block::Gradients::take(arena, shape_) : scratch_.gradients);
+      if (split && recomputes_for_input(chunk.layers.recompute)) {
+        Arena measured;
+        Saved saved;
+        take_read_later(measured, saved);
+        gradients.recomputed.push_back(arena.take_room_of(measured));
+      }
+    }
+    return gradients;
+  }
+
+  Slot take_slot(Arena& arena, const DecoderChunk<P>& chunk) const {
+    Slot slot;
+    if (chunk.embedding)
+      slot.tokens = arena.take<TokenId>(shape_.tokens());
+    slot.x = arena.take<Residual<P>>(shape_.rows, shape_.channels);
+    TakeArrays take(arena, [&](const SavedArray& array) { return is_kept(array, chunk.layers.recompute); });
+    Stream x = slot.x;
+    for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
+      Saved saved = scratch_.block;
+      saved.each(take, shape_);
+      saved.y = arena.take<Residual<P>>(shape_.rows, shape_.channels);
+      saved.norm1.x = x;
+      saved.norm2.x = saved.h;
+      x = saved.y;
+      slot.blocks.push_back(saved);
+    }
+    if (chunk.head) {
+      slot.targets = arena.take<TokenId>(shape_.tokens());
+      slot.head = chunk.head->take_saved(arena, shape_.tokens());
+    }
+    return slot;
+  }
+
+  // Slots of each chunk, or, where that takes less, as many as all chunks ever hold together, each of which has room
+  // for a micro-batch of any chunk.
+  void take_slots(Arena& arena, const std::vector<DecoderChunk<P>>& chunks, const ActivationMemory& memory) {
+    Index apart = 0;
+    Arena largest;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      Arena one;
+      take_slot(one, chunks[c]);
+      apart += memory.chunks.at(c).slots * one.used_bytes();
+      if (one.used_bytes() > largest.used_bytes())
+        largest = one;
+    }
+    shares_slots_ = memory.slots_together * largest.used_bytes() < apart;
+    slots_.resize(chunks.size());
+    if (shares_slots_) {
+      for (int i = 0; i < memory.slots_together; ++i) {
+        const Tensor<std::byte, 1> bytes = arena.take_room_of(largest);
+        for (std::size_t c = 0; c < chunks.size(); ++c) {
+          Arena shared(bytes.data(), largest.used_bytes());
+          slots_[c].push_back(take_slot(shared, chunks[c]));
+        }
+      }
+      return;
+    }
+    for (std::size_t c = 0; c < chunks.size(); ++c)
+      for (int i = 0; i < memory.chunks[c].slots; ++i)
+        slots_[c].push_back(take_slot(arena, chunks[c]));
+  }
+
+  BlockShape shape_{};
+  bool shares_slots_ = false;
+  std::vector<std::vector<Slot>> slots_;           // by chunk and number
+  std::vector<std::vector<Gradients>> gradients_;  // by chunk and number
+  Scratch scratch_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,321 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
+#include "core/ops/cross_entropy.hpp"
+#include "core/region.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr TokenId any_ignored = std::numeric_limits<TokenId>::min();  // targets may be negative
+
+// The one place where tokens enter a model: what a kernel is given lies in its tables.
+void require_tokens(const TokenId* tokens, Index count, TokenId least, Index vocab_size) {
+  const TokenId* const beyond = std::find_if(
+      tokens, tokens + count, [=](TokenId token) { return token < least || static_cast<Index>(token) >= vocab_size; });
+  if (beyond != tokens + count)
+    throw Error(ExitCode::data, {.what = "a token is beyond the model's vocabulary",
+                                 .where = fmt::format("token {} of {}", beyond - tokens, count),
+                                 .got = fmt::format("id {}", *beyond),
+                                 .wanted = fmt::format("ids below {}, the model's vocab_size", vocab_size),
+                                 .todo = "use tokens of the model's own tokenizer, or raise model.vocab_size"});
+}
+
+// Copies host tokens to the front of a device array.
+void upload(const ExecSpace& exec, Tensor<TokenId, 1> to, const TokenId* from, Index count) {
+  const Kokkos::View<const TokenId*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> source(from,
+                                                                                                             count);
+  Kokkos::deep_copy(exec, Kokkos::subview(to, std::pair<Index, Index>(0, count)), source);
+}
+
+void tell(const BlockDone& done, int position) {
+  if (done)
+    done(position);
+}
+
+void run(const ExecSpace& exec, std::vector<QueueGraph>& graphs, std::size_t block, const std::function<void()>& work) {
+  if (graphs.empty())
+    work();
+  else
+    graphs[block].run(exec, work);
+}
+
+}  // namespace
+
+template <class P>
+Decoder<P>::Decoder(ParameterStore<T>& parameters, const ModelConfig& config)
+    : Decoder(parameters, config, one_chunk(config.num_layers), TensorParallel<T>()) {}
+
+template <class P>
+Decoder<P>::Decoder(ParameterStore<T>& parameters, const ModelConfig& config, const std::vector<ChunkLayers>& chunks,
+                    const TensorParallel<T>& tensor)
+    : config_(config), tensor_(std::make_unique<TensorParallel<T>>(tensor)), begins_gradients_(chunks.size(), false) {
+  for (const ChunkLayers& layers : chunks) {
+    const int number = num_chunks();
+    Chunk& chunk = chunks_.emplace_back(Chunk{.layers = layers, .embedding = {}, .blocks = {}, .head = {}});
+    if (layers.embedding)
+      chunk.embedding.emplace(parameters, *tensor_, config, Placement{number, 0});
+    for (int i = 0; i < layers.count; ++i)
+      chunk.blocks.emplace_back(parameters, *tensor_, fmt::format("h.{}", layers.first + i), config,
+                                Placement{number, i + 1});
+    if (!layers.head)
+      continue;
+    // A stage with the head alone holds a copy of the table, at the front of its flat arrays: reduced last there too.
+    const int table = chunk.embedding ? chunk.embedding->token_table()
+                                      : declare_token_table<T>(parameters, *tensor_, config, Placement{0, 0});
+    chunk.head.emplace(parameters, *tensor_, config, Placement{number, layers.num_blocks() - 1}, table);
+  }
+}
+
+// ---- memory ----
+
+template <class P>
+ActivationPlan<P> Decoder<P>::make_plan(Arena& slots, Arena& workspace, const BlockShape& shape,
+                                        const ActivationMemory& memory) const {
+  return {slots, workspace, chunks_, shape, memory, tensor_->template needs_workspace<Residual<P>>()};
+}
+
+template <class P>
+ActivationBytes Decoder<P>::measure_activations(Index micro_batch_size, Index sequence_length,
+                                                const ActivationMemory& memory) const {
+  Arena slots;
+  Arena workspace;
+  make_plan(slots, workspace, make_block_shape(config_, *tensor_, micro_batch_size, sequence_length), memory);
+  return {slots.used_bytes(), workspace.used_bytes()};
+}
+
+template <class P>
+void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length, int num_slots) {
+  const auto chunks = static_cast<std::size_t>(num_chunks());
+  plan_activations(
+      micro_batch_size, sequence_length,
+      {.chunks = std::vector<ChunkMemory>(chunks, {num_slots, 1, false}), .slots_together = num_chunks() * num_slots});
+}
+
+template <class P>
+void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length, const ActivationMemory& memory) {
+  shape_ = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
+  const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
+  plan_ = {};
+  graphs_.clear();    // of other addresses
+  slot_memory_ = {};  // freed first: the old and the new need not be there together
+  workspace_memory_ = {};
+  slot_memory_ = allocate<std::byte>(Category::activations, "slots", bytes.slots);
+  workspace_memory_ = allocate<std::byte>(Category::workspace, "backward", bytes.workspace);
+  Arena slots(slot_memory_.data(), bytes.slots);
+  Arena workspace(workspace_memory_.data(), bytes.workspace);
+  plan_ = make_plan(slots, workspace, shape_, memory);
+  tensor_->use_workspace(plan_.scratch().full);
+  loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
+}
+
+template <class P>
+typename Decoder<P>::BlockGraphs& Decoder<P>::graphs(ActivationIndex at) {
+  const auto [entry, is_new] = graphs_.try_emplace({at.chunk, at.slot, at.gradients});
+  if (is_new && uses_graphs_)
+    for (std::vector<QueueGraph>* const part : {&entry->second.forward, &entry->second.backward_input,
+                                                &entry->second.backward_weight, &entry->second.first_backward_weight})
+      part->resize(chunk(at).blocks.size());
+  return entry->second;
+}
+
+// ---- forward ----
+
+template <class P>
+void Decoder<P>::load(const ExecSpace& exec, const Slot& slot, const TokenBatch& batch) const {
+  if (const auto count = static_cast<Index>(slot.tokens.extent(0)); count > 0) {
+    require_tokens(batch.inputs, count, 0, config_.vocab_size);
+    upload(exec, slot.tokens, batch.inputs, count);
+  }
+  if (const auto count = static_cast<Index>(slot.targets.extent(0)); count > 0) {
+    require_tokens(batch.targets, count, any_ignored, config_.vocab_size);
+    upload(exec, slot.targets, batch.targets, count);
+  }
+}
+
+// Through embedding and blocks, and through the norm of the head.
+template <class P>
+void Decoder<P>::forward_to_norm(const ExecSpace& exec, ActivationIndex at, const BlockDone& done) {
+  const Chunk& layers = chunk(at);
+  Slot& slot = plan_.slot(at);
+  BlockGraphs& recorded = graphs(at);
+  if (layers.embedding) {
+    layers.embedding->forward(exec, slot.x, slot.tokens, shape_.attention.sequence_length);
+    tell(done, 0);
+  }
+  Stream x = slot.x;  // (R, C)
+  for (std::size_t i = 0; i < layers.blocks.size(); ++i) {
+    run(exec, recorded.forward, i, [&] { layers.blocks[i].forward(exec, x, shape_, slot.blocks[i]); });
+    x = slot.blocks[i].y;
+    tell(done, static_cast<int>(i) + 1);
+  }
+  if (layers.head) {
+    layers.head->forward(exec, x, slot.head);
+    tell(done, layers.layers.num_blocks() - 1);
+  }
+}
+
+template <class P>
+void Decoder<P>::forward(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, TokenWeight weight,
+                         const BlockDone& done) {
+  const Region region("espalier::models::forward");
+  Slot& slot = plan_.slot(at);
+  load(exec, slot, batch);
+  forward_to_norm(exec, at, done);
+  if (const auto& head = chunk(at).head) {
+    typename Head<P>::Scratch& scratch = plan_.scratch().head;
+    head->loss_and_gradient(exec, slot.targets, static_cast<State<T>>(weight.gradient), slot.head, scratch);
+    add_losses<State<T>>(exec, loss_, scratch.losses, weight.loss);
+  }
+}
+
+template <class P>
+void Decoder<P>::evaluate(const ExecSpace& exec, ActivationIndex at, const TokenBatch& batch, double token_weight) {
+  const Region region("espalier::models::evaluate");
+  Slot& slot = plan_.slot(at);
+  load(exec, slot, batch);
+  forward_to_norm(exec, at, {});
+  if (const auto& head = chunk(at).head) {
+    typename Head<P>::Scratch& scratch = plan_.scratch().head;
+    head->loss(exec, slot.targets, slot.head, scratch);
+    add_losses<State<T>>(exec, loss_, scratch.losses, token_weight);
+  }
+}
+
+template <class P>
+Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<TokenId>& tokens, Index rows) {
+  const auto count = static_cast<Index>(tokens.size());
+  ESPALIER_ASSERT(shape_.attention.batch == 1 && count <= shape_.tokens() && rows <= count,
+                  "wants activations planned for one sequence that holds all tokens");
+  ESPALIER_ASSERT(num_chunks() == 1 && layers(0).embedding && layers(0).head && tensor_->size() == 1,
+                  "wants the whole model on one rank");
+  Slot& slot = plan_.slot(0);
+  std::vector<TokenId> padded = tokens;  // causal attention: what follows changes nothing before
+  padded.resize(static_cast<std::size_t>(shape_.tokens()), 0);
+  require_tokens(padded.data(), shape_.tokens(), 0, config_.vocab_size);
+  upload(exec, slot.tokens, padded.data(), shape_.tokens());
+  forward_to_norm(exec, 0, {});
+  return chunk(0).head->logits(exec, count - rows, rows, slot.head, plan_.scratch().head);
+}
+
+// ---- backward ----
+
+template <class P>
+void Decoder<P>::begin_gradients(const ExecSpace& exec) {
+  const Region region("espalier::models::begin_gradients");
+  for (const Chunk& chunk : chunks_)
+    if (chunk.embedding)
+      chunk.embedding->zero_gradients(exec);  // its token table is the head's, too
+    else if (chunk.head)
+      chunk.head->zero_table_gradient(exec);
+  begins_gradients_.assign(chunks_.size(), true);
+}
+
+// How often what is there already counts in the chunk's next weight gradients: 0 for the first of a step, then 1.
+template <class P>
+State<Compute<P>> Decoder<P>::beta(ActivationIndex at) {
+  const auto chunk = static_cast<std::size_t>(at.chunk);
+  const bool is_first = begins_gradients_[chunk];
+  begins_gradients_[chunk] = false;
+  return is_first ? State<T>(0) : State<T>(1);
+}
+
+template <class P>
+void Decoder<P>::block_backward_input(std::size_t block, const ExecSpace& exec, ActivationIndex at) {
+  const Chunk& layers = chunk(at);
+  typename ActivationPlan<P>::Gradients& gradients = plan_.gradients(at);
+  typename TransformerBlock<P>::Saved saved = plan_.saved_in_backward(at, block);
+  run(exec, graphs(at).backward_input, block, [&] {
+    if (ActivationPlan<P>::recomputes_for_input(layers.layers.recompute))
+      layers.blocks[block].recompute(exec, saved.norm1.x, shape_, saved);
+    layers.blocks[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape_, saved,
+                                        gradients.blocks[block]);
+  });
+}
+
+template <class P>
+void Decoder<P>::block_backward_weight(std::size_t block, const ExecSpace& exec, ActivationIndex at, State<T> beta) {
+  const Chunk& layers = chunk(at);
+  typename TransformerBlock<P>::Saved saved = plan_.saved_in_backward(at, block);
+  BlockGraphs& recorded = graphs(at);
+  run(exec, beta == 0 ? recorded.first_backward_weight : recorded.backward_weight, block, [&] {
+    if (ActivationPlan<P>::recomputes_for_weight(layers.layers.recompute))
+      layers.blocks[block].recompute_for_weight(exec, saved);
+    layers.blocks[block].backward_weight(exec, saved, plan_.gradients(at).blocks[block], beta);
+  });
+}
+
+template <class P>
+void Decoder<P>::backward(const ExecSpace& exec, ActivationIndex at, const BlockDone& done) {
+  const Region region("espalier::models::backward");
+  const Chunk& layers = chunk(at);
+  const Slot& slot = plan_.slot(at);
+  const auto& dx = plan_.gradients(at).dx;
+  const State<T> keep = beta(at);
+  if (layers.head) {
+    layers.head->backward_input(exec, dx.back(), slot.head);
+    tell(done, half_done);
+    layers.head->backward_weight(exec, slot.head, keep);
+    tell(done, layers.layers.num_blocks() - 1);
+  }
+  for (std::size_t i = layers.blocks.size(); i-- > 0;) {
+    block_backward_input(i, exec, at);
+    tell(done, half_done);
+    block_backward_weight(i, exec, at, keep);
+    tell(done, static_cast<int>(i) + 1);
+  }
+  if (layers.embedding) {
+    layers.embedding->backward_weight(exec, dx.front(), slot.tokens, shape_.attention.sequence_length);
+    tell(done, 0);
+  }
+}
+
+template <class P>
+void Decoder<P>::backward_input(const ExecSpace& exec, ActivationIndex at, const BlockDone& done) {
+  const Region region("espalier::models::backward_input");
+  const Chunk& layers = chunk(at);
+  if (layers.head) {
+    layers.head->backward_input(exec, plan_.gradients(at).dx.back(), plan_.slot(at).head);
+    tell(done, layers.layers.num_blocks() - 1);
+  }
+  for (std::size_t i = layers.blocks.size(); i-- > 0;) {
+    block_backward_input(i, exec, at);
+    tell(done, static_cast<int>(i) + 1);
+  }
+}
+
+template <class P>
+void Decoder<P>::backward_weight(const ExecSpace& exec, ActivationIndex at, const BlockDone& done) {
+  const Region region("espalier::models::backward_weight");
+  const Chunk& layers = chunk(at);
+  const Slot& slot = plan_.slot(at);
+  const State<T> keep = beta(at);
+  if (layers.head) {
+    layers.head->backward_weight(exec, slot.head, keep);
+    tell(done, layers.layers.num_blocks() - 1);
+  }
+  for (std::size_t i = layers.blocks.size(); i-- > 0;) {
+    block_backward_weight(i, exec, at, keep);
+    tell(done, static_cast<int>(i) + 1);
+  }
+  if (layers.embedding) {
+    layers.embedding->backward_weight(exec, plan_.gradients(at).dx.front(), slot.tokens,
+                                      shape_.attention.sequence_length);
+    tell(done, 0);
+  }
+}
+
+#define ESPALIER_INSTANTIATE(P) template class Decoder<P>;
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier
