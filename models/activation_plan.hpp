@@ -95,25 +95,8 @@ class ActivationPlan {
     return saved;
   }
 
-  /// Whether backward_input reads arrays of a block that are not kept: then it first computes all of them again.
-  static bool recomputes_for_input(Recompute mode) {
-    return any_saved([&](const SavedArray& a) { return a.read_by != ReadBy::backward_weight && !is_kept(a, mode); });
-  }
-  /// Whether backward_weight computes again what it alone reads.
-  static bool recomputes_for_weight(Recompute mode) {
-    return !recomputes_for_input(mode) && any_saved([&](const SavedArray& a) { return !is_kept(a, mode); });
-  }
-
  private:
   static std::size_t index(int number) { return static_cast<std::size_t>(number); }
-
-  template <class Condition>
-  static bool any_saved(const Condition& condition) {
-    bool any = false;
-    const auto visit = [&](auto&, const SavedArray& array, auto...) { any = any || condition(array); };
-    Saved().each(visit, BlockShape{});
-    return any;
-  }
 
   void take_read_later(Arena& arena, Saved& saved) const {
     TakeArrays take(arena, [](const SavedArray& array) { return array.read_by != ReadBy::backward_input; });
@@ -148,7 +131,7 @@ class ActivationPlan {
     }
     for (std::size_t i = 0; i < count; ++i) {
       gradients.blocks.push_back(split ? Block::Gradients::take(arena, shape_) : scratch_.gradients);
-      if (split && recomputes_for_input(chunk.layers.recompute)) {
+      if (split && Block::recomputes_for_input(chunk.layers.recompute)) {
         Arena measured;
         Saved saved;
         take_read_later(measured, saved);

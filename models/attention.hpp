@@ -48,10 +48,19 @@ class Attention {
       : qkv_(parameters, tensor, name + ".qkv", {3, hidden_size, hidden_size}, placement, init_std),
         projection_(parameters, tensor, name + ".proj", hidden_size, hidden_size, placement, projection_std) {}
 
+  static void work(LayerWork& work, const BlockShape& shape) {
+    const Index heads = shape.attention.num_heads * shape.attention.head_size;  // C/tp
+    ColumnParallelLinear<P>::work(work, shape, heads + 2 * shape.kv_channels, shape.channels);
+    work.forward.attention.push_back({shape.attention, false});
+    work.backward_input.attention.push_back({shape.attention, true});
+    RowParallelLinear<P>::work(work, shape, shape.channels, heads);
+  }
+
   /// y = residual + attention(x)
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
                const AttentionShape& shape, Saved& saved) const {
     qkv_.forward(exec, saved.qkv, x);
+    count_work(AttentionWork{shape, false});
     attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape);
     projection_.forward_add(exec, y, saved.heads, residual);
   }
@@ -59,6 +68,7 @@ class Attention {
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Stream dy /* (R, C) */,
                       const AttentionShape& shape, const Saved& saved, Gradients& gradients) const {
     projection_.backward_input(exec, gradients.dheads, dy);
+    count_work(AttentionWork{shape, true});
     attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape);
     qkv_.backward_input(exec, dx, gradients.dqkv);
   }

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/cost.hpp"
 
+#include "models/activation_plan.hpp"
+
 namespace espalier {
 
 namespace {
@@ -40,40 +42,53 @@ double model_flops_per_token(const ModelConfig& model, Index sequence_length) {
   return 6 * static_cast<double>(matrices) + 12 * static_cast<double>(scores);
 }
 
+template <class P>
+ModelWork model_work(const ModelConfig& config, const BlockShape& shape) {
+  return {.embedding = VocabParallelEmbedding<P>::work(shape),
+          .block = TransformerBlock<P>::work(shape),
+          .head = Head<P>::work(shape, config.vocab_size)};
+}
+
 namespace {
 
-// Of one layer forward, per token.
-struct ForwardFlops {
-  double products;  // of a block, with weights
-  double scores;    // of a block: Q K^T, and softmax times V
-  double down;      // the product of a block that recomputation leaves out: it makes the output, which is kept
-  double head;
-};
+Work operation_work(const LayerWork& layer, Recompute mode, OperationKind kind) {
+  switch (kind) {
+    case OperationKind::forward: return layer.forward;
+    case OperationKind::backward_input: {
+      Work work = TransformerBlock<Fp32>::recomputes_for_input(mode) ? layer.recompute : Work{};
+      return work += layer.backward_input;
+    }
+    case OperationKind::backward_weight: {
+      Work work = TransformerBlock<Fp32>::recomputes_for_weight(mode) ? layer.recompute_for_weight : Work{};
+      return work += layer.backward_weight;
+    }
+    case OperationKind::backward: {
+      Work work = operation_work(layer, mode, OperationKind::backward_input);
+      return work += operation_work(layer, mode, OperationKind::backward_weight);
+    }
+    default: return {};
+  }
+}
 
-ForwardFlops forward_flops(const ModelConfig& config, Index sequence_length) {
-  const auto c = static_cast<double>(config.hidden_size);
-  const auto f = static_cast<double>(config.ffn_hidden_size);
-  return {.products = 2 * (4 * c * c + 2 * c * f),
-          .scores = 2 * c * static_cast<double>(sequence_length + 1),
-          .down = 2 * c * f,
-          .head = 2 * static_cast<double>(config.vocab_size) * c};
+// On one rank, for one sequence: what is asked per token depends on nothing else.
+ModelWork work_of_a_sequence(const ModelConfig& config, Index sequence_length) {
+  return model_work<Fp32>(config, make_block_shape(config, 1, false, 1, sequence_length));
 }
 
 }  // namespace
 
+Work operation_work(const ModelWork& model, const ChunkLayers& chunk, OperationKind kind) {
+  Work work = chunk.count * operation_work(model.block, chunk.recompute, kind);
+  if (chunk.embedding)
+    work += operation_work(model.embedding, Recompute::none, kind);
+  if (chunk.head)
+    work += operation_work(model.head, Recompute::none, kind);
+  return work;
+}
+
 double operation_flops(const ModelConfig& config, const ChunkLayers& chunk, OperationKind kind, Index sequence_length) {
-  const ForwardFlops flops = forward_flops(config, sequence_length);
-  const auto blocks = static_cast<double>(chunk.count);
-  const double again = chunk.recompute == Recompute::full ? flops.products - flops.down + flops.scores : 0;
-  switch (kind) {
-    case OperationKind::forward: return blocks * (flops.products + flops.scores) + (chunk.head ? 3 * flops.head : 0);
-    case OperationKind::backward_input: return blocks * (flops.products + 2 * flops.scores + again);
-    case OperationKind::backward_weight: return blocks * flops.products;
-    case OperationKind::backward:
-      return operation_flops(config, chunk, OperationKind::backward_input, sequence_length) +
-             operation_flops(config, chunk, OperationKind::backward_weight, sequence_length);
-    default: return 0;
-  }
+  return operation_work(work_of_a_sequence(config, sequence_length), chunk, kind).flops() /
+         static_cast<double>(sequence_length);
 }
 
 LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompute recompute) {
@@ -84,47 +99,30 @@ LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompu
   return {.embedding = 0, .block = step({.count = 1, .recompute = recompute}), .head = step({.head = true})};
 }
 
+// The head does its three products in forward.
 double forward_flops_per_token(const ModelConfig& config, Index sequence_length) {
-  const ForwardFlops flops = forward_flops(config, sequence_length);
-  return static_cast<double>(config.num_layers) * (flops.products + flops.scores) + flops.head;
+  const ModelWork work = work_of_a_sequence(config, sequence_length);
+  return (static_cast<double>(config.num_layers) * work.block.forward.flops() + work.head.forward.flops() / 3) /
+         static_cast<double>(sequence_length);
 }
 
 double training_flops_per_token(const ModelConfig& config, Index sequence_length) {
   return 3 * forward_flops_per_token(config, sequence_length);
 }
 
-TensorCollectives tensor_collectives(const ChunkLayers& chunk, OperationKind kind, bool sequence_parallel,
-                                     int logit_chunks) {
-  const int blocks = static_cast<int>(chunk.count);
-  const int recomputed = chunk.recompute == Recompute::full ? blocks : 0;
-  const int embedding = chunk.embedding ? 1 : 0;
-  const int head = chunk.head ? 1 : 0;
-  switch (kind) {
-    case OperationKind::forward: {  // in and out of attention, mlp and head; the softmax statistics of the loss
-      const int statistics = 2 * logit_chunks * head;
-      if (sequence_parallel)
-        return {
-            .all_reduce = statistics, .all_gather = 2 * blocks + head, .reduce_scatter = 2 * blocks + embedding + head};
-      return {.all_reduce = 2 * blocks + embedding + head + statistics};
-    }
-    case OperationKind::backward_input:  // recomputed: in and out of attention, into the mlp
-      if (sequence_parallel)
-        return {.all_gather = 2 * blocks + 2 * recomputed, .reduce_scatter = 2 * blocks + recomputed};
-      return {.all_reduce = 2 * blocks + recomputed};
-    case OperationKind::backward_weight:  // rows are gathered again rather than kept
-      if (sequence_parallel)
-        return {.all_gather = 4 * blocks + embedding};
-      return {};
-    case OperationKind::backward: {
-      const TensorCollectives input =
-          tensor_collectives(chunk, OperationKind::backward_input, sequence_parallel, logit_chunks);
-      const TensorCollectives weight =
-          tensor_collectives(chunk, OperationKind::backward_weight, sequence_parallel, logit_chunks);
-      return {input.all_reduce + weight.all_reduce, input.all_gather + weight.all_gather,
-              input.reduce_scatter + weight.reduce_scatter};
-    }
-    default: return {};
+TensorCollectives tensor_collectives(const Work& work) {
+  TensorCollectives counts;
+  for (const CollectiveWork& collective : work.collectives) {
+    int& count = collective.kind == Collective::all_reduce   ? counts.all_reduce
+                 : collective.kind == Collective::all_gather ? counts.all_gather
+                                                             : counts.reduce_scatter;
+    count += static_cast<int>(collective.count);
   }
+  return counts;
 }
+
+#define ESPALIER_INSTANTIATE(P) template ModelWork model_work<P>(const ModelConfig&, const BlockShape&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/block_shape.hpp"
 #include "models/layer_partition.hpp"
 #include "models/model_config.hpp"
 #include "parallel/pipeline_schedule.hpp"
@@ -30,9 +31,22 @@ Index num_parameters(const ModelConfig& model);
 /// + 4 T C L) [Chowdhery et al. 2022, App. B; Korthikanti et al. 2022, eq. 7]; attention counted without causality.
 double model_flops_per_token(const ModelConfig& model, Index sequence_length);
 
-/// Floating-point operations of matrix products per token of a forward pass: 2 for each weight of a product (blocks and
-/// head), and for causal attention 2 * 2 * C for each of the (T + 1) / 2 positions seen on average. The half that
-/// causality leaves out is not counted: it need not be computed.
+/// What the layers of a model do for one micro-batch on a rank.
+struct ModelWork {
+  LayerWork embedding;
+  LayerWork block;
+  LayerWork head;
+};
+/// P: the precision that sizes of messages follow from.
+template <class P>
+ModelWork model_work(const ModelConfig& config, const BlockShape& shape);
+
+/// What an operation of a chunk does, recomputation included. Messages and operations of the whole step: nothing.
+Work operation_work(const ModelWork& model, const ChunkLayers& chunk, OperationKind kind);
+
+/// Of matrix products per token of a forward pass: 2 for each weight of a product (blocks and head), and for causal
+/// attention 2 * 2 * C for each of the (T + 1) / 2 positions seen on average. The half that causality leaves out is not
+/// counted: it need not be computed.
 double forward_flops_per_token(const ModelConfig& config, Index sequence_length);
 
 /// Of forward and backward: three times the forward pass.
@@ -42,13 +56,10 @@ double training_flops_per_token(const ModelConfig& config, Index sequence_length
 /// nothing.
 LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompute recompute = Recompute::none);
 
-/// FLOPs per token of an operation of a chunk, recomputation included. The loss and all products of the head belong to
-/// its forward.
+/// FLOPs per token of an operation of a chunk, recomputation included.
 double operation_flops(const ModelConfig& config, const ChunkLayers& chunk, OperationKind kind, Index sequence_length);
 
-/// Collectives on the tensor axis inside one operation of a chunk: two for each block and direction, those of the split
-/// embedding and head, two small ones for each of the `logit_chunks` of the loss, and those that recomputation repeats.
-TensorCollectives tensor_collectives(const ChunkLayers& chunk, OperationKind kind, bool sequence_parallel,
-                                     int logit_chunks);
+/// How many collectives of each kind.
+TensorCollectives tensor_collectives(const Work& work);
 
 }  // namespace espalier

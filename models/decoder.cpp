@@ -89,7 +89,9 @@ ActivationBytes Decoder<P>::measure_activations(Index micro_batch_size, Index se
                                                 const ActivationMemory& memory) const {
   Arena slots;
   Arena workspace;
-  make_plan(slots, workspace, make_block_shape(config_, *tensor_, micro_batch_size, sequence_length), memory);
+  make_plan(slots, workspace,
+            make_block_shape(config_, tensor_->size(), tensor_->sequence_parallel(), micro_batch_size, sequence_length),
+            memory);
   return {slots.used_bytes(), workspace.used_bytes()};
 }
 
@@ -103,7 +105,7 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
 
 template <class P>
 void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length, const ActivationMemory& memory) {
-  shape_ = make_block_shape(config_, *tensor_, micro_batch_size, sequence_length);
+  shape_ = make_block_shape(config_, tensor_->size(), tensor_->sequence_parallel(), micro_batch_size, sequence_length);
   const ActivationBytes bytes = measure_activations(micro_batch_size, sequence_length, memory);
   plan_ = {};
   graphs_.clear();    // of other addresses
@@ -235,7 +237,7 @@ void Decoder<P>::block_backward_input(std::size_t block, const ExecSpace& exec, 
   typename ActivationPlan<P>::Gradients& gradients = plan_.gradients(at);
   typename TransformerBlock<P>::Saved saved = plan_.saved_in_backward(at, block);
   run(exec, graphs(at).backward_input, block, [&] {
-    if (ActivationPlan<P>::recomputes_for_input(layers.layers.recompute))
+    if (TransformerBlock<P>::recomputes_for_input(layers.layers.recompute))
       layers.blocks[block].recompute(exec, saved.norm1.x, shape_, saved);
     layers.blocks[block].backward_input(exec, gradients.dx[block], gradients.dx[block + 1], shape_, saved,
                                         gradients.blocks[block]);
@@ -248,7 +250,7 @@ void Decoder<P>::block_backward_weight(std::size_t block, const ExecSpace& exec,
   typename TransformerBlock<P>::Saved saved = plan_.saved_in_backward(at, block);
   BlockGraphs& recorded = graphs(at);
   run(exec, beta == 0 ? recorded.first_backward_weight : recorded.backward_weight, block, [&] {
-    if (ActivationPlan<P>::recomputes_for_weight(layers.layers.recompute))
+    if (TransformerBlock<P>::recomputes_for_weight(layers.layers.recompute))
       layers.blocks[block].recompute_for_weight(exec, saved);
     layers.blocks[block].backward_weight(exec, saved, plan_.gradients(at).blocks[block], beta);
   });

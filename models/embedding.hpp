@@ -48,6 +48,16 @@ class VocabParallelEmbedding {
                                             .group = tensor.replicated_group(),
                                             .init_std = 0.02})) {}
 
+  static LayerWork work(const BlockShape& shape) {
+    LayerWork work;
+    add_reduce<T>(work.forward, shape, shape.channels);
+    add_gather<T>(work.backward_weight, shape, shape.channels);
+    for (Work* const pass : {&work.forward, &work.backward_weight})
+      pass->elementwise_bytes +=
+          array_bytes<T>(shape.tokens(), shape.channels, 2) + array_bytes<Residual<P>>(shape.rows, shape.channels, 2);
+    return work;
+  }
+
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                Index sequence_length) const {
     const IndexRange ours = vocabulary();

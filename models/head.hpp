@@ -68,6 +68,27 @@ class Head {
     return scratch;
   }
 
+  /// All products are in forward.
+  static LayerWork work(const BlockShape& shape, Index vocab_size) {
+    LayerWork work;
+    LayerNorm<P>::work(work, shape);
+    add_gather<T>(work.forward, shape, shape.channels);
+    const Index columns = shape.vocabulary;
+    const Index rows = logit_rows(shape.tokens(), vocab_size, shape.tensor_size, most_logits);
+    for (Index first = 0; first < shape.tokens(); first += rows) {
+      const Index count = std::min(rows, shape.tokens() - first);
+      work.forward.matmuls.push_back({count, columns, shape.channels});  // logits
+      if (shape.tensor_size > 1)
+        for (const Index values : {count, 2 * count})
+          work.forward.collectives.push_back({Collective::all_reduce, values, sizeof(State<T>)});
+      work.forward.matmuls.push_back({columns, shape.channels, count});  // gradient of the table
+      work.forward.matmuls.push_back({count, shape.channels, columns});  // of the norm's output
+    }
+    work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), columns, 3);
+    add_reduce<T>(work.forward, shape, shape.channels);
+    return work;
+  }
+
   /// saved.norm of x
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Saved& saved) const { norm_.forward(exec, x, saved.norm); }
 

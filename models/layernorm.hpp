@@ -56,6 +56,15 @@ class LayerNorm {
                                   .group = tensor.replicated_group(),
                                   .weight_decay = false})) {}
 
+  static void work(LayerWork& work, const BlockShape& shape) {
+    const auto stream = [&](int times) { return array_bytes<Residual<P>>(shape.rows, shape.channels, times); };
+    const auto normed = array_bytes<T>(shape.rows, shape.channels);
+    work.forward.elementwise_bytes += stream(1) + normed;
+    work.recompute_for_weight.elementwise_bytes += stream(1) + normed;
+    work.backward_input.elementwise_bytes += stream(3) + normed;
+    work.backward_weight.elementwise_bytes += stream(1) + normed;
+  }
+
   /// saved.y = norm(x)
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, Saved& saved) const {
     saved.x = x;

@@ -6,6 +6,7 @@
 #include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/parameter.hpp"
+#include "models/block_shape.hpp"
 #include "parallel/tensor_parallel.hpp"
 
 // y = x W^T + bias with W (out, in), whose outputs or inputs are cut over the tensor axis of tp ranks. Layers keep
@@ -58,6 +59,19 @@ class ColumnParallelLinear {
     out_ = parameters.parameter(bias_).size;
   }
 
+  /// @param out of this rank, out/tp
+  static void work(LayerWork& work, const BlockShape& shape, Index out, Index in) {
+    const Index tokens = shape.tokens();
+    add_gather<T>(work.forward, shape, in);
+    work.forward.matmuls.push_back({tokens, out, in});
+    work.forward.elementwise_bytes += array_bytes<T>(tokens, out);  // bias
+    work.backward_input.matmuls.push_back({tokens, in, out});
+    add_reduce<T>(work.backward_input, shape, in);
+    add_gather<T>(work.backward_weight, shape, in);
+    work.backward_weight.matmuls.push_back({out, in, tokens});
+    work.backward_weight.elementwise_bytes += array_bytes<T>(tokens, out);  // bias
+  }
+
   void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> x /* (R, in) */) const {
     linear_forward<T>(exec, y, tensor_->gather(exec, x), weight(), bias());
   }
@@ -108,6 +122,19 @@ class RowParallelLinear {
     weight_ = parameters.declare(linear_weight(name, {out, in}, tensor.shard(1), placement, init_std));
     bias_ = parameters.declare(linear_bias(name, {out}, {}, placement, tensor.replicated_group()));
     in_ = parameters.parameter(weight_).local_shape[1];
+  }
+
+  /// @param in of this rank, in/tp
+  static void work(LayerWork& work, const BlockShape& shape, Index out, Index in) {
+    const Index tokens = shape.tokens();
+    work.forward.matmuls.push_back({tokens, out, in});
+    add_reduce<T>(work.forward, shape, out);
+    work.forward.elementwise_bytes += array_bytes<T>(shape.rows, out) + array_bytes<Residual<P>>(shape.rows, out, 2);
+    add_gather<T>(work.backward_input, shape, out);
+    work.backward_input.matmuls.push_back({tokens, in, out});
+    add_gather<T>(work.backward_weight, shape, out);
+    work.backward_weight.matmuls.push_back({out, in, tokens});
+    work.backward_weight.elementwise_bytes += array_bytes<Residual<P>>(shape.rows, out);  // bias
   }
 
   /// y = residual + x W^T + bias

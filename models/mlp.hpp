@@ -39,6 +39,16 @@ class Mlp {
       : up_(parameters, tensor, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
         down_(parameters, tensor, name + ".down", hidden_size, ffn_hidden_size, placement, projection_std) {}
 
+  static void work(LayerWork& work, const BlockShape& shape) {
+    const auto bytes = [&](Index columns) { return array_bytes<T>(shape.tokens(), columns); };
+    ColumnParallelLinear<P>::work(work, shape, shape.up, shape.channels);
+    work.forward.elementwise_bytes += bytes(shape.up) + bytes(shape.ffn);
+    work.recompute_for_weight.elementwise_bytes += bytes(shape.up) + bytes(shape.ffn);
+    work.backward_input.elementwise_bytes += 2 * bytes(shape.up) + bytes(shape.ffn);
+    work.recompute = work.forward;  // without the product that makes the block's output
+    RowParallelLinear<P>::work(work, shape, shape.channels, shape.ffn);
+  }
+
   /// y = residual + mlp(x)
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
                Saved& saved) const {

@@ -11,25 +11,6 @@
 
 namespace espalier {
 
-/// Sizes of one micro-batch on this rank.
-struct BlockShape {
-  AttentionShape attention;  ///< B, T, NH/tp, HS
-  Index rows;                ///< R, of the residual stream: N = B*T, or N/tp under sequence parallelism
-  Index channels;            ///< C
-  Index ffn;                 ///< F/tp
-
-  Index tokens() const { return attention.batch * attention.sequence_length; }  ///< N
-};
-
-template <class T>
-BlockShape make_block_shape(const ModelConfig& config, const TensorParallel<T>& tensor, Index batch,
-                            Index sequence_length) {
-  return {{batch, sequence_length, config.num_heads / tensor.size(), config.head_size()},
-          tensor.local_rows(batch * sequence_length),
-          config.hidden_size,
-          config.ffn_hidden_size / tensor.size()};
-}
-
 /// The pre-norm block of GPT-2: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Keeps nothing between calls: what
 /// backward needs lies in Saved, what the weight gradients need beside it in Gradients, so that micro-batches may be in
 /// flight in any order and the weight part may come later.
@@ -88,6 +69,24 @@ class TransformerBlock {
         mlp_(parameters, tensor, name + ".mlp", config.hidden_size, config.ffn_hidden_size, placement, init_std,
              projection_std(config)) {}
 
+  /// Whether backward_input reads arrays of a block that are not kept: then it first computes all of them again.
+  static bool recomputes_for_input(Recompute mode) {
+    return any_saved([&](const SavedArray& a) { return a.read_by != ReadBy::backward_weight && !is_kept(a, mode); });
+  }
+  /// Whether backward_weight computes again what it alone reads.
+  static bool recomputes_for_weight(Recompute mode) {
+    return !recomputes_for_input(mode) && any_saved([&](const SavedArray& a) { return !is_kept(a, mode); });
+  }
+
+  static LayerWork work(const BlockShape& shape) {
+    LayerWork work;
+    LayerNorm<P>::work(work, shape);
+    Attention<P>::work(work, shape);
+    LayerNorm<P>::work(work, shape);
+    Mlp<P>::work(work, shape);
+    return work;
+  }
+
   /// saved.y = block(x); x must live until backward is done.
   void forward(const ExecSpace& exec, Stream x /* (R, C) */, const BlockShape& shape, Saved& saved) const {
     first_half(exec, x, shape, saved);
@@ -127,6 +126,14 @@ class TransformerBlock {
   }
 
  private:
+  template <class Condition>
+  static bool any_saved(const Condition& condition) {
+    bool any = false;
+    const auto visit = [&](auto&, const SavedArray& array, auto...) { any = any || condition(array); };
+    Saved().each(visit, BlockShape{});
+    return any;
+  }
+
   static constexpr double init_std = 0.02;
 
   // Each block adds two branches to the residual stream: their last layers start smaller, so that its variance does not

@@ -3,6 +3,7 @@
 #include "parallel/tensor_parallel.hpp"
 
 #include "core/ops/elementwise.hpp"
+#include "core/work.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/mpi_buffer.hpp"
 #include "parallel/queue_graph.hpp"
@@ -12,14 +13,20 @@ namespace {
 
 constexpr long dropped_reduction = 2;  // of a rank's life, where PlantedFault::drop_all_reduce is planted
 
+template <class View>
+CollectiveWork work_of(Collective kind, const View& whole) {
+  return {kind, static_cast<Index>(whole.size()), sizeof(typename View::value_type)};
+}
+
 }  // namespace
 
 // Each time anew where a graph has the kernels around it: `collective` keeps what it needs.
 template <class T>
 template <class F>
-void TensorParallel<T>::communicate(const char* what, const F& collective) const {
+void TensorParallel<T>::communicate(const char* what, const CollectiveWork& work, const F& collective) const {
   if (size_ == 1)
     return;
+  count_work(work);
   ESPALIER_ASSERT(axis_ != nullptr, std::string(what) + ": this object only plans");
   call_each_time([this, what, collective] {
     if (axis_->device_link() != nullptr) {  // only queued here
@@ -51,12 +58,14 @@ Tensor<T, 2> TensorParallel<T>::gather(const ExecSpace& exec, const Tensor2<Resi
   if constexpr (std::is_same_v<T, Residual>) {
     if (!sequence_parallel_)
       return local;
-    communicate("gather", [=, this] { all_gather(exec, *axis_, full_, local); });
+    communicate("gather", work_of(Collective::all_gather, full_),
+                [=, this] { all_gather(exec, *axis_, full_, local); });
   } else {
     const Tensor<T, 2> ours = our_rows();
     convert<T, Residual>(exec, flatten(ours), flatten(local));
     if (sequence_parallel_)
-      communicate("gather", [=, this] { all_gather(exec, *axis_, full_, ours); });
+      communicate("gather", work_of(Collective::all_gather, full_),
+                  [=, this] { all_gather(exec, *axis_, full_, ours); });
   }
   return full_;
 }
@@ -70,7 +79,9 @@ void TensorParallel<T>::drop(const ExecSpace& exec, Tensor<T, 2> ours) const {
 
 template <class T>
 void TensorParallel<T>::sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const {
-  communicate("reduce", [=, this] {
+  const CollectiveWork work =
+      sequence_parallel_ ? work_of(Collective::reduce_scatter, full_) : work_of(Collective::all_reduce, ours);
+  communicate("reduce", work, [=, this] {
     if (axis_->context().planted_fault == PlantedFault::drop_all_reduce && ++reductions_ == dropped_reduction)
       return drop(exec, ours);
     if (sequence_parallel_)
@@ -94,7 +105,8 @@ Tensor<T, 2> TensorParallel<T>::reduce(const ExecSpace& exec, const Tensor2<Resi
 
 template <class T>
 void TensorParallel<T>::all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const {
-  communicate("all_reduce_rows", [=, this] { all_reduce(exec, *axis_, values, op); });
+  communicate("all_reduce_rows", work_of(Collective::all_reduce, values),
+              [=, this] { all_reduce(exec, *axis_, values, op); });
 }
 
 #define ESPALIER_INSTANTIATE(T) template class TensorParallel<T>;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/parameter.hpp"
+#include "core/work.hpp"
 #include "parallel/communicator.hpp"
 #include "parallel/queue_clock.hpp"
 #include "parallel/rank_order.hpp"
@@ -95,7 +96,7 @@ class TensorParallel {
  private:
   friend class MarkedCollectives<T>;
   template <class F>
-  void communicate(const char* what, const F& collective) const;
+  void communicate(const char* what, const CollectiveWork& work, const F& collective) const;
   void sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const;
   void drop(const ExecSpace& exec, Tensor<T, 2> ours) const;
   Tensor<T, 2> our_rows() const;  // of the workspace

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/work.hpp"
 #include "planning/cluster.hpp"
 
 namespace espalier {
-
-enum class Collective { all_reduce, all_gather, reduce_scatter };
 
 /// The ranks of one axis as they lie on the machine: `size` of them, `stride` ranks apart; or in runs of `run` members
 /// that are so far apart, the runs themselves `run_stride` ranks from one to the next.

@@ -9,8 +9,6 @@
 #include <map>
 
 #include "core/error.hpp"
-#include "models/cost.hpp"
-#include "models/head.hpp"
 #include "parallel/schedule_check.hpp"
 #include "training/emulated_network.hpp"
 #include "training/with_compute_type.hpp"
@@ -99,8 +97,9 @@ RunLayout make_run_layout(const RunConfig& config, int world_size) {
   for (std::size_t stage = 0; stage < layout.stages.size(); ++stage)
     for (ChunkLayers& chunk : layout.stages[stage])
       chunk.recompute = recompute_of(wanted, stage);
-  layout.logit_chunks = logit_chunks(config.batch.micro_batch_size * config.batch.sequence_length,
-                                     config.model.shape.vocab_size, static_cast<int>(wanted.tensor), most_logits);
+  layout.work = model_work<Fp32>(
+      config.model.shape, make_block_shape(config.model.shape, layout.mesh.degree(Axis::tp), layout.sequence_parallel,
+                                           config.batch.micro_batch_size, config.batch.sequence_length));
   return layout;
 }
 
@@ -131,10 +130,15 @@ std::vector<PipelineSchedule> make_schedules(const RunLayout& layout) {
     PipelineSchedule& list = stages.emplace_back(make_schedule(layout.pipeline, stage));
     if (layout.mesh.degree(Axis::tp) == 1)
       continue;
-    for (Operation& operation : list)
-      operation.tensor = tensor_collectives(
-          layout.stages[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk)), operation.kind,
-          layout.sequence_parallel, layout.logit_chunks);
+    const std::vector<ChunkLayers>& chunks = layout.stages[static_cast<std::size_t>(stage)];
+    std::map<std::pair<int, OperationKind>, TensorCollectives> counted;  // by chunk and kind
+    for (Operation& operation : list) {
+      const auto [entry, is_new] = counted.try_emplace({operation.chunk, operation.kind});
+      if (is_new)
+        entry->second = tensor_collectives(
+            operation_work(layout.work, chunks.at(static_cast<std::size_t>(operation.chunk)), operation.kind));
+      operation.tensor = entry->second;
+    }
   }
   return stages;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/layer_partition.hpp"
+#include "models/cost.hpp"
 #include "parallel/mesh_layout.hpp"
 #include "parallel/pipeline_schedule.hpp"
 #include "parallel/reduction_plan.hpp"
@@ -21,7 +21,7 @@ struct RunLayout {
   std::vector<std::vector<ChunkLayers>> stages;  ///< [stage][chunk]
   bool sequence_parallel = false;
   int zero_stage = 0;
-  int logit_chunks = 1;  ///< pieces in which the loss takes the rows of a micro-batch
+  ModelWork work;  ///< of the first rank of a tensor group, in fp32
 
   std::string text() const;  ///< "tensor 2 x data 1 x pipeline 4, 1f1b", with what else is switched on
 };

@@ -15,7 +15,6 @@
 #include "parallel/failure.hpp"
 #include "training/counted_ranges.hpp"
 #include "training/operation_pace.hpp"
-#include "training/with_compute_type.hpp"
 
 namespace espalier {
 namespace {
@@ -101,8 +100,9 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
       gradient_norm_(ledger_label(Category::workspace, "gradient_norm")),
       clip_(ledger_label(Category::workspace, "clip")),
       spike_guard_(config.stability) {
-  ESPALIER_ASSERT(with_precision(config.precision, []<class Wanted>() { return std::is_same_v<Wanted, P>; }),
-                  "the trainer is of another precision than the config");
+  constexpr bool has_own_residual = !std::is_same_v<Residual<P>, Compute<P>>;
+  ESPALIER_ASSERT(has_own_residual == (has_masters<Compute<P>> && config.precision.residual == "state"),
+                  "the trainer's residual stream is of another type than the config's");
   if (!config.data.validation.empty())
     validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
                         config.run.eval_samples);

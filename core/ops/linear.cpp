@@ -9,12 +9,18 @@
 #include "core/ops/matmul_cublaslt.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/matmul_onednn.hpp"
+#include "core/work.hpp"
 
 namespace espalier {
 namespace {
 
 using impl::Epilogue;
 using impl::EpilogueKind;
+
+template <class T>
+MatmulWork work_of(const Tensor2<T>& c /* (m, n) */, std::size_t k) {
+  return {static_cast<Index>(c.extent(0)), static_cast<Index>(c.extent(1)), static_cast<Index>(k)};
+}
 
 // The product with the epilogue, if the library chosen is cuBLASLt, it can, and it pays; false where nothing was done.
 // GELU is left to our own pass where the result has more than 16 bits: cuBLASLt's is good to about 11.
@@ -25,8 +31,11 @@ bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, 
   const bool has_gelu = epilogue.before_gelu != nullptr;
   if (!is_cublaslt(library) || (has_gelu && !has_masters<T>) || c.rows == 0 || c.cols == 0 || a.cols == 0)
     return false;
-  return impl::matmul_cublaslt<T, T>(exec, library == MatmulLibrary::cublaslt_tf32, c, Transpose::no, a, tb, b,
-                                     State<T>(1), beta, epilogue, pass);
+  if (!impl::matmul_cublaslt<T, T>(exec, library == MatmulLibrary::cublaslt_tf32, c, Transpose::no, a, tb, b,
+                                   State<T>(1), beta, epilogue, pass))
+    return false;
+  count_work(MatmulWork{c.rows, c.cols, a.cols});
+  return true;
 }
 
 }  // namespace
@@ -34,8 +43,10 @@ bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, 
 template <class T>
 void linear_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> weight, Tensor<T, 1> bias) {
   if constexpr (std::is_same_v<T, bfloat16>)
-    if (multiplies_16_bits<T>(matmul_library()) && y.size() > 0 && x.extent(1) > 0)
+    if (multiplies_16_bits<T>(matmul_library()) && y.size() > 0 && x.extent(1) > 0) {
+      count_work(work_of(y, x.extent(1)));
       return impl::matmul_onednn<T>(y, Transpose::no, x, Transpose::yes, weight, 0, bias.data());
+    }
   if (fused<T>(exec, y, x, Transpose::yes, weight, 0, {.kind = EpilogueKind::bias, .bias = bias.data()}))
     return;
   fill_with_bias<T>(exec, y, bias);
@@ -82,7 +93,7 @@ void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, 
           exec, library == MatmulLibrary::cublaslt_tf32, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1),
           beta, {.kind = EpilogueKind::bias_gradient, .bias_gradient = dbias.data()},
           [&](State<T>* sums) { bias_backward<T>(exec, Tensor<State<T>, 1>(sums, dbias.extent(0)), dy, 0); }))
-    return;
+    return count_work(work_of(dweight, dy.extent(0)));
   matmul<T, State<T>>(exec, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1), beta);
   bias_backward<T>(exec, dbias, dy, beta);
 }

@@ -8,6 +8,7 @@
 #include "core/ops/matmul_cublaslt.hpp"
 #include "core/ops/matmul_kernels.hpp"
 #include "core/ops/matmul_onednn.hpp"
+#include "core/work.hpp"
 
 namespace espalier {
 namespace {
@@ -60,6 +61,7 @@ void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpos
       fmt::format("({}, {}) x ({}, {}) does not give ({}, {})", rows_a, inner_a, inner_b, cols_b, c.rows, c.cols));
   if (c.rows == 0 || c.cols == 0)
     return;
+  count_work(MatmulWork{c.rows, c.cols, inner_a});
   // Of an empty sum beta * c is left; some libraries return early and leave c.
   const MatmulLibrary library = inner_a == 0 ? MatmulLibrary::tiled : matmul_library();
   run<T, Out>(library_for<State<T>>(library), exec, c, transpose_a, a, transpose_b, b, alpha, beta);

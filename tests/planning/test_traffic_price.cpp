@@ -40,8 +40,10 @@ TEST(TrafficPrice, every_operation_has_the_collectives_of_train) {
       const double rows = 2 * 1024.0;
       const double one = collective_seconds(problem.cluster, Collective::all_gather, layout.tensor_axis(),
                                             2 * rows * static_cast<double>(problem.model.hidden_size));
+      const ModelWork work =
+          model_work<Bf16>(problem.model, make_block_shape(problem.model, 4, sequence_parallel, 2, 1024));
       const auto counted = [&](const ChunkLayers& chunk, OperationKind kind) {
-        return tensor_collectives(chunk, kind, sequence_parallel, 0).passes();
+        return tensor_collectives(operation_work(work, chunk, kind)).passes();
       };
       const BlockTime block =
           block_time(problem.model, problem.cluster, layout, problem.implementation, problem.sequence_length);

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/work.hpp"
+
+namespace espalier {
+namespace {
+
+template <class List>
+void append(List& list, const List& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+double real(Index number) { return static_cast<double>(number); }
+
+}  // namespace
+
+double MatmulWork::flops() const { return 2 * real(count) * real(m) * real(n) * real(k); }
+
+// (T + 1) / 2 keys are seen on average.
+double AttentionWork::flops() const {
+  const double length = real(shape.sequence_length);
+  const double scores = real(shape.batch * shape.num_heads) * length * (length + 1) / 2;
+  return (backward ? 8 : 4) * real(count) * scores * real(shape.head_size);
+}
+
+double Work::flops() const {
+  double sum = 0;
+  for (const MatmulWork& matmul : matmuls)
+    sum += matmul.flops();
+  for (const AttentionWork& one : attention)
+    sum += one.flops();
+  return sum;
+}
+
+Work& Work::operator+=(const Work& more) {
+  append(matmuls, more.matmuls);
+  append(attention, more.attention);
+  append(collectives, more.collectives);
+  elementwise_bytes += more.elementwise_bytes;
+  return *this;
+}
+
+Work operator*(Index times, Work work) {
+  if (times == 0)
+    return {};
+  for (MatmulWork& matmul : work.matmuls)
+    matmul.count *= times;
+  for (AttentionWork& one : work.attention)
+    one.count *= times;
+  for (CollectiveWork& collective : work.collectives)
+    collective.count *= times;
+  work.elementwise_bytes *= real(times);
+  return work;
+}
+
+}  // namespace espalier

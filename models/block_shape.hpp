@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/parameter_spec.hpp"
+#include "core/work.hpp"
+#include "models/model_config.hpp"
+
+namespace espalier {
+
+/// Sizes of one micro-batch on one of the tp ranks of a tensor axis.
+struct BlockShape {
+  AttentionShape attention{};  ///< B, T, NH/tp, HS
+  Index rows = 0;              ///< R, of the residual stream: N = B*T, or N/tp under sequence parallelism
+  Index channels = 0;          ///< C
+  Index kv_channels = 0;       ///< columns of K, and of V: NKV*HS/tp
+  Index ffn = 0;               ///< F/tp
+  Index up = 0;                ///< columns of the way up: F/tp, or 2F/tp with a gate
+  Index vocabulary = 0;        ///< V/tp; the first ranks have one more where it does not divide
+  int tensor_size = 1;         ///< tp
+  bool sequence_parallel = false;
+
+  Index tokens() const { return attention.batch * attention.sequence_length; }  ///< N
+};
+
+/// @param tensor_rank whose part of the vocabulary it is
+inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, bool sequence_parallel, Index batch,
+                                   Index sequence_length, int tensor_rank = 0) {
+  const bool cuts_rows = sequence_parallel && tensor_size > 1;
+  const Index ffn = config.ffn_hidden_size / tensor_size;
+  const Index kv_heads = (config.kv_heads() + tensor_size - 1) / tensor_size;  // some ranks share one
+  return {.attention = {batch, sequence_length, config.num_heads / tensor_size, config.head_size()},
+          .rows = batch * sequence_length / (cuts_rows ? tensor_size : 1),
+          .channels = config.hidden_size,
+          .kv_channels = kv_heads * config.head_size(),
+          .ffn = ffn,
+          .up = config.gated() ? 2 * ffn : ffn,
+          .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),
+          .tensor_size = tensor_size,
+          .sequence_parallel = cuts_rows};
+}
+
+/// What a layer does for one micro-batch, in each part of a step.
+struct LayerWork {
+  Work forward;
+  Work recompute;             ///< forward again, as far as backward_input reads it
+  Work recompute_for_weight;  ///< forward again, what backward_weight alone reads
+  Work backward_input;
+  Work backward_weight;
+};
+
+/// TensorParallel::gather() and reduce() of (N, channels) of type T, for the lists.
+template <class T>
+void add_gather(Work& work, const BlockShape& shape, Index channels) {
+  if (shape.sequence_parallel)
+    work.collectives.push_back({Collective::all_gather, shape.tokens() * channels, sizeof(T)});
+}
+template <class T>
+void add_reduce(Work& work, const BlockShape& shape, Index channels) {
+  if (shape.tensor_size > 1)
+    work.collectives.push_back({shape.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce,
+                                shape.tokens() * channels, sizeof(T)});
+}
+
+/// Bytes of (rows, columns) of type T, read or written `times` times.
+template <class T>
+double array_bytes(Index rows, Index columns, int times = 1) {
+  return static_cast<double>(times) * static_cast<double>(rows) * static_cast<double>(columns) * sizeof(T);
+}
+
+}  // namespace espalier
