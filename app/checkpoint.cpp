@@ -67,7 +67,8 @@ int verify(const std::string& directory) {
     return 0;
   }
   std::string damaged;
-  for (const CheckpointEntry& entry : find_checkpoints(newest.parent_path())) {
+  Index of_others = 0;
+  for (const CheckpointEntry& entry : checkpoints_of_run(directory, of_others)) {
     if (entry.unfinished)
       continue;
     try {
@@ -82,6 +83,8 @@ int verify(const std::string& directory) {
                  .where = directory,
                  .wanted = "checkpoints whose every checksum is right",
                  .todo = "restore them from a copy; a launch resumes from the newest intact one"});
+  if (of_others > 0)
+    note_to_stderr(fmt::format("{} of other runs in the same place: not read", counted(of_others, "checkpoint")));
   return 0;
 }
 

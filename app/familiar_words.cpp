@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "io/other_names.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -64,61 +65,7 @@ const Words& familiar_commands() {
   return words;
 }
 
-// Options of other programs whose names are none of our keys: the key, or what else to write.
-const Words& familiar_options() {
-  static const Words words = {
-      {"max_steps", "run.steps"},
-      {"num_steps", "run.steps"},
-      {"iters", "run.steps"},
-      {"max_iters", "run.steps"},
-      {"train_iters", "run.steps"},
-      {"lr", "optimizer.learning_rate"},
-      {"min_lr", "optimizer.minimum_learning_rate"},
-      {"warmup", "optimizer.warmup_steps"},
-      {"warmup_iters", "optimizer.warmup_steps"},
-      {"lr_warmup_iters", "optimizer.warmup_steps"},
-      {"lr_decay_iters", "optimizer.decay_steps"},
-      {"clip_grad", "optimizer.clip_grad_norm"},
-      {"grad_clip", "optimizer.clip_grad_norm"},
-      {"max_grad_norm", "optimizer.clip_grad_norm"},
-      {"adam_beta1", "optimizer.beta1"},
-      {"adam_beta2", "optimizer.beta2"},
-      {"batch_size", "batch.global_batch_size"},
-      {"seq_len", "batch.sequence_length"},
-      {"seq_length", "batch.sequence_length"},
-      {"block_size", "batch.sequence_length"},
-      {"context_length", "batch.sequence_length"},
-      {"tp", "parallel.tensor"},
-      {"pp", "parallel.pipeline"},
-      {"dp", "parallel.data"},
-      {"tensor_parallel", "parallel.tensor"},
-      {"tensor_model_parallel_size", "parallel.tensor"},
-      {"pipeline_parallel", "parallel.pipeline"},
-      {"pipeline_model_parallel_size", "parallel.pipeline"},
-      {"data_parallel", "parallel.data"},
-      {"n_layer", "model.num_layers"},
-      {"n_head", "model.num_heads"},
-      {"n_embd", "model.hidden_size"},
-      {"d_model", "model.hidden_size"},
-      {"num_attention_heads", "model.num_heads"},
-      {"dtype", "precision.compute"},
-      {"precision", "precision.compute"},
-      {"data", "data.train"},
-      {"data_path", "data.train"},
-      {"dataset", "data.train"},
-      {"train_data", "data.train"},
-      {"valid_data", "data.validation"},
-      {"output", "run.directory"},
-      {"output_dir", "run.directory"},
-      {"out_dir", "run.directory"},
-      {"save", "run.directory"},
-      {"save_interval", "checkpoint.interval"},
-      {"save_every", "checkpoint.interval"},
-      {"eval_every", "run.eval_interval"},
-      {"log_every", "run.log_interval"},
-  };
-  return words;
-}
+// Options of other programs that are no settings here.
 const Words& other_options() {
   static const Words words = {
       {"bf16", "precision.compute=bf16"},
@@ -175,10 +122,8 @@ std::string hint_for_option(const std::string& option) {
   std::ranges::transform(word, word.begin(), [](unsigned char c) { return c == '-' ? '_' : std::tolower(c); });
   if (const auto found = other_options().find(word); found != other_options().end())
     return std::string(found->second);
-  std::string key;
-  if (const auto found = familiar_options().find(word); found != familiar_options().end())
-    key = found->second;
-  else if (const auto own = config_keys().find(word); own != config_keys().end())
+  std::string key(our_name_for(word.substr(word.find('.') + 1)));
+  if (const auto own = config_keys().find(word); own != config_keys().end())
     key = own->second;
   if (key.empty())
     return "";

@@ -7,6 +7,7 @@
 
 #include "app/command_tree.hpp"
 #include "app/commands.hpp"
+#include "core/error.hpp"
 
 namespace espalier {
 namespace {
@@ -82,17 +83,8 @@ std::string man_page(const std::vector<CommandText>& commands) {
     if (!command.path.empty())
       page += command_text(command);
   page += ".SH \"EXIT STATUS\"\n";
-  struct Status {
-    int code;
-    const char* meaning;
-  };
-  for (const auto& [code, meaning] :
-       {Status{0, "done"}, Status{1, "a defect of Espalier"}, Status{2, "bad command line, config or environment"},
-        Status{3, "bad input"}, Status{4, "bad checkpoint"}, Status{5, "a loss or gradient that is not finite"},
-        Status{6, "a message failed or was late"}, Status{7, "too little memory"}, Status{8, "cannot write"},
-        Status{75, "stopped on request after a saved checkpoint: run the same command again"},
-        Status{93, "four launches in a row have saved no checkpoint: do not requeue"}})
-    page += fmt::format(".TP\n{}\n{}\n", code, escaped(meaning));
+  for (const auto& [code, meaning] : exit_meanings())
+    page += fmt::format(".TP\n{}\n{}\n", static_cast<int>(code), escaped(meaning));
   return page +
          ".SH \"SEE ALSO\"\nThe documents in share/doc/espalier of the installation: config.md has every key of a "
          "config, errors.md\nthe exit codes, running.md the environment variables.\n";

@@ -78,6 +78,22 @@ bool is_out_of_memory(const std::exception& error) {
 
 }  // namespace
 
+const std::vector<ExitMeaning>& exit_meanings() {
+  static const std::vector<ExitMeaning> meanings = {
+      {ExitCode::ok, "done"},
+      {ExitCode::defect, "a defect of Espalier"},
+      {ExitCode::usage, "bad command line, config or environment"},
+      {ExitCode::data, "bad input"},
+      {ExitCode::checkpoint, "bad checkpoint"},
+      {ExitCode::numerical, "a loss or gradient that is not finite"},
+      {ExitCode::communication, "a message failed or was late"},
+      {ExitCode::memory, "too little memory"},
+      {ExitCode::write, "cannot write"},
+      {ExitCode::stopped, "stopped on request after a saved checkpoint: run the same command again"},
+      {ExitCode::no_progress, "four launches in a row have saved no checkpoint: do not requeue"}};
+  return meanings;
+}
+
 std::string to_text(const ErrorReport& report) {
   std::string text = printable_block(report.what, columns_of_what);
   const auto line = [&](const char* label, const std::string& value) {

@@ -6,10 +6,11 @@
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace espalier {
 
-/// How the command ends; documented in docs/errors.md.
+/// How the command ends; documented in docs/errors.md, and in a line each by exit_meanings().
 enum class ExitCode : int {
   ok = 0,
   defect = 1,         ///< a mistake of Espalier's own: an exception that is no Error
@@ -23,6 +24,13 @@ enum class ExitCode : int {
   stopped = 75,       ///< stopped on request after a saved checkpoint: start again
   no_progress = 93    ///< restarting will not help
 };
+
+struct ExitMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+/// All codes, in their order.
+const std::vector<ExitMeaning>& exit_meanings();
 
 /// One error block: what happened, where, the value found, the value wanted, what to do. Empty lines are left out.
 struct ErrorReport {

@@ -75,6 +75,31 @@ std::string printable(std::string_view text, std::string_view kept) {
   return result;
 }
 
+// A list of findings may be as long as the file that it is about.
+std::string shortened(std::string_view text) {
+  std::string kept;
+  for (std::size_t lines = 0; !text.empty(); ++lines) {
+    if (lines == most_lines)
+      return kept + fmt::format("... and {} more lines",
+                                std::count(text.begin(), text.end(), '\n') + (text.back() == '\n' ? 0 : 1));
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.size() > most_line_bytes) {
+      std::size_t bytes = most_line_bytes;
+      while (bytes > 0 && is_continuation(line[bytes]))
+        --bytes;
+      kept += fmt::format("{} ... and {} more bytes", line.substr(0, bytes), line.size() - bytes);
+    } else {
+      kept += line;
+    }
+    if (end == text.size())
+      break;
+    kept += '\n';
+    text.remove_prefix(end + 1);
+  }
+  return kept;
+}
+
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -92,7 +117,7 @@ std::string printable_text(std::string_view text) { return printable(text, "\n\t
 std::string printable_line(std::string_view text) { return printable(text, ""); }
 
 std::string printable_block(std::string_view text, std::size_t columns) {
-  std::string block = printable(text, "\n");
+  std::string block = printable(shortened(text), "\n");
   for (std::size_t line = block.find('\n'); line != std::string::npos; line = block.find('\n', line + 1)) {
     const std::size_t begin = std::min(block.find_first_not_of(' ', line + 1), block.size());
     const std::size_t spaces = begin - line - 1;

@@ -121,6 +121,8 @@ void read_hosts(const nlohmann::json& json, RunFacts& facts) {
   if (!json.contains("hosts") || !json.contains("host_of_rank"))
     return;
   facts.hosts = values_field<std::string>(json, "hosts");
+  if (facts.hosts.empty())
+    refuse_field("hosts", json.at("hosts"), "the names of the hosts, at least one");
   const IntegerRange known{0, static_cast<Index>(facts.hosts.size()) - 1};
   facts.host_of_rank = values_field<std::size_t>(json, "host_of_rank", known);
   if (std::ssize(facts.host_of_rank) != facts.ranks)

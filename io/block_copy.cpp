@@ -60,19 +60,21 @@ Index offset_in(const Box& box, const std::vector<Index>& at) {
 }
 
 template <class S>
-bool all_finite(const void* values, Index size) {
+bool all_between(const void* values, Index size, double least) {
   const S* const begin = static_cast<const S*>(values);
-  return std::all_of(begin, begin + size, [](S value) { return std::isfinite(static_cast<double>(value)); });
+  return std::all_of(begin, begin + size, [=](S value) {
+    return std::isfinite(static_cast<double>(value)) && static_cast<double>(value) >= least;
+  });
 }
 
 }  // namespace
 
-bool is_finite(ScalarType type, const void* values, Index size) {
+bool is_finite(ScalarType type, const void* values, Index size, double least) {
   switch (type) {
-    case ScalarType::fp32: return all_finite<float>(values, size);
-    case ScalarType::fp64: return all_finite<double>(values, size);
-    case ScalarType::bf16: return all_finite<bfloat16>(values, size);
-    case ScalarType::fp16: return all_finite<float16>(values, size);
+    case ScalarType::fp32: return all_between<float>(values, size, least);
+    case ScalarType::fp64: return all_between<double>(values, size, least);
+    case ScalarType::bf16: return all_between<bfloat16>(values, size, least);
+    case ScalarType::fp16: return all_between<float16>(values, size, least);
   }
   return false;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "core/scalars.hpp"
@@ -29,7 +30,7 @@ bool overlaps(const A& a, const B& b) {
 void copy_overlap(const Box& source_box, ScalarType source_type, const void* source, const Box& target_box,
                   ScalarType target_type, void* target);
 
-/// Is each of the values a finite number?
-bool is_finite(ScalarType type, const void* values, Index size);
+/// Is each of the values a finite number, and at least `least`?
+bool is_finite(ScalarType type, const void* values, Index size, double least = -std::numeric_limits<double>::max());
 
 }  // namespace espalier

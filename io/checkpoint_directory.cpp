@@ -132,6 +132,19 @@ std::vector<CheckpointEntry> find_checkpoints(const Path& directory) {
   return entries;
 }
 
+std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_others) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(run, ignored))
+    return {};
+  const std::optional<RunRecord> record = read_run_record(run);
+  const std::string owner = record ? record->id : std::string();
+  std::vector<CheckpointEntry> entries = find_checkpoints(run / "checkpoints");
+  of_others = owner.empty() ? 0 : std::erase_if(entries, [&](const CheckpointEntry& entry) {
+    return may_be_of_another(entry, owner);
+  });
+  return entries;
+}
+
 std::vector<Path> complete_checkpoints(const Path& given, const std::function<void(const std::string&)>& note) {
   std::error_code ignored;
   const Path checkpoints = given / "checkpoints";
@@ -141,20 +154,14 @@ std::vector<Path> complete_checkpoints(const Path& given, const std::function<vo
                        parse_step((given / "").parent_path().filename().string()).has_value());
   if (!std::filesystem::exists(checkpoints, ignored) && is_one)
     return {given};
-  const std::optional<RunRecord> record = read_run_record(given);
-  const std::string owner = record ? record->id : std::string();
   std::vector<Path> complete;
   std::vector<CheckpointEntry> incomplete;
   Index of_others = 0;
-  if (std::filesystem::is_directory(given, ignored))
-    for (const CheckpointEntry& entry : find_checkpoints(checkpoints)) {
-      if (!owner.empty() && may_be_of_another(entry, owner))
-        ++of_others;
-      else if (entry.complete)
-        complete.push_back(entry.path);
-      else if (complete.empty())
-        incomplete.push_back(entry);
-    }
+  for (const CheckpointEntry& entry : checkpoints_of_run(given, of_others))
+    if (entry.complete)
+      complete.push_back(entry.path);
+    else if (complete.empty())
+      incomplete.push_back(entry);
   for (const CheckpointEntry& newer : incomplete)
     if (note && !complete.empty())
       note("passing over " + newer.path.string() + ": " + newer.reason);

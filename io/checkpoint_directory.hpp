@@ -28,6 +28,9 @@ bool may_be_of_another(const CheckpointEntry& entry, const std::string& owner);
 /// are read by loading or verify(). @throws Error (checkpoint) when the directory is there and cannot be listed.
 std::vector<CheckpointEntry> find_checkpoints(const Path& directory);
 
+/// Those of a run directory, without the ones that other runs may have in the same place: they are counted.
+std::vector<CheckpointEntry> checkpoints_of_run(const Path& run, Index& of_others);
+
 /// What a user may name where a checkpoint is wanted: a checkpoint, or the directory of a run, which stands for its own
 /// complete ones, the newest first; `note` is told of newer ones that are passed over. @throws Error (checkpoint) that
 /// names what is there and is not complete.

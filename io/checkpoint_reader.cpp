@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <set>
 
 #include "io/block_copy.hpp"
@@ -138,15 +139,21 @@ void CheckpointReader::Data::read_block(const StoredBlock& block, void* destinat
 void CheckpointReader::Data::verify_block(const StoredBlock& block) {
   cached_block = ~std::size_t{0};
   cache.resize(static_cast<std::size_t>(std::min(piece_bytes, block.place.bytes)));
+  const bool squares = block.name.starts_with("exp_avg_sq/");
+  const double least = squares ? 0 : -std::numeric_limits<double>::max();
   bool finite = true;
   read_pieces(
       block, [&](Index) { return cache.data(); },
       [&](const unsigned char* piece, std::size_t bytes) {
-        finite = finite && is_finite(block.type, piece, static_cast<Index>(bytes / size_of(block.type)));
+        finite = finite && is_finite(block.type, piece, static_cast<Index>(bytes / size_of(block.type)), least);
       });
   if (!finite)
-    refuse_checkpoint(path, "a checkpoint holds numbers that are not finite", "nan or inf in " + block.name,
-                      "finite numbers", "use an older checkpoint; every byte is as it was written");
+    refuse_checkpoint(path,
+                      squares ? "a checkpoint holds second moments that are negative or not finite"
+                              : "a checkpoint holds numbers that are not finite",
+                      (squares ? "nan, inf or a number below 0 in " : "nan or inf in ") + block.name,
+                      squares ? "finite numbers of at least 0" : "finite numbers",
+                      "use an older checkpoint; every byte is as it was written");
 }
 
 CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_unique<Data>()) {

@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <utility>
 
 #include "core/scalars.hpp"
 #include "io/units.hpp"
@@ -27,109 +25,6 @@ std::optional<double> number_in(std::string_view text) {
 std::optional<double> number_meant(const toml::node& node) {
   return node.is_string() ? number_in(**node.as_string()) : number_of(node);
 }
-
-using Names = std::pair<std::string_view, std::string_view>;
-
-// By the name of another program (nanoGPT, llm.c, Megatron-LM, DeepSpeed, Hugging Face, torchtitan) or of everyday.
-constexpr std::array<Names, 96> other_names = {{
-    {"act_ckpt", "parallel.recompute"},
-    {"activation_checkpointing", "parallel.recompute"},
-    {"adam_beta1", "optimizer.beta1"},
-    {"adam_beta2", "optimizer.beta2"},
-    {"adam_eps", "optimizer.eps"},
-    {"adam_epsilon", "optimizer.eps"},
-    {"batch", "batch.global_batch_size"},
-    {"batch_size", "batch.global_batch_size"},
-    {"block_size", "batch.sequence_length"},
-    {"checkpoint_every", "checkpoint.interval"},
-    {"checkpoint_interval", "checkpoint.interval"},
-    {"clip", "optimizer.clip_grad_norm"},
-    {"clip_grad", "optimizer.clip_grad_norm"},
-    {"context", "batch.sequence_length"},
-    {"context_length", "batch.sequence_length"},
-    {"d_ff", "model.ffn_hidden_size"},
-    {"d_model", "model.hidden_size"},
-    {"data_parallel", "parallel.data"},
-    {"data_parallel_size", "parallel.data"},
-    {"data_path", "data.train"},
-    {"dataset", "data.train"},
-    {"device_batch_size", "batch.micro_batch_size"},
-    {"dim", "model.hidden_size"},
-    {"dir", "run.directory"},
-    {"dp", "parallel.data"},
-    {"dtype", "precision.compute"},
-    {"embedding_size", "model.hidden_size"},
-    {"epsilon", "optimizer.eps"},
-    {"eval_every", "run.eval_interval"},
-    {"eval_iters", "run.eval_samples"},
-    {"eval_steps", "run.eval_interval"},
-    {"ffn_dim", "model.ffn_hidden_size"},
-    {"ffn_hidden", "model.ffn_hidden_size"},
-    {"global_batch", "batch.global_batch_size"},
-    {"grad_clip", "optimizer.clip_grad_norm"},
-    {"gradient_checkpointing", "parallel.recompute"},
-    {"gradient_clipping", "optimizer.clip_grad_norm"},
-    {"heads", "model.num_heads"},
-    {"intermediate_size", "model.ffn_hidden_size"},
-    {"iterations", "run.steps"},
-    {"layers", "model.num_layers"},
-    {"log_every", "run.log_interval"},
-    {"logging_steps", "run.log_interval"},
-    {"lr", "optimizer.learning_rate"},
-    {"lr_decay_iters", "optimizer.decay_steps"},
-    {"lr_schedule", "optimizer.schedule"},
-    {"lr_scheduler", "optimizer.schedule"},
-    {"lr_scheduler_type", "optimizer.schedule"},
-    {"max_grad_norm", "optimizer.clip_grad_norm"},
-    {"max_iters", "run.steps"},
-    {"max_lr", "optimizer.learning_rate"},
-    {"max_position_embeddings", "model.max_sequence_length"},
-    {"max_seq_len", "model.max_sequence_length"},
-    {"max_steps", "run.steps"},
-    {"mbs", "batch.micro_batch_size"},
-    {"micro_batch", "batch.micro_batch_size"},
-    {"microbatch_size", "batch.micro_batch_size"},
-    {"min_lr", "optimizer.minimum_learning_rate"},
-    {"mixed_precision", "precision.compute"},
-    {"n_ctx", "model.max_sequence_length"},
-    {"n_embd", "model.hidden_size"},
-    {"n_head", "model.num_heads"},
-    {"n_heads", "model.num_heads"},
-    {"n_layer", "model.num_layers"},
-    {"n_layers", "model.num_layers"},
-    {"n_positions", "model.max_sequence_length"},
-    {"num_attention_heads", "model.num_heads"},
-    {"num_hidden_layers", "model.num_layers"},
-    {"num_iterations", "run.steps"},
-    {"num_steps", "run.steps"},
-    {"num_warmup_steps", "optimizer.warmup_steps"},
-    {"out_dir", "run.directory"},
-    {"output", "run.directory"},
-    {"output_dir", "run.directory"},
-    {"per_device_train_batch_size", "batch.micro_batch_size"},
-    {"pipeline_parallel", "parallel.pipeline"},
-    {"pipeline_parallel_size", "parallel.pipeline"},
-    {"pp", "parallel.pipeline"},
-    {"precision", "precision.compute"},
-    {"random_seed", "run.seed"},
-    {"save_every", "checkpoint.interval"},
-    {"save_interval", "checkpoint.interval"},
-    {"save_steps", "checkpoint.interval"},
-    {"save_total_limit", "checkpoint.keep_last"},
-    {"seq_len", "batch.sequence_length"},
-    {"seq_length", "batch.sequence_length"},
-    {"tensor_parallel", "parallel.tensor"},
-    {"tensor_parallel_size", "parallel.tensor"},
-    {"tp", "parallel.tensor"},
-    {"train_iters", "run.steps"},
-    {"train_steps", "run.steps"},
-    {"valid", "data.validation"},
-    {"vocab", "model.vocab_size"},
-    {"warmup", "optimizer.warmup_steps"},
-    {"warmup_iters", "optimizer.warmup_steps"},
-    {"wd", "optimizer.weight_decay"},
-}};
-static_assert(std::ranges::is_sorted(other_names, {}, &Names::first));
 
 }  // namespace
 
@@ -167,11 +62,6 @@ std::string boolean_hint(const toml::node& node) {
   if (number_meant(node) == 1.0 || is_one_of("true", "yes", "on"))
     return "; write true";
   return number_meant(node) == 0.0 || is_one_of("false", "no", "off") ? "; write false" : "";
-}
-
-std::string_view our_name_for(std::string_view key) {
-  const auto found = std::ranges::lower_bound(other_names, key, {}, &Names::first);
-  return found != other_names.end() && found->first == key ? found->second : std::string_view();
 }
 
 }  // namespace espalier

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Private to the config files of this room: what was probably meant by a value of another type, or by another key.
+// Private to the config files of this room: what was probably meant by a value of another type.
 
 #include <toml++/toml.h>
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace espalier {
 
@@ -23,8 +22,5 @@ std::string real_hint(const toml::node& node);
 
 /// "; write true" for "True", "yes", "on" or 1
 std::string boolean_hint(const toml::node& node);
-
-/// The "section.key" of Espalier for what another program calls `key`; empty for names that none of them has.
-std::string_view our_name_for(std::string_view key);
 
 }  // namespace espalier

@@ -13,6 +13,7 @@
 #include "io/config_reader_data.hpp"
 #include "io/input_limits.hpp"
 #include "io/nearest_word.hpp"
+#include "io/other_names.hpp"
 #include "io/toml_text.hpp"
 
 namespace espalier {

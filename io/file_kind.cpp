@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "io/json_reader.hpp"
+#include "io/word_shape.hpp"
 
 namespace espalier {
 namespace {
@@ -23,6 +24,7 @@ struct Mark {
 };
 
 constexpr const char* unpack = "unpack it first";
+constexpr const char* no_text = "give a file of tokens or text";
 constexpr const char* convert_array = "write its tokens as raw uint16: array.astype('uint16').tofile('train.bin')";
 constexpr const char* convert_text = "write its text to plain files and use `espalier data pack`";
 constexpr const char* to_utf8 = "make it UTF-8: iconv -f UTF-16 -t UTF-8 IN >OUT";
@@ -49,13 +51,30 @@ constexpr std::array marks = {
     Mark{"SQLite format 3\0"sv, "an SQLite database", convert_text},
     Mark{"\x89HDF\r\n\x1a\n"sv, "an HDF5 file",
          "write its tokens as raw uint16, or its text with `espalier data pack`"},
-    Mark{"GGUF"sv, "a model file (GGUF)", "give a file of tokens or text"},
+    Mark{"GGUF"sv, "a model file (GGUF)", no_text},
     Mark{"\x7f"
          "ELF"sv,
-         "a program", "give a file of tokens or text"},
+         "a program", no_text},
     Mark{"%PDF-"sv, "a PDF document", convert_text},
-    Mark{"\x89PNG\r\n"sv, "a picture", "give a file of tokens or text"},
-    Mark{"\xff\xd8\xff"sv, "a picture", "give a file of tokens or text"},
+    Mark{"\x89PNG\r\n"sv, "a picture", no_text},
+    Mark{"\xff\xd8\xff"sv, "a picture", no_text},
+    Mark{"GIF87a"sv, "a picture", no_text},
+    Mark{"GIF89a"sv, "a picture", no_text},
+    Mark{"II*\0"sv, "a picture", no_text},
+    Mark{"MM\0*"sv, "a picture", no_text},
+    Mark{"ID3\3"sv, "a sound (MP3)", no_text},
+    Mark{"ID3\4"sv, "a sound (MP3)", no_text},
+    Mark{"OggS"sv, "a sound or film (Ogg)", no_text},
+    Mark{"fLaC"sv, "a sound (FLAC)", no_text},
+    Mark{"ftyp"sv, "a film or sound (MP4)", no_text, 4},
+    Mark{"\x1a\x45\xdf\xa3"sv, "a film (Matroska, WebM)", no_text},
+    Mark{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "a document of Microsoft Office", convert_text},
+    Mark{"Rar!\x1a\7"sv, "a RAR archive", unpack},
+    Mark{"\0asm"sv, "a program", no_text},
+    Mark{"\xca\xfe\xba\xbe"sv, "a program", no_text},
+    Mark{"\xcf\xfa\xed\xfe"sv, "a program", no_text},
+    Mark{"CDF\1"sv, "a NetCDF file", no_text},
+    Mark{"CDF\2"sv, "a NetCDF file", no_text},
     Mark{"\x80\4\x95"sv, "an object of Python's pickle", convert_array},
     Mark{"\x80\5\x95"sv, "an object of Python's pickle", convert_array},
     Mark{"\x80\2}q"sv, "an object of Python's pickle", convert_array},
@@ -77,77 +96,28 @@ bool is_safetensors(std::string_view bytes) {
   return length >= 2 && length < (std::uint64_t{1} << 32) && bytes.substr(sizeof(length), 2) == "{\""sv;
 }
 
-// No control characters, and bytes above 127 only as UTF-8 has them, the cut ones at both ends apart.
-bool is_utf8_text(std::string_view bytes) {
-  int following = 0;
-  bool is_first = true;  // a piece may begin within a character
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xC0) == 0x80) {
-      if (following == 0 && !is_first)
-        return false;
-      following -= following > 0 ? 1 : 0;
-      continue;
-    }
-    is_first = false;
-    if (following > 0 || byte == 0x7f || byte >= 0xf8 ||
-        (byte < 0x20 && "\t\n\r\f\v"sv.find(c) == std::string_view::npos))
-      return false;
-    following = byte < 0x80 ? 0 : byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
-  }
-  return true;
+// Sounds, films and pictures of Microsoft's.
+bool is_riff(std::string_view bytes) {
+  const std::string_view form = bytes.size() < 12 ? ""sv : bytes.substr(8, 4);
+  return bytes.starts_with("RIFF"sv) && (form == "WAVE"sv || form == "AVI "sv || form == "WEBP"sv);
 }
 
-// What the four 16-bit words of eight bytes are, over pieces of a file.
-class WordShape {
- public:
-  void add(std::string_view bytes) {
-    is_text_ = is_text_ && is_utf8_text(bytes);
-    for (std::size_t i = 0; i + 2 <= bytes.size(); i += 2) {
-      std::uint16_t word = 0;
-      std::memcpy(&word, bytes.data() + i, sizeof(word));
-      const auto swapped = static_cast<std::uint16_t>(word << 8 | word >> 8);
-      largest_[(i / 2) % 4] = std::max(largest_[(i / 2) % 4], word);
-      largest_swapped_[i / 2 % 2] = std::max(largest_swapped_[i / 2 % 2], swapped);
-      low_bytes_ |= word & 0xff;
-      ++num_words_;
-    }
+// The first line is an object or list, or most of the first lines are: a header may stand in front of them.
+bool are_json_lines(std::string_view text) {
+  constexpr int most_lines_read = 20;
+  int lines = 0;
+  int objects = 0;
+  for (; lines < most_lines_read && !text.empty(); ++lines) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    const bool may_be = line.size() > 2 && (line.front() == '{' || line.front() == '[');
+    objects += may_be && is_json(line) ? 1 : 0;
+    if (lines == 0 && objects == 1)
+      return true;
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
-
-  std::string name() const {
-    if (num_words_ < 16)
-      return "";
-    const auto both = [&](std::size_t a, std::size_t b) { return std::max(largest_[a], largest_[b]); };
-    const std::uint16_t even = both(0, 2);
-    const std::uint16_t odd = both(1, 3);
-    if (even == 0 && odd == 0)
-      return "nothing but zeros";
-    if (odd == 0 && largest_[2] == 0)
-      return "integers of 64 bits: three of four uint16 are 0";
-    if (even == 0 && largest_[1] == 0)
-      return "integers of 64 bits, high byte first: three of four uint16 are 0";
-    if (odd == 0)
-      return "integers of 32 bits: every second uint16 is 0";
-    if (even == 0)
-      return "integers of 32 bits, high byte first: every second uint16 is 0";
-    // Vocabularies of 65536 to a million tokens.
-    if (odd < 16 && even >= 4096)
-      return fmt::format("integers of 32 bits: every second uint16 is at most {}", odd);
-    if (largest_swapped_[0] < 16 && largest_swapped_[1] >= 4096)
-      return fmt::format("integers of 32 bits, high byte first: every second uint16 is at most {}",
-                         largest_swapped_[0]);
-    if (low_bytes_ == 0)
-      return "uint16 with the high byte first: every one is a multiple of 256";
-    return is_text_ ? "text" : "";
-  }
-
- private:
-  std::array<std::uint16_t, 4> largest_{};
-  std::array<std::uint16_t, 2> largest_swapped_{};  // of even and odd ones, with the high byte first
-  unsigned low_bytes_ = 0;
-  std::size_t num_words_ = 0;
-  bool is_text_ = true;
-};
+  return objects >= 2 && 2 * objects >= lines;
+}
 
 }  // namespace
 
@@ -161,26 +131,30 @@ std::optional<FileKind> marked_kind(std::string_view first_bytes) {
   for (const Mark& mark : marks)
     if (first_bytes.size() > mark.offset && first_bytes.substr(mark.offset).starts_with(mark.bytes))
       return FileKind{mark.name, mark.todo};
+  if (is_riff(first_bytes))
+    return FileKind{"a sound, film or picture (RIFF)", no_text};
   if (is_safetensors(first_bytes))
-    return FileKind{"a model file (safetensors)", "give a file of tokens or text"};
+    return FileKind{"a model file (safetensors)", no_text};
   return std::nullopt;
 }
 
 std::optional<FileKind> marked_up_kind(std::string_view first_bytes) {
   const std::size_t begin = first_bytes.find_first_not_of("\xef\xbb\xbf \t\r\n");
   const std::string_view text = first_bytes.substr(std::min(begin, first_bytes.size()));
-  const std::string_view line = text.substr(0, text.find('\n'));
+  const char* const extract = "write only its texts: jq -r .text IN >OUT, with the name of your field";
+  if (are_json_lines(text))
+    return FileKind{"JSON lines", extract};
   if (text.starts_with('{') || text.starts_with('[')) {
-    const char* const extract = "write only its texts: jq -r .text IN >OUT, with the name of your field";
     const bool is_whole = first_bytes.size() < longest_look;
-    if (line.size() > 2 && is_json(line))
-      return FileKind{"JSON lines", extract};
     const std::size_t second = text.find_first_not_of(" \t\r\n", 1);
     const char next = second < text.size() ? text[second] : '\0';
     const bool begins_like_json = next == '"' || (text.starts_with('[') && next == '{');
     if (is_whole ? is_json(text) : begins_like_json)
       return FileKind{"JSON", extract};
   }
+  for (const auto& [mark, name] : {std::pair("{\\rtf"sv, "RTF"), {"%!PS"sv, "PostScript"}})
+    if (text.starts_with(mark))
+      return FileKind{name, "write only its text"};
   for (const std::string_view mark : {"<!DOCTYPE"sv, "<!doctype"sv, "<html"sv, "<HTML"sv, "<?xml"sv, "<mediawiki"sv})
     if (text.starts_with(mark))
       return FileKind{mark.starts_with("<?") || mark.starts_with("<m") ? "XML" : "HTML", "write only its text"};

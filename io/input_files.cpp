@@ -13,6 +13,8 @@
 #include <optional>
 #include <set>
 
+#include "io/brace_expansion.hpp"
+
 namespace espalier {
 namespace {
 
@@ -20,7 +22,8 @@ namespace {
   throw Error(ExitCode::data, {.what = std::move(what), .where = std::move(where), .todo = std::move(todo)});
 }
 
-const char* const about_patterns = "check the path; patterns are the shell's: * ? [a-z] {a,b}";
+const char* const about_patterns =
+    "check the path; patterns are the shell's: * ? [a-z] {a,b} {1..9}, and ** for directories in directories";
 
 // What a file is, under whatever name.
 using Identity = std::pair<dev_t, ino_t>;
@@ -31,20 +34,65 @@ std::optional<Identity> identity(const Path& path) {
   return Identity{status.st_dev, status.st_ino};
 }
 
-// As the shell would have, had the pattern not been quoted; with `~` and braces. Empty without a match.
-std::vector<std::string> expand_pattern(const std::string& pattern) {
+// A directory and all below it that no link leads to.
+std::vector<Path> directories_in(const Path& directory) {
+  std::vector<Path> found{directory};
   std::error_code ignored;
-  if (std::filesystem::exists(pattern, ignored))
-    return {pattern};  // an existing path wins over its meaning as a pattern
+  for (std::filesystem::recursive_directory_iterator entry(directory, ignored), end; entry != end;
+       entry.increment(ignored))
+    if (entry->is_directory(ignored) && !entry->is_symlink(ignored))
+      found.push_back(entry->path());
+  return found;
+}
+
+// As the shell would have, had the pattern not been quoted; with `~`, and ** for any number of directories. Empty
+// without a match.
+std::vector<std::string> glob_paths(const std::string& pattern) {
+  const std::size_t stars = pattern.starts_with("**/") ? 0 : pattern.find("/**/");
+  if (stars != std::string::npos) {
+    const std::size_t begin = pattern.find("**/");
+    std::vector<std::string> paths;
+    for (const std::string& top : begin == 0 ? std::vector<std::string>{"."} : glob_paths(pattern.substr(0, begin)))
+      for (const Path& directory : directories_in(top))
+        for (const std::string& path : glob_paths(as_pattern(directory.string()) + "/" + pattern.substr(begin + 3)))
+          paths.push_back(begin == 0 ? path.substr(2) : path);
+    return paths;
+  }
   ::glob_t found = {};
   std::vector<std::string> paths;
-  if (::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &found) == 0)
+  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  const bool only_files = pattern.find_first_of("*?[{") != std::string::npos;
-  if (only_files)
+  return paths;
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// The patterns without braces that one stands for. An existing path wins over its meaning as a pattern.
+std::vector<std::string> alternatives(const std::string& pattern) {
+  return exists(pattern) ? std::vector<std::string>{pattern} : expand_braces(pattern);
+}
+
+// What a pattern without braces leads to: where it is one, no directories.
+std::vector<std::string> expand_pattern(const std::string& pattern) {
+  if (exists(pattern))
+    return {pattern};
+  std::vector<std::string> paths = glob_paths(pattern.ends_with("/**") ? pattern + "/*" : pattern);
+  if (pattern.find_first_of("*?[") != std::string::npos)
     std::erase_if(paths, [](const std::string& path) { return std::filesystem::is_directory(path); });
   return paths;
+}
+
+std::vector<std::string> all_alternatives(const std::vector<std::string>& patterns) {
+  std::vector<std::string> all;
+  for (const std::string& pattern : patterns) {
+    const std::vector<std::string> some = alternatives(pattern);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
 }
 
 bool matches(const std::string& pattern, const Path& name) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; }
@@ -91,7 +139,7 @@ class Exclusion {
 std::vector<Candidate> candidates_of(const std::vector<std::string>& patterns) {
   std::vector<Candidate> candidates;
   std::vector<std::string> missing;
-  for (const std::string& pattern : patterns) {
+  for (const std::string& pattern : all_alternatives(patterns)) {
     const std::vector<std::string> paths = expand_pattern(pattern);
     if (paths.empty())
       missing.push_back(pattern);
@@ -112,7 +160,7 @@ void exclude_from(std::vector<Candidate>& candidates, const std::vector<std::str
   std::set<Identity> excluded_files;
   std::set<Path> excluded_names;
   std::vector<std::string> unused;
-  for (const std::string& pattern : patterns) {
+  for (const std::string& pattern : all_alternatives(patterns)) {
     const Exclusion exclusion(pattern);
     bool is_used = false;
     for (const Candidate& candidate : candidates) {

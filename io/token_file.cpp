@@ -46,7 +46,7 @@ void check_size(const TokenFileInfo& info, std::size_t file_bytes) {
   const auto payload = static_cast<Index>(file_bytes) - info.payload_offset;
   if (payload / info.bytes_per_token != info.num_tokens || payload % info.bytes_per_token != 0) {
     const bool absurd = info.num_tokens < 0 || info.num_tokens > (std::numeric_limits<Index>::max() >> 4);
-    const Index wanted = absurd ? 0 : info.payload_offset + info.num_tokens * info.bytes_per_token;
+    const Index wanted = absurd ? 0 : info.file_bytes();
     const bool truncated = absurd || wanted > static_cast<Index>(file_bytes);
     refuse(info.path, truncated ? "truncated token file" : "token file with bytes after its last token",
            fmt::format("{} bytes", file_bytes),

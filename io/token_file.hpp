@@ -50,6 +50,8 @@ struct TokenFileInfo {
   std::string tokenizer;           ///< empty where the format does not say
   Index payload_offset = 0;        ///< bytes before the first token
   std::uint64_t payload_hash = 0;  ///< of our own format
+
+  Index file_bytes() const { return payload_offset + num_tokens * bytes_per_token; }
 };
 
 /// How a file is read: "train.bin: 5000 tokens of 2 bytes, espalier's format, tokenizer byte".

@@ -3,6 +3,7 @@
 #include "parallel/host_cores.hpp"
 
 #include <fmt/format.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <Kokkos_Core.hpp>
@@ -91,6 +92,9 @@ std::string crowding_text(const HostCores& host) {
   for (const char* const name : {"OMP_PLACES", "GOMP_CPU_AFFINITY"})
     if (const char* const value = process_environment(name))
       cause += fmt::format("{}={} chooses these cores: unset it, or ", name, value);
+  if (const char* const binding = process_environment("OMP_PROC_BIND"))
+    if (strcasecmp(binding, "primary") == 0 || strcasecmp(binding, "master") == 0)
+      cause += fmt::format("OMP_PROC_BIND={} binds all threads of a rank to one core: unset it, or ", binding);
   return fmt::format(
       "{} on {}{} of host {} ({}): they wait for each other; {}{}", counted_in_words(host.threads, "thread"),
       is_limited ? fmt::format("a CPU limit of {:.3g} cores (cpu.max of the control group), with ", host.limit) : "",

@@ -269,6 +269,8 @@ std::string prepare_launch(char** argv) {
     chosen += fmt::format(", a CPU limit of {:.3g} cores", facts.cpu_limit);
   if (plan.variables.empty() && plan.bind_to.empty())
     return chosen;
+  if (earlier != nullptr && !is_zero(earlier) && std::string_view(earlier) != "1")
+    return chosen;  // it will be refused
   if (is_zero(earlier))
     return chosen + ", left as it is (ESPALIER_REEXEC=0)";
   // Before libgomp loads again: it reads the cores it may use at that moment, and may have bound this thread to one.

@@ -31,21 +31,26 @@ struct Variable {
   const char* pattern;
   const char* wanted;
 };
-const char* const number_list = R"(\s*\+?0*[1-9]\d*\s*(,\s*\+?0*[1-9]\d*\s*)*)";
+// Of up to nine digits: what follows is no number of threads, and may not fit the library's integers.
+const char* const number = R"(\s*\+?0*[1-9]\d{0,8}\s*)";
+const char* const number_list = R"(\s*\+?0*[1-9]\d{0,8}\s*(,\s*\+?0*[1-9]\d{0,8}\s*)*)";
+const char* const size = R"(\s*\d{1,15}\s*[bkmg]?\s*)";
 const char* const boolean = R"(\s*(true|false)\s*)";
 const Variable variables[] = {
     {"OMP_NUM_THREADS", number_list, "a number from 1 on, or a list such as 4,2"},
-    {"OMP_THREAD_LIMIT", R"(\s*\+?0*[1-9]\d*\s*)", "a number from 1 on"},
-    {"OMP_MAX_ACTIVE_LEVELS", R"(\s*\d+\s*)", "a number from 1 on"},
+    {"OMP_THREAD_LIMIT", R"(\s*\+?0*[1-9]\d{0,9}\s*)", "a number from 1 on"},
+    {"OMP_MAX_ACTIVE_LEVELS", R"(\s*\d{1,10}\s*)", "a number from 1 on"},
     {"OMP_DYNAMIC", boolean, "false"},
     {"OMP_PROC_BIND", R"(\s*(true|false|close|spread|master|primary)\s*(,\s*(close|spread|master|primary)\s*)*)",
      "true, false, close, spread or primary"},
-    {"OMP_STACKSIZE", R"(\s*\d+\s*[bkmg]?\s*)", "a size such as 8M"},
+    {"OMP_STACKSIZE", size, "a size such as 8M"},
+    {"GOMP_STACKSIZE", size, "a size such as 8M"},
     {"OMP_WAIT_POLICY", R"(\s*(active|passive)\s*)", "active or passive"},
     {"ESPALIER_BIND", "[01]", "0 or 1"},
     {"ESPALIER_REEXEC", "[01]", "0 or 1"},
     {"ESPALIER_PROGRESS", "bar|lines", "bar or lines"},
-    {"KOKKOS_NUM_THREADS", R"(\s*\+?0*[1-9]\d*\s*)", "a number from 1 on"},
+    {"ESPALIER_RANKS_PER_GPU", number, "a number from 1 on"},
+    {"KOKKOS_NUM_THREADS", number, "a number from 1 on"},
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& got, const std::string& wanted,
@@ -72,6 +77,9 @@ bool has_place_without_core() {
   return omp_get_num_places() == 0;
 }
 #endif
+
+// The first of a list: that of the outermost parallel regions.
+std::string first_of(const std::string& list) { return list.substr(0, list.find(',')); }
 
 // As Kokkos reads it, with spaces and a sign. Nothing for what is no number from 1 on, which Kokkos refuses itself.
 std::optional<int> thread_count(const std::string& text) {
@@ -110,6 +118,12 @@ void require_openmp_settings(const WantedThreads& wanted, const Environment& env
       if (!std::regex_match(value, std::regex(pattern, std::regex::icase)))
         refuse("an environment variable has a value that cannot be used", setting(environment, name),
                fmt::format("{}={}", name, values), fmt::format("correct {}, or unset it", name));
+  const char* const of_openmp = environment("OMP_NUM_THREADS");
+  const char* const of_kokkos = environment("KOKKOS_NUM_THREADS");
+  if (of_openmp != nullptr && of_kokkos != nullptr && thread_count(of_kokkos) != thread_count(first_of(of_openmp)))
+    refuse("two variables give a rank different numbers of threads",
+           fmt::format("{}, {}", setting(environment, "OMP_NUM_THREADS"), setting(environment, "KOKKOS_NUM_THREADS")),
+           "one number: kernels take the one of Kokkos, libraries the one of OpenMP", "unset KOKKOS_NUM_THREADS");
   if (wanted.count > most_threads)
     refuse("more threads than a rank can have", wanted.setting, fmt::format("1 to {}", most_threads),
            "set it to the cores of a rank, or leave it out");

@@ -41,12 +41,20 @@ std::string many(int count, const char* noun) { return fmt::format("{} {}{}", co
 
 std::string kib_text(const char* option, std::size_t bytes) { return fmt::format("ulimit {} {}", option, bytes / kib); }
 
+// "OMP_STACKSIZE=8M", or libgomp's own variable, which counts where that is not set; empty without either.
+std::string stack_setting() {
+  for (const char* const name : {"OMP_STACKSIZE", "GOMP_STACKSIZE"})
+    if (const char* const value = std::getenv(name))
+      return fmt::format("{}={}", name, value);
+  return "";
+}
+
 // The settings that may keep a thread from starting.
 std::string limits_of_threads() {
   std::string text;
   const auto add = [&](const std::string& limit) { text += (text.empty() ? "" : ", ") + limit; };
-  if (const char* const size = std::getenv("OMP_STACKSIZE"))
-    add(fmt::format("OMP_STACKSIZE={}", size));
+  if (const std::string stack = stack_setting(); !stack.empty())
+    add(stack);
   if (const std::size_t processes = soft_limit(RLIMIT_NPROC); processes != ProcessLimits::none)
     add(fmt::format("ulimit -u {} (processes and threads of this user)", processes));
   if (const MemoryLimit memory = process_memory_left(); !memory.name.empty())
@@ -56,8 +64,8 @@ std::string limits_of_threads() {
 
 // What OpenMP asks for, if it says so; else the system's.
 std::size_t wanted_stack() {
-  const char* const text = std::getenv("OMP_STACKSIZE");
-  return text == nullptr ? 0 : stack_size_in(text);
+  const std::string setting = stack_setting();
+  return setting.empty() ? 0 : stack_size_in(setting.substr(setting.find('=') + 1));
 }
 
 }  // namespace
@@ -157,9 +165,9 @@ ThreadProbe::ThreadProbe(int num_threads) : threads_(std::make_unique<Threads>()
     return;
   if (!is_sane)
     throw Error(ExitCode::usage, {.what = "no thread can be started with this stack",
-                                  .got = fmt::format("OMP_STACKSIZE={}", std::getenv("OMP_STACKSIZE")),
+                                  .got = stack_setting(),
                                   .wanted = fmt::format("{} to {}", bytes_text(least_stack), bytes_text(most_stack)),
-                                  .todo = "unset OMP_STACKSIZE, or set it to 8M"});
+                                  .todo = "unset it, or set it to 8M"});
   const std::string limits = limits_of_threads();
   throw Error(
       ExitCode::memory,

@@ -84,10 +84,7 @@ nlohmann::json check_token_files(const RunConfig& config, const Communicator& wo
   require_same_files(contents, world);
   const bool first_of_host = host_ranks(world).rank() == 0;
   attempt_together(world, ExitCode::data, [&] {
-    Index bytes = 0;
-    for (const TokenFile& file : files)
-      bytes += file.info().payload_offset + file.info().num_tokens * file.info().bytes_per_token;
-    if (!first_of_host || bytes > config.data.check_limit)
+    if (!first_of_host || total_bytes(files) > config.data.check_limit)
       return;
     for (const TokenFile& file : files) {
       file.verify_checksum();

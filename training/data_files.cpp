@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <stdexcept>
 
 #include "io/json_fields.hpp"
@@ -42,31 +42,36 @@ std::string text_of(const Fingerprint& file) {
                      file.whole.empty() ? file.sample + " of samples" : file.whole);
 }
 
-Index total_bytes(const std::vector<TokenFile>& files) {
-  Index bytes = 0;
-  for (const TokenFile& file : files)
-    bytes += file.info().payload_offset + file.info().num_tokens * file.info().bytes_per_token;
-  return bytes;
+// The first of the notes, and how many follow.
+void note_first(const std::vector<std::string>& notes, const char* what, const Note& note) {
+  for (std::size_t i = 0; i < std::min(notes.size(), most_notes); ++i)
+    note(notes[i]);
+  if (notes.size() > most_notes)
+    note(fmt::format("and {} more", counted(static_cast<Index>(notes.size() - most_notes), what)));
 }
 
 void note_repeated_files(const RunConfig& config, const Note& note) {
-  std::set<std::string> seen;
+  std::map<std::string, Index> times;
   for (const std::string& path : config.data.train)
-    if (!seen.insert(path).second)
-      note(fmt::format("warning: data.train names {} more than once: its tokens are drawn as often", path));
+    ++times[path];
+  std::vector<std::string> notes;
+  for (const auto& [path, count] : times)
+    if (count > 1)
+      notes.push_back(fmt::format("warning: data.train names {} {} times: its tokens are drawn as often", path, count));
+  note_first(notes, "repeated file", note);
 }
 
 // Validation on what is trained on says nothing about other text.
 void note_files_in_both(const RunConfig& config, const nlohmann::json& contents, const Note& note) {
-  std::vector<Fingerprint> trained;
-  for (const nlohmann::json& item : contents["train"])
-    trained.push_back(fingerprint_from(item));
-  for (std::size_t i = 0; i < config.data.validation.size(); ++i) {
-    const auto same = std::find(trained.begin(), trained.end(), fingerprint_from(contents["validation"][i]));
-    if (same != trained.end())
-      note(fmt::format("warning: the validation file {} is trained on: it holds the same tokens as {}",
-                       config.data.validation[i], config.data.train[static_cast<std::size_t>(same - trained.begin())]));
-  }
+  std::map<std::string, std::string> trained;  // what a file holds, and its path
+  for (std::size_t i = 0; i < config.data.train.size(); ++i)
+    trained.emplace(contents["train"][i].dump(), config.data.train[i]);
+  std::vector<std::string> notes;
+  for (std::size_t i = 0; i < config.data.validation.size(); ++i)
+    if (const auto same = trained.find(contents["validation"][i].dump()); same != trained.end())
+      notes.push_back(fmt::format("warning: the validation file {} is trained on: it holds the same tokens as {}",
+                                  config.data.validation[i], same->second));
+  note_first(notes, "such file", note);
 }
 
 nlohmann::json describe_on_root(const RunConfig& config, const Note& note) {
@@ -76,20 +81,26 @@ nlohmann::json describe_on_root(const RunConfig& config, const Note& note) {
     for (const std::string& path : *paths)
       files.emplace_back(Path(path));
   const bool reads_all = total_bytes(files) <= config.data.check_limit;
+  std::vector<std::string> notes;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const bool is_train = i < config.data.train.size();
     contents[is_train ? "train" : "validation"].push_back(to_json(files[i].fingerprint(reads_all)));
-    if (i < most_notes)
-      note((is_train ? "trains on " : "validates on ") + to_text(files[i].info()));
+    notes.push_back((is_train ? "trains on " : "validates on ") + to_text(files[i].info()));
   }
-  if (files.size() > most_notes)
-    note(fmt::format("and {} more", counted(static_cast<Index>(files.size() - most_notes), "token file")));
+  note_first(notes, "token file", note);
   note_files_in_both(config, contents, note);
   note_repeated_files(config, note);
   return contents;
 }
 
 }  // namespace
+
+Index total_bytes(const std::vector<TokenFile>& files) {
+  Index bytes = 0;
+  for (const TokenFile& file : files)
+    bytes += file.info().file_bytes();
+  return bytes;
+}
 
 nlohmann::json describe_data_files(const RunConfig& config, const Communicator& world,
                                    const std::function<void(const std::string&)>& note) {

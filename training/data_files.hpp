@@ -5,12 +5,17 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "io/checkpoint_reader.hpp"
+#include "io/token_file.hpp"
 #include "parallel/communicator.hpp"
 #include "training/run_config.hpp"
 
 namespace espalier {
+
+/// Of all files, headers included.
+Index total_bytes(const std::vector<TokenFile>& files);
 
 /// Size and checksums of each token file, for the checkpoints: {"train": [{"bytes": 1, "sample": "...", "whole":
 /// "..."}], "validation": []}, in the order of the config. "whole" is of all tokens; it is absent where the file has no

@@ -91,7 +91,11 @@ std::vector<TensorBlock> blocks_to_write(const std::vector<Parameter>& parameter
 template <class S>
 std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters,
                               const FlatArray<S>& array) {
-  Index place = first_not_finite<S>(exec, array.data);
+  return tensor_at(parameters, array, first_not_finite<S>(exec, array.data));
+}
+
+template <class S>
+std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray<S>& array, Index place) {
   for (const IndexRange& run : array.held) {
     if (place < run.size()) {
       for (const Parameter& parameter : parameters)
@@ -128,7 +132,8 @@ void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
   template std::vector<TensorBlock> blocks_to_write<S>(const std::vector<Parameter>&, const std::string&, const S*, \
                                                        const std::vector<IndexRange>&,                              \
                                                        const std::vector<IndexRange>&);                             \
-  template std::string not_finite_tensor<S>(const ExecSpace&, const std::vector<Parameter>&, const FlatArray<S>&);
+  template std::string not_finite_tensor<S>(const ExecSpace&, const std::vector<Parameter>&, const FlatArray<S>&);  \
+  template std::string tensor_at<S>(const std::vector<Parameter>&, const FlatArray<S>&, Index);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

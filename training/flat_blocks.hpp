@@ -37,6 +37,10 @@ template <class S>
 std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter>& parameters,
                               const FlatArray<S>& array);
 
+/// The stored name of the tensor with element `place` of the array's data; empty behind the last.
+template <class S>
+std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray<S>& array, Index place);
+
 /// Fills all that the arrays hold, whatever layout wrote the checkpoint. A stored block that several of them want,
 /// weights and their masters, is read once. @throws Error (checkpoint), also for numbers that are not finite in arrays
 /// of the state type.

@@ -181,8 +181,12 @@ void save_reference(const RunConfig& config, const VerifyOptions& options, const
     });
   };
   on_root([&] {
-    if (!find_checkpoints(directory).empty())
-      throw Error(ExitCode::usage, {.what = "the folder of --save holds a reference or checkpoints already",
+    std::error_code error;
+    const bool is_new = !std::filesystem::exists(directory, error) && !error;
+    if (!is_new && !std::filesystem::is_empty(directory, error))
+      throw Error(ExitCode::usage, {.what = find_checkpoints(directory).empty()
+                                                ? "the folder of --save holds other files"
+                                                : "the folder of --save holds a reference or checkpoints already",
                                     .where = directory.string(),
                                     .wanted = "a new or empty folder",
                                     .todo = "name another one, or remove it"});

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/ops/finite.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
@@ -102,6 +103,19 @@ void require_finite_state(const Trainer<P>& trainer, const Communicator& world) 
              .todo =
                  "nothing was saved of this step; lower optimizer.learning_rate or lengthen optimizer.warmup_steps"});
   });
+}
+
+template <class P>
+void require_sound_moments(const CheckpointReader& checkpoint, const Trainer<P>& trainer) {
+  const auto moments = moments_of(trainer.optimizer());
+  const Index place = first_unsound_moment<State<Compute<P>>>(ExecSpace(), moments[0].data, moments[1].data);
+  if (const std::string tensor = tensor_at(trainer.parameters().parameters(), moments[1], place); !tensor.empty())
+    throw Error(ExitCode::checkpoint,
+                {.what = "a checkpoint holds moments that no gradients leave",
+                 .where = checkpoint.path().string(),
+                 .got = "a negative second moment, or a first moment far above its root, in " + tensor,
+                 .wanted = "the moments of an AdamW optimizer",
+                 .todo = "use an older checkpoint"});
 }
 
 template <class P>
@@ -243,6 +257,7 @@ void load_training_state(const CheckpointReader& checkpoint, Trainer<P>& trainer
   load_weights(checkpoint, trainer, model_tensors);
   for (const FlatArray<State<Compute<P>>>& moments : moments_of(trainer.optimizer()))
     read_flat_arrays(ExecSpace(), checkpoint, trainer.parameters().parameters(), moments);
+  require_sound_moments(checkpoint, trainer);
   trainer.restore(state.step, state.data_position, state.loss);
   trainer.loss_scaler().restore(checkpoint.state().at("loss_scale"));
   if (checkpoint.state().contains("spike_guard"))

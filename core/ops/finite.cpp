@@ -9,41 +9,81 @@
 
 namespace espalier {
 namespace {
-constexpr Index values_of_a_piece = Index{1} << 16;
-}
 
-template <class S>
-Index first_not_finite(const ExecSpace& exec, Tensor<S, 1> values) {
-  const auto size = static_cast<Index>(values.extent(0));
+constexpr Index values_of_a_piece = Index{1} << 16;
+
+// The first index below `size` for which `is_sound` does not hold, or `size`. The device counts the unsound in each
+// piece; find_on_host(begin, end) looks for it in the first piece that has any.
+template <class IsSound, class FindOnHost>
+Index first_unsound(const ExecSpace& exec, Index size, const IsSound& is_sound, const FindOnHost& find_on_host) {
   const Index num_pieces = (size + values_of_a_piece - 1) / values_of_a_piece;
-  const auto wrong = allocate<Index>(Category::workspace, "not_finite", num_pieces);  // how many in each piece
+  const auto wrong = allocate<Index>(Category::workspace, "unsound", num_pieces);  // how many in each piece
   Kokkos::parallel_for(
-      "espalier::core::first_not_finite", row_policy(exec, num_pieces), KOKKOS_LAMBDA(const TeamMember& team) {
-        const Index piece = team.league_rank();
-        const S* const first = values.data() + piece * values_of_a_piece;
-        const auto count = row_sum<double>(team, smaller(values_of_a_piece, size - piece * values_of_a_piece),
-                                           [=](const Index i) { return compat::isfinite(first[i]) ? 0.0 : 1.0; });
-        Kokkos::single(Kokkos::PerTeam(team), [&]() { wrong(piece) = static_cast<Index>(count); });
+      "espalier::core::first_unsound", row_policy(exec, num_pieces), KOKKOS_LAMBDA(const TeamMember& team) {
+        const Index begin = team.league_rank() * values_of_a_piece;
+        const auto count = row_sum<double>(team, smaller(values_of_a_piece, size - begin),
+                                           [=](const Index i) { return is_sound(begin + i) ? 0.0 : 1.0; });
+        Kokkos::single(Kokkos::PerTeam(team), [&]() { wrong(team.league_rank()) = static_cast<Index>(count); });
       });
   const auto host_wrong = Kokkos::create_mirror_view(wrong);
   Kokkos::deep_copy(exec, host_wrong, wrong);
-  compat::fence(exec, "espalier::first_not_finite: the host reads what was found");
-  for (Index piece = 0; piece < num_pieces; ++piece) {
-    if (host_wrong(piece) == 0)
-      continue;
-    const Index begin = piece * values_of_a_piece;
-    const auto part = Kokkos::subview(values, std::pair(begin, std::min(begin + values_of_a_piece, size)));
-    const auto host_part = Kokkos::create_mirror_view(part);
-    Kokkos::deep_copy(exec, host_part, part);
-    compat::fence(exec, "espalier::first_not_finite: the host looks for the place");
-    for (Index i = 0; i < static_cast<Index>(host_part.extent(0)); ++i)
-      if (!std::isfinite(host_part(i)))
-        return begin + i;
-  }
+  compat::fence(exec, "espalier::first_unsound: the host reads what was found");
+  for (Index piece = 0; piece < num_pieces; ++piece)
+    if (host_wrong(piece) > 0)
+      return find_on_host(piece * values_of_a_piece, std::min((piece + 1) * values_of_a_piece, size));
   return size;
 }
 
-#define ESPALIER_INSTANTIATE(S) template Index first_not_finite<S>(const ExecSpace&, Tensor<S, 1>);
+// A part of a device array on the host.
+template <class S>
+HostTensor<S, 1> host_part(const ExecSpace& exec, const Tensor<S, 1>& values, Index begin, Index end) {
+  const Tensor<S, 1> part(values.data() + begin, end - begin);
+  HostTensor<S, 1> host = Kokkos::create_mirror_view(part);
+  Kokkos::deep_copy(exec, host, part);
+  compat::fence(exec, "espalier::first_unsound: the host looks for the place");
+  return host;
+}
+
+template <class S>
+KOKKOS_INLINE_FUNCTION bool is_sound_moment(S m, S v) {
+  constexpr S limit = static_cast<S>(largest_moment_ratio);
+  constexpr S underflow = static_cast<S>(1e-15);  // of gradients whose squares are too small for fp32
+  return v >= 0 && (m < 0 ? -m : m) <= limit * compat::sqrt(v) + underflow;
+}
+
+}  // namespace
+
+template <class S>
+Index first_not_finite(const ExecSpace& exec, Tensor<S, 1> values) {
+  return first_unsound(
+      exec, static_cast<Index>(values.extent(0)), KOKKOS_LAMBDA(const Index i) { return compat::isfinite(values(i)); },
+      [&](Index begin, Index end) {
+        const HostTensor<S, 1> host = host_part<S>(exec, values, begin, end);
+        Index i = 0;
+        while (std::isfinite(host(i)))
+          ++i;
+        return begin + i;
+      });
+}
+
+template <class S>
+Index first_unsound_moment(const ExecSpace& exec, Tensor<S, 1> exp_avg, Tensor<S, 1> exp_avg_sq) {
+  return first_unsound(
+      exec, static_cast<Index>(exp_avg.extent(0)),
+      KOKKOS_LAMBDA(const Index i) { return is_sound_moment(exp_avg(i), exp_avg_sq(i)); },
+      [&](Index begin, Index end) {
+        const HostTensor<S, 1> m = host_part<S>(exec, exp_avg, begin, end);
+        const HostTensor<S, 1> v = host_part<S>(exec, exp_avg_sq, begin, end);
+        Index i = 0;
+        while (is_sound_moment(m(i), v(i)))
+          ++i;
+        return begin + i;
+      });
+}
+
+#define ESPALIER_INSTANTIATE(S)                                       \
+  template Index first_not_finite<S>(const ExecSpace&, Tensor<S, 1>); \
+  template Index first_unsound_moment<S>(const ExecSpace&, Tensor<S, 1>, Tensor<S, 1>);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 #undef ESPALIER_INSTANTIATE

@@ -77,7 +77,7 @@ exits 0 "$espalier" plan --model tiny.toml --cluster a100-80 --runnable --config
 expect 0 'directory = "r/c#b"' cat new.toml
 
 expect 2 "write 0.001" "$espalier" train tiny.toml optimizer.learning_rate=0,001
-expect 0 "names train.bin more than once" "$espalier" train tiny.toml run.directory=twice run.steps=1 'data.train=["train.bin", "train.bin"]'
+expect 0 "names train.bin 2 times" "$espalier" train tiny.toml run.directory=twice run.steps=1 'data.train=["train.bin", "train.bin"]'
 expect 2 "is named -" "$espalier" report run --output -
 
 # Home.

@@ -198,6 +198,12 @@ verify() {
   exits 2 "$espalier" verify tiny.toml --precision fp64 --against saved --steps 1
   exits 2 "$espalier" verify tiny.toml --precision fp64 --save saved
   says "another one, or remove it"
+  mkdir -p occupied && echo mine > occupied/file
+  for folder in occupied /; do
+    exits 2 "$espalier" verify tiny.toml --precision fp64 --save $folder
+    says "the folder of --save holds other files"
+  done
+  [[ $(ls occupied) == file ]] || fail "verify --save wrote into a folder of others"
   exits 2 "$espalier" verify tiny.toml
   says "one rank has one layout" "--against"
 

@@ -41,11 +41,15 @@ refuses() {
 }
 for setting in OMP_DYNAMIC=true OMP_DYNAMIC=maybe OMP_MAX_ACTIVE_LEVELS=0 OMP_THREAD_LIMIT=1 OMP_NUM_THREADS=520 OMP_NUM_THREADS=0 \
   OMP_NUM_THREADS=-1 OMP_NUM_THREADS=abc OMP_NUM_THREADS=2,x OMP_PROC_BIND=perhaps 'OMP_PLACES={4000}' GOMP_CPU_AFFINITY=4000 OMP_STACKSIZE=16k \
-  OMP_STACKSIZE=100000G OMP_STACKSIZE=big KOKKOS_NUM_THREADS=0 KOKKOS_NUM_THREADS=1000 KOKKOS_NUM_THREADS=abc KOKKOS_DEVICE_ID=abc; do
+  OMP_STACKSIZE=100000G OMP_STACKSIZE=big KOKKOS_NUM_THREADS=0 KOKKOS_NUM_THREADS=1000 KOKKOS_NUM_THREADS=abc KOKKOS_DEVICE_ID=abc \
+  GOMP_STACKSIZE=big GOMP_STACKSIZE=16k GOMP_STACKSIZE=100000G OMP_NUM_THREADS=99999999999999999999 OMP_THREAD_LIMIT=99999999999999999999 \
+  KOKKOS_NUM_THREADS=18446744073709551617; do
   refuses "$setting"
 done
-for setting in ESPALIER_BIND=maybe ESPALIER_PROGRESS=dots; do refuses "$setting"; done
+for setting in ESPALIER_BIND=maybe ESPALIER_PROGRESS=dots ESPALIER_REEXEC=foo ESPALIER_RANKS_PER_GPU=foo ESPALIER_RANKS_PER_GPU=0; do refuses "$setting"; done
 expect 0 "threads each" bounded env -u OMP_NUM_THREADS ESPALIER_REEXEC=1 "${train[@]}" run.directory=again run.steps=1
+expect 2 "OMP_NUM_THREADS=2, KOKKOS_NUM_THREADS=1" bounded env OMP_NUM_THREADS=2 KOKKOS_NUM_THREADS=1 "${train[@]}"
+expect 0 "completed" bounded env OMP_NUM_THREADS=1 KOKKOS_NUM_THREADS=1 "${train[@]}" run.directory=both run.steps=1
 expect 2 "--kokkos-threads=600" bounded "${train[@]}" --kokkos-threads=600
 for command in "bench ops --model byte-1m --only gelu" "bench step --model byte-1m" "bench machine" "verify run.toml" \
   "generate --checkpoint run"; do
@@ -66,6 +70,8 @@ if (($(env -u OMP_NUM_THREADS nproc) > 1)); then
   expect 0 "$(env -u OMP_NUM_THREADS nproc) threads each" bounded env -u OMP_NUM_THREADS OMP_PROC_BIND=true "${train[@]}" run.directory=whole
   expect 0 "2 threads on 1 core" bounded "${two_ranks[@]}" env OMP_NUM_THREADS=1 'OMP_PLACES={0}' "${train[@]}" run.directory=placed
   says "OMP_PLACES={0} chooses these cores"
+  expect 0 "2 threads on 1 core" bounded env OMP_NUM_THREADS=2 OMP_PLACES=cores OMP_PROC_BIND=primary "${train[@]}" run.directory=primary
+  says "OMP_PROC_BIND=primary binds all threads of a rank to one core"
 fi
 threads=$(($(env -u OMP_NUM_THREADS nproc) + 1))
 expect 0 "$threads threads on $(env -u OMP_NUM_THREADS nproc) core" bounded env OMP_NUM_THREADS=$threads "$espalier" bench ops --model byte-1m --only gelu \

@@ -206,6 +206,15 @@ for async in false true; do
   expect 75 "the same command resumes" "$espalier" train tiny.toml run.directory="elsewhere-$async" "${endless[@]}" --stop-after 1
 done
 
+# ---- Of runs that share a place for checkpoints each has its own verified ----
+mkdir shared
+for name in one two; do
+  mkdir -p $name && ln -s ../shared $name/checkpoints
+  expect 0 "completed" "$espalier" train tiny.toml run.directory=$name run.steps=1
+done
+expect 0 "1 checkpoint of other runs in the same place: not read" "$espalier" checkpoint verify one
+[[ $(grep -c "every checksum is right" out.txt) == 1 ]] || fail "checkpoints of another run are verified, too"
+
 # ---- The log's error is told once; a reader that is gone does no harm to a run that completes ----
 full_log "$espalier" train tiny.toml run.directory=unlogged2 2>out.txt
 [[ $(grep -c "cannot write" out.txt) == 1 ]] || fail "a full log is told more than once, or not at all"

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
@@ -52,6 +53,22 @@ TEST(PrintableText, shows_what_it_does_not_send) {
                            "b"),
             "a\\u202eb");
   EXPECT_EQ(printable_line("a\nb\tc"), "a\\nb\\tc");
+}
+
+TEST(PrintableText, a_message_is_of_bounded_length) {
+  std::string many;
+  for (int i = 0; i < 100000; ++i)
+    many += fmt::format("finding {}\n", i);
+  const std::string block = to_text({.what = "many\n" + many, .got = std::string(1000000, 'x')});
+  EXPECT_LT(block.size(), 8000U);
+  EXPECT_NE(block.find("finding 58\n"), std::string::npos);
+  EXPECT_NE(block.find("... and 99941 more lines"), std::string::npos) << block.substr(0, 2000);
+  EXPECT_NE(block.find("... and 996000 more bytes"), std::string::npos);
+  std::string euros;
+  for (int i = 0; i < 2000; ++i)
+    euros += euro;
+  EXPECT_TRUE(is_utf8(printable_block(euros, 0)));
+  EXPECT_EQ(printable_block("one\ntwo\n", 0), "one\ntwo\n");
 }
 
 TEST(PrintableText, replaces_what_is_not_utf8) {

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "io/brace_expansion.hpp"
 #include "io/documents.hpp"
 #include "io/hash.hpp"
 #include "io/input_files.hpp"
@@ -192,6 +193,10 @@ TEST(Pack, text_that_contradicts_the_options_is_told) {
   expect_part(warnings("one\n%\ntwo\n%\n", "<|endoftext|>"), "does not occur: every file is one document");
   expect_part(warnings("one<|endoftext|>two<|endoftext|>", ""), "--document-separator '<|endoftext|>'");
   expect_part(warnings("{\"text\": \"a\"}\n{\"text\": \"b\"}\n", ""), "JSON lines is packed as it stands");
+  expect_part(warnings("# exported\n{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"c\"}\n", ""),
+              "JSON lines is packed");
+  expect_part(warnings("{\\rtf1\\ansi Text}\n", ""), "RTF is packed");
+  expect_part(warnings("%!PS-Adobe-3.0\nshow\n", ""), "PostScript is packed");
   expect_part(warnings("[\n {\"text\": \"a\"}\n]\n", ""), "JSON is packed");
   const std::string list = "{\"text\": \"" + std::string(70000, 'a') + "\"}\n]\n";
   for (const char* const begin : {"[", "\n[", "[\n  ", "\xef\xbb\xbf["})
@@ -257,6 +262,51 @@ TEST(Pack, excluded_files_are_left_out_under_any_name) {
   EXPECT_EQ(names({"dir/a1.txt"}), "7 a2.txt a3.txt ");
   EXPECT_EQ(names({"./dir/a1.txt", "dir/7"}), "a2.txt a3.txt ");
   std::filesystem::current_path("/");
+}
+
+TEST(Pack, braces_are_those_of_bash) {
+  const auto text = [](const std::string& pattern) {
+    return fmt::format("{}", fmt::join(expand_braces(pattern), " "));
+  };
+  EXPECT_EQ(text("a{b,c}d"), "abd acd");
+  EXPECT_EQ(text("{a,b{1,2}}x{,y}"), "ax axy b1x b1xy b2x b2xy");
+  EXPECT_EQ(text("{08..11}"), "08 09 10 11");
+  EXPECT_EQ(text("p{3..-1}"), "p3 p2 p1 p0 p-1");
+  EXPECT_EQ(text("{c..a}"), "c b a");
+  for (const char* const same : {"plain", "{a}", "{}", "a{b", "a}b", "\\{a,b\\}", "{1..b}", "a..b"})
+    EXPECT_EQ(text(same), same);
+  EXPECT_EQ(text("{a,b"), "{a,b");
+  EXPECT_EQ(text("{{a,b}"), "{a {b");
+  expect_error(ExitCode::data, {"too many names"}, [] { expand_braces("{1..1000}{1..1000}"); });
+  expect_error(ExitCode::data, {"too many names"}, [] { expand_braces("{1..9000000000}"); });
+}
+
+// Of a pattern with alternatives each must match; ** reaches into directories.
+TEST(Pack, every_alternative_of_a_pattern_is_told_where_it_matches_nothing) {
+  const TemporaryDirectory directory;
+  for (const char* const name : {"a1", "a2", "b1"})
+    write_bytes(directory / name, name);
+  std::filesystem::create_directories(directory / "deep/er/est");
+  for (const char* const name : {"deep/x.txt", "deep/er/y.txt", "deep/er/est/z.txt", "deep/er/est/other"})
+    write_bytes(directory / name, name);
+  const std::string at = directory.path().string() + "/";
+  const auto names = [&](const std::vector<std::string>& patterns, const std::vector<std::string>& exclude = {}) {
+    std::string text;
+    for (const Path& path : expand_inputs(patterns, exclude))
+      text += path.filename().string() + " ";
+    return text;
+  };
+  EXPECT_EQ(names({at + "{a,b}*"}), "a1 a2 b1 ");
+  EXPECT_EQ(names({at + "a{1..2}"}), "a1 a2 ");
+  expect_error(ExitCode::data, {"no file matches", at + "c*, " + at + "a3"}, [&] {
+    names({at + "{a,c}*", at + "a{1..3}"});
+  });
+  expect_error(ExitCode::data, {"matches none of the inputs", "d?"}, [&] { names({at + "*"}, {"{a,d}?"}); });
+  EXPECT_EQ(names({at + "[ab]*"}, {"{a1,b1}"}), "a2 ");
+  EXPECT_EQ(names({at + "deep/**/*.txt"}), "z.txt y.txt x.txt ");
+  EXPECT_EQ(names({at + "**/er/*.txt"}), "y.txt ");
+  EXPECT_EQ(names({at + "deep/er/**"}), "other z.txt y.txt ");
+  expect_error(ExitCode::data, {"no file matches", "*.csv"}, [&] { names({at + "deep/**/*.csv"}); });
 }
 
 TEST(Pack, what_is_written_is_neither_read_nor_written_twice) {

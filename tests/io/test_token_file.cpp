@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/float16.hpp"
 #include "io/token_file.hpp"
 #include "io/token_frequencies.hpp"
 #include "tests/io/support.hpp"
@@ -200,6 +201,33 @@ TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
       text += "It was the best of times, it was \xe2\x80\x9cthe worst\xe2\x80\x9d of times.\n";
     text.resize(text.size() / 2 * 2);
     refused(text, "text");
+    std::string latin1, with_controls = text;
+    while (latin1.size() < 2 * count)
+      latin1 +=
+          "Gr\xfc\xdf Gott, sch\xf6ne M\xe4"
+          "rchen f\xfcr \xfc"
+          "brige Tage; \xe0 bient\xf4t.\n";
+    refused(latin1.substr(0, latin1.size() / 2 * 2), "text");
+    for (std::size_t i = 70; i < with_controls.size(); i += 100)
+      with_controls[i] = i % 200 == 70 ? '\x1b' : '\0';
+    refused(with_controls, "text");
+    if (count >= 3000) {
+      std::vector<float> singles(count);
+      std::vector<double> doubles(count);
+      std::vector<std::uint16_t> brains(count), halves(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        doubles[i] = std::sin(static_cast<double>(i) * 0.7319) * (i % 13 == 0 ? 20 : 0.02);
+        singles[i] = static_cast<float>(doubles[i]);
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, &singles[i], sizeof(bits));
+        brains[i] = static_cast<std::uint16_t>(bits >> 16);
+        halves[i] = float16(singles[i]).bits;
+      }
+      refused(bytes_of(singles), "fp32");
+      refused(bytes_of(doubles), "fp64");
+      refused(bytes_of(brains), "bf16");
+      refused(bytes_of(halves), "fp16");
+    }
     for (const auto& values : {good, bytes}) {
       write_values(directory / "good.bin", values);
       EXPECT_EQ(TokenFile(directory / "good.bin").num_tokens(), static_cast<Index>(count));
@@ -212,6 +240,10 @@ TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
   refused("\x1f\x8b\x08" + filling, "gzip");
   refused("\x28\xb5\x2f\xfd" + filling, "zstd");
   refused("PAR1" + filling, "Parquet");
+  refused(std::string("II*\0", 4) + filling, "picture");
+  refused("GIF89a" + filling, "picture");
+  refused("RIFF\x7f\x7f\x7f\x7fWAVE" + filling, "sound");
+  refused("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + filling, "Office");
   refused("ARROW1" + filling, "Arrow");
   refused("\x89HDF\r\n\x1a\n" + filling, "HDF5");
   refused(std::string("\x40\0\0\0\0\0\0\0{\"a\"", 12) + filling, "safetensors");
