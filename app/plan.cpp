@@ -156,8 +156,10 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
     return;
   }
   const std::size_t most = options.top.value_or(most_listed);
-  print_answer("{}\n{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
-               ranking_text(problem, result.ranking, most), price_text(problem, best),
+  const std::string not_built = not_built_text(problem, result);
+  print_answer("{}\n{}{}\n{}\n{}", problem_text(problem, task.space.num_devices, task.space.global_batch),
+               ranking_text(problem, result.ranking, most),
+               not_built.empty() ? "" : fmt::format("   not built yet: {}\n", not_built), price_text(problem, best),
                rejections_text(plain, result, most));
   if (!points.empty()) {
     print_answer("\n{}", scaling_text(problem, points, goal));  // with the goals along the curve
@@ -167,9 +169,16 @@ void print_search(const PlanOptions& options, const PlanTask& task, const Search
     print_answer("goal: {}\n", goal_text(each));
 }
 
-int plan_search(const PlanOptions& options, const PlanTask& task) {
+// Where nothing that `train` runs fits, the answer is an estimate.
+void note_estimates_only(const LayoutSpace& searched, bool found) {
+  if (!searched.only_runnable && found)
+    print_note("note: no layout that train runs fits here; those below are estimated only\n");
+}
+
+int plan_search(const PlanOptions& options, PlanTask task) {
   const PlanProblem& problem = task.problems.front();
-  const SearchResult result = search_layouts(problem, task.space);
+  const SearchResult result = recommend_layouts(problem, task.space);
+  note_estimates_only(task.space, !result.ranking.empty());
   require_layout(options, task, result);
   const Goal goal = goal_of(options);
   const LayoutPrice& best = result.ranking.front();
@@ -250,8 +259,14 @@ ErrorReport no_common_layout_report(const PlanTask& task) {
           .todo = "one --cluster at a time shows them"};
 }
 
-int plan_common(const PlanOptions& options, const PlanTask& task) {
-  const CommonLayout common = search_common_layout(task.problems, task.space);
+int plan_common(const PlanOptions& options, PlanTask task) {
+  task.space.only_runnable = true;
+  CommonLayout common = search_common_layout(task.problems, task.space);
+  if (!common.layout) {
+    task.space.only_runnable = false;
+    common = search_common_layout(task.problems, task.space);
+  }
+  note_estimates_only(task.space, common.layout.has_value());
   if (!common.layout) {
     const ErrorReport report = no_common_layout_report(task);
     if (options.json)
@@ -323,7 +338,6 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->check(real_between(1e-9, 1e18));
   command->add_option("--reserve-gib", options->reserve_gib, "Device memory to keep free")->check(real_between(0, 1e6));
   command->add_flag("--context", options->contexts, "Tries context parallelism as well");
-  command->add_flag("--runnable", options->runnable, "Only what train runs today");
   command->add_option("--top", options->top, "Layouts to list (8; with --json all)")->check(between(1, 1000));
   command->add_flag("--json", options->json, "For programs");
   command->add_option("--memo", options->memo, "Writes a recommendation")->type_name("FILE.md");

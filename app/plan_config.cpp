@@ -78,7 +78,7 @@ void require_runnable(const PlanProblem& problem, const PlanLayout& layout) {
                                   .where = layout.text(),
                                   .got = reason,
                                   .wanted = "a layout that train runs",
-                                  .todo = "add --runnable, fix other choices with --fix, or leave --config away"});
+                                  .todo = "other choices (--fix, --precision), or leave --config away"});
 }
 
 std::vector<std::string> planned_settings(const PlanProblem& problem, const PlanLayout& layout) {

@@ -28,30 +28,28 @@ std::vector<Ignored> ignored_options(const PlanOptions& options) {
   const bool layout = !options.layouts.empty();
   const std::string fix =
       layout ? fmt::format("--fix {} (which searches the rest) in place of --layout", options.layouts.front()) : "";
-  return {{cases,
-           "with --cases",
-           {"--model", "--devices", "--batch", "--sequence-length", "--precision", "--fix", "--layout", "--scale",
-            "--weak", "--max-step-seconds", "--min-tokens-per-second", "--reserve-gib", "--context", "--runnable",
-            "--top", "--memo", "--config", "--set", "--rehearse"}},
-          {options.clusters.size() > 1 && !cases,
-           "with a second --cluster",
-           {"--layout", "--scale", "--rehearse", "--top"},
-           "one --cluster, and --fix with the choices of the common layout"},
-          {layout,
-           "with --layout",
-           {"--memo", "--config", "--runnable", "--max-step-seconds", "--min-tokens-per-second", "--top"},
-           fix},
-          {layout, "with --layout", {"--fix", "--scale", "--context"}},
-          {!options.scale.empty() && options.memo.empty(),
-           "with --scale and no --memo",
-           {"--config", "--top"},
-           "--devices with one size in place of --scale"},
-          {!options.scale.empty() && options.memo.empty(), "with --scale and no --memo", {"--devices"}},
-          {options.scale.empty(), "without --scale", {"--weak"}},
-          {options.rehearsal.directory.empty(),
-           "without --rehearse",
-           {"--rehearse-seconds", "--mpiexec", "--ranks-per-gpu", "--transport"}},
-          {options.config.empty(), "without --config", {"--set"}}};
+  return {
+      {cases,
+       "with --cases",
+       {"--model", "--devices", "--batch", "--sequence-length", "--precision", "--fix", "--layout", "--scale", "--weak",
+        "--max-step-seconds", "--min-tokens-per-second", "--reserve-gib", "--context", "--top", "--memo", "--config",
+        "--set", "--rehearse"}},
+      {options.clusters.size() > 1 && !cases,
+       "with a second --cluster",
+       {"--layout", "--scale", "--rehearse", "--top"},
+       "one --cluster, and --fix with the choices of the common layout"},
+      {layout, "with --layout", {"--memo", "--config", "--max-step-seconds", "--min-tokens-per-second", "--top"}, fix},
+      {layout, "with --layout", {"--fix", "--scale", "--context"}},
+      {!options.scale.empty() && options.memo.empty(),
+       "with --scale and no --memo",
+       {"--config", "--top"},
+       "--devices with one size in place of --scale"},
+      {!options.scale.empty() && options.memo.empty(), "with --scale and no --memo", {"--devices"}},
+      {options.scale.empty(), "without --scale", {"--weak"}},
+      {options.rehearsal.directory.empty(),
+       "without --rehearse",
+       {"--rehearse-seconds", "--mpiexec", "--ranks-per-gpu", "--transport"}},
+      {options.config.empty(), "without --config", {"--set"}}};
 }
 
 // Options of GPUs are known to builds for GPUs alone.

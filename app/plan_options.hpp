@@ -28,7 +28,6 @@ struct PlanOptions {
   double reserve_gib = -1;
   std::optional<std::size_t> top;
   bool contexts = false;
-  bool runnable = false;
   bool json = false;
   std::string memo;
   std::string config;

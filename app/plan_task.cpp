@@ -139,7 +139,6 @@ PlanTask task_from(const PlanOptions& options) {
     task.space.precisions = {precision_of_all(task.problems)};
   task.space.tries_context = options.contexts;
   task.space.tries_orders = true;
-  task.space.only_runnable = options.runnable;
   if (!options.fixed.empty())
     fix_choices(task.space, fixed_choices(options));
   return task;

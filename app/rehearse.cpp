@@ -202,7 +202,7 @@ void require_rehearsable(const PlanProblem& problem, const PlanLayout& layout) {
                                   .where = layout.text(),
                                   .got = reason,
                                   .wanted = "a layout that train runs",
-                                  .todo = "add --runnable, fix other choices with --fix, or name another --layout"});
+                                  .todo = "other choices (--fix, --precision), or name another --layout"});
   if (layout.num_devices() > most_ranks)
     throw Error(ExitCode::usage, {.what = "this layout has too many ranks to rehearse",
                                   .where = layout.text(),

@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// The axes of the lattice of ranks. (An axis belongs to the mesh, a dim to a tensor.)
+/// The axes of the mesh of ranks. (An axis belongs to the mesh, a dim to a tensor.)
 enum class Axis { tp, dp, pp };
 inline constexpr std::size_t num_axes = 3;
 const char* to_string(Axis axis);

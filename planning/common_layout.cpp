@@ -60,17 +60,17 @@ class CommonSearch {
     return true;
   }
 
-  // Of each lattice of ranks the layout that loses least by its closed form, and of these the best few.
+  // Of each mesh of ranks the layout that loses least by its closed form, and of these the best few.
   void add_estimated() {
-    std::map<Lattice, Candidate> lattices;
+    std::map<MeshDegrees, Candidate> meshes;
     for (const PlanLayout& layout : all_layouts())
       if (std::optional<Candidate> candidate = priced(layout, Effort::estimate)) {
-        const auto [known, is_first] = lattices.try_emplace(lattice_of(layout), *candidate);
+        const auto [known, is_first] = meshes.try_emplace(degrees_of(layout), *candidate);
         if (!is_first && key_of(*candidate) < key_of(known->second))
           known->second = std::move(*candidate);
       }
     std::vector<Candidate> order;
-    for (auto& [lattice, candidate] : lattices)
+    for (auto& [mesh, candidate] : meshes)
       order.push_back(std::move(candidate));
     std::ranges::stable_sort(order, {}, key_of);
     for (std::size_t i = 0; i < std::min(most_candidates, order.size()); ++i)

@@ -44,37 +44,36 @@ std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& spa
   return counts;
 }
 
-// The open choices that cost nothing to combine, for one lattice of ranks.
-void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, PlanLayout lattice) {
+// The open choices that cost nothing to combine, for one mesh of ranks.
+void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, PlanLayout mesh) {
   const std::vector<Recompute> modes = fixed_or(space.recompute, all_recompute_modes());
-  const int replicas = lattice.data * lattice.context;
+  const int replicas = mesh.data * mesh.context;
   const std::vector<int> stages =
       fixed_or(space.zero_stage, replicas == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3});
-  if (lattice.tensor == 1 && space.sequence_parallel.value_or(false))
+  if (mesh.tensor == 1 && space.sequence_parallel.value_or(false))
     return;  // nobody to split rows with
-  const std::vector<bool> sequence = lattice.tensor == 1
-                                         ? std::vector<bool>{false}
-                                         : fixed_or(space.sequence_parallel, std::vector<bool>{false, true});
+  const std::vector<bool> sequence =
+      mesh.tensor == 1 ? std::vector<bool>{false} : fixed_or(space.sequence_parallel, std::vector<bool>{false, true});
   for (const Precision precision : space.precisions)
     for (const Recompute mode : modes)
       for (const int zero : stages)
         for (const bool parallel : sequence) {
-          lattice.precision = precision;
-          lattice.recompute = mode;
-          lattice.zero_stage = zero;
-          lattice.sequence_parallel = parallel;
-          layouts.push_back(lattice);
+          mesh.precision = precision;
+          mesh.recompute = mode;
+          mesh.zero_stage = zero;
+          mesh.sequence_parallel = parallel;
+          layouts.push_back(mesh);
         }
 }
 
 void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& problem, const LayoutSpace& space,
-                         PlanLayout lattice) {
-  const Index per_replica = std::max<Index>(1, space.global_batch / lattice.data);
+                         PlanLayout mesh) {
+  const Index per_replica = std::max<Index>(1, space.global_batch / mesh.data);
   for (const Index size : fixed_or(space.micro_batch, divisors<Index>(per_replica, 16)))
-    for (const int chunks : chunk_counts(problem, space, lattice.pipeline)) {
-      lattice.micro_batch = size;
-      lattice.virtual_stages = chunks;
-      const bool both_orders = space.tries_orders && lattice.pipeline > 1 && lattice.data > 1;
+    for (const int chunks : chunk_counts(problem, space, mesh.pipeline)) {
+      mesh.micro_batch = size;
+      mesh.virtual_stages = chunks;
+      const bool both_orders = space.tries_orders && mesh.pipeline > 1 && mesh.data > 1;
       const std::vector<bool> orders =
           fixed_or(space.data_inside_pipeline, both_orders ? std::vector<bool>{true, false} : std::vector<bool>{true});
       std::vector<ScheduleKind> schedules;
@@ -84,13 +83,13 @@ void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& pr
         schedules = {ScheduleKind::interleaved};
       else
         schedules = {ScheduleKind::one_f_one_b};
-      if (!space.schedule && chunks == 1 && lattice.pipeline > 1 && space.tries_zero_bubble)
+      if (!space.schedule && chunks == 1 && mesh.pipeline > 1 && space.tries_zero_bubble)
         schedules.push_back(ScheduleKind::zero_bubble);
       for (const ScheduleKind schedule : schedules)
         for (const bool data_inside : orders) {
-          lattice.schedule = schedule;
-          lattice.data_inside_pipeline = data_inside;
-          append_choices(layouts, space, lattice);
+          mesh.schedule = schedule;
+          mesh.data_inside_pipeline = data_inside;
+          append_choices(layouts, space, mesh);
         }
     }
 }
@@ -113,18 +112,19 @@ std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const Layo
       for (const int pipeline : fixed_or(space.pipeline, divisors(left, most_stages))) {
         if (left % pipeline != 0 || (space.data && *space.data != left / pipeline))
           continue;
-        PlanLayout lattice;
-        lattice.tensor = tensor;
-        lattice.context = context;
-        lattice.pipeline = pipeline;
-        lattice.data = left / pipeline;
-        lattice.global_batch = space.global_batch;
-        lattice.recompute_share = space.recompute_share;
-        append_microbatches(layouts, problem, space, lattice);
+        PlanLayout mesh;
+        mesh.tensor = tensor;
+        mesh.context = context;
+        mesh.pipeline = pipeline;
+        mesh.data = left / pipeline;
+        mesh.global_batch = space.global_batch;
+        mesh.recompute_share = space.recompute_share;
+        append_microbatches(layouts, problem, space, mesh);
       }
     }
   if (space.only_runnable)
-    std::erase_if(layouts, [&](const PlanLayout& layout) { return !why_not_runnable(problem, layout).empty(); });
+    std::erase_if(
+        layouts, [&](const PlanLayout& layout) { return !why_not_runnable(problem.model.num_layers, layout).empty(); });
   return layouts;
 }
 

@@ -28,7 +28,7 @@ struct LayoutSpace {
   std::vector<Precision> precisions{Precision::bf16};
   double recompute_share = 1;
   bool tries_context = false;       ///< without a fixed degree: also degrees over 1
-  bool only_runnable = false;       ///< only what `train` runs
+  bool only_runnable = false;       ///< only what `train` runs, whatever the model
   bool tries_zero_bubble = true;    ///< without a fixed schedule: also ZB-H1
   bool tries_uneven_chunks = true;  ///< without a fixed number of chunks: also those that do not divide the layers
   bool tries_orders = false;        ///< without a fixed order: also pipeline stages side by side, replicas apart

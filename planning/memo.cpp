@@ -69,6 +69,8 @@ class Memo : MemoText {
         counted(layout_.data, "replica"));
     if (const std::string reason = why_not_runnable(problem_, layout_); !reason.empty())
       say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
+    if (const std::string other = not_built_text(problem_, result_); !other.empty())
+      say("Not built yet: {}.\n\n", other);
   }
 
   void goals() {

@@ -296,7 +296,7 @@ std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpac
     changes.push_back(std::move(change));
   for (TriedChange& change : changes) {
     if (!why_impossible(problem, change.layout).empty() ||
-        (space.only_runnable && !why_not_runnable(problem, change.layout).empty()))
+        (space.only_runnable && !why_not_runnable(problem.model.num_layers, change.layout).empty()))
       continue;
     Mitigation each = mitigation_of(std::move(change.text), price_layout(problem, change.layout), price);
     each.obstacle = why_too_large(problem, each.price);

@@ -16,7 +16,6 @@
 #include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/nearest_sizes.hpp"
-#include "planning/runnable.hpp"
 
 namespace espalier {
 namespace {
@@ -79,7 +78,7 @@ bool is_possible(const Asked& asked) {
                      [&](const PlanLayout& layout) { return why_impossible(asked.problem, layout).empty(); });
 }
 
-// Of a device, for the least hungry layout that can exist.
+// Of a device, for the smallest layout that can exist.
 std::size_t least_bytes(const Asked& asked) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const PlanLayout& layout : enumerate_layouts(asked.problem, asked.space))
@@ -126,19 +125,9 @@ ErrorReport no_precision_report(const Accelerator& device, const std::vector<Pre
                                                        to_string(*instead), to_string(*instead))};
 }
 
-// Why `train` runs none of the layouts that there are; empty where something else is the reason.
-std::string why_none_runs(const PlanProblem& problem, LayoutSpace space) {
-  if (!std::exchange(space.only_runnable, false))
-    return {};
-  for (const PlanLayout& layout : enumerate_layouts(problem, space))
-    if (why_impossible(problem, layout).empty())
-      return why_not_runnable(problem, layout);
-  return {};
-}
-
-std::string least_hungry_text(const SearchResult& result) {
-  return fmt::format("the least hungry of {} layouts needs {} of a device",
-                     result.num_considered - result.num_impossible, bytes_text(result.smallest_bytes));
+std::string smallest_text(const SearchResult& result) {
+  return fmt::format("the smallest of {} layouts needs {} of a device", result.num_considered - result.num_impossible,
+                     bytes_text(result.smallest_bytes));
 }
 
 }  // namespace
@@ -164,9 +153,7 @@ std::string nearest_possible(const PlanProblem& problem, const LayoutSpace& spac
 
 std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (result.num_too_large > 0)
-    return fmt::format("no layout fits: {}, which has {}", least_hungry_text(result), room_text(problem));
-  if (std::string lacks = why_none_runs(problem, space); !lacks.empty())
-    return lacks;
+    return fmt::format("no layout fits: {}, which has {}", smallest_text(result), room_text(problem));
   const std::string nearest = nearest_possible(problem, space);
   return "no layout divides model and batch" + (nearest.empty() ? "" : ": nearest " + nearest);
 }
@@ -174,20 +161,10 @@ std::string why_no_layout(const PlanProblem& problem, const LayoutSpace& space, 
 ErrorReport no_layout_report(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result) {
   if (!has_one_of(problem.cluster.device, space.precisions))
     return no_precision_report(problem.cluster.device, space.precisions);
-  if (const std::string lacks = why_not_trainable(problem.model); space.only_runnable && !lacks.empty())
-    return {.what = "--runnable leaves no layout of this model",
-            .got = lacks,
-            .wanted = "a model that train runs, of the GPT kind",
-            .todo = "leave --runnable away: layouts are then priced, and marked as not run"};
-  if (const std::string lacks = why_none_runs(problem, space); result.num_too_large == 0 && !lacks.empty())
-    return {.what = "--runnable leaves no layout of this model",
-            .got = lacks,
-            .wanted = "choices that train runs",
-            .todo = "other choices, or leave --runnable away: layouts are then priced, and marked as not run"};
   if (result.num_too_large > 0) {
     const Index devices = devices_that_fit(problem, space);
     return {.what = "no layout of this model fits this machine",
-            .got = fmt::format("{}: {} {}", least_hungry_text(result), result.rejections.front().layout.text(),
+            .got = fmt::format("{}: {} {}", smallest_text(result), result.rejections.front().layout.text(),
                                result.rejections.front().reason),
             .wanted = fmt::format("at most {}", room_text(problem)),
             .todo = fmt::format("{}, devices with more memory, or a smaller micro-batch or sequence",

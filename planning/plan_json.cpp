@@ -173,6 +173,11 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
   }
   for (std::size_t i = 0; i < result.ranking.size() && i < most; ++i)
     json["ranking"].push_back(price_json(problem, result.ranking[i]));
+  json["not_built"] = Json();
+  if (result.not_built) {
+    json["not_built"] = price_json(problem, *result.not_built);
+    json["not_built"]["gain"] = result.ranking.front().step_seconds / result.not_built->step_seconds - 1;
+  }
   return json_text(json, 1) + "\n";
 }
 

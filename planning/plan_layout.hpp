@@ -47,7 +47,7 @@ struct Implementation {
 Implementation espalier_implementation(bool on_host = false);
 
 /// Degrees of the ranks: tensor, context, data, pipeline.
-using Lattice = std::tuple<int, int, int, int>;
+using MeshDegrees = std::tuple<int, int, int, int>;
 
 /// One way to lay a model on a machine.
 struct PlanLayout {
@@ -82,7 +82,7 @@ struct PlanLayout {
   std::string text() const;
 };
 
-inline Lattice lattice_of(const PlanLayout& layout) {
+inline MeshDegrees degrees_of(const PlanLayout& layout) {
   return {layout.tensor, layout.context, layout.data, layout.pipeline};
 }
 

@@ -151,7 +151,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
     text += fmt::format("  {}\n      {}\n", rejection.layout.text(), rejection.reason);
   }
   if (result.rejections.size() > most)
-    text += fmt::format("  and {} more lattices\n", result.rejections.size() - most);
+    text += fmt::format("  and {} more meshes\n", result.rejections.size() - most);
   return text;
 }
 

@@ -23,7 +23,7 @@ std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPri
 /// Step time by phase, and memory of every kind of stage by category.
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
 
-/// What was not chosen: first the plain ideas, then the nearest lattices.
+/// What was not chosen: first the plain ideas, then the nearest meshes.
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
 
 /// Proposals side by side, with the reason where one is impossible or does not fit.
@@ -41,7 +41,8 @@ std::string common_layout_text(const std::vector<PlanProblem>& problems, const C
 /// The same for programs. Each begins with what was asked: `model`, `parameters`, `sequence_length`, `cluster`,
 /// `device`, `nodes`, `devices_per_node`, `device_memory_bytes`, `free_bytes` (of a device), and where it is one size
 /// `devices` and `global_batch`; of several clusters `machines` has those of each. `ranking` and `rejections` have
-/// `most` entries at most; `goals`, `plain_ideas`. With the `points` of a curve, `points` and the goals along it.
+/// `most` entries at most; `not_built` is the layout of SearchResult with its `gain`, or null; `goals`, `plain_ideas`.
+/// With the `points` of a curve, `points` and the goals along it.
 std::string search_json(const PlanProblem& problem, const LayoutSpace& space, const Goal& goal,
                         const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most,
                         const std::vector<ScalePoint>& points = {});

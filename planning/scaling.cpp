@@ -115,7 +115,7 @@ std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const Layout
       here.global_batch = std::max<Index>(1, space.global_batch * devices / num_devices.front());
     PlanProblem machine = problem;
     machine.cluster = with_devices(problem.cluster, devices);
-    SearchResult result = search_layouts(machine, here, 6);
+    SearchResult result = search_runnable(machine, here, 6);
     ScalePoint point{.num_devices = devices, .global_batch = here.global_batch, .price = {}, .what_bends = {}};
     if (!result.ranking.empty()) {
       point.price = std::move(result.ranking.front());

@@ -47,23 +47,23 @@ struct Estimate {
   double bound = 0;
 };
 
-// The layouts of a lattice that may be its best: the first of each timetable.
+// The layouts of a mesh that may be its best: the first of each timetable.
 using Choices = std::map<Timetable, Estimate>;
 
 struct Candidates {
-  std::map<Lattice, Choices> fits;
-  std::map<Lattice, LayoutPrice> too_large;  // the least hungry of each
-  std::map<Lattice, Rejection> impossible;
+  std::map<MeshDegrees, Choices> fits;
+  std::map<MeshDegrees, LayoutPrice> too_large;  // the smallest of each
+  std::map<MeshDegrees, Rejection> impossible;
 };
 
 Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& layouts, SearchResult& result) {
   Candidates found;
   for (const PlanLayout& layout : layouts) {
     ++result.num_considered;
-    const Lattice lattice = lattice_of(layout);
+    const MeshDegrees mesh = degrees_of(layout);
     if (std::string reason = why_impossible(problem, layout); !reason.empty()) {
       ++result.num_impossible;
-      found.impossible.try_emplace(lattice, Rejection{layout, Verdict::impossible, std::move(reason)});
+      found.impossible.try_emplace(mesh, Rejection{layout, Verdict::impossible, std::move(reason)});
       continue;
     }
     const std::size_t need =
@@ -72,14 +72,14 @@ Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& 
       result.smallest_bytes = need;
     if (!has_room(problem, need)) {
       ++result.num_too_large;
-      const auto known = found.too_large.find(lattice);
+      const auto known = found.too_large.find(mesh);
       if (known == found.too_large.end() || need < known->second.memory_bytes)
-        found.too_large.insert_or_assign(lattice, price_layout(problem, layout, Effort::estimate));
+        found.too_large.insert_or_assign(mesh, price_layout(problem, layout, Effort::estimate));
       continue;
     }
     const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
     Estimate estimate{layout, price.step_seconds, price.step_seconds - price[Phase::pipeline_comm]};
-    const auto [known, is_first] = found.fits[lattice].try_emplace(timetable_of(layout), estimate);
+    const auto [known, is_first] = found.fits[mesh].try_emplace(timetable_of(layout), estimate);
     const auto key = [&](const Estimate& of) { return std::pair(rounded(of.step_seconds), complexity(of.layout)); };
     if (!is_first && key(estimate) < key(known->second))
       known->second = std::move(estimate);
@@ -87,7 +87,7 @@ Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& 
   return found;
 }
 
-// Branch and bound: simulates the choices of a lattice in the order of their bounds, until none can be faster.
+// Branch and bound: simulates the choices of a mesh in the order of their bounds, until none can be faster.
 LayoutPrice best_choice(const PlanProblem& problem, const Choices& choices) {
   std::vector<const Estimate*> order;
   for (const auto& [timetable, estimate] : choices)
@@ -105,7 +105,7 @@ LayoutPrice best_choice(const PlanProblem& problem, const Choices& choices) {
   return *best;
 }
 
-// Of a lattice that is not among the best: chosen in closed form, and priced as everywhere else.
+// Of a mesh that is not among the best: chosen in closed form, and priced as everywhere else.
 LayoutPrice estimated_choice(const PlanProblem& problem, const Choices& choices) {
   const auto fastest = std::min_element(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
     return a.second.step_seconds < b.second.step_seconds;
@@ -154,7 +154,7 @@ std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem&
 std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& layout) {
   if (!choices_left(space, layout).empty())
     return "not with the choices that are fixed";
-  if (std::string lacks = why_not_runnable(problem, layout); space.only_runnable && !lacks.empty())
+  if (std::string lacks = why_not_runnable(problem.model.num_layers, layout); space.only_runnable && !lacks.empty())
     return lacks;
   if (layout.context > 1 && !searches_context(space))
     return "not searched: --context does, though train has no context parallelism yet";
@@ -244,7 +244,7 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
 
 // Whether a layout is an idea with choices beside it, and no other split.
 bool follows(const PlanLayout& layout, const PlanLayout& idea) {
-  return lattice_of(layout) == lattice_of(idea) && (layout.zero_stage == 3) == (idea.zero_stage == 3) &&
+  return degrees_of(layout) == degrees_of(idea) && (layout.zero_stage == 3) == (idea.zero_stage == 3) &&
          (layout.pipeline == 1 || (layout.num_microbatches() == 1) == (idea.num_microbatches() == 1));
 }
 
@@ -278,15 +278,14 @@ std::vector<PlainRejection> plain_rejections(const PlanProblem& problem, const L
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated) {
   SearchResult result;
   const Candidates found = price_all(problem, enumerate_layouts(problem, space), result);
-  std::vector<const Choices*> lattices;
-  for (const auto& [lattice, choices] : found.fits)
-    lattices.push_back(&choices);
-  std::stable_sort(lattices.begin(), lattices.end(),
+  std::vector<const Choices*> meshes;
+  for (const auto& [mesh, choices] : found.fits)
+    meshes.push_back(&choices);
+  std::stable_sort(meshes.begin(), meshes.end(),
                    [](const Choices* a, const Choices* b) { return bound_of(*a) < bound_of(*b); });
-  const std::size_t simulated = std::min(most_simulated, lattices.size());
-  for (std::size_t i = 0; i < lattices.size(); ++i)
-    result.ranking.push_back(i < simulated ? best_choice(problem, *lattices[i])
-                                           : estimated_choice(problem, *lattices[i]));
+  const std::size_t simulated = std::min(most_simulated, meshes.size());
+  for (std::size_t i = 0; i < meshes.size(); ++i)
+    result.ranking.push_back(i < simulated ? best_choice(problem, *meshes[i]) : estimated_choice(problem, *meshes[i]));
   std::stable_sort(result.ranking.begin(), result.ranking.begin() + static_cast<std::ptrdiff_t>(simulated), better);
 
   for (std::size_t i = 1; i < result.ranking.size(); ++i)
@@ -294,16 +293,50 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
         {result.ranking[i].layout, Verdict::slower, why_slower(problem, result.ranking[i], result.ranking.front())});
   result.ranking.resize(simulated);
   std::vector<const LayoutPrice*> too_large;
-  for (const auto& [lattice, price] : found.too_large)
-    if (!found.fits.contains(lattice))
+  for (const auto& [mesh, price] : found.too_large)
+    if (!found.fits.contains(mesh))
       too_large.push_back(&price);
   std::ranges::stable_sort(too_large, {}, &LayoutPrice::memory_bytes);
   for (const LayoutPrice* const price : too_large)
     result.rejections.push_back({price->layout, Verdict::too_large, why_too_large(problem, *price)});
-  for (const auto& [lattice, rejection] : found.impossible)
-    if (!found.fits.contains(lattice) && !found.too_large.contains(lattice))
+  for (const auto& [mesh, rejection] : found.impossible)
+    if (!found.fits.contains(mesh) && !found.too_large.contains(mesh))
       result.rejections.push_back(rejection);
   return result;
+}
+
+SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated) {
+  space.only_runnable = true;
+  if (SearchResult result = search_layouts(problem, space, most_simulated); !result.ranking.empty())
+    return result;
+  space.only_runnable = false;
+  return search_layouts(problem, space, most_simulated);
+}
+
+SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space) {
+  constexpr double least_gain = 0.005;
+  SearchResult result = search_runnable(problem, space);
+  if (!space.only_runnable)
+    return result;
+  LayoutSpace all = space;
+  all.only_runnable = false;
+  const SearchResult open = search_layouts(problem, all);
+  const auto is_built = [&](const LayoutPrice& price) {
+    return why_not_runnable(problem.model.num_layers, price.layout).empty();
+  };
+  const auto other = std::ranges::find_if_not(open.ranking, is_built);
+  if (other != open.ranking.end() && result.ranking.front().step_seconds > (1 + least_gain) * other->step_seconds)
+    result.not_built = *other;
+  return result;
+}
+
+std::string not_built_text(const PlanProblem& problem, const SearchResult& result) {
+  if (!result.not_built)
+    return "";
+  const LayoutPrice& other = *result.not_built;
+  return fmt::format("{} would be {:.1f} % faster; {}", other.layout.text(),
+                     100 * (result.ranking.front().step_seconds / other.step_seconds - 1),
+                     why_not_runnable(problem.model.num_layers, other.layout));
 }
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,20 +21,32 @@ struct Rejection {
 
 /// What a search found.
 struct SearchResult {
-  std::vector<LayoutPrice> ranking;   ///< fastest first; of each lattice of ranks the best choice of all else
-  std::vector<Rejection> rejections;  ///< of each lattice that is not the best, one: slower ones, fastest first; those
-                                      ///< too large, least hungry first; impossible ones
+  std::vector<LayoutPrice> ranking;   ///< fastest first; of each mesh of ranks the best choice of all else
+  std::vector<Rejection> rejections;  ///< of each mesh that is not the best, one: slower ones, fastest first; those
+                                      ///< too large, smallest first; impossible ones
   std::size_t num_considered = 0;
   std::size_t num_impossible = 0;
   std::size_t num_too_large = 0;
-  std::size_t smallest_bytes = 0;  ///< what the least hungry layout needs of a device, whether it fits or not
+  std::size_t smallest_bytes = 0;  ///< what the smallest layout needs of a device, whether it fits or not
+  /// The fastest layout that `train` cannot run yet, where it is faster than the first of the ranking by 0.5 % or more.
+  std::optional<LayoutPrice> not_built = {};
 };
 
 /// How much machinery a layout needs: of those that are as fast as each other that with least wins.
 int complexity(const PlanLayout& layout);
 
-/// Prices the whole space in closed form, simulates the `most_simulated` best lattices, ranks them. Deterministic.
+/// Prices the whole space in closed form, simulates the `most_simulated` best meshes, ranks them. Deterministic.
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16);
+
+/// search_layouts() of what `train` runs, whatever the model; of all layouts where none of those fits.
+/// @param space becomes the one that was searched
+SearchResult search_runnable(const PlanProblem& problem, LayoutSpace& space, std::size_t most_simulated = 16);
+
+/// The answer of `plan`: search_runnable(), and what a layout that is not built yet would bring.
+SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space);
+
+/// "tensor 1 x data 64 x pipeline 1, ..., ZeRO-3 would be 4.1 % faster; train has no ZeRO-3 yet"; empty without one.
+std::string not_built_text(const PlanProblem& problem, const SearchResult& result);
 
 /// why_impossible(); where only the batch does not divide, also what is wrong with one that does: "does not fit: ...".
 std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout);

@@ -13,10 +13,10 @@ cd "$(dirname "$0")"
 # 200 billion parameters, devices of 40 GB: data parallelism alone against a hybrid.
 "$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 \
   --layout data=512 --layout data=4,tensor=8,pipeline=16,recompute=full,zero=1,sequence_parallel=1
-"$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 --runnable --memo 200b_on_40_gb.md
+"$espalier" plan --model gpt-200b --cluster a100-40:64 --batch 1024 --memo 200b_on_40_gb.md
 
 # Too large for one device; 32 devices on 4 nodes must be almost four times as fast as 8.
-"$espalier" plan --model gpt-22b --cluster a100-80:4 --batch 512 --runnable --scale 8,16,32 --memo 22b_from_8_to_32.md
+"$espalier" plan --model gpt-22b --cluster a100-80:4 --batch 512 --scale 8,16,32 --memo 22b_from_8_to_32.md
 
 # 30 billion parameters on 8 x 80 GB, where data parallelism ran out of memory, a 4-stage split idled and fp16 diverged.
-"$espalier" plan --model gpt-30b --cluster a100-80 --batch 256 --runnable --memo 30b_on_8.md
+"$espalier" plan --model gpt-30b --cluster a100-80 --batch 256 --memo 30b_on_8.md

@@ -64,16 +64,16 @@ for setting in "run.directory=r/$latin" "data.train=[\"$latin\"]" "run.cluster=$
   harmless
 done
 [[ ! -e r ]] || fail "a refused start makes its directory"
-expect 2 "not UTF-8" "$espalier" plan --model tiny.toml --cluster a100-80 --runnable --config new.toml --set "run.directory=$latin"
-expect 2 "not UTF-8" "$espalier" plan --model tiny.toml --cluster a100-80 --devices 2 --runnable --rehearse "$latin"
+expect 2 "not UTF-8" "$espalier" plan --model tiny.toml --cluster a100-80 --config new.toml --set "run.directory=$latin"
+expect 2 "not UTF-8" "$espalier" plan --model tiny.toml --cluster a100-80 --devices 2 --rehearse "$latin"
 
 # Settings as people write them elsewhere.
 expect 2 "wanted: run.steps=5" "$espalier" train tiny.toml --run.steps=5
 expect 2 "wanted: run.steps=5" "$espalier" train tiny.toml --run.steps 5
 expect 2 "'data.train=[\"train.bin\"]'" "$espalier" train tiny.toml 'data.train=[train.bin]'
-expect 2 "'run.directory=\"a\"'" "$espalier" plan --model tiny.toml --cluster a100-80 --runnable --config new.toml --set 'run.directory="a'
+expect 2 "'run.directory=\"a\"'" "$espalier" plan --model tiny.toml --cluster a100-80 --config new.toml --set 'run.directory="a'
 exits 0 "$espalier" train tiny.toml --dry-run 'run.directory="r/c#b"'
-exits 0 "$espalier" plan --model tiny.toml --cluster a100-80 --runnable --config new.toml --set 'run.directory="r/c#b"'
+exits 0 "$espalier" plan --model tiny.toml --cluster a100-80 --config new.toml --set 'run.directory="r/c#b"'
 expect 0 'directory = "r/c#b"' cat new.toml
 
 expect 2 "write 0.001" "$espalier" train tiny.toml optimizer.learning_rate=0,001
@@ -95,7 +95,7 @@ HOME= expect 2 "HOME" "$espalier" report run --output='~/x.html'
 
 # Outputs: whatever is somebody's stays as it is, also behind a link; our own is replaced.
 outputs() {  # PATH: commands that would write it
-  printf '%s\n' "plan --model tiny.toml --cluster a100-80 --runnable --config $1" "plan --model tiny.toml --cluster a100-80 --memo $1" \
+  printf '%s\n' "plan --model tiny.toml --cluster a100-80 --config $1" "plan --model tiny.toml --cluster a100-80 --memo $1" \
     "bench machine --output $1" "report run --output $1" "data pack --output $1 text.txt"
 }
 echo "this is mine" >mine
@@ -107,14 +107,14 @@ for name in mine link; do
     [[ $(cat mine) == "this is mine" && -L link ]] || fail "replaced: ${words[*]}"
   done < <(outputs $name)
 done
-expect 8 "has not written" "$espalier" plan --model tiny.toml --cluster a100-80 --runnable --config tiny.toml
+expect 8 "has not written" "$espalier" plan --model tiny.toml --cluster a100-80 --config tiny.toml
 ln -s there.toml to_there.toml
 for name in again.toml again.toml to_there.toml; do
-  exits 0 "$espalier" plan --model tiny.toml --cluster a100-80 --runnable --config "$name"
+  exits 0 "$espalier" plan --model tiny.toml --cluster a100-80 --config "$name"
 done
 [[ -L to_there.toml && -s there.toml ]] || fail "a link is not followed"
 mkdir foreign && touch foreign/rehearsal.toml foreign/tokens.bin
-expect 2 "holds something else" "$espalier" plan --model tiny.toml --cluster a100-80 --devices 2 --runnable --rehearse foreign
+expect 2 "holds something else" "$espalier" plan --model tiny.toml --cluster a100-80 --devices 2 --rehearse foreign
 
 # Two packs into one output: the second is told, while another process has it; a killed one leaves nothing in the way.
 exec 9>big.bin.partial

@@ -14,15 +14,15 @@ off_by_less() {
   awk -v got="${percent:-1e9}" -v most="$1" 'BEGIN { exit !(got < most) }' || fail "the rehearsed step is off by ${percent:-?} %"
 }
 
-# A pipeline, a lattice of all three axes, one layout of a search: rehearsed beside predicted.
+# A pipeline, a mesh of all three axes, one layout of a search: rehearsed beside predicted.
 expect 0 "rehearsed on 4 ranks" "${plan[@]}" --batch 16 --layout pipeline=4 --rehearse pipeline --rehearse-seconds 8
 says "forward" "bubble" "its run: pipeline/run"
 off_by_less 15
 expect 0 '"completed"' cat pipeline/run/run.json
-expect 0 "rehearsed on 8 ranks" "${plan[@]}" --batch 16 --layout tensor=2,data=2,pipeline=2 --rehearse lattice --rehearse-seconds 12
+expect 0 "rehearsed on 8 ranks" "${plan[@]}" --batch 16 --layout tensor=2,data=2,pipeline=2 --rehearse mesh --rehearse-seconds 12
 says "tensor_comm"
 off_by_less 20
-expect 0 "against pipeline/run" "$espalier" diagnose lattice/run --against pipeline/run
+expect 0 "against pipeline/run" "$espalier" diagnose mesh/run --against pipeline/run
 
 # Many micro-batches: some of them are run, the whole step is told. What else lies in the directory stays there.
 echo "mine" >pipeline/notes.txt
@@ -31,7 +31,7 @@ off_by_less 15
 expect 0 "mine" cat pipeline/notes.txt
 
 # The scaling curve, once more in the same directory, for programs.
-expect 0 "efficiency" "$espalier" plan --model gpt2-1558m --cluster a100-80 --mpiexec "$mpiexec" --batch 16 --runnable --scale 2,4 --rehearse scale --rehearse-seconds 4
+expect 0 "efficiency" "$espalier" plan --model gpt2-1558m --cluster a100-80 --mpiexec "$mpiexec" --batch 16 --scale 2,4 --rehearse scale --rehearse-seconds 4
 [[ -d scale/1-ranks-2/run && -d scale/2-ranks-4/run ]] || fail "the runs of the curve are not kept"
 expect 0 '"planned_microbatches": 16' "${plan[@]}" --batch 16 --layout pipeline=2 --json --rehearse pipeline --rehearse-seconds 2
 says '"rehearsed_step_seconds"' '"rehearsed_efficiency": 1.0' '"microbatches": 8'
@@ -48,7 +48,7 @@ says "gradient_reduction explains" "summing gradients over 2 replicas" "optimize
 # Refused.
 expect 2 "ZeRO-3" "${plan[@]}" --batch 16 --layout data=8,zero=3 --rehearse refused
 expect 2 "64 at most" "$espalier" plan --model gpt-22b --cluster a100-80:16 --batch 128 --layout data=128 --rehearse refused
-expect 2 "64 at most" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 128 --runnable --scale 2,128 --rehearse refused
+expect 2 "64 at most" "$espalier" plan --model gpt2-1558m --cluster a100-80 --batch 128 --scale 2,128 --rehearse refused
 expect 2 "holds something else" "${plan[@]}" --batch 16 --layout pipeline=2 --rehearse .
 [[ ! -e refused ]] || fail "a refused rehearsal made a directory"
 expect 2 "the rehearsal did not start" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 16 --layout pipeline=2 --rehearse none \

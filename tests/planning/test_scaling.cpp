@@ -11,6 +11,7 @@
 using namespace espalier;
 using espalier::test::problem_of;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -44,8 +45,11 @@ TEST(Scaling, more_than_all_is_explained) {
 
 TEST(Scaling, points_that_train_cannot_run_are_marked) {
   const PlanProblem problem = problem_of("gpt-22b", "h100:4");
-  const auto points = predict_scaling(problem, {.num_devices = 8, .global_batch = 512}, {8, 16}, false);
-  const std::string text = scaling_text(problem, points);
+  LayoutSpace space{.num_devices = 8, .global_batch = 512};
+  const std::string built = scaling_text(problem, predict_scaling(problem, space, {8, 16}, false));
+  EXPECT_THAT(built, Not(HasSubstr("*")));
+  space.zero_stage = 3;  // what is left is not built
+  const std::string text = scaling_text(problem, predict_scaling(problem, space, {8, 16}, false));
   EXPECT_THAT(text, HasSubstr("ZeRO-3, bf16 *\n"));
   EXPECT_THAT(text, HasSubstr("* estimated only: train has no ZeRO-3 yet"));
 }
@@ -103,7 +107,7 @@ TEST(Scaling, points_without_a_layout_say_so) {
   const auto points =
       predict_scaling(problem_of("gpt-1t", "a100-40:1"), {.num_devices = 8, .global_batch = 64}, {8, 4096}, false);
   EXPECT_FALSE(points[0].price);
-  EXPECT_THAT(points[0].what_bends, StartsWith("no layout fits: the least hungry of "));
+  EXPECT_THAT(points[0].what_bends, StartsWith("no layout fits: the smallest of "));
   const auto odd = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024), {.num_devices = 8, .global_batch = 64},
                                    {8, 13}, false);
   EXPECT_THAT(odd[1].what_bends, StartsWith("no layout divides model and batch: nearest --batch "));

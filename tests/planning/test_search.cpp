@@ -11,6 +11,7 @@
 #include "planning/layout_limits.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
+#include "planning/runnable.hpp"
 #include "planning/search.hpp"
 #include "tests/planning/problems.hpp"
 
@@ -175,7 +176,7 @@ ErrorReport report_of(const PlanProblem& problem, const LayoutSpace& space) {
 TEST(Search, nothing_that_fits_says_what_is_needed) {
   const LayoutSpace space{.num_devices = 8, .global_batch = 8};
   const ErrorReport report = report_of(problem_of("gpt-200b", "a100-80:1"), space);
-  EXPECT_THAT(report.got, HasSubstr("the least hungry of"));
+  EXPECT_THAT(report.got, HasSubstr("the smallest of"));
   EXPECT_EQ(report.wanted, "at most 74.00 GiB free (of 80.00 GiB, 6.00 GiB reserved)");
   const std::size_t devices = report.todo.find(" devices, on which one fits");
   ASSERT_NE(devices, std::string::npos) << report.todo;
@@ -184,14 +185,45 @@ TEST(Search, nothing_that_fits_says_what_is_needed) {
   EXPECT_FALSE(search_layouts(larger, {.num_devices = more, .global_batch = 8}).ranking.empty()) << more;
 }
 
-// Where `train` runs none of the layouts that there are, that is the reason, and not sizes.
-TEST(Search, nothing_that_runs_says_what_train_lacks) {
+// The first answer is one that `train` runs. What is not built yet is told with its gain, where it has one.
+TEST(Search, recommends_what_train_runs) {
+  const PlanProblem problem = problem_of("gpt2-1558m", "h100", 1024);
   LayoutSpace space{.num_devices = 8, .global_batch = 64};
-  space.only_runnable = true;
-  fix_choices(space, "zero=3");
-  const ErrorReport report = report_of(problem_of("gpt2-1558m", "h100", 1024), space);
-  EXPECT_EQ(report.what, "--runnable leaves no layout of this model");
-  EXPECT_THAT(report.got, HasSubstr("ZeRO-3"));
+  const SearchResult result = recommend_layouts(problem, space);
+  EXPECT_TRUE(space.only_runnable);
+  for (const LayoutPrice& price : result.ranking)
+    EXPECT_EQ(why_not_runnable(problem, price.layout), "") << price.layout.text();
+  LayoutSpace open{.num_devices = 8, .global_batch = 64};
+  const LayoutPrice fastest = search_layouts(problem, open).ranking.front();
+  if (fastest.step_seconds * 1.005 < result.ranking.front().step_seconds) {
+    ASSERT_TRUE(result.not_built.has_value());
+    EXPECT_NE(why_not_runnable(problem, result.not_built->layout), "");
+    EXPECT_THAT(not_built_text(problem, result), HasSubstr("% faster; train"));
+  } else {
+    EXPECT_EQ(not_built_text(problem, result), "");
+  }
+}
+
+// A model of which nothing that is built fits, and choices that only something unbuilt has.
+TEST(Search, estimates_where_nothing_that_train_runs_is_left) {
+  const PlanProblem problem = problem_of("gpt2-1558m", "h100", 1024);
+  LayoutSpace fixed{.num_devices = 8, .global_batch = 64};
+  fix_choices(fixed, "zero=3");
+  const SearchResult result = recommend_layouts(problem, fixed);
+  EXPECT_FALSE(fixed.only_runnable);
+  ASSERT_FALSE(result.ranking.empty());
+  EXPECT_EQ(result.ranking.front().layout.zero_stage, 3);
+  EXPECT_FALSE(result.not_built.has_value());
+}
+
+// What `train` lacks of a model says nothing about layouts.
+TEST(Search, recommends_layouts_of_models_that_are_not_built) {
+  const PlanProblem problem = problem_of("llama3-8b", "h100", 8192);
+  LayoutSpace space{.num_devices = 8, .global_batch = 64};
+  const SearchResult result = recommend_layouts(problem, space);
+  EXPECT_TRUE(space.only_runnable);
+  ASSERT_FALSE(result.ranking.empty());
+  EXPECT_EQ(why_not_runnable(problem.model.num_layers, result.ranking.front().layout), "");
 }
 
 // A precision that the device lacks: those that it has, not other devices or batches.

@@ -105,7 +105,7 @@ TEST(WhySlower, the_larger_cause_is_told) {
               HasSubstr("1 chunk a stage instead of 4"));
 }
 
-// The same pair has the same reason among the plain ideas and among the lattices, however far down it stands.
+// The same pair has the same reason among the plain ideas and among the meshes, however far down it stands.
 TEST(WhySlower, a_pair_has_one_reason) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
   const SearchResult result = search_layouts(problem, {.num_devices = 32, .global_batch = 512}, 2);
