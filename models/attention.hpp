@@ -17,29 +17,29 @@ class Attention {
 
  public:
   struct Saved {
-    Tensor<T, 2> qkv;                 ///< (N, 3C/tp)
+    Tensor<T, 2> qkv;                 ///< (N, C/tp + 2 KV): Q, K and V of our heads
     Tensor<T, 2> heads;               ///< (N, C/tp), the output of our heads side by side
     Tensor<State<T>, 1> log_sum_exp;  ///< (B*NH/tp*T)
 
     template <class Visit>
-    void each(Visit& visit, const AttentionShape& shape) {
-      const Index rows = shape.batch * shape.sequence_length;
-      const Index channels = shape.num_heads * shape.head_size;
-      visit(qkv, SavedArray{"attention.qkv", MadeBy::product, ReadBy::backward_input}, rows, 3 * channels);
+    void each(Visit& visit, const BlockShape& shape) {
+      const Index heads_channels = shape.attention.num_heads * shape.attention.head_size;
+      visit(qkv, SavedArray{"attention.qkv", MadeBy::product, ReadBy::backward_input}, shape.tokens(),
+            heads_channels + 2 * shape.kv_channels);
       visit(log_sum_exp, SavedArray{"attention.log_sum_exp", MadeBy::attention, ReadBy::backward_input},
-            rows * shape.num_heads);
-      visit(heads, SavedArray{"attention.heads", MadeBy::attention, ReadBy::both_parts}, rows, channels);
+            shape.tokens() * shape.attention.num_heads);
+      visit(heads, SavedArray{"attention.heads", MadeBy::attention, ReadBy::both_parts}, shape.tokens(),
+            heads_channels);
     }
   };
   /// Gradients that backward_input leaves for backward_weight.
   struct Gradients {
-    Tensor<T, 2> dqkv;    ///< (N, 3C/tp)
+    Tensor<T, 2> dqkv;    ///< (N, C/tp + 2 KV)
     Tensor<T, 2> dheads;  ///< (N, C/tp)
 
-    static Gradients take(Arena& arena, const AttentionShape& shape) {
-      const Index rows = shape.batch * shape.sequence_length;
-      const Index channels = shape.num_heads * shape.head_size;
-      return {arena.take<T>(rows, 3 * channels), arena.take<T>(rows, channels)};
+    static Gradients take(Arena& arena, const BlockShape& shape) {
+      const Index channels = shape.attention.num_heads * shape.attention.head_size;
+      return {arena.take<T>(shape.tokens(), channels + 2 * shape.kv_channels), arena.take<T>(shape.tokens(), channels)};
     }
   };
 

@@ -27,12 +27,13 @@ struct BlockShape {
 inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, bool sequence_parallel, Index batch,
                                    Index sequence_length, int tensor_rank = 0) {
   const bool cuts_rows = sequence_parallel && tensor_size > 1;
-  const Index ffn = config.ffn_hidden_size / tensor_size;
-  const Index kv_heads = (config.kv_heads() + tensor_size - 1) / tensor_size;  // some ranks share one
-  return {.attention = {batch, sequence_length, config.num_heads / tensor_size, config.head_size()},
+  // What does not divide is cut unevenly, and this is the largest part; of few heads of K and V some ranks share one.
+  const auto divided_up = [&](Index extent) { return (extent + tensor_size - 1) / tensor_size; };
+  const Index ffn = divided_up(config.ffn_hidden_size);
+  return {.attention = {batch, sequence_length, divided_up(config.num_heads), config.head_size()},
           .rows = batch * sequence_length / (cuts_rows ? tensor_size : 1),
           .channels = config.hidden_size,
-          .kv_channels = kv_heads * config.head_size(),
+          .kv_channels = divided_up(config.kv_heads()) * config.head_size(),
           .ffn = ffn,
           .up = config.gated() ? 2 * ffn : ffn,
           .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),

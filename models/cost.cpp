@@ -49,6 +49,16 @@ ModelWork model_work(const ModelConfig& config, const BlockShape& shape) {
           .head = Head<P>::work(shape, config.vocab_size)};
 }
 
+LayerWork block_work(const BlockShape& shape, ScalarType compute) {
+  switch (compute) {
+    case ScalarType::fp64: return TransformerBlock<Fp64>::work(shape);
+    case ScalarType::bf16: return TransformerBlock<Bf16>::work(shape);
+    case ScalarType::fp16: return TransformerBlock<Fp16>::work(shape);
+    case ScalarType::fp32: break;
+  }
+  return TransformerBlock<Fp32>::work(shape);
+}
+
 namespace {
 
 Work operation_work(const LayerWork& layer, Recompute mode, OperationKind kind) {

@@ -41,6 +41,9 @@ struct ModelWork {
 template <class P>
 ModelWork model_work(const ModelConfig& config, const BlockShape& shape);
 
+/// Of a block alone, by the type of its activations.
+LayerWork block_work(const BlockShape& shape, ScalarType compute);
+
 /// What an operation of a chunk does, recomputation included. Messages and operations of the whole step: nothing.
 Work operation_work(const ModelWork& model, const ChunkLayers& chunk, OperationKind kind);
 

@@ -17,21 +17,20 @@ class Mlp {
 
  public:
   struct Saved {
-    Tensor<T, 2> up;         ///< (N, F/tp), before GELU
+    Tensor<T, 2> up;         ///< (N, F/tp), before GELU; with a gate (N, 2F/tp)
     Tensor<T, 2> activated;  ///< (N, F/tp)
 
     template <class Visit>
-    void each(Visit& visit, Index rows /* N */, Index local_ffn /* F/tp */) {
-      visit(up, SavedArray{"mlp.up", MadeBy::product, ReadBy::backward_input}, rows, local_ffn);
-      visit(activated, SavedArray{"mlp.activated", MadeBy::elementwise, ReadBy::backward_weight}, rows, local_ffn);
+    void each(Visit& visit, const BlockShape& shape) {
+      visit(up, SavedArray{"mlp.up", MadeBy::product, ReadBy::backward_input}, shape.tokens(), shape.up);
+      visit(activated, SavedArray{"mlp.activated", MadeBy::elementwise, ReadBy::backward_weight}, shape.tokens(),
+            shape.ffn);
     }
   };
   struct Gradients {
     Tensor<T, 2> dup;  ///< (N, F/tp)
 
-    static Gradients take(Arena& arena, Index rows /* N */, Index local_ffn /* F/tp */) {
-      return {arena.take<T>(rows, local_ffn)};
-    }
+    static Gradients take(Arena& arena, const BlockShape& shape) { return {arena.take<T>(shape.tokens(), shape.up)}; }
   };
 
   Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,

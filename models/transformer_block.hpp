@@ -31,10 +31,10 @@ class TransformerBlock {
     template <class Visit>
     void each(Visit& visit, const BlockShape& shape) {
       norm1.each(visit, shape.rows, shape.channels);
-      attention.each(visit, shape.attention);
+      attention.each(visit, shape);
       visit(h, SavedArray{"h", MadeBy::product, ReadBy::both_parts}, shape.rows, shape.channels);
       norm2.each(visit, shape.rows, shape.channels);
-      mlp.each(visit, shape.tokens(), shape.ffn);
+      mlp.each(visit, shape);
     }
   };
   struct Gradients {
@@ -54,8 +54,8 @@ class TransformerBlock {
       gradients.dh = arena.take<Residual<P>>(shape.rows, shape.channels);
       gradients.dnorm1 = arena.take<T>(shape.rows, shape.channels);
       gradients.norm1 = LayerNorm<P>::Gradients::take(arena, shape.rows, shape.channels);
-      gradients.mlp = Mlp<P>::Gradients::take(arena, shape.tokens(), shape.ffn);
-      gradients.attention = Attention<P>::Gradients::take(arena, shape.attention);
+      gradients.mlp = Mlp<P>::Gradients::take(arena, shape);
+      gradients.attention = Attention<P>::Gradients::take(arena, shape);
       return gradients;
     }
   };

@@ -26,6 +26,12 @@ int activation_bytes(Precision precision) {
   return precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2;
 }
 
+ScalarType activation_type(Precision precision) {
+  return activation_bytes(precision) == 4 ? ScalarType::fp32
+         : precision == Precision::fp16   ? ScalarType::fp16
+                                          : ScalarType::bf16;
+}
+
 std::vector<std::string> precision_names(const Accelerator& device) {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < num_precisions; ++i)

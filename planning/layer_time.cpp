@@ -45,16 +45,13 @@ struct Block {
   const Accelerator& device() const { return cluster.device; }
   double product(double m, double n, double k) const { return product_seconds(device(), layout.precision, m, n, k); }
 
-  // The four products of a block; `transposed` 0: y = x W, 1: dx = dy W^T, 2: dW = x^T dy.
-  double products(int transposed) const {
-    const double gates = model.gated() ? 2 : 1;
-    const auto one = [&](double k, double n) {
-      return transposed == 0 ? product(rows, n, k) : transposed == 1 ? product(rows, k, n) : product(k, n, rows);
-    };
-    return one(c, c / t + 2 * kv) + one(c / t, c) + one(c, gates * f / t) + one(f / t, c);
+  // Of the matmuls that the layers list.
+  double products(const Work& work) const {
+    double seconds = 0;
+    for (const MatmulWork& one : work.matmuls)
+      seconds += real(one.count) * product(real(one.m), real(one.n), real(one.k));
+    return seconds;
   }
-
-  double down_product() const { return product(rows, c, f / t); }
 
   // Q K^T, softmax and the product with V; backward 2.5 times the work of forward where it computes the scores again
   // [Dao 2023], twice where it kept them.
@@ -109,30 +106,13 @@ struct Block {
     return bytes;
   }
 
-  // A collective of (M, C) among the tensor ranks.
-  double collective(Collective kind) const {
-    const double seconds = collective_seconds(cluster, kind, layout.tensor_axis(), e * rows * c);
+  // Of the collectives that the layers list, what nothing hides.
+  double tensor_seconds(const Work& work) const {
+    double seconds = 0;
+    for (const CollectiveWork& one : work.collectives)
+      seconds += real(one.count) *
+                 collective_seconds(cluster, one.kind, layout.tensor_axis(), real(one.elements * one.element_bytes));
     return seconds * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
-  }
-
-  // Two all_reduces a pass, or as many all_gather and reduce_scatter pairs [Korthikanti et al. 2022, 4.2.2].
-  double tensor_seconds() const {
-    return layout.sequence_parallel ? 2 * (collective(Collective::all_gather) + collective(Collective::reduce_scatter))
-                                    : 2 * collective(Collective::all_reduce);
-  }
-
-  // Without the last one of forward, which sums the block's output.
-  double recomputed_tensor_seconds() const {
-    if (implementation.recomputes_last_product)
-      return tensor_seconds();
-    return tensor_seconds() -
-           collective(layout.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce);
-  }
-
-  // Inputs of Q, K, V and of the way up, gradients of the two products that go back to the stream.
-  double gather_rows_again_seconds() const {
-    const bool gathers = layout.sequence_parallel && implementation.gathers_rows_again;
-    return gathers ? 4 * collective(Collective::all_gather) : 0;
   }
 
   // Keys and values go round the ring of the context axis behind the attention of the part at hand [Liu et al. 2023].
@@ -187,51 +167,52 @@ PassTime operator*(double count, PassTime pass) {
 BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                      const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
+  const LayerWork work = block_work(block_shape(model, layout, sequence_length), activation_type(layout.precision));
   BlockTime time;
   const PassTime attention = block.attention(false);
   const PassTime attention_back = block.attention(true);
   const double context_forward = block.context_seconds(attention.products, false);
 
   time.forward = attention;
-  time.forward.products += block.products(0);
+  time.forward.products += block.products(work.forward);
   time.forward.elementwise += block.elementwise(false);
-  time.forward.tensor = block.tensor_seconds() + context_forward;
+  time.forward.tensor = block.tensor_seconds(work.forward) + context_forward;
   time.forward.host = block.host(1);
 
   time.backward_input = attention_back;
-  time.backward_input.products += block.products(1);
+  time.backward_input.products += block.products(work.backward_input);
   time.backward_input.elementwise += block.elementwise(true);
-  time.backward_input.tensor = block.tensor_seconds() + block.context_seconds(attention_back.products, true);
+  time.backward_input.tensor =
+      block.tensor_seconds(work.backward_input) + block.context_seconds(attention_back.products, true);
   time.backward_input.host = block.host(1.3);
 
-  time.backward_weight.products = block.products(2);
+  time.backward_weight.products = block.products(work.backward_weight);
   if (!implementation.fused_accumulation)
     time.backward_weight.elementwise = traffic_seconds(
         cluster.device, 3 * implementation.gradient_bytes * real(matrix_parameters_per_layer(model)) / block.t);
-  time.backward_weight.tensor = block.gather_rows_again_seconds();
+  if (implementation.gathers_rows_again)
+    time.backward_weight.tensor = block.tensor_seconds(work.backward_weight);
   time.backward_weight.host = block.host(0.3);
 
   if (implementation.overlaps_tensor_backward) {  // of sequence parallelism the reduce_scatters alone
     const double hideable = time.backward_input.tensor * (layout.sequence_parallel ? 0.5 : 1);
-    const double work = time.backward_weight.products;
+    const double beside_it = time.backward_weight.products;
     time.backward_input.tensor -= hideable;
-    time.backward_input.tensor += beside(cluster.device, work, hideable) - work;
+    time.backward_input.tensor += beside(cluster.device, beside_it, hideable) - beside_it;
   }
 
   if (layout.recompute == Recompute::full) {
+    const Work& again = implementation.recomputes_last_product ? work.forward : work.recompute;
     time.recompute = time.forward;
-    time.recompute.tensor = block.recomputed_tensor_seconds() + context_forward;
-    if (!implementation.recomputes_last_product)
-      time.recompute.products -= block.down_product();
+    time.recompute.products = attention.products + block.products(again);
+    time.recompute.tensor = block.tensor_seconds(again) + context_forward;
   } else if (layout.recompute == Recompute::selective && implementation.recomputes_attention) {
     if (!implementation.fused_attention) {
       time.recompute = attention;
       time.recompute.host = block.host(0.3);
     }
   } else if (layout.recompute == Recompute::selective) {
-    time.recompute.elementwise = traffic_seconds(
-        cluster.device,
-        block.e * block.rows * (4 * block.c / (layout.sequence_parallel ? block.t : 1) + 2 * block.f / block.t));
+    time.recompute.elementwise = traffic_seconds(cluster.device, work.recompute_for_weight.elementwise_bytes);
     time.recompute.host = block.host(0.2);
   }
   time.recompute = layout.recompute_share * time.recompute;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/ops/cudnn_parts.hpp"
+#include "models/block_memory.hpp"
 #include "models/logit_rows.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "planning/pipeline_time.hpp"
@@ -34,9 +35,6 @@ double staged_bytes(double gradients, double ranks) {
   return std::min(gradients, options.buckets_in_flight * bucket) * (ranks - 1) / ranks;
 }
 
-// Columns on the way up of the feed-forward: one for gelu; gate and up for SwiGLU.
-double up_size(const ModelConfig& model) { return (model.gated() ? 2 : 1) * real(model.ffn_hidden_size); }
-
 // A stage of the model.
 struct Stage {
   std::vector<Index> blocks;  // of its chunks
@@ -57,21 +55,15 @@ struct StageElements {
 // What `train` keeps for backward beside the slots (ActivationPlan::take_gradients): gradients of one block and of the
 // stream on both sides, two sets where they are sent; of a split backward those of all blocks, as often as weight parts
 // wait.
-double gradient_workspace(const ModelConfig& model, const PlanLayout& layout, const Stage& stage, double rows) {
-  const double e = activation_bytes(layout.precision);
-  const double c = real(model.hidden_size);
-  const double up = up_size(model);
-  const double t = layout.tensor;
-  const double stream = e * rows * c / (layout.sequence_parallel ? t : 1);
-  const double block = 3 * stream + e * rows * (2 * c + 2 * t * kv_size_on_rank(model, layout) + up) / t;
-  double bytes = layout.sequence_parallel ? e * rows * c : 0;
+double gradient_workspace(const PlanLayout& layout, const Stage& stage, const BlockMemory& block) {
+  const double stream = real(block.stream);
+  double bytes = real(block.full);
   if (layout.schedule == ScheduleKind::zero_bubble) {
-    const double again = layout.recompute == Recompute::full ? 3 * stream + e * rows * (c + up) / t : 0;
     const double count = real(stage.blocks.front());
     const double waiting = std::min(real(layout.num_microbatches()), stage.number + 1.0);
-    return bytes + waiting * ((count + 1) * stream + count * (block + again));
+    return bytes + waiting * ((count + 1) * stream + count * real(block.gradients + block.read_later));
   }
-  bytes += block + 2 * stream;
+  bytes += real(block.gradients) + 2 * stream;
   for (std::size_t chunk = 0; chunk < stage.blocks.size(); ++chunk) {
     const bool has_embedding = stage.first && chunk == 0;
     const bool has_head = stage.last && chunk + 1 == stage.blocks.size();
@@ -95,6 +87,8 @@ class StageMemory {
         whole_(state_bytes(layout.precision, implementation)),
         each_(sharded_state_bytes(whole_, layout.zero_stage, replicas_)),
         attention_workspace_(attention_workspace_on_rank(model, layout, implementation, sequence_length)),
+        shape_(block_shape(model, layout, sequence_length)),
+        block_(block_memory(shape_, layout.recompute, activation_type(layout.precision))),
         blocks_(blocks_per_part(model, layout)),
         kept_(activation_bytes_per_layer(model, layout, implementation, sequence_length)),
         kept_without_recomputation_(
@@ -214,18 +208,19 @@ class StageMemory {
   void add_block_at_work(MemoryByCategory& memory, const Stage& stage) const {
     const double e = activation_bytes(layout_.precision);
     add(memory, Category::workspace,
-        recomputed_bytes() +
-            (implementation_.arenas_of_train
-                 ? gradient_workspace(model_, layout_, stage, rows_)
-                 : 2 * stream_ + e * rows_ * (up_size(model_) + real(model_.ffn_hidden_size)) / layout_.tensor));
+        recomputed_bytes() + (implementation_.arenas_of_train
+                                  ? gradient_workspace(layout_, stage, block_)
+                                  : 2 * stream_ + e * rows_ * real(shape_.up + shape_.ffn)));
   }
 
   double recomputed_bytes() const {
+    if (implementation_.arenas_of_train)
+      return real(block_.recomputed);
     if (layout_.recompute == Recompute::none || kept_ >= kept_without_recomputation_)
       return 0;
     if (layout_.recompute != Recompute::full)
       return kept_without_recomputation_ - kept_;
-    return kept_without_recomputation_ - (implementation_.arenas_of_train ? stream_ : 0);  // its input lies in the slot
+    return kept_without_recomputation_;
   }
 
   const ModelConfig& model_;
@@ -237,8 +232,10 @@ class StageMemory {
   StateBytes whole_;
   StateBytes each_;
   std::size_t attention_workspace_;  // bytes
-  std::vector<Index> blocks_;        // of each part of the model
-  double kept_;                      // bytes that a block keeps of a micro-batch
+  BlockShape shape_;
+  BlockMemory block_;          // as `train` lays it
+  std::vector<Index> blocks_;  // of each part of the model
+  double kept_;                // bytes that a block keeps of a micro-batch
   double kept_without_recomputation_;
 };
 
@@ -262,33 +259,31 @@ StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas
   return bytes;
 }
 
+BlockShape block_shape(const ModelConfig& model, const PlanLayout& layout, Index sequence_length) {
+  return make_block_shape(model, layout.tensor, layout.sequence_parallel, layout.micro_batch,
+                          std::max<Index>(1, sequence_length / layout.context));
+}
+
 double activation_bytes_per_layer(const ModelConfig& model, const PlanLayout& layout,
                                   const Implementation& implementation, Index sequence_length) {
-  const double e = activation_bytes(layout.precision);
-  const double rows = real(layout.micro_batch) * real(sequence_length) / layout.context;
-  const double t = layout.tensor;
-  const double replicated = layout.sequence_parallel ? t : 1;
-  const double c = real(model.hidden_size);
-  const double f = real(model.ffn_hidden_size);
-  const double kv = t * kv_size_on_rank(model, layout);
-  const double heads = real(model.num_heads) / t;
-  const double mask = model.dropout > 0 ? 1 : 0;
-  const bool own_selective = layout.recompute == Recompute::selective && !implementation.recomputes_attention;
-
-  // Block input, h between attention and feed-forward, both norm outputs, masks of both output dropouts.
-  double shared = (own_selective ? 2 : 4) * e * c + 2 * mask * c;
-  // Q, K, V, heads; feed-forward before and after the activation function.
-  double split = e * (2 * c + 2 * kv) + e * up_size(model) + (own_selective ? 0 : e * f);
-  double scores = 0;
-  if (implementation.fused_attention)
-    split += 4 * heads * t;  // the softmax denominators
-  else if (layout.recompute != Recompute::selective)
-    scores = (2 * e + mask) * heads * rows * real(sequence_length);  // softmax, its mask, the dropped-out softmax
-  const double kept = rows * (shared / replicated + split / t) + scores;
-  if (layout.recompute == Recompute::full) {
-    const double input = e * rows * c / replicated;
-    return layout.recompute_share * input + (1 - layout.recompute_share) * kept;
+  const BlockShape shape = block_shape(model, layout, sequence_length);
+  const ScalarType type = activation_type(layout.precision);
+  const bool of_attention = layout.recompute == Recompute::selective && implementation.recomputes_attention;
+  const BlockMemory block = block_memory(
+      shape, layout.recompute == Recompute::full || of_attention ? Recompute::none : layout.recompute, type);
+  double kept = real(block.kept);
+  if (!implementation.arenas_of_train || !implementation.fused_attention)
+    kept -= real(block.statistics);  // which published formulas leave out
+  const double masks = model.dropout > 0 ? 1 : 0;
+  kept += 2 * masks * real(shape.rows * shape.channels);
+  if (!implementation.fused_attention) {
+    kept -= real(block.scores);
+    if (!of_attention)  // softmax, its mask, the dropped-out softmax
+      kept += (2 * activation_bytes(layout.precision) + masks) * real(shape.attention.num_heads) *
+              real(shape.tokens()) * real(sequence_length);
   }
+  if (layout.recompute == Recompute::full)
+    return layout.recompute_share * real(block.stream) + (1 - layout.recompute_share) * kept;
   return kept;
 }
 

@@ -23,6 +23,9 @@ StateBytes state_bytes(Precision precision, const Implementation& implementation
 /// The same on each of `replicas` ranks: ZeRO-1 shards the optimizer, 2 also gradients, 3 also weights [Table 1].
 StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas);
 
+/// One micro-batch on a rank of the tensor axis, the first, which has most. Context ranks share its sequences.
+BlockShape block_shape(const ModelConfig& model, const PlanLayout& layout, Index sequence_length);
+
 /// Bytes that a block keeps of one micro-batch from forward to backward. For GPT in 16 bit without recomputation or
 /// tensor parallelism, with dropout and unfused attention: s b h (34 + 5 a s / h) [Korthikanti et al. 2022, eq. 1-6].
 double activation_bytes_per_layer(const ModelConfig& model, const PlanLayout& layout,

@@ -268,8 +268,8 @@ TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
   EXPECT_DOUBLE_EQ(16 * weights(16) - weights(1), 8 * 2 * 128.0 * 8192);  // eight more heads of both
 }
 
-// SwiGLU has gradients of gate and up where gelu has one, for all rows; full recomputation under a split backward keeps
-// both once more.
+// SwiGLU has gradients of gate and up where gelu has one, for all rows. What a later weight part reads beside them, the
+// input of the way down, is as wide as without a gate.
 TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
   ModelConfig model = model_preset("llama3-8b");
   ASSERT_TRUE(model.gated());
@@ -284,8 +284,8 @@ TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
   EXPECT_NEAR(workspace(true, split) - workspace(false, split), 2 * 8 * column,
               1);  // two weight parts of 8 blocks wait
   const PlanLayout again = layout_of("tensor=2,pipeline=4,schedule=zero_bubble,recompute=full", 16);
-  // Their gradients, and what is kept for them; the block at work is filled again with one column more.
-  EXPECT_NEAR(workspace(true, again) - workspace(false, again), (2 * 2 * 8 + 1) * column, 1);
+  // The block at work is filled again with one column more.
+  EXPECT_NEAR(workspace(true, again) - workspace(false, again), (2 * 8 + 1) * column, 1);
 }
 
 // Rajbhandari et al. 2020, 5.2: a gradient is dropped once it is reduced to its owner, so beside its share of all a

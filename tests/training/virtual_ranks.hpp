@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -164,10 +165,12 @@ class VirtualRank {
         Index base = 0;
         for (const IndexRange& run : array.held) {
           const IndexRange part = intersection(run, parameter.flat_range());
-          for (Index i = part.begin; i < part.end; ++i)
+          for (Index i = part.begin; i < part.end; ++i) {
+            const double value =
+                values.normal(static_cast<std::uint64_t>(global_index(parameter.spec, i - parameter.offset)));
             visit(array.data(static_cast<std::size_t>(base + i - run.begin)),
-                  static_cast<T>(
-                      values.normal(static_cast<std::uint64_t>(global_index(parameter.spec, i - parameter.offset)))));
+                  static_cast<T>(array.group == "exp_avg_sq" ? std::abs(value) : value));  // squares are not negative
+          }
           base += run.size();
         }
       }
