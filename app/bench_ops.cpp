@@ -12,11 +12,11 @@
 #include "app/print.hpp"
 #include "core/error.hpp"
 #include "core/machine_memory.hpp"
+#include "core/ops/activation.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/attention_library.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/embedding.hpp"
-#include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
@@ -188,8 +188,8 @@ class OpsBench {
       return;
     const Index f = shape_.ffn_hidden_size;
     const auto x = filled<T, 2>(rows_, f), y = filled<T, 2>(rows_, f), dx = filled<T, 2>(rows_, f);
-    add("gelu, forward", 0, 2 * bytes<T>(rows_ * f), [&] { gelu_forward<T>(exec_, y, x); });
-    add("gelu, backward", 0, 3 * bytes<T>(rows_ * f), [&] { gelu_backward<T>(exec_, dx, y, x); });
+    add("gelu, forward", 0, 2 * bytes<T>(rows_ * f), [&] { activation_forward<T>(exec_, "gelu", y, x); });
+    add("gelu, backward", 0, 3 * bytes<T>(rows_ * f), [&] { activation_backward<T>(exec_, "gelu", dx, y, x); });
   }
 
   void attention(AttentionLibrary library) {

@@ -9,11 +9,11 @@
 
 #include "core/kokkos_compat.hpp"
 #include "core/memory_ledger.hpp"
+#include "core/ops/activation.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/embedding.hpp"
-#include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
@@ -108,9 +108,11 @@ template <class S>
 void gelu(benchmark::State& state, bool forward) {
   const auto x = random_tensor<S>(N, F), y = random_tensor<S>(N, F), dx = random_tensor<S>(N, F);
   if (forward)
-    measure(state, Unit::bytes, bytes<S>(2 * N * F), [&](const ExecSpace& exec) { gelu_forward<S>(exec, y, x); });
+    measure(state, Unit::bytes, bytes<S>(2 * N * F),
+            [&](const ExecSpace& exec) { activation_forward<S>(exec, "gelu", y, x); });
   else
-    measure(state, Unit::bytes, bytes<S>(3 * N * F), [&](const ExecSpace& exec) { gelu_backward<S>(exec, dx, y, x); });
+    measure(state, Unit::bytes, bytes<S>(3 * N * F),
+            [&](const ExecSpace& exec) { activation_backward<S>(exec, "gelu", dx, y, x); });
 }
 
 // Products of the causal half: Q K^T and P V forward; backward makes P again and has four more.

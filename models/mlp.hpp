@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/ops/gelu.hpp"
+#include "core/ops/activation.hpp"
 #include "models/linear.hpp"
 #include "models/recompute.hpp"
 
 namespace espalier {
 
-/// The feed-forward part of a block: up, GELU, down. F = ffn_hidden_size, of which each rank of the tensor axis has
-/// F/tp channels.
+/// The feed-forward part of a block: up, activation function, down. F = ffn_hidden_size, of which each rank of the
+/// tensor axis has F/tp channels.
 template <class P>
 class Mlp {
   using T = Compute<P>;
@@ -17,7 +17,7 @@ class Mlp {
 
  public:
   struct Saved {
-    Tensor<T, 2> up;         ///< (N, F/tp), before GELU; with a gate (N, 2F/tp)
+    Tensor<T, 2> up;         ///< (N, F/tp), before the activation function; with a gate (N, 2F/tp)
     Tensor<T, 2> activated;  ///< (N, F/tp)
 
     template <class Visit>
@@ -34,8 +34,9 @@ class Mlp {
   };
 
   Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
-      Index ffn_hidden_size, Placement placement, double init_std, double projection_std)
-      : up_(parameters, tensor, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
+      Index ffn_hidden_size, std::string activation, Placement placement, double init_std, double projection_std)
+      : activation_(std::move(activation)),
+        up_(parameters, tensor, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
         down_(parameters, tensor, name + ".down", hidden_size, ffn_hidden_size, placement, projection_std) {}
 
   static void work(LayerWork& work, const BlockShape& shape) {
@@ -57,17 +58,25 @@ class Mlp {
 
   /// Forward as far as backward reads it: saved alone.
   void recompute(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Saved& saved) const {
-    up_.forward_gelu(exec, saved.activated, saved.up, x);
+    if (activation_ == "gelu")  // which some libraries do with the product
+      return up_.forward_gelu(exec, saved.activated, saved.up, x);
+    up_.forward(exec, saved.up, x);
+    recompute_for_weight(exec, saved);
   }
 
   /// Of saved what backward_weight alone reads, from the rest.
   void recompute_for_weight(const ExecSpace& exec, Saved& saved) const {
-    gelu_forward<T>(exec, saved.activated, saved.up);
+    activation_forward<T>(exec, activation_, saved.activated, saved.up);
   }
 
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, C), = */, Stream dy /* (R, C) */,
                       const Saved& saved, Gradients& gradients) const {
-    down_.backward_input_gelu(exec, gradients.dup, dy, saved.up);
+    if (activation_ == "gelu") {
+      down_.backward_input_gelu(exec, gradients.dup, dy, saved.up);
+    } else {
+      down_.backward_input(exec, gradients.dup, dy);
+      activation_backward<T>(exec, activation_, gradients.dup, gradients.dup, saved.up);
+    }
     up_.backward_input(exec, dx, gradients.dup);
   }
 
@@ -78,6 +87,7 @@ class Mlp {
   }
 
  private:
+  std::string activation_;
   ColumnParallelLinear<P> up_;
   RowParallelLinear<P> down_;
 };

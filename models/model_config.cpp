@@ -47,7 +47,8 @@ std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model) {
     parts.push_back({"grouped-query attention", fmt::format("num_kv_heads = {}", model.kv_heads()),
                      fmt::format("num_kv_heads = {}", model.num_heads)});
   if (model.gated())
-    parts.push_back({"a gated feed-forward", "activation = \"swiglu\"", "activation = \"gelu\""});
+    parts.push_back(
+        {"a gated feed-forward", fmt::format("activation = \"{}\"", model.activation), "activation = \"gelu\""});
   if (model.norm == Norm::rmsnorm)
     parts.push_back({"RMSNorm", "norm = \"rmsnorm\"", "norm = \"layernorm\""});
   if (!model.tied_embeddings)

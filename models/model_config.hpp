@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "core/ops/activation.hpp"
 #include "core/scalars.hpp"
 
 namespace espalier {
 
 enum class Norm { layernorm, rmsnorm };
-enum class Activation { gelu, swiglu };    ///< swiglu: gated, so that the feed-forward has three matrices
 enum class Positions { learned, rotary };  ///< learned: a table, added to the token embedding
 
 /// A dense decoder: pre-norm blocks of attention and feed-forward. The only description of a model: training, planning,
@@ -24,7 +24,7 @@ struct ModelConfig {
   Index ffn_hidden_size = 3072;      ///< F
   Index num_kv_heads = 0;            ///< NKV, heads of keys and values; 0: one for each head
   Norm norm = Norm::layernorm;
-  Activation activation = Activation::gelu;
+  std::string activation = "gelu";  ///< of core/ops/activation; with a gate the feed-forward has three matrices
   Positions positions = Positions::learned;
   bool tied_embeddings = true;  ///< the head is the token embedding
   bool bias = true;             ///< of the linear layers
@@ -34,7 +34,7 @@ struct ModelConfig {
   Index head_size() const { return num_heads == 0 ? 0 : hidden_size / num_heads; }  ///< HS
   Index kv_heads() const { return num_kv_heads == 0 ? num_heads : num_kv_heads; }
   Index kv_size() const { return head_size() * kv_heads(); }  ///< columns of K (and of V)
-  bool gated() const { return activation == Activation::swiglu; }
+  bool gated() const { return is_gated(activation); }
   /// P, or 0 without a table.
   Index learned_positions() const { return positions == Positions::learned ? max_sequence_length : 0; }
 };

@@ -33,7 +33,7 @@ ModelConfig llama(Index layers, Index hidden, Index heads, Index kv_heads, Index
           .ffn_hidden_size = ffn,
           .num_kv_heads = kv_heads == heads ? 0 : kv_heads,
           .norm = Norm::rmsnorm,
-          .activation = Activation::swiglu,
+          .activation = "swiglu",
           .positions = Positions::rotary,
           .tied_embeddings = tied,
           .bias = false};

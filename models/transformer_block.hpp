@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// The pre-norm block of GPT-2: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Keeps nothing between calls: what
+/// The pre-norm block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Keeps nothing between calls: what
 /// backward needs lies in Saved, what the weight gradients need beside it in Gradients, so that micro-batches may be in
 /// flight in any order and the weight part may come later.
 template <class P>
@@ -66,8 +66,8 @@ class TransformerBlock {
         attention_(parameters, tensor, name + ".attention", config.hidden_size, placement, init_std,
                    projection_std(config)),
         norm2_(parameters, tensor, name + ".norm2", config.hidden_size, placement),
-        mlp_(parameters, tensor, name + ".mlp", config.hidden_size, config.ffn_hidden_size, placement, init_std,
-             projection_std(config)) {}
+        mlp_(parameters, tensor, name + ".mlp", config.hidden_size, config.ffn_hidden_size, config.activation,
+             placement, init_std, projection_std(config)) {}
 
   /// Whether backward_input reads arrays of a block that are not kept: then it first computes all of them again.
   static bool recomputes_for_input(Recompute mode) {

@@ -86,7 +86,7 @@ class ModelReader {
 
   void read_kind() {
     read_choice("norm", {{"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}, shape_.norm);
-    read_choice("activation", {{"gelu", Activation::gelu}, {"swiglu", Activation::swiglu}}, shape_.activation);
+    reader_.read("model", "activation", shape_.activation, activation_names());
     reader_.read("model", "tied_embeddings", shape_.tied_embeddings);
     reader_.read("model", "bias", shape_.bias);
     reader_.read("model", "dropout", shape_.dropout, {.min = 0, .max = 1, .max_open = true});

@@ -12,7 +12,7 @@ namespace espalier {
 namespace {
 
 void set_llama(ModelConfig& model, bool is_llama) {
-  model.activation = is_llama ? Activation::swiglu : Activation::gelu;
+  model.activation = is_llama ? "swiglu" : "gelu";
   model.norm = is_llama ? Norm::rmsnorm : Norm::layernorm;
 }
 

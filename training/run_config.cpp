@@ -36,6 +36,13 @@ constexpr double not_given = -1;
 const std::vector<std::string> state_or_compute = {"state", "compute"};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
 
+// Those without a gate, which the block has not yet.
+std::vector<std::string> trainable_activations() {
+  std::vector<std::string> names = activation_names();
+  std::erase_if(names, [](const std::string& name) { return is_gated(name); });
+  return names;
+}
+
 // The words of these choices, behind those that come first.
 template <class List>
 std::vector<std::string> words_of(const List& choices, std::vector<std::string> words = {}) {
@@ -59,6 +66,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.integer("hidden_size", c.model.shape.hidden_size, channels, "channels of the residual stream");
   v.integer("num_heads", c.model.shape.num_heads, channels, "attention heads; divide hidden_size");
   v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, {1, 1 << 20}, "channels of the feed-forward layer");
+  v.choice("activation", c.model.shape.activation, trainable_activations(), "of the feed-forward layer");
 
   v.section("data", "Token files, made by `espalier data pack` (nanoGPT's and llm.c's are read too).");
   v.strings("train", c.data.train, "files to train on");

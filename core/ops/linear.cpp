@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
+#include "core/ops/activation.hpp"
 #include "core/ops/elementwise.hpp"
-#include "core/ops/gelu.hpp"
 #include "core/ops/matmul_cublaslt.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/matmul_onednn.hpp"
@@ -58,10 +58,10 @@ void linear_gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> up,
                          Tensor<T, 1> bias) {
   if (fused<T>(exec, y, x, Transpose::yes, weight, 0,
                {.kind = EpilogueKind::bias_gelu, .bias = bias.data(), .before_gelu = up.data()},
-               [&](T*) { gelu_forward<T>(exec, y, up); }))
+               [&](T*) { activation_forward<T>(exec, "gelu", y, up); }))
     return;
   linear_forward<T>(exec, up, x, weight, bias);
-  gelu_forward<T>(exec, y, up);
+  activation_forward<T>(exec, "gelu", y, up);
 }
 
 template <class T>
@@ -78,10 +78,10 @@ template <class T>
 void linear_gelu_backward_input(const ExecSpace& exec, Tensor<T, 2> dup, Tensor<T, 2> dy, Tensor<T, 2> weight,
                                 Tensor<T, 2> up) {
   if (fused<T>(exec, dup, dy, Transpose::no, weight, 0, {.kind = EpilogueKind::gelu_gradient, .before_gelu = up.data()},
-               [&](T*) { gelu_backward<T>(exec, dup, dup, up); }))
+               [&](T*) { activation_backward<T>(exec, "gelu", dup, dup, up); }))
     return;
   matmul<T>(exec, dup, Transpose::no, dy, Transpose::no, weight);
-  gelu_backward<T>(exec, dup, dup, up);
+  activation_backward<T>(exec, "gelu", dup, dup, up);
 }
 
 template <class T>

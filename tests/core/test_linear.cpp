@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/gelu.hpp"
+#include "core/ops/activation.hpp"
 #include "core/ops/linear.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
@@ -82,7 +82,7 @@ TEST(FusedLinear, gradient_through_gelu_is_that_of_fp64) {
     const auto wanted = undefined<double>(s.rows, s.in);
     matmul<double>(ExecSpace(), wanted, Transpose::no, on_device<double>(s.dy, s.rows, s.out), Transpose::no,
                    on_device<double>(s.weight, s.out, s.in));
-    gelu_backward<double>(ExecSpace(), wanted, wanted, on_device<double>(before_gelu, s.rows, s.in));
+    activation_backward<double>(ExecSpace(), "gelu", wanted, wanted, on_device<double>(before_gelu, s.rows, s.in));
     EXPECT_TRUE(allclose(on_host(dup), on_host(wanted), 4 * tolerance<T>, {s.rows, s.in}));
   });
 }

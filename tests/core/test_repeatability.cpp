@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <map>
 
+#include "core/ops/activation.hpp"
 #include "core/ops/attention.hpp"
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/embedding.hpp"
-#include "core/ops/gelu.hpp"
 #include "core/ops/layernorm.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
@@ -49,9 +49,9 @@ Bits bits_of_ops() {
   layernorm_backward_weight<float>(exec, dweight, dbias, dy, x, mean, rstd, 1);
   bits["layernorm_backward_weight"] = fingerprint(dweight) ^ (3 * fingerprint(dbias));
 
-  gelu_forward<float>(exec, y, x);
+  activation_forward<float>(exec, "gelu", y, x);
   bits["gelu_forward"] = fingerprint(y);
-  gelu_backward<float>(exec, y, dy, x);
+  activation_backward<float>(exec, "gelu", y, dy, x);
   bits["gelu_backward"] = fingerprint(y);
   bias_backward<float>(exec, dbias, dy, 1);
   bits["bias_backward"] = fingerprint(dbias);

@@ -274,7 +274,7 @@ TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
   ModelConfig model = model_preset("llama3-8b");
   ASSERT_TRUE(model.gated());
   const auto workspace = [&](bool gated, const PlanLayout& layout) {
-    model.activation = gated ? Activation::swiglu : Activation::gelu;
+    model.activation = gated ? "swiglu" : "gelu";
     return static_cast<double>(layout_memory(model, layout, espalier_implementation(), 2048)[1][Category::workspace]);
   };
   const double column = 2 * 2048 * 14336.0 / 2;  // in bf16, of one micro-batch on one of two tensor ranks

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/activation.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/ops/activation_functions.hpp"
+
+namespace espalier {
+namespace {
+
+// The table: a line for each name, with its function and whether a gate goes with it.
+template <class Visit>
+void for_each_activation(const Visit& visit) {
+  visit.template operator()<Gelu>("gelu", false);
+  visit.template operator()<Silu>("silu", false);
+  visit.template operator()<Relu>("relu", false);
+  visit.template operator()<Silu>("swiglu", true);
+}
+
+template <class F, class T>
+void forward_of(const ExecSpace& exec, const Tensor<T, 2>& y, const Tensor<T, 2>& x) {
+  const Index width = x.extent(1);
+  for_rows(
+      exec, "espalier::core::activation_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
+        const T* const in = &x(n, 0);
+        T* const out = &y(n, 0);
+        const auto value = [](const T number) { return static_cast<T>(F::value(static_cast<State<T>>(number))); };
+        map_row(thread, width, out, value, in);
+      });
+}
+
+template <class F, class T>
+void backward_of(const ExecSpace& exec, const Tensor<T, 2>& dx, const Tensor<T, 2>& dy, const Tensor<T, 2>& x) {
+  const Index width = x.extent(1);
+  for_rows(
+      exec, "espalier::core::activation_backward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
+        const T* const in = &x(n, 0);
+        const T* const g = &dy(n, 0);
+        T* const out = &dx(n, 0);
+        const auto gradient = [](const T number, const T d) {
+          return static_cast<T>(static_cast<State<T>>(d) * F::derivative(static_cast<State<T>>(number)));
+        };
+        map_row(thread, width, out, gradient, in, g);
+      });
+}
+
+// Calls visit<F>(gated) for the name's line.
+template <class Visit>
+void visit_activation(std::string_view activation, const Visit& visit) {
+  bool is_known = false;
+  for_each_activation([&]<class F>(std::string_view name, bool gated) {
+    if (name != activation)
+      return;
+    is_known = true;
+    visit.template operator()<F>(gated);
+  });
+  ESPALIER_ASSERT(is_known, "no activation function is called " + std::string(activation));
+}
+
+}  // namespace
+
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names;
+  for_each_activation([&]<class F>(const char* name, bool) { names.emplace_back(name); });
+  return names;
+}
+
+bool is_gated(std::string_view activation) {
+  bool gated = false;
+  visit_activation(activation, [&]<class F>(bool is) { gated = is; });
+  return gated;
+}
+
+template <class T>
+void activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y, Tensor<T, 2> x) {
+  visit_activation(activation, [&]<class F>(bool) { forward_of<F, T>(exec, y, x); });
+}
+
+template <class T>
+void activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx, Tensor<T, 2> dy,
+                         Tensor<T, 2> x) {
+  visit_activation(activation, [&]<class F>(bool) { backward_of<F, T>(exec, dx, dy, x); });
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                        \
+  template void activation_forward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>); \
+  template void activation_backward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>);
+ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier
