@@ -16,6 +16,7 @@ void for_each_activation(const Visit& visit) {
   visit.template operator()<Gelu>("gelu", false);
   visit.template operator()<Silu>("silu", false);
   visit.template operator()<Relu>("relu", false);
+  visit.template operator()<ReluSquared>("relu_squared", false);
   visit.template operator()<Silu>("swiglu", true);
 }
 

@@ -68,4 +68,16 @@ struct Relu {
   }
 };
 
+/// Squared ReLU (So et al., Primer, 2021): y = max(x, 0)^2
+struct ReluSquared {
+  template <class S>
+  KOKKOS_INLINE_FUNCTION static S value(S x) {
+    return Relu::value(x) * Relu::value(x);
+  }
+  template <class S>
+  KOKKOS_INLINE_FUNCTION static S derivative(S x) {
+    return S(2) * Relu::value(x);
+  }
+};
+
 }  // namespace espalier

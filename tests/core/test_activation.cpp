@@ -19,6 +19,7 @@ const std::map<std::string, Function>& plain_functions() {
       {"gelu", [](double x) { return reference::gelu({x})[0]; }},
       {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
       {"relu", [](double x) { return x > 0 ? x : 0; }},
+      {"relu_squared", [](double x) { return x > 0 ? x * x : 0; }},
   };
   return functions;
 }
