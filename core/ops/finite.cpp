@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/parameter_spec.hpp"
 #include "core/vector_math.hpp"
 
 namespace espalier {
@@ -12,10 +13,28 @@ namespace {
 
 constexpr Index values_of_a_piece = Index{1} << 16;
 
-// The first index below `size` for which `is_sound` does not hold, or `size`. The device counts the unsound in each
-// piece; find_on_host(begin, end) looks for it in the first piece that has any.
-template <class IsSound, class FindOnHost>
-Index first_unsound(const ExecSpace& exec, Index size, const IsSound& is_sound, const FindOnHost& find_on_host) {
+// nvcc wants types with names where a kernel's function is a template.
+template <class S>
+struct IsFinite {
+  Tensor<S, 1> values;
+  KOKKOS_INLINE_FUNCTION bool operator()(Index i) const { return compat::isfinite(values(i)); }
+};
+
+template <class S>
+struct IsSoundMoment {
+  Tensor<S, 1> exp_avg;
+  Tensor<S, 1> exp_avg_sq;
+  KOKKOS_INLINE_FUNCTION bool operator()(Index i) const { return is_sound(exp_avg(i), exp_avg_sq(i)); }
+  KOKKOS_INLINE_FUNCTION static bool is_sound(S m, S v) {
+    constexpr S limit = static_cast<S>(largest_moment_ratio);
+    constexpr S underflow = static_cast<S>(1e-15);  // of gradients whose squares are too small for fp32
+    return v >= 0 && (m < 0 ? -m : m) <= limit * compat::sqrt(v) + underflow;
+  }
+};
+
+// The indices of the first piece in which `is_sound` does not hold for all; empty at `size` where it does.
+template <class IsSound>
+IndexRange first_unsound_piece(const ExecSpace& exec, Index size, const IsSound& is_sound) {
   const Index num_pieces = (size + values_of_a_piece - 1) / values_of_a_piece;
   const auto wrong = allocate<Index>(Category::workspace, "unsound", num_pieces);  // how many in each piece
   Kokkos::parallel_for(
@@ -30,55 +49,42 @@ Index first_unsound(const ExecSpace& exec, Index size, const IsSound& is_sound, 
   compat::fence(exec, "espalier::first_unsound: the host reads what was found");
   for (Index piece = 0; piece < num_pieces; ++piece)
     if (host_wrong(piece) > 0)
-      return find_on_host(piece * values_of_a_piece, std::min((piece + 1) * values_of_a_piece, size));
-  return size;
+      return {piece * values_of_a_piece, std::min((piece + 1) * values_of_a_piece, size)};
+  return {size, size};
 }
 
 // A part of a device array on the host.
 template <class S>
-HostTensor<S, 1> host_part(const ExecSpace& exec, const Tensor<S, 1>& values, Index begin, Index end) {
-  const Tensor<S, 1> part(values.data() + begin, end - begin);
+HostTensor<S, 1> host_part(const ExecSpace& exec, const Tensor<S, 1>& values, IndexRange range) {
+  const Tensor<S, 1> part(values.data() + range.begin, range.size());
   HostTensor<S, 1> host = Kokkos::create_mirror_view(part);
   Kokkos::deep_copy(exec, host, part);
   compat::fence(exec, "espalier::first_unsound: the host looks for the place");
   return host;
 }
 
-template <class S>
-KOKKOS_INLINE_FUNCTION bool is_sound_moment(S m, S v) {
-  constexpr S limit = static_cast<S>(largest_moment_ratio);
-  constexpr S underflow = static_cast<S>(1e-15);  // of gradients whose squares are too small for fp32
-  return v >= 0 && (m < 0 ? -m : m) <= limit * compat::sqrt(v) + underflow;
-}
-
 }  // namespace
 
 template <class S>
 Index first_not_finite(const ExecSpace& exec, Tensor<S, 1> values) {
-  return first_unsound(
-      exec, static_cast<Index>(values.extent(0)), KOKKOS_LAMBDA(const Index i) { return compat::isfinite(values(i)); },
-      [&](Index begin, Index end) {
-        const HostTensor<S, 1> host = host_part<S>(exec, values, begin, end);
-        Index i = 0;
-        while (std::isfinite(host(i)))
-          ++i;
-        return begin + i;
-      });
+  const IndexRange piece = first_unsound_piece(exec, static_cast<Index>(values.extent(0)), IsFinite<S>{values});
+  const HostTensor<S, 1> host = host_part<S>(exec, values, piece);
+  Index i = 0;
+  while (i < piece.size() && std::isfinite(host(i)))
+    ++i;
+  return piece.begin + i;
 }
 
 template <class S>
 Index first_unsound_moment(const ExecSpace& exec, Tensor<S, 1> exp_avg, Tensor<S, 1> exp_avg_sq) {
-  return first_unsound(
-      exec, static_cast<Index>(exp_avg.extent(0)),
-      KOKKOS_LAMBDA(const Index i) { return is_sound_moment(exp_avg(i), exp_avg_sq(i)); },
-      [&](Index begin, Index end) {
-        const HostTensor<S, 1> m = host_part<S>(exec, exp_avg, begin, end);
-        const HostTensor<S, 1> v = host_part<S>(exec, exp_avg_sq, begin, end);
-        Index i = 0;
-        while (is_sound_moment(m(i), v(i)))
-          ++i;
-        return begin + i;
-      });
+  const IndexRange piece =
+      first_unsound_piece(exec, static_cast<Index>(exp_avg.extent(0)), IsSoundMoment<S>{exp_avg, exp_avg_sq});
+  const HostTensor<S, 1> m = host_part<S>(exec, exp_avg, piece);
+  const HostTensor<S, 1> v = host_part<S>(exec, exp_avg_sq, piece);
+  Index i = 0;
+  while (i < piece.size() && IsSoundMoment<S>::is_sound(m(i), v(i)))
+    ++i;
+  return piece.begin + i;
 }
 
 #define ESPALIER_INSTANTIATE(S)                                       \
