@@ -97,6 +97,30 @@ def forgotten_tests() -> list[str]:
     return found
 
 
+def kokkos_in_host_rooms() -> list[str]:
+    """With CUDA, a HOST room is compiled by the host's compiler alone, which cannot read Kokkos' headers."""
+    included = {}
+
+    def headers_of(name: str) -> set[str]:
+        """Ours that a file includes, directly or not; Kokkos' by their own names."""
+        if name not in included:
+            included[name] = set()
+            for match in map(INCLUDE.match, (ROOT / name).read_text(encoding="utf-8").splitlines()):
+                if match and match.group(2).startswith("Kokkos_"):
+                    included[name] |= {match.group(2)}
+                elif match and (ROOT / match.group(2)).is_file():
+                    included[name] |= {match.group(2)} | headers_of(match.group(2))
+        return included[name]
+
+    found = []
+    for lists in sorted(ROOT.glob("*/CMakeLists.txt")):
+        if re.search(r"^\s*HOST\)", lists.read_text(encoding="utf-8"), re.MULTILINE):
+            found += [f"{path.relative_to(ROOT)}: includes Kokkos, by way of other headers or not: {lists.parent.name}/ is a HOST room"
+                      for path in sorted(lists.parent.glob("*.[ch]pp"))
+                      if any(header.startswith("Kokkos_") for header in headers_of(path.relative_to(ROOT).as_posix()))]
+    return found
+
+
 def main() -> int:
     argparse.ArgumentParser(description=__doc__).parse_args()
     files = [path for room in sorted(BELOW.keys() | FREE) for path in sorted((ROOT / room).rglob("*"))
@@ -105,7 +129,7 @@ def main() -> int:
         print("check_layering: found no source files", file=sys.stderr)
         return 1
     found = [problem for path in files for problem in problems_of(path)]
-    found += forgotten_tests()
+    found += forgotten_tests() + kokkos_in_host_rooms()
     for problem in found:
         print(problem)
     print(f"check_layering: {len(files)} files, {len(found)} problems", file=sys.stderr)

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/ops/attention.hpp"
+#include "core/ops/attention_shape.hpp"
 
 // What an operation computes and sends on a rank, as a list that the layers write (their `work` functions). FLOPs,
 // traffic and estimated times are read from it.

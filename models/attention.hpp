@@ -4,7 +4,7 @@
 
 #include "core/ops/attention.hpp"
 #include "models/linear.hpp"
-#include "models/recompute.hpp"
+#include "models/take_arrays.hpp"
 
 namespace espalier {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/activation.hpp"
+#include "core/ops/activation_names.hpp"
 #include "core/scalars.hpp"
 
 namespace espalier {

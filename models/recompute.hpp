@@ -6,8 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/arena.hpp"
-
 // The arrays that a block's forward leaves for its backward, and which of them are computed again instead of kept.
 
 namespace espalier {
@@ -43,22 +41,6 @@ constexpr bool is_kept(const SavedArray& array, Recompute mode) {
   }
   return true;
 }
-
-/// Visits a list of saved arrays and gives those that `chosen` names memory from the arena; the others stay.
-template <class Chosen>
-class TakeArrays {
- public:
-  TakeArrays(Arena& arena, Chosen chosen) : arena_(arena), chosen_(chosen) {}
-  template <class View, class... Extents>
-  void operator()(View& view, const SavedArray& array, Extents... extents) {
-    if (chosen_(array))
-      view = arena_.template take<typename View::value_type>(extents...);
-  }
-
- private:
-  Arena& arena_;
-  Chosen chosen_;
-};
 
 inline const std::vector<Recompute>& all_recompute_modes() {
   static const std::vector<Recompute> modes{Recompute::none, Recompute::selective, Recompute::full};

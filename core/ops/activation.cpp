@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/ops/activation_functions.hpp"
+#include "core/ops/activation_names.hpp"
 
 namespace espalier {
 namespace {
@@ -21,7 +22,7 @@ void for_each_activation(const Visit& visit) {
 }
 
 template <class F, class T>
-void forward_of(const ExecSpace& exec, const Tensor<T, 2>& y, const Tensor<T, 2>& x) {
+void activation_values(const ExecSpace& exec, const Tensor<T, 2>& y, const Tensor<T, 2>& x) {
   const Index width = x.extent(1);
   for_rows(
       exec, "espalier::core::activation_forward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
@@ -33,7 +34,8 @@ void forward_of(const ExecSpace& exec, const Tensor<T, 2>& y, const Tensor<T, 2>
 }
 
 template <class F, class T>
-void backward_of(const ExecSpace& exec, const Tensor<T, 2>& dx, const Tensor<T, 2>& dy, const Tensor<T, 2>& x) {
+void activation_gradients(const ExecSpace& exec, const Tensor<T, 2>& dx, const Tensor<T, 2>& dy,
+                          const Tensor<T, 2>& x) {
   const Index width = x.extent(1);
   for_rows(
       exec, "espalier::core::activation_backward", x.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
@@ -76,13 +78,13 @@ bool is_gated(std::string_view activation) {
 
 template <class T>
 void activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y, Tensor<T, 2> x) {
-  visit_activation(activation, [&]<class F>(bool) { forward_of<F, T>(exec, y, x); });
+  visit_activation(activation, [&]<class F>(bool) { activation_values<F, T>(exec, y, x); });
 }
 
 template <class T>
 void activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx, Tensor<T, 2> dy,
                          Tensor<T, 2> x) {
-  visit_activation(activation, [&]<class F>(bool) { backward_of<F, T>(exec, dx, dy, x); });
+  visit_activation(activation, [&]<class F>(bool) { activation_gradients<F, T>(exec, dx, dy, x); });
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                        \

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/tensor.hpp"
 
@@ -12,14 +10,8 @@
 
 namespace espalier {
 
-/// "gelu", "swiglu", ...: all in the table, in its order.
-std::vector<std::string> activation_names();
-
-/// Does it multiply the function of one half of its input with the other half, as SwiGLU (Shazeer, 2020)?
-/// @pre the name is in the table, also below
-bool is_gated(std::string_view activation);
-
 /// y = f(x), for a name without a gate.
+/// @pre the name is in the table (core/ops/activation_names.hpp)
 template <class T>
 void activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y /* (N, F) */,
                         Tensor<T, 2> x /* (N, F) */);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/ops/attention_shape.hpp"
 #include "core/tensor.hpp"
 
 // Causal multi-head attention, out = softmax(scale * Q K^T, keys up to the query) V with scale = 1 / sqrt(HS), in
@@ -12,13 +13,6 @@
 // [Q of all heads, K of all heads, V of all heads].
 
 namespace espalier {
-
-struct AttentionShape {
-  Index batch;            ///< B
-  Index sequence_length;  ///< T
-  Index num_heads;        ///< NH (local)
-  Index head_size;        ///< HS
-};
 
 /// Saved for backward: qkv, out and log_sum_exp, the logarithm of each softmax denominator.
 template <class T>

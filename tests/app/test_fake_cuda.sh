@@ -56,7 +56,7 @@ trains fp64 1 precision.compute=fp64
 # Where epilogues take longer than passes of their own, these are taken.
 launches_of() { grep -oE "\"_Z[^\"]*$1[^\"]*\": [0-9]+" "$2" | awk '{sum += $NF} END {print sum + 0}'; }
 ESPALIER_FAKE_CUDA_EPILOGUE_MS=5 steady epilogues 1 precision.compute=bf16
-for kernel in gelu_forward gelu_backward bias_backward; do
+for kernel in activation_values activation_gradients bias_backward; do
   (($(launches_of $kernel epilogues.json) > $(launches_of $kernel bf16.json))) ||
     fail "$kernel stays part of products that are slow" epilogues.json
 done
@@ -64,8 +64,8 @@ done
 ESPALIER_FAKE_CUDA_EPILOGUE_MS=5 trains choices 1 precision.compute=bf16 run.steps=4
 grep -q '"matmul_kernels"' run/checkpoints/step-00000004/manifest.json || fail "the checkpoint names no kernels" choices.json
 ESPALIER_FAKE_CUDA_REPORT=$PWD/kept.json expect 0 "resumed from" "$espalier" train tiny.toml precision.compute=bf16
-passes=$(launches_of gelu_forward kept.json)  # in training alone: to choose, many more are timed
-((passes > 0 && passes < $(launches_of gelu_forward bf16.json))) || fail "kernels are chosen anew after a resume" kept.json
+passes=$(launches_of activation_values kept.json)  # in training alone: to choose, many more are timed
+((passes > 0 && passes < $(launches_of activation_values bf16.json))) || fail "kernels are chosen anew after a resume" kept.json
 # A tool of Kokkos that is told of each kernel, around which Kokkos waits for the device.
 echo 'extern "C" void kokkosp_begin_parallel_for(const char*, unsigned, unsigned long*) {}' >tool.cpp
 "${CXX:-g++}" -shared -fPIC -o tool.so tool.cpp

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/ops/activation.hpp"
+#include "core/ops/activation_names.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/reference_ops.hpp"
 
