@@ -69,6 +69,7 @@ const Words& familiar_commands() {
 const Words& other_options() {
   static const Words words = {
       {"bf16", "precision.compute=bf16"},
+      {"cases", "published_cases TABLE.csv, a program of tests/published"},
       {"runnable", "leave it out: espalier plan recommends what train runs"},
       {"fp16", "precision.compute=fp16"},
       {"config", "the config is an argument without a name: espalier train CONFIG.toml"},

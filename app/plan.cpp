@@ -16,9 +16,7 @@
 #include "app/print.hpp"
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
-#include "io/input_limits.hpp"
 #include "io/own_output.hpp"
-#include "planning/case_report.hpp"
 #include "planning/common_memo.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
@@ -31,21 +29,6 @@ namespace {
 constexpr OutputMark config_mark{.kind = "a config of `espalier plan`", .begin = plan_config_begin};
 constexpr OutputMark memo_mark{
     .kind = "a memo of `espalier plan`", .begin = "# How to train ", .part = "## How it fits in memory"};
-
-int plan_cases(const PlanOptions& options) {
-  std::vector<Cluster> calibrated;
-  for (const std::string& cluster : options.clusters)
-    calibrated.push_back(cluster_from(cluster));
-  PublishedTable table =
-      read_cases(read_file(options.cases, ExitCode::data, LargestFile::record), options.cases, calibrated);
-  if (!table.unknown_columns.empty())
-    print_note("note: {} has columns that are not read: {}\n", options.cases, fmt::join(table.unknown_columns, ", "));
-  std::vector<PricedCase> cases;
-  for (PublishedCase& published : table.cases)
-    cases.push_back(price_case(std::move(published)));
-  print_answer("{}", options.json ? case_report_json(cases) : case_report(cases));
-  return 0;
-}
 
 Goal goal_of(const PlanOptions& options) {
   Goal goal;
@@ -293,8 +276,6 @@ int plan(const PlanOptions& options) {
     require_own_output(options.config, config_mark);
   if (!options.memo.empty())
     require_own_output(options.memo, memo_mark);
-  if (!options.cases.empty())
-    return plan_cases(options);
   const PlanTask task = task_from(options);
   if (!options.layouts.empty())
     return plan_layouts(options, task);
@@ -346,8 +327,6 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->add_option("--set", options->settings,
                    "Of --config what no plan decides: data.train=train.bin run.steps=1000 ...")
       ->type_name("SECTION.KEY=VALUE");
-  command->add_option("--cases", options->cases, "Predicts every row of a table of published configurations")
-      ->type_name("FILE.csv");
   command
       ->add_option("--rehearse", options->rehearsal.directory,
                    "Runs the layout (of --scale, each) on as many ranks, with estimated operations and links, in this "

@@ -24,17 +24,11 @@ struct Ignored {
 };
 
 std::vector<Ignored> ignored_options(const PlanOptions& options) {
-  const bool cases = !options.cases.empty();
   const bool layout = !options.layouts.empty();
   const std::string fix =
       layout ? fmt::format("--fix {} (which searches the rest) in place of --layout", options.layouts.front()) : "";
   return {
-      {cases,
-       "with --cases",
-       {"--model", "--devices", "--batch", "--sequence-length", "--precision", "--fix", "--layout", "--scale", "--weak",
-        "--max-step-seconds", "--min-tokens-per-second", "--reserve-gib", "--context", "--top", "--memo", "--config",
-        "--set", "--rehearse"}},
-      {options.clusters.size() > 1 && !cases,
+      {options.clusters.size() > 1,
        "with a second --cluster",
        {"--layout", "--scale", "--rehearse", "--top"},
        "one --cluster, and --fix with the choices of the common layout"},

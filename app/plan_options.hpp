@@ -32,7 +32,6 @@ struct PlanOptions {
   std::string memo;
   std::string config;
   std::vector<std::string> settings;  ///< "section.key=value" for the config
-  std::string cases;
   RehearseOptions rehearsal{.directory = {}, .mpiexec = default_mpiexec()};
 };
 

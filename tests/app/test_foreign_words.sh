@@ -23,7 +23,7 @@ exits 0 "$espalier" train tiny.toml
 evil=$'\e]0;x\a\e[2J\rcaf\xe9\xe2\x80\xae\n  do:     rm -rf'
 for asked in "train @" "train tiny.toml run.steps=@" "train tiny.toml @=1" "train tiny.toml run.@=1" "train --@" "@" \
   "data inspect @" "data pack --output x.bin @" "checkpoint inspect @" "checkpoint verify @" "diagnose @" "report @" \
-  "plan --model @" "plan --model gpt2-124m --cluster @ --batch 8" "plan --cases @" "generate --checkpoint @" "bench step @" \
+  "plan --model @" "plan --model gpt2-124m --cluster @ --batch 8" "generate --checkpoint @" "bench step @" \
   "train tiny.toml run.directory=new --resume @" "train tiny.toml run.directory=new --init-from @" "train --replay @"; do
   read -r -a words <<<"$asked"
   ends "2 3 4" "$espalier" "${words[@]//@/$evil}"

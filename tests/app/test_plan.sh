@@ -7,24 +7,6 @@ script=$(realpath "$0")
 root=$(dirname "$script")/../..
 source "$(dirname "$script")/checks.sh"
 
-# A published table: the last line is the summary.
-expect 0 "time by source" "$espalier" plan --cases "$root/tests/planning/published_rows.csv"
-tail -n 1 out.txt | grep -qE '^priced 36 of 37 timed rows: median [0-9.]+ %, p95 [0-9.]+ %, worst [0-9.]+ %$' ||
-  fail "the last line is not the summary"
-printf 'id,x\n"a,1\n' >torn.csv
-expect 3 "a quoted field never ends" "$espalier" plan --cases torn.csv
-expect 3 "no_such.csv" "$espalier" plan --cases no_such.csv
-echo "id;layers" >semicolons.csv
-expect 3 "the table lacks columns: layers" "$espalier" plan --cases semicolons.csv
-# A table of somebody else: Windows' line ends, another order, a column that nobody reads, and no row that can be priced.
-printf 'gpu,layers,hidden,seq_len,gpus,global_batch_seqs,iter_time_s,gpu_rack,source\r\nTPU v4,48,6144,2048,64,64,10,r1,A report 2024\r\n' >other.csv
-expect 0 "note: other.csv has columns that are not read: gpu_rack" "$espalier" plan --cases other.csv
-once "gpu_rack"
-says "not priced: line 2: no efficiency curve for TPU v4" "A report 2024" "0 of   1: none is priced" \
-  "priced 0 of 1 timed rows: none, so there is no error to tell"
-"$espalier" plan --cases other.csv --json 2>notes.txt | python3 -c 'import json, sys; json.load(sys.stdin)' ||
-  fail "a note is inside the JSON" notes.txt
-
 # The memos of examples/plan are what its commands write.
 cp "$root/examples/plan/run.sh" run.sh
 exits 0 bash run.sh "$(realpath "$espalier")"
@@ -100,8 +82,6 @@ expect 0 "note: no layout that train runs fits here" "$espalier" plan --model gp
 says "* estimated only: train has no ZeRO-3 yet"
 expect 2 "leave it out: espalier plan recommends what train runs" "$espalier" plan --model gpt2-1558m --cluster h100 --batch 64 --runnable
 expect 0 "best for all" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128
-expect 0 '"median"' "$espalier" plan --cases "$root/tests/planning/published_rows.csv" --json
-says '"sources"' '"p95"' '"origin"'
 expect 0 '"impossible": "it needs 16 devices' "$espalier" plan --model gpt-200b --cluster a100-80 --batch 64 --json --layout data=16 \
   --layout data=8
 says '"too_large": "does not fit: stage 0' '"mfu"'
@@ -199,7 +179,7 @@ expect 2 "--config with --scale and no --memo" "${small[@]}" --cluster a100-80 -
 says "do:     --devices with one size in place of --scale, with --config"
 expect 2 "--weak without --scale" "${small[@]}" --cluster a100-80 --weak
 expect 2 "the number of replicas cannot be fixed" "${small[@]}" --cluster a100-80 --scale 8,16 --fix data=8
-expect 2 "--model with --cases" "${small[@]}" --cases "$root/tests/planning/published_rows.csv"
+expect 2 "published_cases TABLE.csv" "${small[@]}" --cases "$root/tests/planning/published_rows.csv"
 expect 2 "a100-80 has 16, h100 has 8" "${small[@]}" --cluster a100-80:2 --cluster h100
 expect 0 "best for all" "${small[@]}" --cluster a100-80:2 --cluster h100 --devices 8
 expect 2 "the smallest of" "$espalier" plan --model gpt-200b --cluster h100:64 --cluster v100:64 --devices 8 --batch 64

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "planning/csv.hpp"
+#include "tests/published/csv.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

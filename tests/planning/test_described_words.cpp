@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "planning/described_words.hpp"
+#include "tests/published/described_words.hpp"
 
 namespace espalier {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "io/file.hpp"
-#include "planning/case_report.hpp"
+#include "tests/published/case_report.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "planning/published_program.hpp"
+#include "tests/published/published_program.hpp"
 
 using namespace espalier;
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "models/cost.hpp"
-#include "planning/csv.hpp"
 #include "planning/plan_layout.hpp"
+#include "tests/published/csv.hpp"
 
 namespace espalier {
 

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/published_program.hpp"
+#include "tests/published/published_program.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <vector>
 
-#include "planning/described_words.hpp"
 #include "planning/strings.hpp"
+#include "tests/published/described_words.hpp"
 
 namespace espalier {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/published_model.hpp"
+#include "tests/published/published_model.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planning/published_case.hpp"
+#include "tests/published/published_case.hpp"
 
 namespace espalier {
 

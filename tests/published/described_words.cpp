@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/described_words.hpp"
+#include "tests/published/described_words.hpp"
 
 #include <algorithm>
 #include <cctype>

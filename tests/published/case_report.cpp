@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/case_report.hpp"
+#include "tests/published/case_report.hpp"
 
 #include <fmt/format.h>
 

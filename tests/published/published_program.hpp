@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "planning/csv.hpp"
 #include "planning/plan_layout.hpp"
+#include "tests/published/csv.hpp"
 
 // Which program ran a published row: tables do not say, but source, date and notes do. Whole properties only (fused
 // attention or not), never a number: the efficiency curves belong to the device alone.

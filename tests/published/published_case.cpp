@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/published_case.hpp"
+#include "tests/published/published_case.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,11 +15,12 @@
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
-#include "planning/published_model.hpp"
-#include "planning/published_program.hpp"
-#include "planning/published_space.hpp"
-#include "planning/published_time.hpp"
+#include "planning/real.hpp"
 #include "planning/strings.hpp"
+#include "tests/published/published_model.hpp"
+#include "tests/published/published_program.hpp"
+#include "tests/published/published_space.hpp"
+#include "tests/published/published_time.hpp"
 
 namespace espalier {
 namespace {
@@ -39,12 +40,13 @@ void refuse(PublishedCase& read, const std::string& reason) {
 
 [[noreturn]] void throw_bad_table(const std::string& name, const std::string& what, const std::string& got,
                                   const std::string& wanted) {
-  throw Error(ExitCode::data,
-              {.what = what,
-               .where = name,
-               .got = got,
-               .wanted = wanted,
-               .todo = "docs/planner.md names the columns; tests/planning/published_rows.csv is such a table"});
+  throw Error(
+      ExitCode::data,
+      {.what = what,
+       .where = name,
+       .got = got,
+       .wanted = wanted,
+       .todo = "tests/published/README.md names the columns; tests/planning/published_rows.csv is such a table"});
 }
 
 // What a table may have.

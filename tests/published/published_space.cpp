@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/published_space.hpp"
+#include "tests/published/published_space.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "planning/published_program.hpp"
 #include "planning/real.hpp"
 #include "planning/strings.hpp"
+#include "tests/published/published_program.hpp"
 
 namespace espalier {
 namespace {

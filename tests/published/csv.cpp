@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/csv.hpp"
+#include "tests/published/csv.hpp"
 
 #include <fmt/format.h>
 

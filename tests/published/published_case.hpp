@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "planning/csv.hpp"
 #include "planning/layout_space.hpp"
+#include "tests/published/csv.hpp"
 
 namespace espalier {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "planning/csv.hpp"
 #include "planning/layout_space.hpp"
+#include "tests/published/csv.hpp"
 
 namespace espalier {
 
