@@ -2,88 +2,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "io/file.hpp"
+#include "tests/published/published_case.hpp"
 #include "tests/published/published_program.hpp"
 
 using namespace espalier;
 
 namespace {
 
-// What a program is known for is read from its name, what a run did from its notes.
-TEST(PublishedProgram, programs_are_told_apart) {
-  const auto program = [](const std::string& source, const std::string& notes = "", const std::string& gpu = "H100",
-                          const std::string& precision = "bf16") {
-    return published_implementation(
-        parse_csv("source,notes,gpu,precision\n\"" + source + "\",\"" + notes + "\"," + gpu + "," + precision + "\n",
-                  "t")
-            .rows[0]);
+// Without its columns, a program in PyTorch of today.
+TEST(PublishedProgram, is_told_by_columns) {
+  const auto program = [](const std::string& columns, const std::string& fields) {
+    return published_implementation(parse_csv("id," + columns + "\nx," + fields + "\n", "t").rows[0]);
   };
-  for (const char* const name : {"NVIDIA-NeMo/Megatron-Bridge@abc:docs/performance-summary.md 25.11", "nemo:25.04",
-                                 "NeMo Framework", "megatron_bridge"}) {
-    const Implementation made = program(name);
-    EXPECT_TRUE(made.tuned_attention && made.overlaps_tensor && made.fused_elementwise && made.fused_optimizer) << name;
-    EXPECT_EQ(made.gradient_bytes, 2) << name;
+  const Implementation today = program("layers", "1");
+  EXPECT_TRUE(today.fused_attention && today.overlaps_reduction && today.splits_messages);
+  EXPECT_FALSE(today.tuned_attention || today.compiled || today.one_ring);
+  EXPECT_EQ(today.gradient_bytes, 4);
+  const Implementation told = program("program,gradient_bytes,extra_state_bytes", "compiled one_ring,2,4");
+  EXPECT_TRUE(told.compiled && told.one_ring);
+  EXPECT_FALSE(told.fused_attention || told.overlaps_reduction);
+  EXPECT_EQ(told.gradient_bytes, 2);
+  EXPECT_EQ(told.extra_state_bytes, 4);
+  const auto why_not = [](const std::string& column, const std::string& field) {
+    const std::string table =
+        "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,global_batch_seqs,micro_batch,iter_time_s," + column +
+        "\nx,24,2048,16,51200,2048,A100-80GB,64,2,1,64,1,10," + field + "\n";
+    return price_case(read_cases(table, "table.csv").cases.front()).published.why_not;
+  };
+  EXPECT_EQ(why_not("program", "fused_attention"), "");
+  EXPECT_EQ(why_not("program", "fused_attention quick"), "a word of program is unknown: quick");
+  EXPECT_EQ(why_not("sequence_parallel", "maybe"), "sequence_parallel is unknown: maybe");
+  EXPECT_EQ(why_not("schedule", "zigzag"), "schedule zigzag is unknown");
+  EXPECT_EQ(why_not("comparable", "no"), "its time is not to be compared (column comparable)");
+}
+
+// A description is for people: the same rows, described otherwise, have the same predictions.
+TEST(PublishedProgram, descriptions_decide_nothing) {
+  for (const char* const table : {ESPALIER_PUBLISHED_ROWS, ESPALIER_OTHER_ROWS}) {
+    const CsvTable read = parse_csv(read_file(table, ExitCode::data), table);
+    for (const CsvRow& row : read.rows) {
+      std::map<std::string, std::string> fields;
+      for (const std::string& column : read.columns)
+        if (row.has(column))
+          fields[column] = row.text(column);
+      const PricedCase mine = price_case(read_case(row));
+      for (const char* const words :
+           {"",
+            "arXiv:1910.02054 NVIDIA-NeMo Megatron llama swiglu=True, torch.compile, cuDNN, tp-comm-overlap, "
+            "mp_mode=PURE, schedule=gpipe, kind=analytic, model states only, 1e9 bytes, LAST rank",
+            "arXiv:2401.10241 mixtral MoE experts=8, functional_tests DO NOT, no flash, tflops=MODEL_EQ7, untied=true, "
+            "seq_parallel=false, WITHOUT scatter/gather, attention_backend=unfused"}) {
+        for (const char* const column : {"id", "source", "notes"})
+          fields[column] = words;
+        const PricedCase other = price_case(read_case(CsvRow(fields, "t", 1)));
+        const std::string id = row.text("id");
+        EXPECT_EQ(other.predicted_seconds, mine.predicted_seconds) << id;
+        EXPECT_EQ(other.predicted_bytes, mine.predicted_bytes) << id;
+        EXPECT_EQ(other.published.measured_seconds, mine.published.measured_seconds) << id;
+        EXPECT_EQ(other.published.measured_bytes, mine.published.measured_bytes) << id;
+        EXPECT_EQ(other.published.timed, mine.published.timed) << id;
+        EXPECT_EQ(other.published.analytic, mine.published.analytic) << id;
+        EXPECT_EQ(other.published.why_not, mine.published.why_not) << id;
+      }
+    }
   }
-  EXPECT_FALSE(program("NVIDIA/NeMo", "tp-comm-overlap off").overlaps_tensor);
-  const Implementation nemotron = program("Nemotron-4 report");  // a model
-  EXPECT_FALSE(nemotron.overlaps_tensor || nemotron.tuned_attention);
-  for (const char* const name :
-       {"NVIDIA/Megatron-LM@d98e8a64dd:README", "Megatron LM", "Megatron Core v0.8", "MegatronLM"})
-    EXPECT_TRUE(program(name).tuned_attention && program(name).fused_elementwise && !program(name).overlaps_tensor)
-        << name;
-  const Implementation foundry = program("mosaicml/llm-foundry:scripts/train/benchmarking/README.md",
-                                         "container nvcr.io/nvidia/pytorch:24.05, vllm.cc, ajax");
-  EXPECT_FALSE(foundry.tuned_attention || foundry.overlaps_tensor || foundry.fused_elementwise ||
-               foundry.fused_optimizer || foundry.compiled);
-  EXPECT_EQ(foundry.gradient_bytes, 4);
-  for (const char* const notes : {"cuDNN attention", "Transformer Engine", "FlashAttention-3", "flash-attn 3", "FA3"})
-    EXPECT_TRUE(program("a report 2025", notes).tuned_attention) << notes;
-  for (const char* const notes : {"FlashAttention-2", "no cuDNN", "without FlashAttention 3"})
-    EXPECT_FALSE(program("a report 2025", notes).tuned_attention) << notes;
-  for (const char* const notes : {"FSDP + torch.compile", "FSDP2 + compile", "compile=true"})
-    EXPECT_TRUE(program("pytorch/torchtitan:docs/performance.md", notes).compiled) << notes;
-  for (const char* const notes : {"", "no torch.compile", "w/o compile", "compile=false"})
-    EXPECT_FALSE(program("pytorch/torchtitan:docs/performance.md", notes).compiled) << notes;
-  EXPECT_TRUE(program("TorchTitan arXiv:2410.06511", "", "H100", "fp8").compiled);
-  EXPECT_TRUE(program("some report", "", "Gaudi2").compiled);
-  EXPECT_FALSE(program("arXiv:2106.00001", "without FlashAttention").fused_attention);
-  EXPECT_FALSE(program("arXiv:2106.00001", "splash").fused_attention);
-  EXPECT_TRUE(program("arXiv:2106.00001", "FlashAttention").fused_attention);
-  // Megatron-LM had no overlap of its own before 2023-09.
-  EXPECT_FALSE(program("Megatron-LM 2023-03").overlaps_reduction);
-  EXPECT_TRUE(program("Megatron-LM 2024-03").overlaps_reduction);
-  EXPECT_TRUE(program("Megatron-LM 2023-03", "--overlap-grad-reduce").overlaps_reduction);
-  EXPECT_FALSE(program("arXiv:2402.15627 Table 2", "Megatron-LM baseline").overlaps_reduction);
-  EXPECT_TRUE(program("arXiv:2402.15627 Table 2", "MegaScale").overlaps_reduction);
-}
-
-// Between 2021 and 2024 attention became fused and stages stopped to wait for their reduction.
-TEST(PublishedProgram, a_date_says_which_program) {
-  const auto of = [](const std::string& column, const std::string& date) {
-    return parse_csv("source,precision," + column + "\na report,fp16," + date + "\n", "t").rows[0];
-  };
-  EXPECT_FALSE(published_implementation(of("date", "2021-03-17")).fused_attention);
-  EXPECT_TRUE(published_implementation(of("date", "2024-03")).fused_attention);
-  EXPECT_TRUE(published_implementation(of("year", "2024")).fused_attention);
-  EXPECT_EQ(publication_month(of("date", "2024-03")), 2403);
-  EXPECT_EQ(publication_month(of("published", "2024/11/02")), 2411);
-  EXPECT_EQ(publication_month(of("year", "2024")), 2406);
-  EXPECT_EQ(publication_month(of("date", "last spring")), std::nullopt);
-}
-
-TEST(PublishedProgram, programs_are_told_by_date_and_notes) {
-  EXPECT_EQ(publication_month("arXiv:2104.04473 Table 1"), 2104);
-  EXPECT_EQ(publication_month("NVIDIA/Megatron-LM README Sep-2020, images"), 2006);
-  EXPECT_EQ(publication_month("owner/repository@5281919420"), std::nullopt);
-  const auto program = [](const std::string& source, const std::string& precision, const std::string& notes) {
-    const auto rows = parse_csv("source,precision,notes\n" + source + "," + precision + "," + notes + "\n", "t").rows;
-    return published_implementation(rows[0]);
-  };
-  EXPECT_FALSE(program("arXiv:2104.04473", "fp16-mixed", "").fused_attention);
-  EXPECT_TRUE(program("arXiv:2307.1", "bf16", "").fused_attention);
-  EXPECT_TRUE(program("x", "bf16", "attention_backend=flash").fused_attention);
-  EXPECT_FALSE(program("x", "bf16", "attention_backend=unfused").fused_attention);
-  EXPECT_TRUE(program("x", "bf16", "tp-comm-overlap on").overlaps_tensor);
-  EXPECT_FALSE(program("arXiv:2104.04473", "fp16-mixed", "interleaved WITHOUT scatter/gather").splits_messages);
 }
 
 }  // namespace

@@ -50,23 +50,53 @@ void refuse(PublishedCase& read, const std::string& reason) {
 }
 
 // What a table may have.
-constexpr std::array known_columns{"id",          "source",
-                                   "date",        "published",
-                                   "year",        "model_params",
-                                   "layers",      "hidden",
-                                   "heads",       "kv_heads",
-                                   "ffn_hidden",  "vocab",
-                                   "seq_len",     "gpu",
-                                   "gpus",        "peak_tflops",
-                                   "tp",          "pp",
-                                   "dp",          "cp",
-                                   "vp",          "global_batch_seqs",
-                                   "micro_batch", "precision",
-                                   "recompute",   "notes",
-                                   "zero_stage",  "tokens_per_s_per_gpu",
-                                   "iter_time_s", "achieved_tflops_per_gpu",
-                                   "mfu_pct",     "mem_gb_per_gpu",
-                                   "experts",     "num_experts"};
+constexpr std::array known_columns{"id",
+                                   "source",
+                                   "model_params",
+                                   "layers",
+                                   "hidden",
+                                   "heads",
+                                   "kv_heads",
+                                   "ffn_hidden",
+                                   "vocab",
+                                   "seq_len",
+                                   "gpu",
+                                   "gpus",
+                                   "peak_tflops",
+                                   "tp",
+                                   "pp",
+                                   "dp",
+                                   "cp",
+                                   "vp",
+                                   "global_batch_seqs",
+                                   "micro_batch",
+                                   "precision",
+                                   "recompute",
+                                   "notes",
+                                   "zero_stage",
+                                   "tokens_per_s_per_gpu",
+                                   "iter_time_s",
+                                   "achieved_tflops_per_gpu",
+                                   "mfu_pct",
+                                   "mem_gb_per_gpu",
+                                   "experts",
+                                   "num_experts",
+                                   "program",
+                                   "gradient_bytes",
+                                   "extra_state_bytes",
+                                   "sequence_parallel",
+                                   "schedule",
+                                   "activation",
+                                   "tied_embeddings",
+                                   "moe",
+                                   "flop_count",
+                                   "comparable",
+                                   "memory_of",
+                                   "memory_unit",
+                                   "analytic",
+                                   "date",
+                                   "published",
+                                   "year"};
 
 // "arXiv:2104.04473 Table 1" and "... Fig. 11" are one document, as are two files of one folder of a repository at one
 // commit. Where the first word names no document the whole source does.
@@ -94,26 +124,24 @@ PlanLayout first_layout(const PublishedCase& read) {
 }
 
 void read_measured(const CsvRow& row, PublishedCase& read) {
-  const std::string notes = row.text("notes");
   const PublishedTime time = published_time(row, read.problem, read.space);
   read.measured_seconds = time.seconds;
-  // Tests of a program run tiny models with deterministic kernels and say so: their memory counts, their time does not.
-  const bool comparable = !contains(notes, "times not representative") && !contains(notes, "DO NOT") &&
-                          !contains(read.source, "functional_tests");
   const std::optional<double> memory = row.number("mem_gb_per_gpu");
-  read.timed = time.is_told && comparable;
+  read.timed = time.is_told && yes_or_no(row, "comparable").value_or(true);
   if (time.is_told || !memory)
     refuse(read, time.why_not);
   if (memory && *memory <= 0)
     refuse(read, fmt::format("mem_gb_per_gpu is {}: wanted more than 0", row.text("mem_gb_per_gpu")));
   if (!read.timed && !memory)
-    refuse(read, time.is_told ? "its time is not to be compared: it is of a program's own tests, or its notes say so"
+    refuse(read, time.is_told ? "its time is not to be compared (column comparable)"
                               : "nothing is measured: no time, no rate and no memory is given");
   if (memory && *memory > 0) {
-    read.analytic = contains(notes, "kind=analytic");
-    read.states_only = contains(notes, "model states only");
-    read.last_stage = contains(notes, "LAST rank");
-    read.measured_bytes = *memory * (contains(notes, "1e9 bytes") ? 1e9 : static_cast<double>(gib));
+    require_word(row, "memory_of", {"states", "last_stage"});
+    require_word(row, "memory_unit", {"GB", "GiB"});
+    read.analytic = yes_or_no(row, "analytic").value_or(false);
+    read.states_only = row.text("memory_of") == "states";
+    read.last_stage = row.text("memory_of") == "last_stage";
+    read.measured_bytes = *memory * (row.text("memory_unit") == "GB" ? 1e9 : static_cast<double>(gib));
     const Index on_device = read.problem.cluster.device.memory_bytes;
     if (!read.analytic && on_device > 0 && read.measured_bytes > 1.1 * static_cast<double>(on_device)) {
       read.measured_bytes = 0;
@@ -124,11 +152,8 @@ void read_measured(const CsvRow& row, PublishedCase& read) {
 }
 
 bool is_dense(const CsvRow& row) {
-  const std::string words = lower_case(row.text("id") + " " + row.text("notes"));
-  for (const char* const word : {"moe", "mixture of experts", "mixtral", "experts=", " experts"})
-    if (contains(words, word))
-      return false;
-  return row.number("experts").value_or(1) <= 1 && row.number("num_experts").value_or(1) <= 1;
+  return !yes_or_no(row, "moe").value_or(false) && row.number("experts").value_or(1) <= 1 &&
+         row.number("num_experts").value_or(1) <= 1;
 }
 
 void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, PublishedCase& read) {
@@ -251,7 +276,9 @@ PublishedTable read_cases(std::string_view text, const std::string& name, const 
   require_columns(table.columns, name);
   if (table.rows.empty())
     throw_bad_table(name, "the table has no rows", "its first line alone", "a line for each configuration");
-  PublishedTable read{.cases = {}, .unknown_columns = unknown_columns(table.columns)};
+  PublishedTable read{.cases = {},
+                      .unknown_columns = unknown_columns(table.columns),
+                      .tells_programs = std::ranges::find(table.columns, "program") != table.columns.end()};
   for (const CsvRow& row : table.rows)
     read.cases.push_back(read_case(row, calibrated));
   return read;

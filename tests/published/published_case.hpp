@@ -39,6 +39,7 @@ PublishedCase read_case(const CsvRow& row, const std::vector<Cluster>& calibrate
 struct PublishedTable {
   std::vector<PublishedCase> cases;
   std::vector<std::string> unknown_columns;  ///< that no row is read from, each with the name that it may mean
+  bool tells_programs = false;               ///< has the column `program`
 };
 
 /// All rows of a table. @throws Error (data) where it has none, or lacks columns without which no row can be priced:

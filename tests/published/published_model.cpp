@@ -7,6 +7,7 @@
 
 #include "planning/real.hpp"
 #include "planning/strings.hpp"
+#include "tests/published/published_program.hpp"
 
 namespace espalier {
 namespace {
@@ -19,15 +20,14 @@ void set_llama(ModelConfig& model, bool is_llama) {
 // Feed-forward gated or not, head tied or not: what comes nearest to the published number of parameters; where that
 // cannot tell, what the shape suggests.
 void decide_variant(ModelConfig& model, const CsvRow& row) {
-  const std::string words = row.text("id") + " " + row.text("notes");
-  const bool says_llama = contains(words, "llama") || contains(words, "Llama") || contains(words, "mistral") ||
-                          contains(words, "qwen") || contains(words, "swiglu=True");
+  require_word(row, "activation", {"gelu", "swiglu"});
+  const bool is_told = row.has("activation");
   const bool odd_ffn = model.ffn_hidden_size != 4 * model.hidden_size;
-  set_llama(model, says_llama || (odd_ffn && !contains(words, "swiglu=False")));
-  model.tied_embeddings = !model.gated() && !contains(words, "untied=true");
+  set_llama(model, is_told ? row.text("activation") == "swiglu" : odd_ffn);
+  model.tied_embeddings = !model.gated() && yes_or_no(row, "tied_embeddings").value_or(true);
   model.bias = !model.gated();
   const std::optional<double> published = row.number("model_params");
-  if (!published || says_llama || contains(words, "swiglu="))
+  if (!published || is_told)
     return;
   ModelConfig best = model;
   double distance = 0.02;  // what rounding to "7.1B" may hide

@@ -60,8 +60,8 @@ class SpaceReader {
     read_recompute();
     read_zero_stage();
     if (space_.tensor != 1)  // else there is nobody to split rows with
-      space_.sequence_parallel = published_sequence_parallel(row_);
-    space_.schedule = published_schedule(row_);
+      space_.sequence_parallel = yes_or_no(row_, "sequence_parallel").value_or(true);
+    read_schedule();
     space_.tries_zero_bubble = false;
     space_.tries_uneven_chunks = false;
     return {space_, why_not_};
@@ -141,6 +141,15 @@ class SpaceReader {
       refuse(fmt::format("recompute {} is unknown (full, selective, none)", row_.text("recompute")));
   }
 
+  void read_schedule() {
+    if (row_.has("schedule")) {
+      space_.schedule = parse_schedule_kind(row_.text("schedule"));
+      if (!space_.schedule)
+        refuse(fmt::format("schedule {} is unknown", row_.text("schedule")));
+    } else if (row_.has("vp"))
+      space_.schedule = row_.text("vp") == "1" ? ScheduleKind::one_f_one_b : ScheduleKind::interleaved;
+  }
+
   // "3", "3.0", "ZeRO-3", "FSDP", "FSDP2" (its second version). Under a pipeline, programs that shard gradients and
   // weights exchange them once a step and hold them whole meanwhile (PyTorch's stages over FSDP, Llama 3's trainer):
   // time and memory of ZeRO-1.
@@ -149,7 +158,7 @@ class SpaceReader {
     if (contains(lower_case(zero), "fsdp"))
       space_.zero_stage = 3;
     else if (const std::size_t digit = zero.find_first_of("0123456789"); digit == std::string::npos)
-      space_.zero_stage = published_zero_stage(row_);
+      space_.zero_stage = 1;
     else if (zero[digit] <= '3')
       space_.zero_stage = zero[digit] - '0';
     else

@@ -14,16 +14,6 @@ namespace {
 
 constexpr double contradiction = 1.2;  // times: a time and a rate of one row so far apart are not of one run
 
-// "HW_EQ3(recompute counted)" of the notes "kind=exact; tflops=HW_EQ3(recompute counted); ...".
-std::string counted_flops(const CsvRow& row) {
-  const std::string notes = row.text("notes");
-  const std::size_t tag = notes.find("tflops=");
-  if (tag == std::string::npos)
-    return "";
-  const std::size_t begin = tag + std::string_view("tflops=").size();
-  return notes.substr(begin, notes.find(';', begin) - begin);
-}
-
 // Of a step without recomputation, as MFU counts [Korthikanti et al. 2022, eq. 7].
 double model_flops(const PlanProblem& problem, const LayoutSpace& space) {
   return real(space.global_batch) * real(problem.sequence_length) *
@@ -102,7 +92,7 @@ PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, cons
   }
   const std::optional<double> achieved = row.number("achieved_tflops_per_gpu");
   const std::optional<double> mfu = row.number("mfu_pct");
-  const std::string counted = counted_flops(row);
+  const std::string counted = row.text("flop_count");
   // Without recomputation there is nothing that counts could differ in.
   if (achieved && (counted.starts_with("MODEL_EQ7") || (counted.empty() && space.recompute == Recompute::none)))
     return time_by_flops(1e12 * *achieved, model_flops(problem, space), problem, space);
@@ -113,7 +103,7 @@ PublishedTime published_time(const CsvRow& row, const PlanProblem& problem, cons
     return time_by_mfu(*mfu, row, problem, space);
   if (!achieved)
     return {};
-  return {.why_not = counted.empty() ? "its notes do not say which FLOP its TFLOP/s count (tflops=MODEL_EQ7)"
+  return {.why_not = counted.empty() ? "flop_count does not say which FLOP its TFLOP/s count"
                                      : fmt::format("its time does not follow from TFLOP/s that count \"{}\"", counted)};
 }
 

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a table of published runs and writes it with columns for what its sources and notes say in words.
+
+    tests/published/add_columns.py TABLE.csv >TABLE_WITH_COLUMNS.csv
+
+README.md beside this file names the columns. What is known of single papers stands here and nowhere else. A field that is already
+filled stays as it is.
+"""
+import argparse
+import csv
+import re
+import sys
+
+ABSENT = {"", "-", "--", "?", "n/a", "na", "nan", "null", "unknown"}
+COLUMNS = ["program", "gradient_bytes", "extra_state_bytes", "zero_stage", "sequence_parallel", "schedule", "activation",
+           "tied_embeddings", "moe", "flop_count", "comparable", "memory_of", "memory_unit", "analytic"]
+
+FUSED_SINCE = 2206  # FlashAttention: arXiv 2205.14135
+SEQUENCE_PARALLEL_SINCE = 2206  # arXiv 2205.05198
+OVERLAP_SINCE = 2309  # Megatron-LM's --overlap-grad-reduce
+
+
+class Words:
+    """The words of a row's id, source and notes. Phrases are lower case; the last word may go on unless a blank follows it."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.words = re.findall(r"[a-z0-9]+", text.lower())
+
+    def says(self, *phrases: str) -> bool:
+        return any(self._finds(phrase, False) for phrase in phrases)
+
+    def denies(self, *phrases: str) -> bool:
+        """"no X", "without X", "w/o X", "X off", "X=false"."""
+        return any(self._finds(phrase, True) for phrase in phrases)
+
+    def quotes(self, *parts: str) -> bool:
+        return any(part in self.text for part in parts)
+
+    def _finds(self, phrase: str, denied: bool) -> bool:
+        wanted = phrase.split()
+        for begin in range(len(self.words) - len(wanted) + 1):
+            found = self.words[begin:begin + len(wanted)]
+            same = found[:-1] == wanted[:-1] and (found[-1] == wanted[-1] if phrase.endswith(" ") else found[-1].startswith(wanted[-1]))
+            if same and self._is_denied(begin, begin + len(wanted)) == denied:
+                return True
+        return False
+
+    def _is_denied(self, begin: int, end: int) -> bool:
+        before = self.words[max(0, begin - 2):begin]
+        return before[-1:] in (["no"], ["not"], ["without"]) or before == ["w", "o"] or self.words[end:end + 1] in (
+            ["off"], ["false"], ["disabled"])
+
+
+def publication_month(text: str) -> int | None:
+    """2104 of "arXiv:2104.04473 Table 1", 2403 of "2024-03-17", 2406 of "a report 2024"."""
+    if match := re.search(r"arXiv:(\d{4})\.", text):
+        return int(match.group(1))
+    for match in re.finditer(r"(?<![A-Za-z0-9])20(\d\d)(?![A-Za-z0-9])(?:[-/](\d\d?))?", text):
+        if 17 <= int(match.group(1)) <= 35:
+            month = int(match.group(2) or 6)
+            return 100 * int(match.group(1)) + (month if 1 <= month <= 12 else 6)
+    return None
+
+
+class Row:
+    def __init__(self, fields: dict[str, str]):
+        self.fields = {name: value.strip(" \t") for name, value in fields.items() if value and value.strip(" \t").lower() not in ABSENT}
+        self.said = Words(" | ".join(self.text(name) for name in ("id", "source", "notes")))
+        self.month = next((month for name in ("date", "published", "year", "source")
+                           if (month := publication_month(self.text(name))) is not None), None)
+        self.is_nemo = self.said.says("nemo ", "nemo2", "nemofw", "megatron bridge", "megatronbridge")
+        self.is_megatron = self.said.says("megatron") and not self.is_nemo
+        zero = self.text("zero_stage").lower()
+        self.fully_sharded = "3" in zero or "fsdp" in zero
+        self.is_old = self._is_old()
+
+    def text(self, name: str) -> str:
+        return self.fields.get(name, "")
+
+    def _is_old(self) -> bool:
+        """Before fused attention."""
+        if self.said.says("flash"):
+            return False
+        # Newer, and never ran it: zero bubble keeps s b (34 h + 5 a s) a layer, BLOOM took Megatron-DeepSpeed's fused softmax.
+        if self.said.quotes("2401.10241", "2211.05100"):
+            return True
+        if self.month is not None:
+            return self.month < FUSED_SINCE
+        return "fp16" in self.text("precision") and "bf16" not in self.text("precision")
+
+
+def unfused_attention(row: Row) -> bool:
+    """Megatron-LM's tests name theirs; without Transformer Engine ("te") they take the framework's own products and softmax."""
+    return row.said.denies("flash") or row.said.quotes("attention_backend=unfused", "gpt3_mcore_tp", "uninstall_te")
+
+
+def tuned_attention(row: Row) -> bool:
+    """NVIDIA's programs and llm.c take cuDNN's; others one FlashAttention for all devices, written for Ampere."""
+    if row.said.denies("cudnn", "flash attention 3", "flashattention 3"):
+        return False
+    return row.is_nemo or (row.is_megatron and not row.said.says("deepspeed")) or row.said.says(
+        "cudnn", "transformer engine", "transformerengine", "flash attention 3", "flashattention 3", "flash attn 3", "fa3 ", "llm c ")
+
+
+def compiled(row: Row) -> bool:
+    """JAX and Gaudi always compile; PyTorch's own fp8 products are meant to be compiled with the casts around them."""
+    if row.said.denies("compil", "torch compil"):
+        return False
+    own_fp8 = row.said.says("torchtitan") and "fp8" in row.text("precision").lower()
+    return own_fp8 or row.said.says("compil", "jax ", "maxtext", "llm c ", "dao ailab") or "gaudi" in row.text("gpu").lower()
+
+
+def overlaps_reduction(row: Row) -> bool:
+    """Megatron-LM took PyTorch's overlapping reducer until pipelines came, and had none of its own before 2023-09; nor had the one that
+    MegaScale compares itself with. Programs that shard weights always overlap."""
+    if row.fully_sharded or row.said.says("overlap grad reduce", "readme sep 2020"):
+        return True
+    if row.is_old:
+        return False
+    without = row.said.quotes("2402.15627") or (row.month or OVERLAP_SINCE) < OVERLAP_SINCE
+    return not (row.is_megatron and without)
+
+
+def program(row: Row) -> str:
+    said = row.said
+    overlaps = overlaps_reduction(row)
+    is_compiled = compiled(row)
+    elementwise = is_compiled or row.is_old or row.is_nemo or row.is_megatron or said.says("nanotron")
+    async_tensor = ("tp comm overlap", "asynctp", "async tp")
+    facts = {
+        "fused_attention": not unfused_attention(row) and (said.quotes("attention_backend=flash") or not row.is_old),
+        "tuned_attention": tuned_attention(row),
+        "overlaps_reduction": overlaps,
+        "overlaps_gather": overlaps,
+        "overlaps_tensor": (row.is_nemo or said.says(*async_tensor)) and not said.denies(*async_tensor),
+        "overlaps_tensor_backward": not row.is_old or said.quotes("2205.05198"),
+        "fused_accumulation": not row.is_old or said.quotes("2205.05198", "2401.10241"),
+        "splits_messages": not said.quotes("WITHOUT scatter/gather", "no-scatter-gather"),
+        "recomputes_last_product": row.is_old or row.is_megatron or row.is_nemo,
+        "one_ring": row.is_old and row.fully_sharded,
+        "compiled": is_compiled,
+        "fused_elementwise": elementwise,
+        "fused_optimizer": elementwise or said.says("torchtitan", "deepspeed"),
+        "fused_loss": is_compiled,
+    }
+    return " ".join(name for name, holds in facts.items() if holds)
+
+
+def sequence_parallel(row: Row) -> str:
+    notes = row.text("notes")
+    if "+sp" in row.text("recompute").lower() or "seq_parallel=true" in notes:
+        return "yes"
+    if "seq_parallel=false" in notes or row.text("tp") == "1" or row.is_old:
+        return "no"
+    return "yes" if row.month is None or row.month >= SEQUENCE_PARALLEL_SINCE else "no"
+
+
+def schedule(row: Row) -> str:
+    match = re.search(r"schedule=([^; ,]*)", row.text("notes"))
+    name = match.group(1) if match else ""
+    for begin, ours in (("zb-2p", "zero_bubble_2p"), ("zb-v", "zero_bubble_v"), ("zb", "zero_bubble"), ("gpipe", "gpipe")):
+        if name.startswith(begin):
+            return ours
+    if name == "1f1b":
+        return name
+    return "interleaved" if name.startswith(("1f1b", "interleaved")) else ""
+
+
+def activation(row: Row) -> str:
+    words = row.text("id") + " " + row.text("notes")
+    if any(name in words for name in ("llama", "Llama", "mistral", "qwen", "swiglu=True")):
+        return "swiglu"
+    return "gelu" if "swiglu=False" in words else ""
+
+
+def facts_of(row: Row) -> dict[str, str]:
+    notes = row.text("notes")
+    of_fp16 = row.is_old and "fp16" in row.text("precision")
+    in_16_bits = of_fp16 or row.is_nemo or row.said.quotes("mp_mode=PURE") or row.said.says("llm c ")
+    counted = re.search(r"tflops=([^;]*)", notes)
+    names = (row.text("id") + " " + notes).lower()
+    # Tests of a program run tiny models with deterministic kernels and say so: their memory counts, their time does not.
+    not_comparable = any(text in notes for text in ("times not representative", "DO NOT")) or "functional_tests" in row.text("source")
+    return {
+        "program": program(row),
+        "gradient_bytes": "2" if in_16_bits else "4",
+        "extra_state_bytes": "4" if of_fp16 else "0",
+        "zero_stage": "0" if row.is_old else "1",
+        "sequence_parallel": sequence_parallel(row),
+        "schedule": schedule(row),
+        "activation": activation(row),
+        "tied_embeddings": "no" if "untied=true" in row.text("id") + " " + notes else "",
+        "moe": "yes" if any(word in names for word in ("moe", "mixture of experts", "mixtral", "experts=", " experts")) else "",
+        "flop_count": counted.group(1) if counted else "",
+        "comparable": "no" if not_comparable else "",
+        "memory_of": "states" if "model states only" in notes else "last_stage" if "LAST rank" in notes else "",
+        "memory_unit": "GB" if "1e9 bytes" in notes else "",
+        "analytic": "yes" if "kind=analytic" in notes else "",
+    }
+
+
+def with_columns(columns: list[str], rows: list[dict[str, str]]) -> tuple[list[str], list[dict[str, str]]]:
+    filled = []
+    for fields in rows:
+        row = Row({name: value for name, value in fields.items() if name is not None})
+        filled.append(fields | {name: fields.get(name) if name in row.fields else value for name, value in facts_of(row).items()})
+    return columns + [name for name in COLUMNS if name not in columns], filled
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table")
+    path = parser.parse_args().table
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            columns, rows = with_columns(list(reader.fieldnames or []), list(reader))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        print(f"add_columns.py: {path}: {error}", file=sys.stderr)
+        return 3
+    writer = csv.DictWriter(sys.stdout, columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
