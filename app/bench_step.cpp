@@ -26,6 +26,7 @@
 #include "parallel/runtime.hpp"
 #include "training/config_warnings.hpp"
 #include "training/gemm_rate.hpp"
+#include "training/peak_rate.hpp"
 #include "training/require_memory.hpp"
 #include "training/trainer.hpp"
 #include "training/with_compute_type.hpp"
@@ -176,6 +177,7 @@ TimedSteps time_steps(Trainer<P>& trainer, Index num_steps, const Progress& prog
 struct Measured {
   TimedSteps steps;
   GemmRate gemm;
+  std::optional<double> peak_rate;  // of all devices, where it is known
   MemoryByCategory peak;
   std::size_t resident_over_start = 0;
   std::size_t peak_resident = 0;
@@ -211,6 +213,7 @@ Measured measure(RunConfig config, Runtime& runtime) {
     MemoryLedger::instance().record_library_scratch_of(measure_rate);
   else  // what becomes resident is the host's memory, not the accelerator's
     measure_rate();
+  measured.peak_rate = peak_rate(config, runtime.world());
   MemoryLedger::instance().reset_peak();
 
   Trainer<P> trainer(ExecSpace(), config, layout, mesh);
@@ -255,6 +258,11 @@ nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config
       {"gemm_library", measured.gemm.library},
       {"gemm_size", measured.gemm.size},
       {"gemm_fraction", flops / measured.gemm.flops_per_second},
+      {"mfu", measured.peak_rate
+                  ? nlohmann::ordered_json(tokens_per_second *
+                                           model_flops_per_token(config.model.shape, config.batch.sequence_length) /
+                                           *measured.peak_rate)
+                  : nlohmann::ordered_json()},
       {"seconds", phase_seconds},
       {"parameters", parameters},
       {"memory_peak_bytes", by_category(peak)},

@@ -56,11 +56,13 @@ std::string step_line(const StepReport& report, const TrainProgress& progress) {
                                  ? fmt::format("overflow, loss scale {}", report.loss_scale)
                                  : to_string(report.judgement.anomaly);
   const std::string update = report.skipped ? "skipped: " + reason : fmt::format("lr {:.1e}", report.learning_rate);
+  const std::string mfu = progress.mfu ? fmt::format(" | mfu {:.0f}%", 100 * *progress.mfu) : "";
   constexpr std::size_t columns = 120;
   std::string line =
-      fmt::format("step {:>6}/{} | loss {:.4f} | norm {:.3g} | {} | {} | {} tok/s | mfu {:.0f}% | left {}", report.step,
-                  progress.total_steps, report.loss, report.gradient_norm, update, duration_text(report.step_seconds),
-                  quantity_text(progress.tokens_per_second), 100 * progress.mfu, duration_text(progress.seconds_left));
+      fmt::format("step {:>6}/{} | loss {:.4f} | norm {:.3g} | {} | {} | {} tok/s | gemm {:.0f}%{} | left {}",
+                  report.step, progress.total_steps, report.loss, report.gradient_norm, update,
+                  duration_text(report.step_seconds), quantity_text(progress.tokens_per_second),
+                  100 * progress.gemm_fraction, mfu, duration_text(progress.seconds_left));
   const std::string save = fmt::format(" | save in {}", duration_text(progress.seconds_to_save));
   if (progress.seconds_to_save > 0 && line.size() + save.size() <= columns)
     line += save;

@@ -37,9 +37,11 @@ RecordedStep step_from(const Json& line) {
                     .is_anomaly = line.contains("anomaly"),
                     .tokens = field<Index>(line, "tokens", count_range),
                     .tokens_per_second = number_field(line, "tokens_per_second"),
-                    .mfu = number_field(line, "mfu"),
+                    .gemm_fraction = number_field(line, line.contains("gemm_fraction") ? "gemm_fraction" : "mfu"),
                     .times = times_from(line),
                     .memory_peak = memory_from(object_field(line, "memory_peak_bytes"))};
+  if (line.contains("gemm_fraction") && line.contains("mfu"))  // earlier versions called the GEMM fraction "mfu"
+    step.mfu = number_field(line, "mfu");
   if (line.contains("validation_loss"))
     step.validation_loss = number_field(line, "validation_loss");
   return step;

@@ -36,7 +36,8 @@ struct RecordedStep {
   bool is_anomaly = false;  ///< a spike or not finite, in the eyes of the spike guard
   Index tokens = 0;         ///< so far
   double tokens_per_second = 0;
-  double mfu = 0;
+  double gemm_fraction = 0;
+  std::optional<double> mfu = {};  ///< where the peak of the devices is known
   std::optional<double> validation_loss = {};
   StepTimes times = {};  ///< of rank 0
   MemoryByCategory memory_peak = {};

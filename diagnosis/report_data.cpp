@@ -100,7 +100,9 @@ ReportJson head_of(const RecordedRun& run) {
            {{"measured", typical(run, [](const RecordedStep& step) { return step.times.step_seconds; })},
             {"predicted", run.is_predicted() ? number_data(run.prediction->step_seconds) : ReportJson()}}},
           {"tokens_per_second", typical(run, [](const RecordedStep& step) { return step.tokens_per_second; })},
-          {"gemm_fraction", typical(run, [](const RecordedStep& step) { return step.mfu; })}};
+          {"gemm_fraction", typical(run, [](const RecordedStep& step) { return step.gemm_fraction; })},
+          {"mfu", run.steps.back().mfu ? typical(run, [](const RecordedStep& step) { return step.mfu.value_or(0); })
+                                       : ReportJson()}};
 }
 
 std::string layout_text(const RunSetup& setup) {

@@ -208,7 +208,12 @@ class ClusterReader {
     for (std::size_t i = 0; i < num_precisions; ++i) {
       const char* const section = to_string(static_cast<Precision>(i));
       MatrixRate& rate = device.rates[i];
-      read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, sane_peak(static_cast<Precision>(i)));
+      const Sane sane = sane_peak(static_cast<Precision>(i));
+      const bool has_peak = read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, sane);
+      const bool has_gemm_rate = read_quantity(section, "gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
+      if (has_peak && has_gemm_rate)
+        reader_.problem(section, "gemm_rate", "stands beside peak: give the one that the shares are of");
+      rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
       reader_.read(section, "product_share", rate.product_share, share);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
       reader_.read(section, "fill_waves", rate.fill_waves, {.min = 0, .max = 100});
@@ -271,7 +276,7 @@ std::string to_toml(const Cluster& cluster) {
     if (rate.peak_flops <= 0)
       continue;
     const char* const section = to_string(static_cast<Precision>(i));
-    quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops);
+    quantity(section, rate.is_measured ? "gemm_rate" : "peak", Quantity::flops_per_second, rate.peak_flops);
     file.write(section, "product_share", rate.product_share);
     file.write(section, "half_depth", rate.half_depth);
     file.write(section, "fill_waves", rate.fill_waves);

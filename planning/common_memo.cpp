@@ -65,13 +65,14 @@ class CommonMemo : MemoText {
 
   void losses() {
     say("## What each machine loses by it\n\n");
-    say("| machine | step | tokens/s | MFU | loses | its own best | step |\n|---|---|---|---|---|---|---|\n");
+    say("| machine | step | tokens/s | of the rate | loses | its own best | step |\n|---|---|---|---|---|---|---|\n");
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       const LayoutPrice& price = common_.prices[i];
       const LayoutPrice& best = common_.bests[i];
-      say("| {} | {:.4g} s (+-{:.0f} %) | {:.4g} | {:.1f} % | {:.1f} % | {} | {:.4g} s |\n", problems_[i].cluster.name,
-          price.step_seconds, 100 * price.error_share, price.tokens_per_second, 100 * price.model_flops_share,
-          100 * common_.loss(i), best.layout.text(), best.step_seconds);
+      say("| {} | {:.4g} s (+-{:.0f} %) | {:.4g} | {} {:.1f} % | {:.1f} % | {} | {:.4g} s |\n",
+          problems_[i].cluster.name, price.step_seconds, 100 * price.error_share, price.tokens_per_second,
+          price.flops_share.text(), 100 * price.flops_share.share, 100 * common_.loss(i), best.layout.text(),
+          best.step_seconds);
     }
     say("\n");
     for (std::size_t i = 0; i < problems_.size(); ++i)

@@ -54,9 +54,10 @@ class Memo : MemoText {
     if (!cluster.device.moves_messages)
       say("**{}**: all times below are predicted.\n\n", gpu_caveat);
     say("**Recommendation.** {}.\n\n", layout_.text());
-    say("A step takes {} (+-{:.0f} %), which is {:.4g} tokens per second. MFU is {:.1f} % of {} in {}. "
+    say("A step takes {} (+-{:.0f} %), which is {:.4g} tokens per second. {} is {:.1f} % of {} in {}. "
         "The device with the highest peak needs {} of {}.\n\n",
-        time_text(best_.step_seconds), 100 * best_.error_share, best_.tokens_per_second, 100 * best_.model_flops_share,
+        time_text(best_.step_seconds), 100 * best_.error_share, best_.tokens_per_second, best_.flops_share.text(),
+        100 * best_.flops_share.share,
         quantity_text(Quantity::flops_per_second, cluster.device.rate(layout_.precision).peak_flops),
         to_string(layout_.precision), bytes_text(best_.memory_bytes), room_text(problem_));
     say("Model: {:.4g} billion parameters, {} layers, hidden size {}. "

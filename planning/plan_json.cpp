@@ -34,7 +34,7 @@ Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
             {"step_seconds", price.step_seconds},
             {"error_share", price.error_share},
             {"tokens_per_second", price.tokens_per_second},
-            {"mfu", price.model_flops_share},
+            {price.flops_share.name(), price.flops_share.share},
             {"idle_share", price.idle_share},
             {"memory_bytes", price.memory_bytes},
             {"too_large", why_too_large(problem, price)},

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "io/units.hpp"
 #include "planning/gib.hpp"
@@ -20,14 +21,20 @@ std::string columns_text(const PlanProblem& problem, const LayoutPrice& price) {
   const std::string reason = why_not_runnable(problem, price.layout);
   return fmt::format(" {:>9.4g} s +-{:>2.0f} % {:>11.4g} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>8.1f} GiB  {}{}\n",
                      price.step_seconds, 100 * price.error_share, price.tokens_per_second,
-                     100 * price.model_flops_share, 100 * price[Phase::bubble] / price.step_seconds,
+                     100 * price.flops_share.share, 100 * price[Phase::bubble] / price.step_seconds,
                      100 * price.idle_share, in_gib(price.memory_bytes), price.layout.text(),
                      reason.empty() ? "" : " *");
 }
 
-std::string head_text(const std::string& before) {
+std::string head_text(const std::string& before, std::span<const PlanProblem> problems) {
+  const auto is_measured = [](const PlanProblem& problem) {
+    return std::ranges::any_of(problem.cluster.device.rates, &MatrixRate::is_measured);
+  };
+  const char* const share = std::ranges::none_of(problems, is_measured)  ? "MFU"
+                            : std::ranges::all_of(problems, is_measured) ? "GEMM"
+                                                                         : "MFU/GEMM";
   return fmt::format("{} {:>11} {:>6} {:>11} {:>8} {:>8} {:>8} {:>12}  layout\n", before, "step", "error", "tokens/s",
-                     "MFU", "bubble", "idle", "memory");
+                     share, "bubble", "idle", "memory");
 }
 
 std::string row_text(const PlanProblem& problem, const std::string& rank, const LayoutPrice& price) {
@@ -97,17 +104,17 @@ std::string problem_text(const PlanProblem& problem, int num_devices, Index glob
 std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most) {
   const std::vector<LayoutPrice> shown(prices.begin(),
                                        prices.begin() + static_cast<std::ptrdiff_t>(std::min(most, prices.size())));
-  std::string text = head_text("    ");
+  std::string text = head_text("    ", {&problem, 1});
   for (std::size_t i = 0; i < shown.size(); ++i)
     text += row_text(problem, fmt::format("{}.", i + 1), shown[i]);
   return text + idle_text(shown) + marks_text(problem, shown);
 }
 
 std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
-  std::string text =
-      fmt::format("{}\n  {} of {}; step {:.4g} s (+-{:.0f} %), {:.4g} tokens/s, MFU {:.1f} %\n", price.layout.text(),
-                  counted(price.layout.num_microbatches(), "micro-batch"), price.layout.micro_batch, price.step_seconds,
-                  100 * price.error_share, price.tokens_per_second, 100 * price.model_flops_share);
+  std::string text = fmt::format("{}\n  {} of {}; step {:.4g} s (+-{:.0f} %), {:.4g} tokens/s, {} {:.1f} %\n",
+                                 price.layout.text(), counted(price.layout.num_microbatches(), "micro-batch"),
+                                 price.layout.micro_batch, price.step_seconds, 100 * price.error_share,
+                                 price.tokens_per_second, price.flops_share.text(), 100 * price.flops_share.share);
   text += "  time of the busiest stage\n";
   for (std::size_t i = 0; i < num_phases; ++i)
     if (const auto phase = static_cast<Phase>(i); price[phase] > 0)
@@ -156,7 +163,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
 }
 
 std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
-  std::string text = head_text("    ");
+  std::string text = head_text("    ", {&problem, 1});
   std::vector<LayoutPrice> prices;
   const LayoutPrice* best = nullptr;
   prices.reserve(layouts.size());
@@ -189,8 +196,8 @@ std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLa
 }
 
 std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
-  std::string text =
-      problem_of_curve_text(problem) + head_text(fmt::format("{:>8} {:>8} {:>10}", "devices", "batch", "efficiency"));
+  std::string text = problem_of_curve_text(problem) +
+                     head_text(fmt::format("{:>8} {:>8} {:>10}", "devices", "batch", "efficiency"), {&problem, 1});
   std::vector<LayoutPrice> prices;
   for (const ScalePoint& point : points) {
     text += fmt::format("{:>8} {:>8}", point.num_devices, point.global_batch);
@@ -214,7 +221,7 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common, const Goal& goal) {
   std::string text = fmt::format("best for all: {}\n", common.layout->text());
   std::vector<LayoutPrice> shown;
-  text += head_text(fmt::format("{:<20} {:>8}", "", "loses"));
+  text += head_text(fmt::format("{:<20} {:>8}", "", "loses"), problems);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     text += fmt::format("{:<20} {:>6.1f} %", problems[i].cluster.name, 100 * common.loss(i)) +
             columns_text(problems[i], common.prices[i]);

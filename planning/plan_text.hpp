@@ -16,8 +16,8 @@ namespace espalier {
 /// tokens".
 std::string problem_text(const PlanProblem& problem, int num_devices, Index global_batch);
 
-/// One line a layout: rank, step time with its error, tokens per second, MFU, bubble and idle time, memory, layout,
-/// mark if `train` cannot run it.
+/// One line a layout: rank, step time with its error, tokens per second, MFU or GEMM fraction, bubble and idle time,
+/// memory, layout, mark if `train` cannot run it.
 std::string ranking_text(const PlanProblem& problem, const std::vector<LayoutPrice>& prices, std::size_t most);
 
 /// Step time by phase, and memory of every kind of stage by category.

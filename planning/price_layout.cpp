@@ -293,9 +293,8 @@ class Pricer {
     result.memory_bytes = peak_bytes(result.memory);
     const double tokens = real(layout_.global_batch) * real(problem_.sequence_length);
     result.tokens_per_second = tokens / result.step_seconds;
-    result.model_flops_share = result.tokens_per_second *
-                               model_flops_per_token(problem_.model, problem_.sequence_length) /
-                               (cluster().device.rate(layout_.precision).peak_flops * layout_.num_devices());
+    result.flops_share = flops_share(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
+                                     layout_.num_devices());
     result.error_share = cluster().device.error_share;
   }
 
@@ -307,6 +306,13 @@ class Pricer {
 };
 
 }  // namespace
+
+// MFU counts attention without causality, as it is published; the GEMM fraction counts what is multiplied.
+FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second, int num_devices) {
+  const double flops = rate.is_measured ? training_flops_per_token(problem.model, problem.sequence_length)
+                                        : model_flops_per_token(problem.model, problem.sequence_length);
+  return {.share = tokens_per_second * flops / (rate.peak_flops * num_devices), .of_gemm_rate = rate.is_measured};
+}
 
 LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort) {
   return Pricer(problem, layout).price(effort);

@@ -29,6 +29,16 @@ struct ChunkPrice {
   double tensor = 0;  ///< of collectives on the tensor axis, all passes
 };
 
+/// What a step reaches of a device's rate: of the peak that its maker names, or of the GEMM rate that was measured.
+struct FlopsShare {
+  double share = 0;
+  bool of_gemm_rate = false;
+  const char* name() const { return of_gemm_rate ? "gemm_fraction" : "mfu"; }  ///< in JSON
+  const char* text() const { return of_gemm_rate ? "GEMM fraction" : "MFU"; }
+};
+/// @param rate of one device, FLOP/s
+FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, double tokens_per_second, int num_devices);
+
 /// What one step of a layout costs.
 struct LayoutPrice {
   PlanLayout layout;
@@ -49,8 +59,8 @@ struct LayoutPrice {
   std::size_t memory_bytes = 0;               ///< of the stage that has most
   int fullest_stage = 0;
   double tokens_per_second = 0;
-  double model_flops_share = 0;  ///< MFU: model_flops_per_token over the peak of the layout's precision
-  double error_share = 0;        ///< of step_seconds, either way
+  FlopsShare flops_share = {};
+  double error_share = 0;  ///< of step_seconds, either way
 
   double operator[](Phase phase) const { return seconds[phase]; }
   double& operator[](Phase phase) { return seconds[phase]; }

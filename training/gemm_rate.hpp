@@ -44,9 +44,9 @@ bool sets_a_peak(MatmulLibrary library);
 template <class T>
 std::vector<double> measure_matmul_rates(const ExecSpace& exec, Index size, int repetitions);
 
-/// FLOP/s of matrix products on all ranks together: what an MFU is a share of. All multiply at the same time, by the
-/// library that is fastest here, since ranks that share cores or caches are slower than one that works alone; the best
-/// of a few moments, some 200 ms in all. Products of `size` squared. The same on every rank; collective.
+/// FLOP/s of matrix products on all ranks together: what a GEMM fraction is a share of. All multiply at the same time,
+/// by the library that is fastest here, since ranks that share cores or caches are slower than one that works alone;
+/// the best of a few moments, some 200 ms in all. Products of `size` squared. The same on every rank; collective.
 template <class T>
 double measure_gemm_rate(const Communicator& world, Index size = exec_is_host ? 512 : 4096);
 

@@ -155,7 +155,8 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
                             .product_share = 0.9,
                             .half_depth = 16,
                             .fill_waves = 0.1,
-                            .attention_share = 0.3};
+                            .attention_share = 0.3,
+                            .is_measured = true};
   std::vector<LayerSample> samples;
   for (const Shape& shape : shapes)
     samples.push_back(measure_sample<T>(world, shape, compute));

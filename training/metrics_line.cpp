@@ -20,8 +20,10 @@ nlohmann::ordered_json metrics_line(const StepReport& report, const TrainProgres
                                  {"seconds", json_by_name<Phase>(report.seconds.seconds)},
                                  {"bytes_sent", json_by_name<Axis>(report.bytes_sent)},
                                  {"memory_peak_bytes", json_by_name<Category>(MemoryLedger::instance().peak().bytes)},
-                                 {"mfu", progress.mfu},
+                                 {"gemm_fraction", progress.gemm_fraction},
                                  {"passed_over_samples", report.passed_over}};
+  if (progress.mfu)
+    line["mfu"] = *progress.mfu;
   if (const auto& scores = report.judgement.scores) {
     line["loss_score"] = scores->loss;
     line["gradient_norm_score"] = scores->gradient_norm;

@@ -149,7 +149,7 @@ void PredictionCheck::compare_time(const std::vector<Measured>& ranks, Compariso
   comparison.details["time"] = {{"step_seconds", step}, {"steps", steps_}, {"stages", measured}};
   if (step < seconds_at_gemm_rate_)
     comparison.notes.push_back(
-        fmt::format("mfu is {:.0f} %: steps are faster than the GEMM rate measured at launch, probably "
+        fmt::format("gemm_fraction is {:.0f} %: steps are faster than the GEMM rate measured at launch, probably "
                     "while something else ran; times predicted from it are too long",
                     100 * seconds_at_gemm_rate_ / step));
   if (!outlook_.time) {

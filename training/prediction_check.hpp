@@ -24,7 +24,8 @@ class PredictionCheck {
   /// A step was done; the first of a start is not counted, since it touches memory for the first time.
   void add(const StepReport& report);
 
-  /// Of the matrix products of a step on all ranks, at the GEMM rate of the start: mfu is its share of a step.
+  /// Of the matrix products of a step on all ranks, at the GEMM rate of the start: gemm_fraction is its share of a
+  /// step.
   double seconds_at_gemm_rate() const { return seconds_at_gemm_rate_; }
 
   struct Comparison {

@@ -18,6 +18,7 @@
 #include "training/gemm_rate.hpp"
 #include "training/incidents.hpp"
 #include "training/metrics_line.hpp"
+#include "training/peak_rate.hpp"
 #include "training/predict_memory.hpp"
 #include "training/prediction_check.hpp"
 #include "training/rank_records.hpp"
@@ -76,6 +77,7 @@ class Loop {
     else  // what becomes resident is the host's memory, not the accelerator's
       measure();
     prediction_.emplace(config_, layout_, mesh_, gemm_rate_);
+    peak_rate_ = peak_rate(config_, mesh_.world());
     MemoryLedger::instance().reset_peak();  // of the training itself
     if (stop_.agree())
       return TrainOutcome::not_begun;
@@ -286,7 +288,10 @@ class Loop {
     TrainProgress progress;
     progress.total_steps = total;
     progress.tokens_per_second = static_cast<double>(config_.tokens_per_step()) / report.step_seconds;
-    progress.mfu = prediction_->seconds_at_gemm_rate() / report.step_seconds;
+    progress.gemm_fraction = prediction_->seconds_at_gemm_rate() / report.step_seconds;
+    if (peak_rate_)
+      progress.mfu = progress.tokens_per_second *
+                     model_flops_per_token(config_.model.shape, config_.batch.sequence_length) / *peak_rate_;
     return progress;
   }
 
@@ -342,6 +347,7 @@ class Loop {
   std::string run_id_;
   Rollbacks rollbacks_;
   double gemm_rate_ = 0;
+  std::optional<double> peak_rate_;
   std::optional<PredictionCheck> prediction_;
   StopAgreement stop_;
   Index saved_step_ = -1;  // of this launch

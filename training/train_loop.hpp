@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "training/trainer.hpp"
@@ -22,10 +23,11 @@ struct TrainOptions {
 /// What the console wants to know besides the step itself.
 struct TrainProgress {
   Index total_steps = 0;
-  double tokens_per_second = 0;  ///< of this step
-  double seconds_left = 0;       ///< to the end of the run, at the pace of this start
-  double seconds_to_save = 0;    ///< to the next save; the run ends with one
-  double mfu = 0;                ///< matrix FLOP/s over the measured GEMM rate of all ranks
+  double tokens_per_second = 0;    ///< of this step
+  double seconds_left = 0;         ///< to the end of the run, at the pace of this start
+  double seconds_to_save = 0;      ///< to the next save; the run ends with one
+  double gemm_fraction = 0;        ///< matmul FLOP/s over the GEMM rate of all ranks, measured at the start
+  std::optional<double> mfu = {};  ///< model FLOP/s over the peak of all devices, where it is known
 };
 
 struct TrainEvents {

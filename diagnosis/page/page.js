@@ -24,6 +24,7 @@ function showHead() {
     if (figures.tokens_per_second !== null) tile("Tokens per second", countText(figures.tokens_per_second), "all ranks, median");
     if (figures.gemm_fraction !== null)
       tile("GEMM fraction", percentText(figures.gemm_fraction), "of this machine's measured GEMM rate");
+    if (figures.mfu !== null) tile("MFU", percentText(figures.mfu), "of the accelerators' peak");
     if (memory.peak_bytes)
       tile("Peak memory", bytesText(memory.peak_bytes), "highest rank" + (memory.predicted_bytes
         ? `, predicted ${bytesText(memory.predicted_bytes)} (${differenceText(memory.peak_bytes, memory.predicted_bytes)})` : ""));

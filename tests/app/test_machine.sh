@@ -8,8 +8,13 @@ two_ranks=("$@")
 source "$(dirname "$(realpath "$0")")/tiny_run.sh"
 
 expect 0 "machine.toml" "${two_ranks[@]}" "$espalier" bench machine --output machine.toml
-expect 0 "MFU" "$espalier" plan --model gpt2-124m --cluster machine.toml --batch 8 --precision fp32 --layout data=2 --layout tensor=2
+grep -q '^gemm_rate = ' machine.toml || fail "the file does not say that its rate is measured" machine.toml
+expect 0 "GEMM fraction" "$espalier" plan --model gpt2-124m --cluster machine.toml --batch 8 --precision fp32 --layout data=2 --layout tensor=2
 expect 0 "from machine.toml" "${two_ranks[@]}" "$espalier" train tiny.toml run.cluster=machine.toml
+! grep -q '"mfu"' run/metrics.jsonl || fail "an mfu without a peak" run/metrics.jsonl
+sed 's/^gemm_rate = /peak = /' machine.toml >peak.toml  # as if the maker had named it
+expect 0 "| mfu " "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=peak run.cluster=peak.toml
+grep -q '"mfu"' peak/metrics.jsonl || fail "no mfu beside a peak" peak/metrics.jsonl
 grep -q '"predicted_step_seconds"' run/run.json || fail "run.json has no prediction" run/run.json
 grep -q '"source": "machine.toml"' run/prediction.json || fail "prediction.json does not name its source" run/prediction.json
 # A planted fault is seen beside the prediction of the healthy run.

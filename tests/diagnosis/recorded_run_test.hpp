@@ -36,7 +36,7 @@ class RecordedRunTest : public testing::Test {
              fmt::format(R"({{"step":{},"loss":{},"learning_rate":0.001,"gradient_norm":"inf","loss_scale":1,)"
                          R"("skipped_steps":0,"tokens":{},"tokens_per_second":100,"step_seconds":0.5,)"
                          R"("seconds":{{"forward":0.1,"backward":0.2}},"bytes_sent":{{"tp":0,"dp":1,"pp":2}},)"
-                         R"("memory_peak_bytes":{{"weights":7}},"mfu":0.4}})",
+                         R"("memory_peak_bytes":{{"weights":7}},"gemm_fraction":0.4}})",
                          step, 5 - step, 128 * step));
       for (const char* const rank : {"ranks/rank-00000.jsonl", "ranks/rank-00001.jsonl"})
         append(rank, fmt::format(R"({{"step":{},"step_seconds":0.5,"seconds":{{"forward":0.1}},)"

@@ -55,7 +55,8 @@ RecordedRun run_of(Index num_steps, int num_ranks) {
     line.gradient_norm = 2;
     line.tokens = 64 * step;
     line.tokens_per_second = 640;
-    line.mfu = 0.25;
+    line.gemm_fraction = 0.25;
+    line.mfu = 0.125;
     line.times = times_of(step, step == 1 ? 1.0 : 0.1);
     line.memory_peak.bytes = {10, 20, 30};
     if (step % 10 == 0)
@@ -132,6 +133,7 @@ TEST(Report, has_data_of_all_that_the_run_holds) {
   EXPECT_EQ(head["step_seconds"]["measured"], 0.1) << "the first step counts for nothing";
   EXPECT_TRUE(head["step_seconds"]["predicted"].is_null());
   EXPECT_EQ(head["gemm_fraction"], 0.25);
+  EXPECT_EQ(head["mfu"], 0.125);
   EXPECT_EQ(head["tokens_per_second"], 640);
   EXPECT_EQ(head["loss"], Json({{"first", 6}, {"last", 0.6}}));
   EXPECT_EQ(head["last_step"], 100);

@@ -258,4 +258,23 @@ TEST(ClusterPreset, a_cpu_has_no_units_for_bf16) {
             product_seconds(cpu, Precision::fp32, 4096, 4096, 4096));
 }
 
+TEST(Cluster, a_rate_is_a_peak_or_measured) {
+  const auto read = [](const std::string& rate) {
+    return parse_cluster("[cluster]\npreset = \"h100\"\n[bf16]\n" + rate, "c.toml").device.rate(Precision::bf16);
+  };
+  EXPECT_FALSE(read("peak = \"900 TFLOP/s\"\n").is_measured);
+  const MatrixRate measured = read("gemm_rate = \"700 TFLOP/s\"\n");
+  EXPECT_TRUE(measured.is_measured);
+  EXPECT_EQ(measured.peak_flops, 700e12);
+  try {
+    read("peak = \"900 TFLOP/s\"\ngemm_rate = \"700 TFLOP/s\"\n");
+    ADD_FAILURE() << "two rates were read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("stands beside peak"), std::string::npos) << error.what();
+  }
+  Cluster cluster = cluster_preset("h100");
+  cluster.device.rate(Precision::bf16).is_measured = true;
+  EXPECT_TRUE(parse_cluster(to_toml(cluster), "c.toml").device.rate(Precision::bf16).is_measured);
+}
+
 }  // namespace

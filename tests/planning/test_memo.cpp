@@ -105,7 +105,7 @@ TEST(Memo, numbers_come_from_the_model) {
   for (const Written* memo : {&one, &other}) {
     const LayoutPrice& best = memo->result.ranking.front();
     EXPECT_THAT(memo->text, HasSubstr(fmt::format("A step takes {:.3g} s (", best.step_seconds)));
-    EXPECT_THAT(memo->text, HasSubstr(fmt::format("MFU is {:.1f} %", 100 * best.model_flops_share)));
+    EXPECT_THAT(memo->text, HasSubstr(fmt::format("MFU is {:.1f} %", 100 * best.flops_share.share)));
   }
   EXPECT_THAT(other.text, Not(HasSubstr("174.6")));
   EXPECT_THAT(one.text, HasSubstr("174.6 billion"));

@@ -30,10 +30,25 @@ TEST(PriceLayout, phases_add_up_to_the_step) {
                 (recomputes ? 0.4 : 0) * price[Phase::forward])
         << text;
     EXPECT_NEAR(price.tokens_per_second, 256 * 2048 / price.step_seconds, 1e-6) << text;
-    EXPECT_GT(price.model_flops_share, 0.05) << text;
-    EXPECT_LT(price.model_flops_share, 0.75) << text;
+    EXPECT_GT(price.flops_share.share, 0.05) << text;
+    EXPECT_LT(price.flops_share.share, 0.75) << text;
     EXPECT_EQ(price.memory.size(), static_cast<std::size_t>(price.layout.pipeline));
   }
+}
+
+// The peak of the maker makes an MFU, whose attention is counted without causality; a measured rate a GEMM fraction.
+TEST(PriceLayout, a_share_says_what_it_is_of) {
+  PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
+  const PlanLayout layout = layout_of("tensor=8,pipeline=16,data=1", 256);
+  const LayoutPrice of_peak = price_layout(problem, layout);
+  EXPECT_STREQ(of_peak.flops_share.name(), "mfu");
+  EXPECT_NEAR(of_peak.flops_share.share,
+              of_peak.tokens_per_second * model_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
+  problem.cluster.device.rate(Precision::bf16).is_measured = true;
+  const LayoutPrice of_rate = price_layout(problem, layout);
+  EXPECT_STREQ(of_rate.flops_share.name(), "gemm_fraction");
+  EXPECT_NEAR(of_rate.flops_share.share,
+              of_rate.tokens_per_second * training_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
 }
 
 TEST(PriceLayout, chunks_and_messages_are_what_the_step_is_made_of) {

@@ -5,9 +5,12 @@
 #include <algorithm>
 
 #include "core/ops/matmul_library.hpp"
+#include "io/file.hpp"
 #include "parallel/collectives.hpp"
 #include "tests/support/world.hpp"
+#include "tests/training/tiny_run.hpp"
 #include "training/gemm_rate.hpp"
+#include "training/peak_rate.hpp"
 
 namespace espalier::test {
 namespace {
@@ -60,6 +63,31 @@ TEST(GemmRate, RanksThatShareCoresShareTheirRate) {
     alone = std::max(before_it, measure_alone());
   }
   EXPECT_LT(together, most * alone * world().size());
+}
+
+// By run.cluster, if it is of a machine like this one and names the maker's peak.
+TEST(PeakRate, is_that_of_all_devices_where_it_is_known) {
+  if (!exec_is_host)
+    GTEST_SKIP() << "a GPU has a name";
+  const SharedFolder folder("peak_rate");
+  const std::string file = folder / "cluster.toml";
+  const auto rate = [&](const std::string& cluster) {
+    const bool is_text = cluster.starts_with("[");
+    if (is_text && world().rank() == 0)
+      write_file_atomically(file, cluster);
+    barrier(world());
+    RunConfig config;
+    config.precision.compute = "bf16";
+    config.run.cluster = is_text ? file : cluster;
+    const std::optional<double> peak = peak_rate(config, world());
+    barrier(world());
+    return peak;
+  };
+  const std::string of_host = "[cluster]\npreset = \"h100\"\n[device]\nmoves_messages = true\n[bf16]\n";
+  EXPECT_EQ(rate(""), std::nullopt);
+  EXPECT_EQ(rate("h100"), std::nullopt) << "another machine";
+  EXPECT_EQ(rate(of_host + "peak = \"900 TFLOP/s\"\n"), 900e12 * world().size());
+  EXPECT_EQ(rate(of_host + "gemm_rate = \"700 TFLOP/s\"\n"), std::nullopt);
 }
 
 }  // namespace

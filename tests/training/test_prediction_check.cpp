@@ -24,7 +24,8 @@ TEST(PredictionCheck, AGemmRateThatStepsExceedIsTold) {
     return check.compare().notes;
   };
   const auto is_told = [](const std::vector<std::string>& notes) {
-    return std::ranges::any_of(notes, [](const std::string& note) { return note.find("mfu is") != std::string::npos; });
+    return std::ranges::any_of(
+        notes, [](const std::string& note) { return note.find("gemm_fraction is") != std::string::npos; });
   };
   EXPECT_FALSE(is_told(notes_at(1e15)));
   EXPECT_EQ(is_told(notes_at(1)), world().rank() == 0);
