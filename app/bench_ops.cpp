@@ -57,7 +57,7 @@ class OpsBench {
     const Index c = shape_.hidden_size;
     const Index f = shape_.ffn_hidden_size;
     const double seconds = triad_seconds(exec_);
-    memory_rate_ = 3 * bytes<float>(triad_elements) / seconds;
+    memory_rate_ = 3 * bytes<float>(triad_rows * triad_width) / seconds;
     const std::string memory = "memory, a = b + s c";
     const bool memory_alone = wants(memory);
     results_.push_back({{"op", memory},
@@ -153,9 +153,10 @@ class OpsBench {
     const auto dtable = filled<State<T>, 2>(shape_.vocab_size, c);
     const auto x = filled<T, 2>(rows_, c), dx = filled<T, 2>(rows_, c);
     const Tensor<TokenId, 1> tokens = some_tokens();
+    const Tensor<int, 1> scratch("espalier::workspace::embedding", embedding_scratch(shape_.vocab_size));
     add("embedding, forward", 0, 2 * bytes<T>(rows_ * c), [&] { embedding_forward<T>(exec_, x, tokens, table); });
     add("embedding, backward", 0, bytes<T>(rows_ * c) + 2 * bytes<State<T>>(rows_ * c),
-        [&] { embedding_backward<T>(exec_, dtable, dx, tokens); });
+        [&] { embedding_backward<T>(exec_, dtable, dx, tokens, scratch); });
   }
 
   void layernorm() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/kokkos_compat.hpp"
+#include "core/ops/elementwise.hpp"
 #include "core/stopwatch.hpp"
 #include "core/tensor.hpp"
 
@@ -43,17 +44,10 @@ Tensor<S, Rank> filled(Extents... extents) {
   return tensor;
 }
 
-/// a = b + s c on arrays that no cache holds.
-inline constexpr Index triad_elements = exec_is_host ? Index{1} << 24 : Index{1} << 27;
-
 inline double triad_seconds(const ExecSpace& exec) {
-  const auto a = filled<float, 1>(triad_elements), b = filled<float, 1>(triad_elements),
-             c = filled<float, 1>(triad_elements);
-  return best_seconds(exec, [&] {
-    Kokkos::parallel_for(
-        "espalier::app::triad", RangePolicy(exec, 0, triad_elements),
-        KOKKOS_LAMBDA(const Index i) { a(i) = b(i) + 0.5F * c(i); });
-  });
+  const auto a = filled<float, 2>(triad_rows, triad_width), b = filled<float, 2>(triad_rows, triad_width),
+             c = filled<float, 2>(triad_rows, triad_width);
+  return best_seconds(exec, [&] { triad(exec, a, b, c, 0.5F); });
 }
 
 }  // namespace espalier

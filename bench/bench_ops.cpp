@@ -145,9 +145,10 @@ void embedding(benchmark::State& state, bool forward) {
     });
   } else {
     const auto dpositions = random_tensor<State<S>>(T, C), dtable = random_tensor<State<S>>(V, C);
+    const Tensor<int, 1> scratch("scratch", embedding_scratch(V));
     measure(state, Unit::bytes, bytes<S>(2 * N * C) + bytes<State<S>>(2 * N * C + 2 * T * C),
             [&](const ExecSpace& exec) {
-              embedding_backward<S>(exec, dtable, x, tokens);
+              embedding_backward<S>(exec, dtable, x, tokens, scratch);
               add_positions_backward<S>(exec, dpositions, x, T);
             });
   }

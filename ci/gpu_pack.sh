@@ -53,7 +53,7 @@ make_pack() {
   stage=$work
   fetch_archive k/kokkos "$kokkos_archive" "$kokkos_sha256" || fail "$kokkos_archive is not to be had" "$offline_advice"
   cp -L "$work/$kokkos_archive" "$pack"
-  (ci/cudnn_frontend && cp -r "$(ci/cudnn_frontend --prefix)/include" "$work/cudnn_frontend" &&
+  (ci/cudnn_frontend && mkdir "$work/cudnn_frontend" && cp -r "$(ci/cudnn_frontend --prefix)/include" "$work/cudnn_frontend" &&
     tar -C "$work" -cJf "$pack/cudnn_frontend.tar.xz" cudnn_frontend) || note "without the headers of cudnn-frontend"
 
   note "computing the references on this CPU"
@@ -177,7 +177,7 @@ link_missing_libraries() {
 cudnn_frontend() {
   if [[ -f $pack/cudnn_frontend.tar.xz ]]; then
     [[ -d build-gpu/cudnn_frontend ]] || extract "$pack/cudnn_frontend.tar.xz" build-gpu
-    echo "$root/build-gpu/cudnn_frontend"
+    echo "$root/build-gpu/cudnn_frontend/include"
   elif ci/cudnn_frontend >&2; then
     echo "$(ci/cudnn_frontend --prefix)/include"
   fi

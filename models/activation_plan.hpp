@@ -53,6 +53,7 @@ class ActivationPlan {
     Saved block;                          ///< arrays that some chunk does not keep
     typename Block::Gradients gradients;  ///< of a backward that is not split
     std::array<Stream, 2> dx;             ///< (R, C) each, of such a backward: the two ends of a block
+    Tensor<int, 1> embedding;             ///< where the embedding is
     typename Head<P>::Scratch head;
     Tensor<T, 2> full;  ///< (N, C), where TensorParallel needs it
   };
@@ -115,6 +116,8 @@ class ActivationPlan {
       for (Stream& dx : scratch_.dx)
         dx = arena.take<Residual<P>>(shape_.rows, shape_.channels);
     }
+    if (chunks.front().embedding)
+      scratch_.embedding = chunks.front().embedding->take_scratch(arena);
     if (chunks.back().head)
       scratch_.head = chunks.back().head->take_scratch(arena, shape_.tokens());
   }

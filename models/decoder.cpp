@@ -276,7 +276,8 @@ void Decoder<P>::backward(const ExecSpace& exec, ActivationIndex at, const Block
     tell(done, static_cast<int>(i) + 1);
   }
   if (layers.embedding) {
-    layers.embedding->backward_weight(exec, dx.front(), slot.tokens, shape_.attention.sequence_length);
+    layers.embedding->backward_weight(exec, dx.front(), slot.tokens, plan_.scratch().embedding,
+                                      shape_.attention.sequence_length);
     tell(done, 0);
   }
 }
@@ -310,7 +311,7 @@ void Decoder<P>::backward_weight(const ExecSpace& exec, ActivationIndex at, cons
     tell(done, static_cast<int>(i) + 1);
   }
   if (layers.embedding) {
-    layers.embedding->backward_weight(exec, plan_.gradients(at).dx.front(), slot.tokens,
+    layers.embedding->backward_weight(exec, plan_.gradients(at).dx.front(), slot.tokens, plan_.scratch().embedding,
                                       shape_.attention.sequence_length);
     tell(done, 0);
   }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/arena.hpp"
 #include "core/ops/embedding.hpp"
 #include "models/linear.hpp"
 #include "models/logit_rows.hpp"
@@ -69,11 +70,14 @@ class VocabParallelEmbedding {
         sequence_length, tensor_->first_row(tokens.extent(0)));
   }
 
+  /// What backward_weight wants besides, from an arena.
+  Tensor<int, 1> take_scratch(Arena& arena) const { return arena.take<int>(embedding_scratch(vocabulary().size())); }
+
   void backward_weight(const ExecSpace& exec, Stream dx /* (R, C) */, Tensor<TokenId, 1> tokens /* (N) */,
-                       Index sequence_length) const {
+                       Tensor<int, 1> scratch, Index sequence_length) const {
     const IndexRange ours = vocabulary();
     embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
-                          tensor_->gather(exec, dx), tokens, ours.begin);
+                          tensor_->gather(exec, dx), tokens, scratch, ours.begin);
     add_positions_backward<Residual<P>>(exec, position_gradient(), dx, sequence_length,
                                         tensor_->first_row(tokens.extent(0)));
   }

@@ -5,6 +5,6 @@
 namespace espalier {
 
 /// What every memo and config for GPUs says. README.md and docs/gpus.md say the same (ci/check_docs.py).
-inline constexpr const char* gpu_caveat = "Nothing has run on a GPU yet";
+inline constexpr const char* gpu_caveat = "Nothing has run on several GPUs yet";
 
 }  // namespace espalier

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/kokkos_compat.hpp"
+#include "core/ops/elementwise.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/stopwatch.hpp"
 #include "parallel/collectives.hpp"
@@ -65,20 +66,16 @@ double seconds_of(const Communicator& world, const F& call) {
   return best;
 }
 
-// a = b + s c on arrays that no cache holds; 12 bytes an element.
 double measure_memory_bandwidth(const Communicator& world) {
-  constexpr Index count = 1 << 24;
   const ExecSpace exec;
-  const Tensor<float, 1> a("espalier::workspace::triad_a", count);
-  const Tensor<float, 1> b("espalier::workspace::triad_b", count);
-  const Tensor<float, 1> c("espalier::workspace::triad_c", count);
+  const Tensor<float, 2> a("espalier::workspace::triad_a", triad_rows, triad_width);
+  const Tensor<float, 2> b("espalier::workspace::triad_b", triad_rows, triad_width);
+  const Tensor<float, 2> c("espalier::workspace::triad_c", triad_rows, triad_width);
   const double seconds = seconds_of(world, [&] {
-    Kokkos::parallel_for(
-        "espalier::training::measure_machine::triad", RangePolicy(exec, 0, count),
-        KOKKOS_LAMBDA(const Index i) { a(i) = b(i) + 0.5F * c(i); });
+    triad(exec, a, b, c, 0.5F);
     compat::fence(exec, "espalier::measure_machine: the triad is done when the clock stops");
   });
-  return 3.0 * sizeof(float) * static_cast<double>(count) / seconds;
+  return 3.0 * sizeof(float) * static_cast<double>(triad_rows * triad_width) / seconds;
 }
 
 TimedAllReduce time_all_reduce(const Communicator& ranks) {

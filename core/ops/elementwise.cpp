@@ -74,6 +74,15 @@ void convert(const ExecSpace& exec, Tensor<To, 1> to, Tensor<From, 1> from) {
       });
 }
 
+void triad(const ExecSpace& exec, Tensor<float, 2> a, Tensor<float, 2> b, Tensor<float, 2> c, float s) {
+  const Index width = a.extent(1);
+  for_rows(
+      exec, "espalier::core::triad", a.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
+        const auto sum = [s](const float left, const float right) { return left + s * right; };
+        map_row(thread, width, &a(n, 0), sum, &b(n, 0), &c(n, 0));
+      });
+}
+
 #define ESPALIER_INSTANTIATE(T)                                                      \
   template void convert<T, float>(const ExecSpace&, Tensor<T, 1>, Tensor<float, 1>); \
   template void convert<float, T>(const ExecSpace&, Tensor<float, 1>, Tensor<T, 1>);

@@ -27,4 +27,12 @@ void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias /* (F) */, T
 template <class To, class From>
 void convert(const ExecSpace& exec, Tensor<To, 1> to /* (size) */, Tensor<From, 1> from /* (size) */);
 
+/// a = b + s c: what the bandwidth of memory is measured by. 12 bytes an element.
+void triad(const ExecSpace& exec, Tensor<float, 2> a /* (N, W) */, Tensor<float, 2> b /* (N, W) */,
+           Tensor<float, 2> c /* (N, W) */, float s);
+
+/// Arrays of the triad, (triad_rows, triad_width), that no cache holds.
+inline constexpr Index triad_width = 4096;
+inline constexpr Index triad_rows = exec_is_host ? 4096 : 32768;
+
 }  // namespace espalier

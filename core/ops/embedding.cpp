@@ -7,11 +7,21 @@
 namespace espalier {
 namespace {
 
-// table(row_of(n), :) += dx(n, :) for all n in order; a negative row is left out. Columns of one thread, which walks
-// all rows: for hosts.
-template <class S, class T, class RowOf>
+// Where row n of dx goes in a part of the token table; -1: to none.
+struct TablePlaces {
+  Tensor<TokenId, 1> tokens;  // (N)
+  Index first_token;
+  Index vocabulary;  // Vl
+  KOKKOS_FUNCTION Index operator()(Index n) const {
+    const Index token = tokens(n) - first_token;
+    return token >= 0 && token < vocabulary ? token : Index{-1};
+  }
+};
+
+// table(place_of(n), :) += dx(n, :) for all n in order. Columns of one thread, which walks all rows: for hosts.
+template <class S, class T, class PlaceOf>
 void scatter_rows(const ExecSpace& exec, const char* label, const Tensor<S, 2>& table, const Tensor<T, 2>& dx,
-                  const RowOf& row_of) {
+                  const PlaceOf& place_of) {
   constexpr Index strip = 32;
   const Index rows = dx.extent(0);
   const Index channels = dx.extent(1);
@@ -20,85 +30,110 @@ void scatter_rows(const ExecSpace& exec, const char* label, const Tensor<S, 2>& 
         const Index first = s * strip;
         const Index last = first + strip < channels ? first + strip : channels;
         for (Index n = 0; n < rows; ++n) {
-          const Index row = row_of(n);
-          if (row < 0)
+          const Index place = place_of(n);
+          if (place < 0)
             continue;
           for (Index c = first; c < last; ++c)
-            table(row, c) += static_cast<S>(dx(n, c));
+            table(place, c) += static_cast<S>(dx(n, c));
         }
       });
 }
 
-// The same with a team for each n, for GPUs: the first row that goes to a place of the table adds all that go there, in
-// order, from a list of some rows at a time.
-template <class S, class T, class RowOf>
-void scatter_rows_by_teams(const ExecSpace& exec, const char* label, const Tensor<S, 2>& table, const Tensor<T, 2>& dx,
-                           const RowOf& row_of) {
-  using List = Kokkos::View<Index*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
-  constexpr Index window = 1024;
-  constexpr int threads = 64;        // eight columns each
-  constexpr Index rows_at_once = 8;  // of a frequent token, so that many loads are under way
+// first_row(v): the row of dx that goes first to row v of the table; count(v): how many go there. Sums of integers: the
+// same in any order.
+void find_token_rows(const ExecSpace& exec, const TablePlaces& place_of, const Tensor<int, 1>& first_row,
+                     const Tensor<int, 1>& count) {
+  const auto rows = static_cast<int>(place_of.tokens.extent(0));
+  Kokkos::parallel_for(
+      "espalier::core::embedding_backward_clear", RangePolicy(exec, 0, place_of.vocabulary),
+      KOKKOS_LAMBDA(const Index v) {
+        first_row(v) = rows;
+        count(v) = 0;
+      });
+  Kokkos::parallel_for(
+      "espalier::core::embedding_backward_count", RangePolicy(exec, 0, rows), KOKKOS_LAMBDA(const Index n) {
+        const Index place = place_of(n);
+        if (place < 0)
+          return;
+        Kokkos::atomic_fetch_min(&first_row(place), static_cast<int>(n));
+        Kokkos::atomic_add(&count(place), 1);
+      });
+}
+
+// Adds a pack of each of `count` listed rows, in order; their loads are under way together.
+template <int count, class T, class S, class Rows, class List>
+KOKKOS_INLINE_FUNCTION void add_listed_rows(Pack<S>& sum, const Rows& dx, const List& list, int first, Index pack) {
+  Pack<T> terms[count];
+  for (int j = 0; j < count; ++j)
+    terms[j] = impl::pack_at(&dx(list(first + j), 0), pack);
+  for (int j = 0; j < count; ++j)
+    for (int k = 0; k < Pack<S>::size; ++k)
+      sum.values[k] += static_cast<S>(terms[j].values[k]);
+}
+
+// The same for GPUs: a team for each n. That of the first row of a token lists all rows of the token, in order, and
+// adds them.
+template <class S, class T>
+void scatter_rows_by_teams(const ExecSpace& exec, const Tensor<S, 2>& table, const Tensor<T, 2>& dx,
+                           const TablePlaces& place_of, const Tensor<int, 1>& first_row, const Tensor<int, 1>& count) {
+  using List = Kokkos::View<int*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
+  constexpr int threads = 64;  // eight columns each
+  constexpr Index slice = 32;  // tokens that a thread searches before all agree on how many were found
+  constexpr Index window = threads * slice;
+  constexpr int capacity = 2 * static_cast<int>(window);
   const Index rows = dx.extent(0);
   const Index channels = dx.extent(1);
   // Packs in each row, or in none, where rows begin at any multiple of T.
   const Index packs = channels % Pack<T>::size == 0 ? impl::packs_of(channels, table.data(), dx.data()) : 0;
   TeamPolicy policy(exec, team_count(rows), threads, 1);
-  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(List::shmem_size(window))));
+  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(List::shmem_size(capacity + 1))));
   Kokkos::parallel_for(
-      label, policy, KOKKOS_LAMBDA(const TeamMember& team) {
-        const List list(team.team_scratch(0), Index{window});
+      "espalier::core::embedding_backward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
+        const List list(team.team_scratch(0), capacity + 1);  // its last: how many rows are listed
         const Index own = team.league_rank();
-        const Index place = row_of(own);
-        const auto count_same = [&](const Index first, const Index count) {
-          Index same = 0;
-          Kokkos::parallel_reduce(
-              Kokkos::TeamThreadRange(team, count),
-              [&](const Index i, Index& sum) { sum += row_of(first + i) == place ? 1 : 0; }, same);
-          return same;
-        };
-        if (place < 0)
+        const Index place = place_of(own);
+        if (place < 0 || first_row(place) != own)
           return;
-        for (Index first = 0; first < own; first += window)
-          if (count_same(first, smaller(window, own - first)) > 0)
-            return;
-        for (Index first = own; first < rows; first += window) {
-          const Index count = smaller(window, rows - first);
-          const Index same = count_same(first, count);
-          if (same == 0)
-            continue;
-          Kokkos::parallel_scan(Kokkos::TeamThreadRange(team, count), [&](const Index i, Index& at, const bool final) {
-            if (row_of(first + i) != place)
-              return;
-            if (final)
-              list(at) = first + i;
-            ++at;
-          });
-          team.team_barrier();  // the list is complete
+        Index searched = own;
+        for (int left = count(place); left > 0;) {
+          int listed = 0;
+          while (listed < left && listed + window <= capacity) {
+            const Index first = searched + team.team_rank() * slice;
+            const Index last = smaller(first + slice, rows);
+            int found = 0;
+            for (Index n = first; n < last; ++n)
+              found += place_of(n) == place ? 1 : 0;
+            int at = listed + team.team_scan(found);
+            for (Index n = first; n < last; ++n)
+              if (place_of(n) == place)
+                list(at++) = static_cast<int>(n);
+            if (team.team_rank() == threads - 1)
+              list(capacity) = at;
+            team.team_barrier();  // the list is complete
+            listed = list(capacity);
+            team.team_barrier();  // all know how many
+            searched += window;
+          }
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, packs), [&](const Index p) {
             Pack<S> sum = impl::pack_at(&table(place, 0), p);
-            const auto add = [&](const Index i, const Index some) {
-              Pack<T> terms[rows_at_once];
-              for (Index j = 0; j < some; ++j)
-                terms[j] = impl::pack_at(&dx(list(i + j), 0), p);
-              for (Index j = 0; j < some; ++j)
-                for (int k = 0; k < Pack<S>::size; ++k)
-                  sum.values[k] += static_cast<S>(terms[j].values[k]);
-            };
-            Index i = 0;
-            for (; i + rows_at_once <= same; i += rows_at_once)
-              add(i, rows_at_once);  // a trip count known to the compiler
-            for (; i < same; ++i)
-              add(i, 1);
+            int i = 0;
+            for (; i + 16 <= listed; i += 16)
+              add_listed_rows<16, T>(sum, dx, list, i, p);
+            for (; i + 4 <= listed; i += 4)
+              add_listed_rows<4, T>(sum, dx, list, i, p);
+            for (; i < listed; ++i)
+              add_listed_rows<1, T>(sum, dx, list, i, p);
             impl::put_pack(&table(place, 0), p, sum);
           });
           const Index done = packs * Pack<S>::size;
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, done, channels), [&](const Index c) {
             S sum = table(place, c);
-            for (Index i = 0; i < same; ++i)
+            for (int i = 0; i < listed; ++i)
               sum += static_cast<S>(dx(list(i), c));
             table(place, c) = sum;
           });
           team.team_barrier();  // the list is no longer read
+          left -= listed;
         }
       });
 }
@@ -125,16 +160,17 @@ void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x, Tensor<TokenId, 1>
 
 template <class T>
 void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table, Tensor<T, 2> dx,
-                        Tensor<TokenId, 1> tokens, Index first_token) {
+                        Tensor<TokenId, 1> tokens, Tensor<int, 1> scratch, Index first_token) {
   const Index vocabulary = dtoken_table.extent(0);
-  const auto row_of = KOKKOS_LAMBDA(const Index n) {
-    const Index token = tokens(n) - first_token;
-    return token < vocabulary ? token : Index{-1};
-  };
-  if constexpr (exec_is_host)
-    scatter_rows<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, row_of);
-  else
-    scatter_rows_by_teams<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, row_of);
+  const TablePlaces place_of{tokens, first_token, vocabulary};
+  if constexpr (exec_is_host) {
+    scatter_rows<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, place_of);
+  } else {
+    ESPALIER_ASSERT(static_cast<Index>(scratch.extent(0)) >= embedding_scratch(vocabulary), "too little scratch");
+    const Tensor<int, 1> first_row(scratch.data(), vocabulary), count(scratch.data() + vocabulary, vocabulary);
+    find_token_rows(exec, place_of, first_row, count);
+    scatter_rows_by_teams<State<T>, T>(exec, dtoken_table, dx, place_of, first_row, count);
+  }
 }
 
 template <class T, class Residual>
@@ -179,9 +215,10 @@ void add_positions_backward(const ExecSpace& exec, Tensor<State<T>, 2> dposition
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                                        \
-  template void embedding_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>, Tensor<T, 2>, Index);         \
-  template void embedding_backward<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<T, 2>, Tensor<TokenId, 1>, Index); \
+#define ESPALIER_INSTANTIATE(T)                                                                                \
+  template void embedding_forward<T>(const ExecSpace&, Tensor<T, 2>, Tensor<TokenId, 1>, Tensor<T, 2>, Index); \
+  template void embedding_backward<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<T, 2>, Tensor<TokenId, 1>, \
+                                      Tensor<int, 1>, Index);                                                  \
   template void add_positions_backward<T>(const ExecSpace&, Tensor<State<T>, 2>, Tensor<T, 2>, Index, Index);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -16,11 +16,15 @@ template <class T>
 void embedding_forward(const ExecSpace& exec, Tensor<T, 2> x /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */,
                        Tensor<T, 2> token_table /* (Vl, C) */, Index first_token = 0);
 
+/// Integers of scratch that embedding_backward wants, for a table of Vl rows: none on hosts.
+inline constexpr Index embedding_scratch(Index vocabulary /* Vl */) { return exec_is_host ? 0 : 2 * vocabulary; }
+
 /// Adds each row's gradient to the row of the table that it came from, in row order: a token that occurs twice is
 /// summed in the same order on every run.
 template <class T>
 void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table /* (Vl, C), += */,
-                        Tensor<T, 2> dx /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */, Index first_token = 0);
+                        Tensor<T, 2> dx /* (N, C) */, Tensor<TokenId, 1> tokens /* (N) */,
+                        Tensor<int, 1> scratch /* (embedding_scratch(Vl)) */, Index first_token = 0);
 
 /// x(r, :) = embedded(r, :) + position_table((first_row + r) % T, :). Of one type, x may be `embedded`. Residual is the
 /// type of the residual stream.

@@ -213,7 +213,8 @@ CublasltProduct::Proposals CublasltProduct::proposals(cublasLtHandle_t handle, c
                    "cublasLtMatmulPreferenceSetAttribute", shape_);
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{usable_workspace});
-  // Parts of a sum are added in fp32, not in the type of the result: a product is rounded once.
+  // Parts of a product are added in fp32, not in the type of the result. Kernels for 16 bits may round the product
+  // before they add C or a bias, as some do on Hopper: no preference forbids it.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape_.b_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape_.a_alignment);

@@ -38,7 +38,7 @@ TEST(Linear, forward_is_that_of_plain_loops) {
       weight_device = on_device<T>(weight, s.width, s.inner);
       const auto y = undefined<T>(s.rows, s.width);
       linear_forward<T>(ExecSpace(), y, x_device, weight_device, bias_device);
-      EXPECT_TRUE(allclose(on_host(y), wanted, tolerance<T>, {s.rows, s.width}));
+      EXPECT_TRUE(allclose(on_host(y), wanted, tolerance_of_sum<T>(library), {s.rows, s.width}));
     }
     set_matmul_library(before);
 
@@ -49,6 +49,17 @@ TEST(Linear, forward_is_that_of_plain_loops) {
     // 16-bit types: rounded twice, the first time when it was larger than the sum.
     EXPECT_TRUE(allclose(on_host(with_residual), reference::add(wanted, rounded<T>(residual)), 4 * tolerance<T>));
   });
+}
+
+TEST(Triad, adds_a_multiple) {
+  const Index rows = 3, width = 37;
+  const Values b = random_values("b", rows * width), c = random_values("c", rows * width);
+  const auto a = undefined<float>(rows, width);
+  triad(ExecSpace(), a, on_device<float>(b, rows, width), on_device<float>(c, rows, width), 0.5F);
+  Values half = c;
+  for (double& value : half)
+    value *= 0.5;
+  EXPECT_TRUE(allclose(on_host(a), reference::add(b, half), tolerance<float>));
 }
 
 TEST(Linear, gradients_are_those_of_finite_differences) {

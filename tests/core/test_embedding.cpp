@@ -68,8 +68,9 @@ std::pair<Values, Values> backward(const EmbeddingCase& c, const OpShape& s, dou
   const Index half = s.vocabulary / 2;
   const Tensor<State<T>, 2> low(dtoken.data(), half, s.channels());
   const Tensor<State<T>, 2> high(dtoken.data() + half * s.channels(), s.vocabulary - half, s.channels());
-  embedding_backward<T>(ExecSpace(), low, dx, tokens);
-  embedding_backward<T>(ExecSpace(), high, dx, tokens, half);
+  const Tensor<int, 1> scratch("scratch", embedding_scratch(s.vocabulary));
+  embedding_backward<T>(ExecSpace(), low, dx, tokens, scratch);
+  embedding_backward<T>(ExecSpace(), high, dx, tokens, scratch, half);
   const Index first = s.rows() / 2;
   const Tensor<T, 2> front(dx.data(), first, s.channels());
   const Tensor<T, 2> back(dx.data() + first * s.channels(), s.rows() - first, s.channels());
@@ -100,6 +101,30 @@ TEST(Embedding, gradients_are_added_and_fp32_follows_fp64) {
     EXPECT_TRUE(allclose(dtoken32, reference::add(Values(dtoken.size(), 2.0), dtoken), 1e-5));
     EXPECT_TRUE(allclose(dposition32, reference::add(Values(dposition.size(), 2.0), dposition), 1e-5));
   }
+}
+
+// More rows of a token than a team lists at once, on GPUs, and tokens that occur once; sums in row order, to the bit.
+TEST(Embedding, gradients_of_many_rows_are_added_in_their_order) {
+  constexpr Index rows = 5003, vocabulary = 523;
+  const auto compare = [&](const std::vector<TokenId>& tokens, Index channels) {
+    const Values dx = random_values("dx", rows * channels);
+    std::vector<float> wanted(static_cast<std::size_t>(vocabulary * channels), 0.5F);
+    for (Index n = 0; n < rows; ++n)
+      for (Index c = 0; c < channels; ++c)
+        wanted[reference::at(tokens[static_cast<std::size_t>(n)], c, channels)] +=
+            static_cast<float>(dx[reference::at(n, c, channels)]);
+    const auto table = on_device<float>(Values(wanted.size(), 0.5), vocabulary, channels);
+    embedding_backward<float>(ExecSpace(), table, on_device<float>(dx, rows, channels),
+                              on_device<TokenId>(tokens, rows),
+                              Tensor<int, 1>("scratch", embedding_scratch(vocabulary)));
+    EXPECT_EQ(on_host(table), Values(wanted.begin(), wanted.end()));
+  };
+  std::vector<TokenId> tokens = random_tokens("tokens", rows, vocabulary);
+  compare(tokens, 7);
+  for (std::size_t n = 0; n < tokens.size(); ++n)
+    if (n % 7 != 0)
+      tokens[n] = 17;
+  compare(tokens, 8);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ Bits bits_of_ops() {
   embedding_forward<float>(exec, y, tokens, table);
   add_positions<float>(exec, y, y, positions, 150);
   bits["embedding_forward"] = fingerprint(y);
-  embedding_backward<float>(exec, table, dy, tokens);
+  embedding_backward<float>(exec, table, dy, tokens, Tensor<int, 1>("scratch", embedding_scratch(vocabulary)));
   add_positions_backward<float>(exec, positions, dy, 150);
   bits["embedding_backward"] = fingerprint(table) ^ (3 * fingerprint(positions));
 

@@ -8,6 +8,7 @@
 
 #include "io/checkpoint_directory.hpp"
 #include "tests/io/support.hpp"
+#include "tests/support/tensors.hpp"
 #include "tests/training/run_starts.hpp"
 #include "training/checkpoint_saver.hpp"
 #include "training/layouts_to_verify.hpp"
@@ -38,15 +39,17 @@ struct Saving {
 };
 
 // This rank's weights and moments.
-std::vector<float> state_of(const Trainer<Fp32>& trainer) {
-  std::vector<float> values;
+Values state_of(const Trainer<Fp32>& trainer) {
+  Values values;
   for (const auto& array :
-       {trainer.parameters().flat_weights(), trainer.optimizer().exp_avg(), trainer.optimizer().exp_avg_sq()})
-    values.insert(values.end(), array.data(), array.data() + array.extent(0));
+       {trainer.parameters().flat_weights(), trainer.optimizer().exp_avg(), trainer.optimizer().exp_avg_sq()}) {
+    const Values some = on_host(array);
+    values.insert(values.end(), some.begin(), some.end());
+  }
   return values;
 }
 
-std::vector<float> state_in(const Path& checkpoint, const RunConfig& config) {
+Values state_in(const Path& checkpoint, const RunConfig& config) {
   TrainerOn<Fp32> on(config, world());
   load_training_state(CheckpointReader(checkpoint), on.trainer, model_tensors(world(), on.trainer.parameters()));
   return state_of(on.trainer);
@@ -59,7 +62,7 @@ TEST(CheckpointSaver, WritesTheStateOfTheSaveWhileTrainingGoesOn) {
         saver_config(folder, {fmt::format("checkpoint.ranks_per_file={}", ranks_per_file), "parallel.zero_stage=1"});
     Saving saving(config, folder / fmt::format("c{}", ranks_per_file));
     saving.trainer().step();
-    const std::vector<float> wanted = state_of(saving.trainer());
+    const Values wanted = state_of(saving.trainer());
     saving.saver.save();
     saving.trainer().step();
     saving.trainer().step();

@@ -3,6 +3,7 @@
 // Training in 16-bit types.
 #include <gtest/gtest.h>
 
+#include "core/ops/attention_library.hpp"
 #include "io/metrics.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/gemm_rate.hpp"
@@ -165,7 +166,8 @@ void expect_predicted_memory(const std::string& type, const std::string& matmul,
                  "run.matmul=" + matmul, "precision.residual=" + types, "precision.gradient_reduction=" + types,
                  fmt::format("parallel.zero_stage={}", world().size() > 1 ? 1 : 0)});
   set_matmul_library(wanted_matmul_library<Compute<P>>(config));
-  release_matmul_workspace();
+  release_matmul_workspace();  // of tests before this one
+  release_attention_workspace();
   MemoryLedger& ledger = MemoryLedger::instance();
   const auto own = [&] {
     MemoryByCategory memory = ledger.current();

@@ -52,9 +52,9 @@ Outcome train(const RunConfig& config) {
   const std::string what = on.layout.text();
   const MemoryByCategory predicted = predict_memory<P>(config, on.layout, on.mesh.pp().rank());
   EXPECT_EQ(after[Category::activations] - before[Category::activations], predicted[Category::activations]) << what;
-  constexpr double headers = 8192;  // and the small tensors beside the planned workspace
-  EXPECT_NEAR(static_cast<double>(after[Category::workspace] - before[Category::workspace]),
-              static_cast<double>(predicted[Category::workspace]), headers)
+  const auto workspace = static_cast<double>(predicted[Category::workspace]);
+  const double headers = 8192 + 0.001 * workspace;  // and small tensors beside it, such as partial sums of the norm
+  EXPECT_NEAR(static_cast<double>(after[Category::workspace] - before[Category::workspace]), workspace, headers)
       << what;
   Outcome outcome;
   for (int i = 0; i < 3; ++i) {

@@ -138,7 +138,10 @@ TEST(ShardedSave, ATrainersStateInPartsIsTheStateOfOneRank) {
   load_training_state(CheckpointReader(path), loaded, model_tensors(alone, loaded.parameters()));
   EXPECT_EQ(loaded.steps_done(), 2);
   EXPECT_EQ(loaded.data_position(), trainer.data_position());
-  const auto expect_equal = [&](const Tensor<float, 1>& got, const Tensor<float, 1>& wanted, const char* what) {
+  const auto expect_equal = [&](const Tensor<float, 1>& got_here, const Tensor<float, 1>& wanted_here,
+                                const char* what) {
+    const auto got = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), got_here);
+    const auto wanted = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), wanted_here);
     for (const Parameter& parameter : trainer.parameters().parameters())
       EXPECT_EQ(std::memcmp(got.data() + parameter.offset, wanted.data() + parameter.offset,
                             static_cast<std::size_t>(parameter.size) * sizeof(float)),

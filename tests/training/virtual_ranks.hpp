@@ -71,13 +71,17 @@ class VirtualRank {
     return ownership;
   }
 
+  /// Of copies in the memory of the host, which live as long as this rank.
   std::vector<TensorBlock> blocks() const {
     std::vector<TensorBlock> blocks;
     const StateOwnership ours = ownership();
-    for (const FlatArray<T>& array : arrays_)
-      for (const TensorBlock& block : blocks_to_write(store_.parameters(), array.group, array.data.data(), array.held,
-                                                      array.group == "weights" ? ours.weights : ours.moments))
+    for (const FlatArray<T>& array : arrays_) {
+      copies_.push_back(on_host_of(array));
+      for (const TensorBlock& block :
+           blocks_to_write(store_.parameters(), array.group, copies_.back().data(), array.held,
+                           array.group == "weights" ? ours.weights : ours.moments))
         blocks.push_back(block);
+    }
     return blocks;
   }
 
@@ -95,6 +99,10 @@ class VirtualRank {
   }
 
  private:
+  static auto on_host_of(const FlatArray<T>& array) {
+    return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), array.data);
+  }
+
   static Index total(const std::vector<IndexRange>& runs) {
     Index size = 0;
     for (const IndexRange& run : runs)
@@ -159,7 +167,8 @@ class VirtualRank {
 
   template <class Visit>
   void visit(const Visit& visit) const {
-    for (const FlatArray<T>& array : arrays_)
+    for (const FlatArray<T>& array : arrays_) {
+      const auto host = on_host_of(array);
       for (const Parameter& parameter : store_.parameters()) {
         const RandomStream values(5, array.group + parameter.spec.name);
         Index base = 0;
@@ -168,12 +177,14 @@ class VirtualRank {
           for (Index i = part.begin; i < part.end; ++i) {
             const double value =
                 values.normal(static_cast<std::uint64_t>(global_index(parameter.spec, i - parameter.offset)));
-            visit(array.data(static_cast<std::size_t>(base + i - run.begin)),
+            visit(host(static_cast<std::size_t>(base + i - run.begin)),
                   static_cast<T>(array.group == "exp_avg_sq" ? std::abs(value) : value));  // squares are not negative
           }
           base += run.size();
         }
       }
+      Kokkos::deep_copy(array.data, host);
+    }
   }
 
   VirtualLayout layout_;
@@ -181,6 +192,7 @@ class VirtualRank {
   ParameterStore<T> store_;
   std::vector<IndexRange> held_;
   std::vector<FlatArray<T>> arrays_;
+  mutable std::vector<Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>> copies_;  // that blocks() lead to
 };
 
 }  // namespace espalier::test
