@@ -135,9 +135,9 @@ std::vector<std::string> PackNotes::warnings(const std::vector<Path>& files, con
     return warnings;
   const double share = summary.validation_share();
   if (std::abs(share - options_.validation_fraction) > 0.1 * options_.validation_fraction)
-    warnings.push_back(
-        fmt::format("validation has {:.3g} % of the tokens, and {:.3g} % are wanted: the text is too short",
-                    100 * share, 100 * options_.validation_fraction));
+    warnings.push_back(fmt::format(
+        "validation has {:.3g} % of the tokens, and {:.3g} % are wanted: the documents are too few or too short",
+        100 * share, 100 * options_.validation_fraction));
   for (const auto& [name, tokens] :
        {std::pair{"validation", summary.validation_tokens}, std::pair{"training", summary.train_tokens}})
     if (tokens < few_tokens)

@@ -38,7 +38,7 @@ Index nearest_start(std::string_view text, Index from, Index to, Index wanted, c
 }  // namespace
 
 ValidationSplit::ValidationSplit(std::uint64_t seed, double fraction)
-    : random_(seed, "validation_split"), fraction_(fraction), bytes_(num_bins, 0.0) {}
+    : random_(seed, "validation_split"), fraction_(fraction), bytes_(num_bins, 0.0), cut_bin_(num_bins) {}
 
 void ValidationSplit::see(const Document& document) {
   if (!document.has_text())
@@ -56,17 +56,23 @@ void ValidationSplit::settle() {
     all += bytes;
   const double wanted = fraction_ * all;
   const double slack = close_enough * std::min(wanted, all - wanted);
-  if (std::abs(bytes_below_ - wanted) <= slack) {
-    limit_ = fraction_;
+  if (std::abs(bytes_below_ - wanted) <= slack)
     return;
-  }
   double taken = 0;
-  while (taken + bytes_[limit_bin_] <= wanted + slack)
-    taken += bytes_[limit_bin_++];
+  validates_.assign(num_bins, false);
+  for (std::size_t bin = 0; bin < num_bins && taken < wanted - slack; ++bin) {
+    if (bytes_[bin] == 0)
+      continue;
+    validates_[bin] = taken + bytes_[bin] <= wanted + slack;
+    if (validates_[bin])
+      taken += bytes_[bin];
+    else if (cut_bin_ == num_bins)
+      cut_bin_ = bin;
+  }
   if (taken >= wanted - slack)
     return;
-  share_of_limit_ = (wanted - taken) / bytes_[limit_bin_];
-  slack_of_limit_ = slack / bytes_[limit_bin_];
+  share_of_cut_ = (wanted - taken) / bytes_[cut_bin_];
+  slack_of_cut_ = slack / bytes_[cut_bin_];
 }
 
 ValidationSplit::Tail ValidationSplit::tail(const Document& document) const {
@@ -74,14 +80,14 @@ ValidationSplit::Tail ValidationSplit::tail(const Document& document) const {
     return {};
   const double own = number(document);
   const std::size_t bin = bin_of(own);
-  if (own < limit_ || bin < limit_bin_)
+  if (validates_.empty() ? own < fraction_ : validates_[bin])
     return {document.size(), 0};
-  if (share_of_limit_ == 0 || bin != limit_bin_)
+  if (share_of_cut_ == 0 || bin != cut_bin_)
     return {};
   const auto size = static_cast<double>(document.size());
-  const auto part = static_cast<Index>(std::llround(share_of_limit_ * size));
+  const auto part = static_cast<Index>(std::llround(share_of_cut_ * size));
   return {std::min(std::max(Index{1}, part), document.size() - 1),
-          std::min(most_slack, static_cast<Index>(slack_of_limit_ * size))};
+          std::min(most_slack, static_cast<Index>(slack_of_cut_ * size))};
 }
 
 Index tail_begin(const InputFile& file, const Document& document, const ValidationSplit::Tail& tail) {

@@ -12,8 +12,9 @@ namespace espalier {
 /// Which documents validate: a share of the text, not of the documents. Each has a random number made of the seed and
 /// its text, and those with the smallest go, so that copies of a document go to the same side, and the order of the
 /// files does not matter. The numbers below the wanted share take about that share of the text: where that is close
-/// enough, another file moves no document. Else the limit is moved, and where whole documents do not meet the share,
-/// the document at the limit is cut in two: its tail validates.
+/// enough, another file moves no document. Else documents are taken by their numbers until the share is met; one that
+/// is too large, or has too many copies, is passed over. Where whole documents do not meet the share, the first of
+/// those is cut in two: its tail validates.
 ///
 /// What is kept of the documents is a histogram, the same for any number of them.
 class ValidationSplit {
@@ -36,12 +37,12 @@ class ValidationSplit {
 
   RandomStream random_;
   double fraction_;
-  std::vector<double> bytes_;  // by the bin of the number
-  double bytes_below_ = 0;     // of documents whose number is below fraction_
-  double limit_ = 0;           // below it a document validates, whatever its bin
-  std::size_t limit_bin_ = 0;  // below it, too
-  double share_of_limit_ = 0;  // of each document in limit_bin_
-  double slack_of_limit_ = 0;
+  std::vector<double> bytes_;    // by the bin of the number
+  double bytes_below_ = 0;       // of documents whose number is below fraction_
+  std::vector<bool> validates_;  // by the bin; empty: what is below fraction_
+  std::size_t cut_bin_;          // whose documents are cut
+  double share_of_cut_ = 0;      // of each that validates
+  double slack_of_cut_ = 0;
 };
 
 /// Where a tail of about `tail.wanted` bytes begins: at a line, else at a word, else at a character within the slack,

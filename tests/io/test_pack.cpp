@@ -153,6 +153,22 @@ TEST(Pack, copies_of_a_document_are_on_one_side_even_where_it_is_cut) {
   EXPECT_NE(summary.warnings.front().find("3 of 4 documents are copies"), std::string::npos);
 }
 
+// Most documents are copies of a short one: others are enough for validation.
+TEST(Pack, copies_that_are_most_of_the_text_are_not_cut) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (int i = 0; i < 3000; ++i)
+    text += i % 10 == 0 ? "document " + std::to_string(i) + "\n%%\n" : "same text here\n%%\n";
+  write_bytes(directory / "text", text);
+  for (const std::uint64_t seed : {0, 1, 2, 3}) {
+    const PackSummary summary = pack_text({directory / "text"}, ByteTokenizer(), directory / "train", directory / "val",
+                                          {.document_separator = "\n%%\n", .validation_fraction = 0.05, .seed = seed});
+    EXPECT_EQ(summary.num_cut_documents, 0) << seed;
+    EXPECT_NEAR(summary.validation_share(), 0.05, 0.005) << seed;
+    EXPECT_EQ(text_of(directory / "val").find("same text here"), std::string::npos) << seed;
+  }
+}
+
 // A separator may lie across two pieces of a file that is read piece by piece.
 TEST(Pack, documents_do_not_depend_on_how_a_file_is_read) {
   const TemporaryDirectory directory;

@@ -196,6 +196,15 @@ TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
     refused(swapped(bytes_of(long_ones), 8), "64 bits, high byte first");
     refused(swapped(bytes_of(bytes), 2), "high byte first");
     refused(std::string(2 * count, '\0'), "nothing but zeros");
+    refused(std::string(2 * count, '\xff'), "nothing but 65535");
+    for (std::size_t i = 0; i < count; i += 20) {  // labels that are ignored
+      narrow[i] = -1;
+      wide[i] = -100;
+      long_ones[i] = -100;
+    }
+    refused(bytes_of(narrow), "32 bits: every second");
+    refused(bytes_of(wide), "32 bits: every second uint16 is at most 1");
+    refused(bytes_of(long_ones), "64 bits: three of four");
     std::string text;
     while (text.size() < 2 * count)
       text += "It was the best of times, it was \xe2\x80\x9cthe worst\xe2\x80\x9d of times.\n";
@@ -227,8 +236,17 @@ TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
       refused(bytes_of(doubles), "fp64");
       refused(bytes_of(brains), "bf16");
       refused(bytes_of(halves), "fp16");
+      std::string characters(2 * count, '\0');  // of a vocabulary of 65, as nanoGPT's shakespeare_char numbers them
+      for (std::size_t i = 0; i < characters.size(); ++i)
+        characters[i] = static_cast<char>(i * 31 % 65);
+      refused(characters, "bytes (uint8)");
     }
-    for (const auto& values : {good, bytes}) {
+    std::vector<std::uint16_t> letters(count), tens(count);  // with GPT-2's end of a text after 1000, and after 10
+    for (std::size_t i = 0; i < count; ++i) {
+      letters[i] = static_cast<std::uint16_t>(i % 1000 == 999 ? 50256 : 32 + i * 31 % 95);
+      tens[i] = static_cast<std::uint16_t>(i % 10 == 9 ? 50256 : 32 + i * 31 % 95);
+    }
+    for (const auto& values : {good, bytes, letters, tens}) {
       write_values(directory / "good.bin", values);
       EXPECT_EQ(TokenFile(directory / "good.bin").num_tokens(), static_cast<Index>(count));
     }
