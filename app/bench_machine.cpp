@@ -90,7 +90,8 @@ void add_bench_machine(CLI::App& bench, Chosen& chosen) {
       "  Start it as the runs to be planned, with their ranks and threads:\n"
       "  OMP_NUM_THREADS=2 espalier bench machine\n"
       "  mpiexec -n 2 espalier bench machine --output two_ranks.toml");
-  command->callback([options, &chosen] {
+  command->callback([options, command, &chosen] {
+    refuse_empty_values(*command);
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return bench_machine(*options, *runtime); };
   });

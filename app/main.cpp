@@ -105,12 +105,31 @@ void refuse_dashed_settings(const CLI::App& command, const std::string& name, co
                                     .todo = name + " --help"});
 }
 
-// For the first option that the command does not have.
-std::string hint_for_unknown_option(const CLI::App& command, const std::vector<std::string>& reversed) {
-  for (auto word = reversed.rbegin(); word != reversed.rend(); ++word)
-    if (word->starts_with("--") && command.get_option_no_throw(word->substr(0, word->find('='))) == nullptr)
-      return hint_for_option(*word);
+// The first option that the command does not have; empty: none.
+std::string unknown_option(const CLI::App& command, const std::vector<std::string>& reversed) {
+  for (auto word = reversed.rbegin(); word != reversed.rend() && *word != "--"; ++word)
+    if (word->size() > 1 && word->starts_with('-') && !std::isdigit(static_cast<unsigned char>((*word)[1])) &&
+        command.get_option_no_throw(word->substr(0, word->find('='))) == nullptr)
+      return *word;
   return "";
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* const option : command.get_options())
+    for (const std::string& name : option->get_lnames())
+      names.push_back("--" + name);
+  return names;
+}
+
+// "--output= a.txt", which the parser takes for "--output a.txt".
+void refuse_missing_values(const std::vector<std::string>& reversed) {
+  for (auto word = reversed.rbegin(); word != reversed.rend() && *word != "--"; ++word)
+    if (word->starts_with("--") && word->find('=') == word->size() - 1)
+      throw Error(ExitCode::usage, {.what = "an option without a value",
+                                    .got = *word,
+                                    .wanted = "a value right behind the '='",
+                                    .todo = "give it a value, or leave it out"});
 }
 
 [[noreturn]] void throw_usage(const CLI::App& app, std::vector<std::string> reversed, const CLI::ParseError& error) {
@@ -129,7 +148,16 @@ std::string hint_for_unknown_option(const CLI::App& command, const std::vector<s
                                                                           : fmt::format("did you mean {}?", nearest)});
   }
   refuse_dashed_settings(command, name, reversed);
-  const std::string hint = hint_for_unknown_option(command, reversed);
+  const std::string unknown = unknown_option(command, reversed);
+  const std::string hint = unknown.starts_with("--") ? hint_for_option(unknown) : "";
+  if (!unknown.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    const std::string nearest = hint.empty() ? nearest_word(unknown, option_names(command)) : "";
+    throw Error(ExitCode::usage, {.what = "unknown option",
+                                  .got = unknown,
+                                  .todo = (nearest.empty() ? hint.empty() ? "" : hint + "; "
+                                                           : fmt::format("did you mean {}? ", nearest)) +
+                                          name + " --help"});
+  }
   throw Error(ExitCode::usage,
               {.what = usage_text(error), .todo = (hint.empty() ? "" : hint + "; ") + name + " --help"});
 }
@@ -158,6 +186,7 @@ void require_same_command(const Communicator& world, const std::string& command)
 
 void parse(CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> arguments = arguments_for_us(argc, argv);
+  refuse_missing_values(arguments);
   try {
     app.parse(bracket_arguments(arguments));
   } catch (const CLI::ParseError& error) {

@@ -220,7 +220,8 @@ void add_verify(CLI::App& app, Chosen& chosen) {
       "  mpiexec -n 4 espalier verify run.toml --shrink --precision fp64\n"
       "  espalier verify run.toml --save on-a-cpu               # a build for CPUs\n"
       "  espalier verify run.toml --against on-a-cpu            # one for GPUs");
-  command->callback([options, &chosen] {
+  command->callback([options, command, &chosen] {
+    refuse_empty_values(*command);
     chosen.needs_runtime = true;
     chosen.action = [options](Runtime* runtime) { return verify_command(*options, *runtime); };
   });

@@ -107,13 +107,22 @@ std::string to_text(const ErrorReport& report) {
   return text;
 }
 
+namespace {
+// Without the trace that Kokkos appends, or regrets to lack.
+std::string first_lines_of(const std::string& text) {
+  const std::string_view before = std::string_view(text).substr(0, text.find("Traceback"));
+  const std::size_t end = before.find_last_not_of(" \n");
+  return std::string(before.substr(0, end == before.npos ? 0 : end + 1));
+}
+}  // namespace
+
 Error error_from(const std::exception& error, ExitCode otherwise) {
   if (const auto* const own = dynamic_cast<const Error*>(&error))
     return *own;
   if (is_out_of_memory(error))
     return {ExitCode::memory,
             {.what = "this machine has no more memory to give",
-             .got = error.what(),
+             .got = first_lines_of(error.what()),
              .todo = "raise the limit of memory (`ulimit -v`, or the batch job's), or free some; where a model is "
                      "trained, a smaller one, a smaller batch or more ranks need less"}};
   if (const auto* const system = dynamic_cast<const std::system_error*>(&error))

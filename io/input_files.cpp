@@ -71,6 +71,12 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+// A link that leads in a circle is none.
+bool is_directory(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
 // The patterns without braces that one stands for. An existing path wins over its meaning as a pattern.
 std::vector<std::string> alternatives(const std::string& pattern) {
   return exists(pattern) ? std::vector<std::string>{pattern} : expand_braces(pattern);
@@ -82,7 +88,7 @@ std::vector<std::string> expand_pattern(const std::string& pattern) {
     return {pattern};
   std::vector<std::string> paths = glob_paths(pattern.ends_with("/**") ? pattern + "/*" : pattern);
   if (pattern.find_first_of("*?[") != std::string::npos)
-    std::erase_if(paths, [](const std::string& path) { return std::filesystem::is_directory(path); });
+    std::erase_if(paths, is_directory);
   return paths;
 }
 
@@ -110,6 +116,7 @@ class Exclusion {
     for (const std::string& path : expand_pattern(pattern)) {
       std::error_code ignored;
       const Path canonical = std::filesystem::canonical(path, ignored);
+      names_.insert(Path(path).lexically_normal());
       if (std::filesystem::is_directory(canonical, ignored))
         directories_.push_back(canonical);
       else if (const auto file = identity(path))
@@ -120,7 +127,7 @@ class Exclusion {
   bool excludes(const Candidate& candidate) const {
     const auto file = identity(candidate.given);
     return matches(pattern_, candidate.given.filename()) || matches(pattern_, candidate.canonical.filename()) ||
-           (file && files_.contains(*file)) ||
+           (file && files_.contains(*file)) || names_.contains(candidate.given.lexically_normal()) ||
            std::any_of(directories_.begin(), directories_.end(),
                        [&](const Path& directory) { return lies_below(directory, candidate.canonical); });
   }
@@ -133,6 +140,7 @@ class Exclusion {
 
   std::string pattern_;
   std::set<Identity> files_;
+  std::set<Path> names_;  // also of links that lead to no file
   std::vector<Path> directories_;
 };
 
@@ -144,7 +152,7 @@ std::vector<Candidate> candidates_of(const std::vector<std::string>& patterns) {
     if (paths.empty())
       missing.push_back(pattern);
     for (const std::string& path : paths) {
-      if (std::filesystem::is_directory(path))
+      if (is_directory(path))
         refuse_inputs("a directory is given where a file is wanted", path, fmt::format("name its files: '{}/*'", path));
       std::error_code broken_link;
       candidates.push_back({path, std::filesystem::canonical(path, broken_link)});

@@ -253,6 +253,7 @@ void RunDirectory::make_directory() {
 // hold may have lost its name meanwhile.
 bool RunDirectory::take_lock() {
   const Path lock_path = path_ / "run.lock";
+  require_no_link(lock_path);
   constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
   int descriptor = ::open(lock_path.c_str(), flags | O_EXCL, 0644);
   const bool is_new = descriptor >= 0;

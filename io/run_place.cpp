@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <vector>
@@ -15,6 +16,10 @@ namespace espalier {
 namespace {
 
 constexpr std::array own_directories = {"state", "ranks", "trace", "incidents"};
+constexpr std::array directories_of_systems = {"/",    "/bin", "/boot", "/dev",  "/dev/shm", "/etc",  "/home",
+                                               "/lib", "/opt", "/proc", "/root", "/run",     "/sbin", "/srv",
+                                               "/sys", "/tmp", "/usr",  "/var",  "/var/tmp"};
+constexpr std::array own_files = {"run.json", "config.toml", "metrics.jsonl", "prediction.json", "report.html"};
 
 // The place that it leads to may be one of another machine, or be gone.
 void require_place_of_link(const Path& link) {
@@ -30,19 +35,13 @@ void require_place_of_link(const Path& link) {
                                 .todo = fmt::format("make the directory (mkdir -p {}), or remove the link", target)});
 }
 
-// The report, and files in these directories, are removed and replaced by their names. Where a link leads, they may be
-// somebody else's.
+// These files, and those in these directories, are written, removed and replaced by their names. Where a link leads,
+// they may be somebody else's.
 void require_no_links(const Path& run) {
-  std::error_code ignored;
   std::vector<std::string> names(own_directories.begin(), own_directories.end());
-  names.emplace_back("report.html");
+  names.insert(names.end(), own_files.begin(), own_files.end());
   for (const std::string& name : names)
-    if (std::filesystem::is_symlink(std::filesystem::symlink_status(run / name, ignored)))
-      throw Error(ExitCode::usage, {.what = "what a run must have for itself is a link",
-                                    .where = (run / name).string(),
-                                    .got = "a link to " + std::filesystem::read_symlink(run / name, ignored).string(),
-                                    .wanted = "no such name, or the run's own; only checkpoints may be a link",
-                                    .todo = "remove the link, or set run.directory to a place with more space"});
+    require_no_link(run / name);
 }
 
 // Where record and id are lost, the checkpoints tell. An empty directory with this name may be the user's, and what a
@@ -55,8 +54,9 @@ bool has_checkpoints_of_its_own(const Path& run) {
 
 void require_no_foreign_files(const Path& run) {
   std::error_code ignored;
-  std::vector<Path> places = {run / "run.json", run / "config.toml", run / "metrics.jsonl", run / "prediction.json",
-                              run / "report.html"};
+  std::vector<Path> places;
+  for (const char* const name : own_files)
+    places.push_back(run / name);
   for (const char* const name : own_directories)
     if (!std::filesystem::is_directory(run / name, ignored) || !std::filesystem::is_empty(run / name, ignored))
       places.push_back(run / name);
@@ -75,13 +75,26 @@ void require_no_foreign_files(const Path& run) {
 void require_place_for_a_run(const Path& run) {
   const char* const home = std::getenv("HOME");
   std::error_code ignored;
-  if (std::filesystem::equivalent(run, "/", ignored) ||
-      (home != nullptr && std::filesystem::equivalent(run, home, ignored)))
+  const bool is_for_others =
+      std::ranges::any_of(directories_of_systems,
+                          [&](const char* name) { return std::filesystem::equivalent(run, name, ignored); }) ||
+      (home != nullptr && std::filesystem::equivalent(run, home, ignored));
+  if (is_for_others)
     throw Error(ExitCode::usage, {.what = "the run directory is one for other things",
                                   .where = run.string(),
-                                  .got = "the root of the file system, or your home",
+                                  .got = "a directory of the system, or your home",
                                   .wanted = "a directory of its own",
                                   .todo = "set run.directory to a directory in it, such as ~/runs/first"});
+}
+
+void require_no_link(const Path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, ignored)))
+    throw Error(ExitCode::usage, {.what = "what a run must have for itself is a link",
+                                  .where = path.string(),
+                                  .got = "a link to " + std::filesystem::read_symlink(path, ignored).string(),
+                                  .wanted = "no such name, or the run's own; only checkpoints may be a link",
+                                  .todo = "remove the link, or set run.directory to a place with more space"});
 }
 
 void require_only_files_of_a_run(const Path& run, bool is_known) {

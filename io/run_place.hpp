@@ -8,8 +8,11 @@ namespace espalier {
 
 // Where a run may lie: it must never write over what it did not make.
 
-/// @throws Error (usage) for the root of the file system and the home of the user.
+/// @throws Error (usage) for directories of the system, such as / and /tmp, and the home of the user.
 void require_place_for_a_run(const Path& run);
+
+/// @throws Error (usage) where a link stands at a path that must be the run's own.
+void require_no_link(const Path& path);
 
 /// Of a directory that exists. `is_known`: it has the record or the id of a run. @throws Error (usage) where files
 /// would be written over that no run has made, where what must be the run's own is a link, and where the link to its

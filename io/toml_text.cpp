@@ -20,9 +20,7 @@ std::string line_of(std::string_view text, std::size_t number) {
   for (std::size_t i = 1; i < number && !text.empty(); ++i)
     text.remove_prefix(std::min(text.size(), text.find('\n') == text.npos ? text.size() : text.find('\n') + 1));
   const std::string_view whole = text.substr(0, text.find('\n'));
-  std::string line(whole.substr(0, most));
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  const std::string line(whole.substr(0, most));
   return whole.size() > most ? line + "..." : line;
 }
 

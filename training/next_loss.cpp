@@ -79,7 +79,8 @@ void check_next_loss(const std::optional<StoredState::NextLoss>& next, const std
          .got = fmt::format("{:.9g} over {} samples", found, samples),
          .wanted = fmt::format("{:.9g}, within {:g} of it", stored, tolerance),
          .todo = "have the token files changed? does `espalier checkpoint verify` pass, and `espalier verify` on "
-                 "this machine? Without this check: checkpoint.check_loss=false"});
+                 "this machine? From an older checkpoint: --resume CHECKPOINT. Without this check: "
+                 "checkpoint.check_loss=false"});
   note(fmt::format("the next {} samples have the loss that was stored: {:.6g} ({:.1e} off)", samples, found,
                    difference / std::abs(stored)));
 }

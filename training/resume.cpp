@@ -125,6 +125,18 @@ std::string require_same_data(const CheckpointReader& checkpoint, const nlohmann
   return changed;
 }
 
+// The same number is another text to another tokenizer.
+template <class P>
+void require_same_tokenizer(const Path& path, const std::string& stored, const Trainer<P>& trainer) {
+  if (stored.empty() || trainer.tokenizer().empty() || stored == trainer.tokenizer())
+    return;
+  throw Error(ExitCode::data, {.what = "the token files are of another tokenizer than the checkpoint",
+                               .where = path.string(),
+                               .got = "token files of " + trainer.tokenizer(),
+                               .wanted = stored,
+                               .todo = "pack the texts with the tokenizer of the checkpoint, or train from the start"});
+}
+
 // All ranks load, or all throw the reason of the first that could not.
 template <class P>
 Loaded load(const Path& path, const TrainOptions& options, const RunConfig& config, const ProcessMesh& mesh,
@@ -143,6 +155,7 @@ Loaded load(const Path& path, const TrainOptions& options, const RunConfig& conf
                                    : by_content     ? DataPaths::as_many
                                                     : DataPaths::same_files);
     changed_data = require_same_data(*checkpoint, trainer.data_files(), options.new_data);
+    require_same_tokenizer(path, state.tokenizer, trainer);
     keep_matmul_choices(*checkpoint, mesh.world().rank(), note);
     load_training_state(*checkpoint, trainer, tensors);
   });
@@ -298,6 +311,7 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
       attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
         const CheckpointReader checkpoint(donor);
         require_same_model(checkpoint, config);
+        require_same_tokenizer(donor, read_state(checkpoint).tokenizer, trainer);
         load_weights(checkpoint, trainer, tensors);
       });
       note(fmt::format("weights from {}", donor.string()));

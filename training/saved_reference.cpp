@@ -183,6 +183,12 @@ void save_reference(const RunConfig& config, const VerifyOptions& options, const
   on_root([&] {
     std::error_code error;
     const bool is_new = !std::filesystem::exists(directory, error) && !error;
+    if (!is_new && !std::filesystem::is_directory(directory, error))
+      throw Error(ExitCode::usage, {.what = "the steps of a reference are written into a folder",
+                                    .where = directory.string(),
+                                    .got = "a file",
+                                    .wanted = "a new or empty folder",
+                                    .todo = "name another one"});
     if (!is_new && !std::filesystem::is_empty(directory, error))
       throw Error(ExitCode::usage, {.what = find_checkpoints(directory).empty()
                                                 ? "the folder of --save holds other files"

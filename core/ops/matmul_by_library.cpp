@@ -13,6 +13,7 @@
 #endif
 
 #include <limits>
+#include <new>
 
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
@@ -57,14 +58,15 @@ void openblas(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb
   const dnnl_status_t status =
       dnnl_sgemm(ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N', c.rows, c.cols, inner, alpha,
                  a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
+  if (status == dnnl_out_of_memory)
+    throw std::bad_alloc();
   if (status != dnnl_success)
-    throw Error(status == dnnl_out_of_memory ? ExitCode::memory : ExitCode::defect,
-                {.what = "oneDNN refuses a product",
-                 .where = "dnnl_sgemm of (" + std::to_string(c.rows) + ", " + std::to_string(inner) + ") x (" +
-                          std::to_string(inner) + ", " + std::to_string(c.cols) + ")",
-                 .got = "status " + std::to_string(status),
-                 .wanted = "dnnl_success",
-                 .todo = "choose another library: run.matmul=openblas"});
+    throw Error(ExitCode::defect, {.what = "oneDNN refuses a product",
+                                   .where = "dnnl_sgemm of (" + std::to_string(c.rows) + ", " + std::to_string(inner) +
+                                            ") x (" + std::to_string(inner) + ", " + std::to_string(c.cols) + ")",
+                                   .got = "status " + std::to_string(status),
+                                   .wanted = "dnnl_success",
+                                   .todo = "choose another library: run.matmul=openblas"});
 }
 #endif
 

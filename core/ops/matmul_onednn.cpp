@@ -171,7 +171,9 @@ void translate_errors(const ProductShape& shape, const F& multiply) {
   try {
     multiply();
   } catch (const dnnl::error& error) {
-    throw Error(error.status == dnnl_out_of_memory ? ExitCode::memory : ExitCode::defect,
+    if (error.status == dnnl_out_of_memory)
+      throw std::bad_alloc();
+    throw Error(ExitCode::defect,
                 {.what = "oneDNN refuses a product",
                  .where = fmt::format("bf16, ({}, {}) x ({}, {})", shape.rows, shape.inner, shape.inner, shape.cols),
                  .got = error.what(),

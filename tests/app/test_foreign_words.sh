@@ -86,6 +86,8 @@ HOME=$work/home expect 0 "wrote $work/home/x.html" "$espalier" report run --outp
 HOME=$work/home expect 0 "" "$espalier" train tiny.toml run.directory='~/r' run.steps=1
 HOME=$work/home expect 2 "one for other things" "$espalier" train tiny.toml run.directory='~'
 expect 2 "one for other things" "$espalier" train tiny.toml run.directory=/
+expect 2 "one for other things" "$espalier" train tiny.toml run.directory=/tmp
+expect 2 "written into a folder" "$espalier" verify tiny.toml --save tiny.toml
 [[ -d home/r && ! -e '~' ]] || fail "~ is not the home directory"
 expect 2 "only a shell replaces" "$espalier" report run --output='$HOME/x.html'
 expect 2 "let the shell see it" "$espalier" train tiny.toml run.directory='$HOME/r'

@@ -86,6 +86,11 @@ expect 2 "optimizer.weight_decay=" "$espalier" train choices.toml --weight-decay
 expect 2 "run.steps=5" "$espalier" train choices.toml --run.steps=5
 expect 2 "espalier train CONFIG.toml" "$espalier" train --config choices.toml
 expect 2 "mpiexec -n" "$espalier" train choices.toml --nproc-per-node 4
+expect 2 "did you mean --checkpoint" "$espalier" generate --chekpoint run
+expect 2 "unknown option" "$espalier" -v
+expect 2 "right behind the '='" "$espalier" data pack --output= text.txt
+expect 2 "an option without a value" "$espalier" verify choices.toml --save ''
+expect 2 "an option without a value" "$espalier" bench machine --output ''
 
 # ---- The version names a commit of ours, that of now, or none ----
 revision() {

@@ -268,6 +268,9 @@ TEST(Pack, excluded_files_are_left_out_under_any_name) {
   EXPECT_EQ(names({at + "dir/a1.txt"}), "7 a2.txt a3.txt ");
   EXPECT_EQ(names({at + "dir/../dir/a[12].txt"}), "7 a3.txt ");
   EXPECT_EQ(names({at + "dir/{a1,a3}.txt"}), "7 a2.txt ");
+  std::filesystem::create_symlink("loop", directory / "dir/loop");  // leads to itself
+  EXPECT_EQ(names({at + "dir/[al]*"}), "7 ");
+  std::filesystem::remove(directory / "dir/loop");
   EXPECT_EQ(names({at + "dir/alias.txt"}), "7 a1.txt a3.txt ") << "what the link leads to";
   EXPECT_EQ(names({"alias.txt"}), "7 a1.txt a2.txt a3.txt ") << "the link alone";
   expect_error(ExitCode::data, {"no files to pack"}, [&] { names({at + "dir"}); });

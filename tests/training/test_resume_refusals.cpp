@@ -66,6 +66,18 @@ TEST_F(ResumeRefusals, IncompleteCheckpointsAreNoEmptyDirectory) {
   });
 }
 
+TEST_F(ResumeRefusals, TokensOfAnotherTokenizerAreAnotherText) {
+  const std::string other = write_tokens(folder_ / "other.bin", 5000, 61, {}, "gpt2");
+  const std::vector<std::string> parts = {"another tokenizer", "gpt2", "byte"};
+  const std::vector<std::string> files = {"data.train=[\"" + other + "\"]", "run.steps=12"};
+  TrainOptions on_new_data;
+  on_new_data.new_data = true;
+  expect_untouched(folder_ / "run", ExitCode::data, parts, [&] { start_run(config("run", files), on_new_data); });
+  expect_refusal(ExitCode::data, parts, [&] {
+    start_run(config("tuned", files), {"auto", (folder_ / "run").string(), 0});
+  });
+}
+
 TEST_F(ResumeRefusals, SavesThatWereNeverFinishedCountAsNothing) {
   on_root([&] {
     std::filesystem::remove_all(folder_ / "run/checkpoints");

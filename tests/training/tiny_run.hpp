@@ -45,7 +45,7 @@ class SharedFolder {
 /// A token file with something to learn: each token mostly follows from the one before. What lies in one of the
 /// `poisoned` ranges is one token over and over, which no model that has learned expects.
 inline std::string write_tokens(const std::filesystem::path& path, Index count, Index vocab_size,
-                                const std::vector<IndexRange>& poisoned = {}) {
+                                const std::vector<IndexRange>& poisoned = {}, const std::string& tokenizer = "byte") {
   if (world().rank() == 0) {
     const RandomStream random(7, "tiny_run");
     std::vector<TokenId> tokens(static_cast<std::size_t>(count));
@@ -56,7 +56,7 @@ inline std::string write_tokens(const std::filesystem::path& path, Index count, 
     }
     for (const IndexRange& range : poisoned)
       std::fill(tokens.begin() + range.begin, tokens.begin() + range.end, TokenId{17});
-    TokenFileWriter writer(path, "byte", vocab_size);
+    TokenFileWriter writer(path, tokenizer, vocab_size);
     writer.append(tokens);
     writer.finish();
   }
