@@ -213,7 +213,8 @@ TEST(CheckpointSaver, TheCopyIsInTheLedgerAndInThePrediction) {
     };
     EXPECT_EQ(predicted[Category::other] > 0, exec_is_host);  // a GPU's state is copied to the host
     const Communicator stage = world().split(saving.on.mesh.pp().rank(), world().rank(), "stage");
-    EXPECT_NEAR(all_reduce(stage, share(after) - share(before), ReduceOp::max), share(predicted), 8 * 12)
+    constexpr double small_arrays = exec_is_host ? 8 * 12 : 8 * 32;  // of a trainer, which are not predicted
+    EXPECT_NEAR(all_reduce(stage, share(after) - share(before), ReduceOp::max), share(predicted), small_arrays)
         << saving.on.layout.text();
   }
 }

@@ -23,6 +23,7 @@ TEST(StoredLayers, AreKeptForThePipelineThatTheyWereMadeFor) {
   const RunConfig first = tiny_config(
       folder, 4, {"model.num_layers=4", "parallel.pipeline=2", "parallel.data=2", "parallel.layers_per_stage=[3,1]"});
   EXPECT_TRUE(stored_layers(first).empty()) << "there is no run directory yet";
+  barrier(world());
   if (world().rank() == 0) {
     std::filesystem::create_directories(first.run.directory);
     write_file_atomically(Path(first.run.directory) / "config.toml", to_toml(first));
