@@ -18,7 +18,7 @@ constexpr Index segment_alignment = 256;   // elements
 Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 auto segment_key(const ParameterSpec& spec) {
-  return std::tuple(spec.chunk, spec.block, spec.group, !spec.weight_decay);
+  return std::tuple(spec.chunk, spec.block, spec.group(), !spec.weight_decay);
 }
 
 // The three factors of a row-major index around the sharded dimension: outer x dim x inner.
@@ -112,7 +112,7 @@ void ParameterStore<T>::lay_out() {
     const ParameterSpec& spec = parameters_[i].spec;
     if (i == 0 || segment_key(spec) != segment_key(parameters_[i - 1].spec)) {
       flat_size_ = round_up(flat_size_, segment_alignment);
-      segments_.push_back({spec.chunk, spec.block, spec.group, spec.weight_decay, flat_size_, 0});
+      segments_.push_back({spec.chunk, spec.block, spec.group(), spec.weight_decay, flat_size_, 0});
     }
     parameters_[i].offset = flat_size_;
     const Index columns = parameters_[i].size / parameters_[i].local_shape[0];

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/group_key.hpp"
 #include "core/scalars.hpp"
 
 namespace espalier {
@@ -31,23 +32,24 @@ struct Shard {
   IndexRange range(Index extent) const;
 };
 
-/// Over which ranks the gradient of a parameter is summed: the replicas of data parallelism; also the tensor axis,
-/// where each of its ranks has seen other rows only; or the replicas of the first and of the last stage, which both
-/// hold the token table. The order is that of the flat arrays, so that tied gradients, final last, are reduced last.
-enum class ReductionGroup { tied, replicas, replicas_and_tensor };
-inline constexpr std::size_t num_reduction_groups = 3;
-
 struct ParameterSpec {
   std::string name;          ///< logical, the same on every layout: "h.3.mlp.up.weight"
   std::vector<Index> shape;  ///< global
   Shard shard = {};
   int chunk = 0;  ///< model chunk (virtual stage) on this rank
   int block = 0;  ///< position inside the chunk, in forward order
-  ReductionGroup group = ReductionGroup::replicas;
+  /// Axes, beside dp, along which ranks hold the same elements and contribute parts of their gradient's sum: tp for
+  /// what every tp rank applies to rows, or heads, of its own. Without an axis, ranks along it hold other elements, or
+  /// copies.
+  AxisSet partial = {};
+  bool tied = false;         ///< held by the first and by the last stage, which both contribute to its gradient
   bool weight_decay = true;  ///< false for biases and norms
   double init_mean = 0;
   double init_std = 0;
   Index row_multiple = 1;  ///< so many rows belong together in memory: see ParameterStore::padded_weight()
+
+  /// Over which ranks its gradient is summed: all that hold the same elements and contribute parts of the sum.
+  GroupKey group() const { return {.axes = AxisSet{Axis::dp} | partial, .tied = tied}; }
 };
 
 /// A named window into the flat arrays of a ParameterStore.
@@ -64,7 +66,7 @@ struct Parameter {
 struct Segment {
   int chunk = 0;
   int block = 0;
-  ReductionGroup group = ReductionGroup::replicas;
+  GroupKey group = {};
   bool weight_decay = true;
   Index offset = 0;
   Index size = 0;  ///< with padding, which is zero in every array and stays zero

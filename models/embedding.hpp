@@ -23,7 +23,7 @@ int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& 
                              .shard = tensor.shard(0),
                              .chunk = placement.chunk,
                              .block = placement.block,
-                             .group = ReductionGroup::tied,
+                             .tied = true,
                              .init_std = 0.02,
                              .row_multiple = logit_multiple});
 }
@@ -46,7 +46,7 @@ class VocabParallelEmbedding {
                                             .shape = {config.max_sequence_length, config.hidden_size},
                                             .chunk = placement.chunk,
                                             .block = placement.block,
-                                            .group = tensor.replicated_group(),
+                                            .partial = tensor.partial_axes(),
                                             .init_std = 0.02})) {}
 
   static LayerWork work(const BlockShape& shape) {

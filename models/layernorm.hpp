@@ -46,14 +46,14 @@ class LayerNorm {
                                     .shape = {channels},
                                     .chunk = placement.chunk,
                                     .block = placement.block,
-                                    .group = tensor.replicated_group(),
+                                    .partial = tensor.partial_axes(),
                                     .weight_decay = false,
                                     .init_mean = 1})),
         bias_(parameters.declare({.name = name + ".bias",
                                   .shape = {channels},
                                   .chunk = placement.chunk,
                                   .block = placement.block,
-                                  .group = tensor.replicated_group(),
+                                  .partial = tensor.partial_axes(),
                                   .weight_decay = false})) {}
 
   static void work(LayerWork& work, const BlockShape& shape) {

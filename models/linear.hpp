@@ -31,13 +31,13 @@ inline ParameterSpec linear_weight(const std::string& layer, std::vector<Index> 
 }
 
 inline ParameterSpec linear_bias(const std::string& layer, std::vector<Index> shape, Shard shard, Placement placement,
-                                 ReductionGroup group) {
+                                 AxisSet partial) {
   return {.name = layer + ".bias",
           .shape = std::move(shape),
           .shard = shard,
           .chunk = placement.chunk,
           .block = placement.block,
-          .group = group,
+          .partial = partial,
           .weight_decay = false};
 }
 
@@ -55,7 +55,7 @@ class ColumnParallelLinear {
     const std::vector<Index> bias_shape(weight_shape.begin(), weight_shape.end() - 1);
     const Shard shard = tensor.shard(static_cast<int>(bias_shape.size()) - 1);
     weight_ = parameters.declare(linear_weight(name, weight_shape, shard, placement, init_std));
-    bias_ = parameters.declare(linear_bias(name, bias_shape, shard, placement, ReductionGroup::replicas));
+    bias_ = parameters.declare(linear_bias(name, bias_shape, shard, placement, {}));
     out_ = parameters.parameter(bias_).size;
   }
 
@@ -120,7 +120,7 @@ class RowParallelLinear {
                     Index in, Placement placement, double init_std)
       : parameters_(&parameters), tensor_(&tensor), out_(out) {
     weight_ = parameters.declare(linear_weight(name, {out, in}, tensor.shard(1), placement, init_std));
-    bias_ = parameters.declare(linear_bias(name, {out}, {}, placement, tensor.replicated_group()));
+    bias_ = parameters.declare(linear_bias(name, {out}, {}, placement, tensor.partial_axes()));
     in_ = parameters.parameter(weight_).local_shape[1];
   }
 

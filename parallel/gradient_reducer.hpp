@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,7 +21,7 @@ struct ReducerStats {
   double exposed_seconds = 0;    ///< in wait() and wait_gather(), since begin_step()
   double early_seconds = 0;      ///< of them, before all other stages had sent their part of the tied gradients
   std::uint64_t bytes_sent = 0;  ///< since begin_step(), all communicators
-  PerGroup<std::uint64_t> bytes_by_group;  ///< the same by group of the communicator
+  std::map<GroupKey, std::uint64_t> bytes_by_group;  ///< the same by group of the communicator
 };
 
 /// Sums gradients over the ranks of their reduction group while backward goes on. Per step: begin_step();
@@ -31,7 +32,7 @@ struct ReducerStats {
 /// them round.
 ///
 /// The buckets of a communicator start in one order on all its ranks, from the end of the array to its start, each as
-/// soon as it is full, those before it have started and a place in flight is free. Communicators do not wait for each
+/// soon as it is full, those before it have started and an exchange is free. Communicators do not wait for each
 /// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
 /// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
 ///
@@ -84,51 +85,51 @@ class GradientReducer {
  private:
   enum class Pass { reduce, gather };
   enum class Stage { idle, collecting, distributing };  // idle; others' values arrive; sums or weights go round
-  struct Place {
+  struct BucketExchange {
     MessageSet messages;
     Stage stage = Stage::idle;
-    int bucket = 0;  // of the lane
+    int bucket = 0;  // of the group
     double began = 0;
     Tensor<unsigned char, 1> received;  // (size - 1, slice), as they travel
     MpiBuffer<unsigned char> received_mpi;
     WireValues<S> values;  // of the bucket
   };
-  struct Lane {  // the buckets of one communicator
-    Lane(Communicator own, ReductionGroup its_group, const ExecSpace& work)
-        : communicator(std::move(own)), group(its_group), exec(work) {}
+  struct Group {  // the buckets of one communicator
+    Group(Communicator own, const GroupKey& its_key, const ExecSpace& work)
+        : communicator(std::move(own)), key(its_key), exec(work) {}
 
     Communicator communicator;
-    ReductionGroup group;
+    GroupKey key;
     ExecSpace exec;            // of its kernels and messages; where these queue up, beside that of backward
     std::vector<int> buckets;  // of the plan
-    std::vector<Place> places;
+    std::vector<BucketExchange> exchanges;
     int num_started = 0;
     int num_done = 0;
     std::uint64_t bytes_before = 0;
-    double sent_at = 0;  // when the others had sent their values of all that came so far; of a lane across stages
-    bool spans_stages() const { return group == ReductionGroup::tied; }
+    double sent_at = 0;  // when the others had sent their values of all that came so far; of a group across stages
+    bool spans_stages() const { return key.tied; }
     bool all_done() const { return num_done == static_cast<int>(buckets.size()); }
   };
 
-  void add_lane(const Communicator& communicator, ReductionGroup group, const ReducerOptions& options);
-  void check_same_plan(const Lane& lane) const;
+  void add_group(const Communicator& communicator, const GroupKey& key, const ReducerOptions& options);
+  void check_same_plan(const Group& group) const;
   void start_gather_of(const Tensor<unsigned char, 1>& weights, Index element_bytes);
   void begin_pass(Pass pass);
-  void progress(Lane& lane);
-  void advance(Lane& lane, Place& place);
-  bool next_is_ready(const Lane& lane) const;
-  void start(Lane& lane, Place& place);
-  void collect(Lane& lane, Place& place);
-  void distribute(Lane& lane, Place& place);
-  void gather(Lane& lane, Place& place);
-  void send_round(Lane& lane, Place& place, unsigned char* bucket_data, Index element_bytes);
-  void finish(Lane& lane, Place& place);
+  void progress(Group& group);
+  void advance(Group& group, BucketExchange& exchange);
+  bool next_is_ready(const Group& group) const;
+  void start(Group& group, BucketExchange& exchange);
+  void collect(Group& group, BucketExchange& exchange);
+  void distribute(Group& group, BucketExchange& exchange);
+  void gather(Group& group, BucketExchange& exchange);
+  void send_round(Group& group, BucketExchange& exchange, unsigned char* bucket_data, Index element_bytes);
+  void finish(Group& group, BucketExchange& exchange);
   void complete(const char* what);
   double others_sent_at() const;
-  const Place& oldest() const;
-  std::string describe(const Place& place) const;
-  const Bucket& bucket_of(const Lane& lane, int index) const {
-    return plan_.buckets[static_cast<std::size_t>(lane.buckets[static_cast<std::size_t>(index)])];
+  const BucketExchange& oldest() const;
+  std::string describe(const BucketExchange& exchange) const;
+  const Bucket& bucket_of(const Group& group, int index) const {
+    return plan_.buckets[static_cast<std::size_t>(group.buckets[static_cast<std::size_t>(index)])];
   }
   int num_done() const;
   bool all_done() const;
@@ -140,7 +141,7 @@ class GradientReducer {
   int zero_stage_;
   Index wire_bytes_;  // an element, as it travels
   ReductionPlan plan_;
-  std::vector<Lane> lanes_;
+  std::vector<Group> groups_;
   std::vector<int> missing_;  // by bucket: segments not marked yet
   std::vector<char> marked_;  // by segment
   Pass pass_ = Pass::reduce;

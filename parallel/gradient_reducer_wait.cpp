@@ -16,14 +16,14 @@ namespace espalier {
 template <class S>
 int GradientReducer<S>::num_done() const {
   int sum = 0;
-  for (const Lane& lane : lanes_)
-    sum += lane.num_done;
+  for (const Group& group : groups_)
+    sum += group.num_done;
   return sum;
 }
 
 template <class S>
 void GradientReducer<S>::wait() {
-  if (lanes_.empty() || pass_ == Pass::gather)
+  if (groups_.empty() || pass_ == Pass::gather)
     return;
   const Region region("espalier::parallel::gradient_reducer::wait");
   std::fill(marked_.begin(), marked_.end(), 1);
@@ -33,7 +33,7 @@ void GradientReducer<S>::wait() {
 
 template <class S>
 void GradientReducer<S>::wait_gather() {
-  if (lanes_.empty() || pass_ == Pass::reduce)
+  if (groups_.empty() || pass_ == Pass::reduce)
     return;
   const Region region("espalier::parallel::gradient_reducer::wait_gather");
   complete("wait for weights");
@@ -41,7 +41,7 @@ void GradientReducer<S>::wait_gather() {
 
 template <class S>
 void GradientReducer<S>::complete(const char* what) {
-  const Communicator& communicator = lanes_.front().communicator;
+  const Communicator& communicator = groups_.front().communicator;
   const WaitSettings& settings = communicator.context().wait;
   const double began = communicator.clock().now();
   const Waiter total(settings);  // the time exposed
@@ -59,8 +59,8 @@ void GradientReducer<S>::complete(const char* what) {
       oldest().messages.give_up(describe(oldest()), waiter.seconds());
   }
   communicator.position().leave_wait();
-  for (const Lane& lane : lanes_)
-    order_after(exec_, lane.exec);
+  for (const Group& group : groups_)
+    order_after(exec_, group.exec);
   if (communicator.device_link() != nullptr)
     compat::fence(exec_, "espalier::parallel: what is exposed of the reduction is its time, not that of what follows");
   exposed_seconds_ += total.seconds();
@@ -81,40 +81,41 @@ void GradientReducer<S>::complete(const char* what) {
 template <class S>
 double GradientReducer<S>::others_sent_at() const {
   double latest = 0;
-  for (const Lane& lane : lanes_)
-    if (lane.spans_stages())
-      latest = std::max(latest, lane.sent_at);
+  for (const Group& group : groups_)
+    if (group.spans_stages())
+      latest = std::max(latest, group.sent_at);
   return latest;
 }
 
 template <class S>
-const typename GradientReducer<S>::Place& GradientReducer<S>::oldest() const {
-  const Place* oldest = nullptr;
-  for (const Lane& lane : lanes_)
-    for (const Place& place : lane.places)
-      if (place.stage != Stage::idle && (oldest == nullptr || place.began < oldest->began))
-        oldest = &place;
+const typename GradientReducer<S>::BucketExchange& GradientReducer<S>::oldest() const {
+  const BucketExchange* oldest = nullptr;
+  for (const Group& group : groups_)
+    for (const BucketExchange& exchange : group.exchanges)
+      if (exchange.stage != Stage::idle && (oldest == nullptr || exchange.began < oldest->began))
+        oldest = &exchange;
   ESPALIER_ASSERT(oldest != nullptr, "nothing is in flight, and not all is done");
   return *oldest;
 }
 
 template <class S>
-std::string GradientReducer<S>::describe(const Place& place) const {
-  const char* const what = pass_ == Pass::gather ? "weights" : place.stage == Stage::collecting ? "values" : "sums";
+std::string GradientReducer<S>::describe(const BucketExchange& exchange) const {
+  const char* const what = pass_ == Pass::gather ? "weights" : exchange.stage == Stage::collecting ? "values" : "sums";
   std::size_t num_buckets = 0;
-  for (const Lane& lane : lanes_)
-    if (std::any_of(lane.places.begin(), lane.places.end(), [&](const Place& other) { return &other == &place; }))
-      num_buckets = lane.buckets.size();
-  return fmt::format("the {} of gradient bucket {} of {}", what, place.bucket, num_buckets);
+  for (const Group& group : groups_)
+    if (std::any_of(group.exchanges.begin(), group.exchanges.end(),
+                    [&](const BucketExchange& other) { return &other == &exchange; }))
+      num_buckets = group.buckets.size();
+  return fmt::format("the {} of gradient bucket {} of {}", what, exchange.bucket, num_buckets);
 }
 
 template <class S>
 ReducerStats GradientReducer<S>::stats() const {
   ReducerStats stats{
       .exposed_seconds = exposed_seconds_, .early_seconds = early_seconds_, .bytes_sent = 0, .bytes_by_group = {}};
-  for (const Lane& lane : lanes_) {
-    stats.bytes_by_group[lane.group] = lane.communicator.traffic().bytes - lane.bytes_before;
-    stats.bytes_sent += stats.bytes_by_group[lane.group];
+  for (const Group& group : groups_) {
+    stats.bytes_by_group[group.key] = group.communicator.traffic().bytes - group.bytes_before;
+    stats.bytes_sent += stats.bytes_by_group[group.key];
   }
   return stats;
 }

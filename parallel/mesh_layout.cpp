@@ -13,13 +13,30 @@
 namespace espalier {
 namespace {
 
-constexpr std::array<Axis, num_axes> all_axes{Axis::tp, Axis::dp, Axis::pp};
-
 double distance(const PerAxis& a, const PerAxis& b) {
   double sum = 0;
   for (const Axis axis : all_axes)
     sum += std::abs(std::log2(static_cast<double>(a[axis]) / std::max(1, b[axis])));
   return sum;
+}
+
+// How a sum of gradients runs along an axis.
+struct SumAlong {
+  int index;  // of our coordinate among those that are summed
+  int count;
+  int first;   // of them
+  int stride;  // from one to the next
+  int coordinate(int i) const { return first + i * stride; }
+};
+
+SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, const GroupKey& key) {
+  const int degree = layout.degree(axis);
+  if (key.axes.contains(axis))
+    return {.index = ours[axis], .count = degree, .first = 0, .stride = 1};
+  const int last = degree - 1;
+  if (axis == Axis::pp && key.tied && last > 0 && (ours[axis] == 0 || ours[axis] == last))
+    return {.index = ours[axis] / last, .count = 2, .first = 0, .stride = last};
+  return {.index = 0, .count = 1, .first = ours[axis], .stride = 0};
 }
 
 }  // namespace
@@ -35,15 +52,6 @@ void refuse_layout(int world_size, const PerAxis& wanted, const std::string& pro
                                                    wanted[Axis::tp], wanted[Axis::dp], wanted[Axis::pp], world_size),
                                 .wanted = fmt::format("tensor x data x pipeline = {}", world_size),
                                 .todo = fmt::format("nearest layouts that fit: {}", nearest)});
-}
-
-const char* to_string(Axis axis) {
-  switch (axis) {
-    case Axis::tp: return "tp";
-    case Axis::dp: return "dp";
-    case Axis::pp: return "pp";
-  }
-  return "unknown";
 }
 
 std::array<Axis, num_axes> axis_order_from(std::string_view text) {
@@ -109,48 +117,37 @@ int MeshLayout::group_index(int rank, Axis axis) const {
   return index;
 }
 
-std::vector<int> MeshLayout::reduction_ranks(int rank, ReductionGroup group) const {
-  PerAxis place = coordinates(rank);
-  const int last_stage = degrees[Axis::pp] - 1;
+std::vector<int> MeshLayout::reduction_ranks(int rank, const GroupKey& key) const {
+  const PerAxis ours = coordinates(rank);
+  const SumAlong tp = sum_along(Axis::tp, *this, ours, key);
+  const SumAlong dp = sum_along(Axis::dp, *this, ours, key);
+  const SumAlong pp = sum_along(Axis::pp, *this, ours, key);
   std::vector<int> ranks;
-  const auto add_replicas = [&](int stage) {
-    place[Axis::pp] = stage;
-    for (place[Axis::dp] = 0; place[Axis::dp] < degrees[Axis::dp]; ++place[Axis::dp])
-      ranks.push_back(rank_at(place));
-  };
-  const int stage = place[Axis::pp];
-  if (group == ReductionGroup::replicas_and_tensor) {
-    for (place[Axis::dp] = 0; place[Axis::dp] < degrees[Axis::dp]; ++place[Axis::dp])
-      for (place[Axis::tp] = 0; place[Axis::tp] < degrees[Axis::tp]; ++place[Axis::tp])
-        ranks.push_back(rank_at(place));
-  } else if (group == ReductionGroup::tied && last_stage > 0 && (stage == 0 || stage == last_stage)) {
-    add_replicas(0);
-    add_replicas(last_stage);
-  } else {
-    add_replicas(stage);
-  }
+  for (int p = 0; p < pp.count; ++p)
+    for (int d = 0; d < dp.count; ++d)
+      for (int t = 0; t < tp.count; ++t)
+        ranks.push_back(rank_at({.values = {tp.coordinate(t), dp.coordinate(d), pp.coordinate(p)}}));
   return ranks;
 }
 
-PerGroup<GroupPlace> MeshLayout::reduction_places(int rank) const {
-  const PerAxis place = coordinates(rank);
-  const int replicas = degrees[Axis::dp];
-  const int replica = place[Axis::dp];
-  const int last_stage = degrees[Axis::pp] - 1;
-  PerGroup<GroupPlace> places;  // in the order of reduction_ranks(), without listing them: there may be thousands
-  for (const ReductionGroup group : all_reduction_groups)
-    places[group] = {.rank = replica, .size = replicas, .joins = ReductionGroup::replicas};
-  if (degrees[Axis::tp] > 1)
-    places[ReductionGroup::replicas_and_tensor] = {.rank = replica * degrees[Axis::tp] + place[Axis::tp],
-                                                   .size = replicas * degrees[Axis::tp],
-                                                   .joins = ReductionGroup::replicas_and_tensor};
-  if (last_stage > 0) {
-    const bool holds_tied = place[Axis::pp] == 0 || place[Axis::pp] == last_stage;
-    places[ReductionGroup::tied] = {.rank = replica + (place[Axis::pp] == last_stage ? replicas : 0),
-                                    .size = holds_tied ? 2 * replicas : replicas,
-                                    .joins = ReductionGroup::tied};
+GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
+  const PerAxis ours = coordinates(rank);
+  GroupRank result{.joins = {.axes = key.axes, .tied = key.tied && degrees[Axis::pp] > 1}};
+  for (const Axis axis : {Axis::pp, Axis::dp, Axis::tp}) {  // from the slowest of the sum
+    const SumAlong sum = sum_along(axis, *this, ours, key);
+    result.rank = result.rank * sum.count + sum.index;
+    result.size *= sum.count;
+    if (axis != Axis::dp && degrees[axis] == 1)
+      result.joins.axes = result.joins.axes.without(axis);
   }
-  return places;
+  return result;
+}
+
+GroupRanks MeshLayout::group_ranks(int rank) const {
+  GroupRanks ranks;
+  for (const GroupKey& key : reduction_groups)
+    ranks[key] = group_rank(rank, key);
+  return ranks;
 }
 
 std::string MeshLayout::text() const {

@@ -7,14 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/axis.hpp"
 #include "parallel/reduction_groups.hpp"
 
 namespace espalier {
-
-/// The axes of the mesh of ranks. (An axis belongs to the mesh, a dim to a tensor.)
-enum class Axis { tp, dp, pp };
-inline constexpr std::size_t num_axes = 3;
-const char* to_string(Axis axis);
 
 /// "tp,dp,pp": the axes in the order of the ranks, fastest first.
 /// @throws Error (ExitCode::usage) unless each axis is named once.
@@ -47,13 +43,16 @@ struct MeshLayout {
   /// Number of that group among those of the same axis: equal for all its members, unlike any other's.
   int group_index(int rank, Axis axis) const;
 
-  /// The ranks over which the gradients of `group` are summed with those of `rank`, in the order of the sum: it does
-  /// not depend on the order of the axes. replicas: along dp; replicas_and_tensor: all ranks of the stage, tp fastest;
-  /// tied: along dp on the first stage, then on the last (stages between hold no tied parameters: along dp).
-  std::vector<int> reduction_ranks(int rank, ReductionGroup group) const;
+  /// The ranks over which the gradients of a group are summed with those of `rank`, in the order of the sum: tp runs
+  /// fastest, then dp, then pp, whatever the order of the ranks. Stages between the first and the last hold no tied
+  /// parameters: there a tied group stays within the stage.
+  std::vector<int> reduction_ranks(int rank, const GroupKey& key) const;
 
-  /// Our place among them, by group.
-  PerGroup<GroupPlace> reduction_places(int rank) const;
+  /// The rank of `rank` among them, without listing them: there may be thousands.
+  GroupRank group_rank(int rank, const GroupKey& key) const;
+
+  /// The same of all reduction_groups.
+  GroupRanks group_ranks(int rank) const;
 
   std::string text() const;  ///< "tensor 2 x data 4 x pipeline 1"
 };

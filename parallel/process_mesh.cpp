@@ -8,12 +8,6 @@
 
 namespace espalier {
 
-ReductionCommunicators ProcessMesh::reductions() const {
-  return {.replicas = &reduction(ReductionGroup::replicas),
-          .replicas_and_tensor = &reduction(ReductionGroup::replicas_and_tensor),
-          .tied = &reduction(ReductionGroup::tied)};
-}
-
 ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bool is_ring)
     : world_(&world), layout_(layout) {
   if (layout.size() != world.size())
@@ -22,15 +16,15 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
   const PerAxis place = layout.coordinates(world.rank());
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
     axes_.push_back(world.split(layout.group_index(world.rank(), axis), place[axis], to_string(axis)));
-  larger_groups_.reserve(num_reduction_groups);
-  const PerGroup<GroupPlace> places = layout.reduction_places(world.rank());
-  for (const ReductionGroup group : all_reduction_groups) {
-    reductions_[group] = &dp();
-    if (places[group].joins != group || group == ReductionGroup::replicas)
+  reductions_.entries.push_back({GroupKey{}, &dp()});
+  larger_groups_.reserve(reduction_groups.size());
+  for (const GroupKey& key : reduction_groups) {
+    if (key == GroupKey{})
       continue;
-    const int color = layout.reduction_ranks(world.rank(), group)[0];
-    larger_groups_.push_back(world.split(color, places[group].rank, group == ReductionGroup::tied ? "tied" : "tp+dp"));
-    reductions_[group] = &larger_groups_.back();
+    const GroupRank ours = layout.group_rank(world.rank(), key);
+    if (ours.joins == key)
+      larger_groups_.push_back(world.split(layout.reduction_ranks(world.rank(), key)[0], ours.rank, to_string(key)));
+    reductions_.entries.push_back({key, ours.joins == key ? &larger_groups_.back() : &reductions_[ours.joins]});
   }
   tp().open_device_link();  // the reducer opens its own
   pp().open_device_edges(tags::activations, +1, is_ring);

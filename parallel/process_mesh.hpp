@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// A layout with a communicator an axis, named "tp", "dp", "pp", and one a reduction group, "dp" where its ranks are
-/// those of dp, else "tp+dp" and "tied". All are created here, with the device links of tp and of pp.
+/// A layout with a communicator an axis, named "tp", "dp", "pp", and one for each of reduction_groups, "dp" where its
+/// ranks are those of dp, else "tp+dp" and "tied". All are created here, with the device links of tp and of pp.
 class ProcessMesh {
  public:
   /// Collective over `world`, whose size must be the layout's.
@@ -26,8 +26,8 @@ class ProcessMesh {
   const Communicator& tp() const { return axes_[0]; }
   const Communicator& dp() const { return axes_[1]; }
   const Communicator& pp() const { return axes_[2]; }
-  const Communicator& reduction(ReductionGroup group) const { return *reductions_[group]; }
-  ReductionCommunicators reductions() const;
+  const Communicator& reduction(const GroupKey& key) const { return reductions_[key]; }
+  const ReductionCommunicators& reductions() const { return reductions_; }
   const Communicator& along(Axis axis) const { return axes_[static_cast<std::size_t>(axis)]; }
   const MeshLayout& layout() const { return layout_; }
   PerAxis coordinates() const { return layout_.coordinates(world_->rank()); }
@@ -37,7 +37,7 @@ class ProcessMesh {
   MeshLayout layout_;
   std::vector<Communicator> axes_;
   std::vector<Communicator> larger_groups_;  // reserved: reductions_ points into it
-  PerGroup<const Communicator*> reductions_;
+  ReductionCommunicators reductions_;
 };
 
 }  // namespace espalier

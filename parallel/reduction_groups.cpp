@@ -2,41 +2,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/reduction_groups.hpp"
 
+#include <algorithm>
+
+#include "core/error.hpp"
 #include "parallel/communicator.hpp"
 
 namespace espalier {
 
-const char* to_string(ReductionGroup group) {
-  switch (group) {
-    case ReductionGroup::tied: return "tied";
-    case ReductionGroup::replicas: return "replicas";
-    case ReductionGroup::replicas_and_tensor: return "replicas_and_tensor";
-  }
-  return "unknown";
+ReductionCommunicators ReductionCommunicators::all(const Communicator& communicator) {
+  ReductionCommunicators communicators;
+  for (const GroupKey& key : reduction_groups)
+    communicators.entries.push_back({key, &communicator});
+  return communicators;
 }
 
-const Communicator& ReductionCommunicators::operator[](ReductionGroup group) const {
-  switch (group) {
-    case ReductionGroup::tied: return *tied;
-    case ReductionGroup::replicas_and_tensor: return *replicas_and_tensor;
-    case ReductionGroup::replicas: break;
-  }
-  return *replicas;
+const Communicator& ReductionCommunicators::operator[](const GroupKey& key) const {
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.key == key; });
+  ESPALIER_ASSERT(found != entries.end(), "espalier::ReductionCommunicators: no communicator for " + to_string(key));
+  return *found->communicator;
 }
 
-PerGroup<GroupPlace> ReductionCommunicators::places() const {
-  PerGroup<GroupPlace> places;
-  for (const ReductionGroup group : all_reduction_groups) {
-    const Communicator& communicator = (*this)[group];
-    GroupPlace& place = places[group];
-    place = {.rank = communicator.rank(), .size = communicator.size(), .joins = group};
-    for (const ReductionGroup other : all_reduction_groups)
-      if ((*this)[other].state() == communicator.state()) {
-        place.joins = other;  // the first of them all
-        break;
-      }
+GroupRanks ReductionCommunicators::ranks() const {
+  GroupRanks ranks;
+  for (const auto& [key, communicator] : entries) {
+    const auto& state = communicator->state();
+    const auto first = std::find_if(entries.begin(), entries.end(),
+                                    [&](const Entry& entry) { return entry.communicator->state() == state; });
+    ranks[key] = {.rank = communicator->rank(), .size = communicator->size(), .joins = first->key};
   }
-  return places;
+  return ranks;
 }
 
 }  // namespace espalier

@@ -3,46 +3,45 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <vector>
 
-#include "core/parameter_spec.hpp"
+#include "core/group_key.hpp"
 
 namespace espalier {
 
 class Communicator;
 
-inline constexpr std::array<ReductionGroup, num_reduction_groups> all_reduction_groups{
-    ReductionGroup::replicas, ReductionGroup::replicas_and_tensor, ReductionGroup::tied};
-const char* to_string(ReductionGroup group);
-
-/// One thing a reduction group.
-template <class X>
-struct PerGroup {
-  std::array<X, num_reduction_groups> values{};
-  X& operator[](ReductionGroup group) { return values[static_cast<std::size_t>(group)]; }
-  const X& operator[](ReductionGroup group) const { return values[static_cast<std::size_t>(group)]; }
+/// The groups over which the gradients of a stage are summed, in the order in which all ranks make them. A tied tensor
+/// is cut over tp, never partial there.
+inline constexpr std::array<GroupKey, 3> reduction_groups{
+    GroupKey{.axes = {Axis::dp}},
+    {.axes = {Axis::tp, Axis::dp}},
+    {.axes = {Axis::dp}, .tied = true},
 };
 
-/// Our place among the ranks over which a group is summed.
-struct GroupPlace {
+/// Our rank among those over which a group is summed.
+struct GroupRank {
   int rank = 0;
   int size = 1;
-  /// The group whose communicator this one uses: another one where both have the same ranks (replicas, mostly). Such
-  /// groups are reduced together.
-  ReductionGroup joins = ReductionGroup::replicas;
+  /// The group whose communicator this one uses: another one where both have the same ranks (dp, mostly). Such groups
+  /// are reduced together.
+  GroupKey joins = {};
 };
+using GroupRanks = std::map<GroupKey, GroupRank>;
 
 /// Over which communicator each group is summed; groups with the same ranks name the same communicator.
 struct ReductionCommunicators {
-  const Communicator* replicas;
-  const Communicator* replicas_and_tensor;
-  const Communicator* tied;
+  struct Entry {
+    GroupKey key;
+    const Communicator* communicator;
+  };
+  std::vector<Entry> entries;  ///< in the order of reduction_groups
 
   /// Every group over one communicator: plain data parallelism.
-  static ReductionCommunicators all(const Communicator& communicator) {
-    return {&communicator, &communicator, &communicator};
-  }
-  const Communicator& operator[](ReductionGroup group) const;
-  PerGroup<GroupPlace> places() const;
+  static ReductionCommunicators all(const Communicator& communicator);
+  const Communicator& operator[](const GroupKey& key) const;
+  GroupRanks ranks() const;
 };
 
 }  // namespace espalier

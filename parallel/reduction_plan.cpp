@@ -85,15 +85,22 @@ Index end_of(const std::vector<Segment>& segments, std::size_t s) {
   return s + 1 < segments.size() ? segments[s + 1].offset : segments[s].offset + segments[s].size;
 }
 
+const GroupRank& rank_in(const GroupRanks& ranks, const GroupKey& key) {
+  const auto found = ranks.find(key);
+  ESPALIER_ASSERT(found != ranks.end(),
+                  "espalier::plan_reduction: no group " + to_string(key) + " in reduction_groups");
+  return found->second;
+}
+
 // The most elements of a bucket of each communicator: all of its ranks sum the same, so all come to the same.
-PerGroup<Index> bucket_limits(const std::vector<Segment>& segments, const PerGroup<GroupPlace>& places,
-                              const ReducerOptions& options, Index element_bytes) {
-  PerGroup<Index> limits;
+std::map<GroupKey, Index> bucket_limits(const std::vector<Segment>& segments, const GroupRanks& ranks,
+                                        const ReducerOptions& options, Index element_bytes) {
+  std::map<GroupKey, Index> limits;
   for (std::size_t s = 0; s < segments.size(); ++s)
-    limits[places[segments[s].group].joins] += segments[s].size;
+    limits[rank_in(ranks, segments[s].group).joins] += segments[s].size;
   const Index most = std::max<Index>(1, options.bucket_bytes / element_bytes);
   const Index least = std::clamp<Index>(options.smallest_bucket_bytes / element_bytes, 1, most);
-  for (Index& limit : limits.values)
+  for (auto& [group, limit] : limits)
     limit = std::clamp(limit / std::max(1, options.buckets), least, most);
   return limits;
 }
@@ -101,20 +108,20 @@ PerGroup<Index> bucket_limits(const std::vector<Segment>& segments, const PerGro
 }  // namespace
 
 ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
-                             const PerGroup<GroupPlace>& places, const ReducerOptions& options, Index element_bytes) {
+                             const GroupRanks& ranks, const ReducerOptions& options, Index element_bytes) {
   ReductionPlan plan;
   if (segments.empty())
     return plan;
   const Index flat_end = end_of(segments, segments.size() - 1);
-  const PerGroup<Index> limits = bucket_limits(segments, places, options, element_bytes);
+  const std::map<GroupKey, Index> limits = bucket_limits(segments, ranks, options, element_bytes);
   const Rows rows(parameters, flat_end);
   std::vector<IndexRange> alone;  // from the end
   for (int s = static_cast<int>(segments.size()) - 1; s >= 0; --s) {
     const Segment& segment = segments[static_cast<std::size_t>(s)];
-    const ReductionGroup group = places[segment.group].joins;
-    const Index limit = limits[group];
+    const GroupKey group = rank_in(ranks, segment.group).joins;
+    const Index limit = limits.at(group);
     Index end = end_of(segments, static_cast<std::size_t>(s));
-    if (places[group].size == 1) {
+    if (ranks.at(group).size == 1) {
       alone.push_back({segment.offset, end});
       continue;
     }
@@ -138,7 +145,7 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
     }
   }
   for (Bucket& bucket : plan.buckets)
-    bucket.bounds = cut_into_slices(bucket, places[bucket.group].size, rows);
+    bucket.bounds = cut_into_slices(bucket, ranks.at(bucket.group).size, rows);
 
   if (options.zero_stage == 0) {
     plan.owned = {{0, flat_end}};
@@ -146,7 +153,7 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   }
   std::vector<IndexRange> all(alone);
   for (const Bucket& bucket : plan.buckets)
-    all.push_back(bucket.slice(places[bucket.group].rank));
+    all.push_back(bucket.slice(ranks.at(bucket.group).rank));
   std::sort(all.begin(), all.end(), [](const IndexRange& a, const IndexRange& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
@@ -155,14 +162,16 @@ ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::ve
   return plan;
 }
 
-PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
-                                             const ReducerOptions& options, Index gradient_bytes, Index weight_bytes) {
+TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
+                                 Index gradient_bytes, Index weight_bytes) {
   const Index wire_bytes = options.wire ? static_cast<Index>(size_of(*options.wire)) : gradient_bytes;
-  PerGroup<ReductionTraffic> traffic;
+  TrafficByGroup traffic;
+  for (const auto& [key, ours] : ranks)
+    traffic[key] = {};
   for (const Bucket& bucket : plan.buckets) {
-    const GroupPlace& place = places[bucket.group];
-    const Index own = bucket.slice(place.rank).size();
-    const Index round = own * (place.size - 1);
+    const GroupRank& ours = ranks.at(bucket.group);
+    const Index own = bucket.slice(ours.rank).size();
+    const Index round = own * (ours.size - 1);
     ReductionTraffic& sum = traffic[bucket.group];
     sum.reduce_bytes +=
         static_cast<std::uint64_t>((bucket.size - own + (options.zero_stage == 0 ? round : 0)) * wire_bytes);
@@ -171,20 +180,20 @@ PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const Pe
   return traffic;
 }
 
-std::uint64_t reduction_memory(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
-                               const ReducerOptions& options, Index gradient_bytes) {
+std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
+                               Index gradient_bytes) {
   std::uint64_t bytes = 0;
-  for (const ReductionGroup group : all_reduction_groups) {
+  for (const auto& [group, ours] : ranks) {
     Index largest_slice = 0;
     Index largest_bucket = 0;
     Index count = 0;
     for (const Bucket& bucket : plan.buckets)
       if (bucket.group == group) {
-        largest_slice = std::max(largest_slice, bucket.slice(places[group].rank).size());
+        largest_slice = std::max(largest_slice, bucket.slice(ours.rank).size());
         largest_bucket = std::max(largest_bucket, bucket.size);
         ++count;
       }
-    const Index received = largest_slice * (places[group].size - 1);
+    const Index received = largest_slice * (ours.size - 1);
     const Index each = options.wire ? (received + largest_bucket) * static_cast<Index>(size_of(*options.wire))
                                     : received * gradient_bytes;
     bytes += static_cast<std::uint64_t>(std::min<Index>(count, std::max(1, options.buckets_in_flight)) * each);

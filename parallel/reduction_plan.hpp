@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct Bucket {
   Index size = 0;
   int first_segment = 0;  ///< the segments that it touches, last included
   int last_segment = 0;
-  ReductionGroup group = ReductionGroup::replicas;  ///< of its communicator
+  GroupKey group = {};  ///< of its communicator
   /// Rank r of the communicator sums (and, with ZeRO-1, keeps) elements [bounds[r], bounds[r + 1]) of the flat array.
   std::vector<Index> bounds;
 
@@ -51,7 +52,7 @@ struct ReductionPlan {
 /// cut anywhere), so that padding goes with what is before it; a row longer than a bucket is one.
 /// @param parameters in flat order; without any, cuts are anywhere.
 ReductionPlan plan_reduction(const std::vector<Segment>& segments, const std::vector<Parameter>& parameters,
-                             const PerGroup<GroupPlace>& places, const ReducerOptions& options, Index element_bytes);
+                             const GroupRanks& ranks, const ReducerOptions& options, Index element_bytes);
 
 /// What this rank hands to MPI in one step.
 struct ReductionTraffic {
@@ -59,14 +60,16 @@ struct ReductionTraffic {
   std::uint64_t gather_bytes = 0;  ///< of weights, ZeRO-1 only
 };
 
+using TrafficByGroup = std::map<GroupKey, ReductionTraffic>;
+
 /// By group of the communicator (a group that joins another has no traffic of its own). Of a bucket of n elements over
 /// p ranks of which we sum m, we send n - m elements to those who sum them, and m to each of the p - 1 others: sums
 /// without ZeRO, weights with it.
-PerGroup<ReductionTraffic> reduction_traffic(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
-                                             const ReducerOptions& options, Index gradient_bytes, Index weight_bytes);
+TrafficByGroup reduction_traffic(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
+                                 Index gradient_bytes, Index weight_bytes);
 
 /// Bytes of the buffers for what other ranks send, and for what leaves in a wire type, all communicators together.
-std::uint64_t reduction_memory(const ReductionPlan& plan, const PerGroup<GroupPlace>& places,
-                               const ReducerOptions& options, Index gradient_bytes);
+std::uint64_t reduction_memory(const ReductionPlan& plan, const GroupRanks& ranks, const ReducerOptions& options,
+                               Index gradient_bytes);
 
 }  // namespace espalier

@@ -46,10 +46,8 @@ class TensorParallel {
   Index local_rows(Index rows) const { return sequence_parallel_ ? rows / size_ : rows; }
   Index first_row(Index rows) const { return sequence_parallel_ ? rank_ * (rows / size_) : 0; }
 
-  /// Where the gradient of a parameter is summed that every tp rank holds whole and applies to its local rows.
-  ReductionGroup replicated_group() const {
-    return sequence_parallel_ ? ReductionGroup::replicas_and_tensor : ReductionGroup::replicas;
-  }
+  /// ParameterSpec::partial of a parameter that every tp rank holds whole and applies to its local rows.
+  AxisSet partial_axes() const { return sequence_parallel_ ? AxisSet{Axis::tp} : AxisSet{}; }
 
   /// Memory (N, C) for the full form; the caller owns it.
   void use_workspace(Tensor<T, 2> full) { full_ = full; }

@@ -16,13 +16,13 @@ EmulatedLinks emulated_links(const RunConfig::Emulate& emulate) {
   return links;
 }
 
-double reduction_scale(const RunConfig::Emulate& emulate, ReductionGroup group) {
+double reduction_scale(const RunConfig::Emulate& emulate, const GroupKey& group) {
   return has_message_scale(group) ? emulate.data_message_scale : 1;
 }
 
 }  // namespace
 
-bool has_message_scale(ReductionGroup group) { return group != ReductionGroup::replicas_and_tensor; }
+bool has_message_scale(const GroupKey& group) { return !group.axes.contains(Axis::tp); }
 
 double message_scale(const RunConfig::Emulate& emulate, Axis axis) {
   switch (axis) {
@@ -33,15 +33,14 @@ double message_scale(const RunConfig::Emulate& emulate, Axis axis) {
   return emulate.message_scale * emulate.pipeline_message_scale;
 }
 
-double message_scale(const RunConfig::Emulate& emulate, ReductionGroup group) {
+double message_scale(const RunConfig::Emulate& emulate, const GroupKey& group) {
   return emulate.message_scale * reduction_scale(emulate, group);
 }
 
 void emulate_network(const RunConfig::Emulate& emulate, const ProcessMesh& mesh) {
   mesh.world().set_emulated_links(emulated_links(emulate));
-  const PerGroup<GroupPlace> places = mesh.layout().reduction_places(mesh.world().rank());
-  for (const ReductionGroup group : all_reduction_groups)
-    if (places[group].joins == group)
+  for (const GroupKey& group : reduction_groups)
+    if (mesh.layout().group_rank(mesh.world().rank(), group).joins == group)
       mesh.reduction(group).set_message_scale(reduction_scale(emulate, group));
   mesh.tp().set_message_scale(emulate.tensor_message_scale);
   mesh.pp().set_message_scale(emulate.pipeline_message_scale);

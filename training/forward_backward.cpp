@@ -300,9 +300,7 @@ class Executor {
   // ---- gradients ----
 
   // Final only when first and last stage are done; one stage alone has the table's whole gradient.
-  bool is_tied(const Segment& segment) const {
-    return segment.group == ReductionGroup::tied && c_.mesh.pp().size() > 1;
-  }
+  bool is_tied(const Segment& segment) const { return segment.group.tied && c_.mesh.pp().size() > 1; }
 
   template <class F>
   void mark_ready(const F& wanted) {

@@ -25,7 +25,7 @@ std::uint64_t checkpoint_copy(const RunConfig& config, const RunLayout& layout, 
   const bool is_shared = layout.zero_stage > 0;
   const std::vector<IndexRange> all = {{0, parameters.flat_size()}};
   const auto owned = [&] {
-    return plan_reduction(parameters.segments(), parameters.parameters(), layout.mesh.reduction_places(rank),
+    return plan_reduction(parameters.segments(), parameters.parameters(), layout.mesh.group_ranks(rank),
                           reducer_options(config, layout), sizeof(State<T>))
         .owned;
   };
@@ -42,27 +42,27 @@ template <class T>
 void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const RunLayout& layout, PerAxis place,
                        const ParameterStore<T>& parameters) {
   const ReducerOptions options = reducer_options(config, layout);
-  const auto places_of = [&](int replica) {
+  const auto ranks_of = [&](int replica) {
     place[Axis::dp] = replica;
-    return layout.mesh.reduction_places(layout.mesh.rank_at(place));
+    return layout.mesh.group_ranks(layout.mesh.rank_at(place));
   };
   // Replicas cut alike and own different slices.
   const ReductionPlan plan =
-      plan_reduction(parameters.segments(), parameters.parameters(), places_of(0), options, sizeof(State<T>));
-  const auto own_slices = [&](const PerGroup<GroupPlace>& places) {
+      plan_reduction(parameters.segments(), parameters.parameters(), ranks_of(0), options, sizeof(State<T>));
+  const auto own_slices = [&](const GroupRanks& ranks) {
     Index sum = 0;
     for (const Bucket& bucket : plan.buckets)
-      sum += bucket.slice(places[bucket.group].rank).size();
+      sum += bucket.slice(ranks.at(bucket.group).rank).size();
     return sum;
   };
-  const Index alone = total_size(plan.owned) - own_slices(places_of(0));  // reduced with nobody
+  const Index alone = total_size(plan.owned) - own_slices(ranks_of(0));  // reduced with nobody
   const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
   std::uint64_t most = 0;
   for (int replica = 0; replica < layout.mesh.degree(Axis::dp); ++replica) {
-    const PerGroup<GroupPlace> places = places_of(replica);
-    const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(places)) : flat;
+    const GroupRanks ranks = ranks_of(replica);
+    const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(ranks)) : flat;
     const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
-    const std::uint64_t communication = reduction_memory(plan, places, options, sizeof(State<T>));
+    const std::uint64_t communication = reduction_memory(plan, ranks, options, sizeof(State<T>));
     // On a GPU the copy lies in the memory of the host.
     const std::uint64_t copy =
         exec_is_host ? checkpoint_copy(config, layout, layout.mesh.rank_at(place), parameters) : 0;

@@ -28,15 +28,15 @@ struct CountedTraffic {
 CountedTraffic counted_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
   return with_precision(config.precision, [&]<class P>() {
     const std::array<std::uint64_t, num_axes> bytes = predict_traffic<P>(config, layout, rank);
-    const PerGroup<ReductionTraffic> reductions = predict_reduction_traffic<P>(config, layout, rank);
+    const TrafficByGroup reductions = predict_reduction_traffic<P>(config, layout, rank);
     const auto counted = [&](Axis axis) {
       return message_scale(config.emulate, axis) * static_cast<double>(bytes[static_cast<std::size_t>(axis)]);
     };
     CountedTraffic traffic{.tensor = counted(Axis::tp), .pipeline = counted(Axis::pp)};
-    for (const ReductionGroup group : all_reduction_groups) {
+    for (const GroupKey& group : reduction_groups) {
       const double scale = message_scale(config.emulate, group);
-      traffic.reduce += scale * static_cast<double>(reductions[group].reduce_bytes);
-      traffic.gather += scale * static_cast<double>(reductions[group].gather_bytes);
+      traffic.reduce += scale * static_cast<double>(reductions.at(group).reduce_bytes);
+      traffic.gather += scale * static_cast<double>(reductions.at(group).gather_bytes);
     }
     return traffic;
   });

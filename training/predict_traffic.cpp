@@ -29,18 +29,17 @@ std::uint64_t bytes_sent(const Work& work, int rank, int size) {
 }  // namespace
 
 template <class P>
-PerGroup<ReductionTraffic> predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
   const PerAxis place = layout.mesh.coordinates(rank);
   ParameterStore<Compute<P>> parameters;
   const TensorParallel<Compute<P>> tensor(place[Axis::tp], layout.mesh.degree(Axis::tp), layout.sequence_parallel);
   const Decoder<P> model(parameters, config.model.shape, layout.stages.at(static_cast<std::size_t>(place[Axis::pp])),
                          tensor);
   parameters.lay_out();
-  const auto places = layout.mesh.reduction_places(rank);
-  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
+  const GroupRanks ranks = layout.mesh.group_ranks(rank);
+  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                             reducer_options(config, layout), sizeof(State<Compute<P>>));
-  return reduction_traffic(plan, places, reducer_options(config, layout), sizeof(State<Compute<P>>),
-                           sizeof(Compute<P>));
+  return reduction_traffic(plan, ranks, reducer_options(config, layout), sizeof(State<Compute<P>>), sizeof(Compute<P>));
 }
 
 template <class P>
@@ -62,13 +61,13 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
       bytes[static_cast<std::size_t>(Axis::pp)] +=
           static_cast<std::uint64_t>(shape.rows * shape.channels) * sizeof(Residual<P>);
   }
-  for (const ReductionTraffic& group : predict_reduction_traffic<P>(config, layout, rank).values)
-    bytes[static_cast<std::size_t>(Axis::dp)] += group.reduce_bytes + group.gather_bytes;
+  for (const auto& [group, traffic] : predict_reduction_traffic<P>(config, layout, rank))
+    bytes[static_cast<std::size_t>(Axis::dp)] += traffic.reduce_bytes + traffic.gather_bytes;
   return bytes;
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                                              \
-  template PerGroup<ReductionTraffic> predict_reduction_traffic<P>(const RunConfig&, const RunLayout&, int); \
+#define ESPALIER_INSTANTIATE(P)                                                                  \
+  template TrafficByGroup predict_reduction_traffic<P>(const RunConfig&, const RunLayout&, int); \
   template std::array<std::uint64_t, num_axes> predict_traffic<P>(const RunConfig&, const RunLayout&, int);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

@@ -23,6 +23,6 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
 
 /// What of it the reduction of each group of parameters sends, and the gathering of its weights.
 template <class P>
-PerGroup<ReductionTraffic> predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank);
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank);
 
 }  // namespace espalier

@@ -140,9 +140,9 @@ double reduced_bytes(const RunConfig& config, const RunLayout& layout, int rank)
   const auto traffic =
       with_precision(config.precision, [&]<class P>() { return predict_reduction_traffic<P>(config, layout, rank); });
   std::uint64_t bytes = 0;
-  for (const ReductionGroup group : all_reduction_groups)
+  for (const GroupKey& group : reduction_groups)
     if (has_message_scale(group))
-      bytes += traffic[group].reduce_bytes + traffic[group].gather_bytes;
+      bytes += traffic.at(group).reduce_bytes + traffic.at(group).gather_bytes;
   return static_cast<double>(bytes);
 }
 

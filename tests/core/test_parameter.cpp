@@ -15,7 +15,7 @@ TEST(ParameterStore, orders_segments_by_chunk_block_group_and_decay) {
   const auto late = store.declare({.name = "late", .shape = {3}, .chunk = 1, .block = 0});
   const auto bias = store.declare({.name = "bias", .shape = {5}, .block = 1, .weight_decay = false});
   const auto matrix = store.declare({.name = "matrix", .shape = {7, 5}, .block = 1});
-  const auto table = store.declare({.name = "table", .shape = {11, 2}, .group = ReductionGroup::tied});
+  const auto table = store.declare({.name = "table", .shape = {11, 2}, .tied = true});
   const auto second = store.declare({.name = "second", .shape = {2, 2}, .block = 1});
   const auto first = store.declare({.name = "first", .shape = {13}});
   store.allocate();

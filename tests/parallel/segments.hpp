@@ -11,6 +11,10 @@
 
 namespace espalier::test {
 
+inline constexpr GroupKey over_dp{.axes = {Axis::dp}};
+inline constexpr GroupKey over_tp_and_dp{.axes = {Axis::tp, Axis::dp}};
+inline constexpr GroupKey over_tied{.axes = {Axis::dp}, .tied = true};
+
 /// Segments of these sizes, one after another.
 inline std::vector<Segment> segments_of(const std::vector<Index>& sizes) {
   std::vector<Segment> segments;
@@ -18,7 +22,7 @@ inline std::vector<Segment> segments_of(const std::vector<Index>& sizes) {
   for (const Index size : sizes) {
     segments.push_back({.chunk = 0,
                         .block = static_cast<int>(segments.size()),
-                        .group = ReductionGroup::replicas,
+                        .group = over_dp,
                         .weight_decay = true,
                         .offset = offset,
                         .size = size});
@@ -42,12 +46,12 @@ ParameterStore<T> odd_parameters(bool tied = true) {
     parameters.declare({.name = name + ".norm",
                         .shape = {131},
                         .block = block,
-                        .group = ReductionGroup::replicas_and_tensor,
+                        .partial = {Axis::tp},
                         .weight_decay = false,
                         .init_std = 1});
   }
   if (tied)
-    parameters.declare({.name = "tokens", .shape = {97, 23}, .block = 0, .group = ReductionGroup::tied, .init_std = 1});
+    parameters.declare({.name = "tokens", .shape = {97, 23}, .block = 0, .tied = true, .init_std = 1});
   parameters.lay_out();
   return parameters;
 }

@@ -113,11 +113,12 @@ TEST(GradientReducerPeers, WaitingForTheOtherStageIsToldApart) {
   constexpr double late = 0.3;
   const Communicator alone = world().split(world().rank(), 0, "alone");
   auto segments = segments_of({1000, 1000});
-  segments[0].group = ReductionGroup::tied;
+  segments[0].group = over_tied;
   const auto gradients = allocate<float>(Category::gradients, "test", total(segments));
   for (const bool tied : {true, false}) {
     GradientReducer<float> reducer(
-        ExecSpace(), {.replicas = tied ? &alone : &world(), .replicas_and_tensor = &alone, .tied = &world()}, gradients,
+        ExecSpace(),
+        {.entries = {{over_dp, tied ? &alone : &world()}, {over_tp_and_dp, &alone}, {over_tied, &world()}}}, gradients,
         segments, {});
     barrier(world());
     if (world().rank() == 0)

@@ -9,12 +9,14 @@
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/process_mesh.hpp"
+#include "tests/parallel/segments.hpp"
 #include "tests/support/world.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr std::array<Axis, 3> all_axes{Axis::tp, Axis::dp, Axis::pp};
+using test::over_dp, test::over_tied, test::over_tp_and_dp;
+
 constexpr std::array<Axis, 3> reversed{Axis::pp, Axis::dp, Axis::tp};
 
 TEST(MeshLayout, DefaultOrderIsTensorFastest) {
@@ -74,15 +76,15 @@ TEST(MeshLayout, OrderFromText) {
 TEST(MeshLayout, ReductionRanks) {
   const MeshLayout layout = make_layout(12, 2, 2, 3);
   using Ranks = std::vector<int>;
-  EXPECT_EQ(layout.reduction_ranks(1, ReductionGroup::replicas), (Ranks{1, 3}));
-  EXPECT_EQ(layout.reduction_ranks(6, ReductionGroup::replicas_and_tensor), (Ranks{4, 5, 6, 7}));
-  EXPECT_EQ(layout.reduction_ranks(3, ReductionGroup::tied), (Ranks{1, 3, 9, 11}));
-  EXPECT_EQ(layout.reduction_ranks(9, ReductionGroup::tied), (Ranks{1, 3, 9, 11})) << "first stage first";
-  EXPECT_EQ(layout.reduction_ranks(5, ReductionGroup::tied), (Ranks{5, 7})) << "no tied parameters between";
-  EXPECT_EQ(make_layout(4, 1, 4, 1).reduction_ranks(2, ReductionGroup::tied), (Ranks{0, 1, 2, 3}));
-  const auto places = layout.reduction_places(9);
-  EXPECT_EQ(places[ReductionGroup::tied].rank, 2);
-  EXPECT_EQ(places[ReductionGroup::tied].size, 4);
+  EXPECT_EQ(layout.reduction_ranks(1, over_dp), (Ranks{1, 3}));
+  EXPECT_EQ(layout.reduction_ranks(6, over_tp_and_dp), (Ranks{4, 5, 6, 7}));
+  EXPECT_EQ(layout.reduction_ranks(3, over_tied), (Ranks{1, 3, 9, 11}));
+  EXPECT_EQ(layout.reduction_ranks(9, over_tied), (Ranks{1, 3, 9, 11})) << "first stage first";
+  EXPECT_EQ(layout.reduction_ranks(5, over_tied), (Ranks{5, 7})) << "no tied parameters between";
+  EXPECT_EQ(make_layout(4, 1, 4, 1).reduction_ranks(2, over_tied), (Ranks{0, 1, 2, 3}));
+  const GroupRanks ranks = layout.group_ranks(9);
+  EXPECT_EQ(ranks.at(over_tied).rank, 2);
+  EXPECT_EQ(ranks.at(over_tied).size, 4);
 }
 
 // Each group's ranks agree about who is in it and in which order, each exactly once, for any order of the axes.
@@ -97,15 +99,15 @@ TEST(MeshLayout, ReductionRanksUpTo4096) {
       for (const auto& order : {fitting.order, reversed}) {
         const MeshLayout layout{.degrees = fitting.degrees, .order = order};
         const int dp = layout.degree(Axis::dp), tp = layout.degree(Axis::tp), last = layout.degree(Axis::pp) - 1;
-        for (const ReductionGroup group : all_reduction_groups)
+        for (const GroupKey& group : reduction_groups)
           for (int rank = 0; rank<world_size; rank += world_size> 100 ? 13 : 1) {
             const auto ranks = layout.reduction_ranks(rank, group);
             const int stage = layout.coordinates(rank)[Axis::pp];
-            const bool both_ends = group == ReductionGroup::tied && last > 0 && (stage == 0 || stage == last);
-            const int wanted = group == ReductionGroup::replicas_and_tensor ? dp * tp : both_ends ? 2 * dp : dp;
+            const bool both_ends = group.tied && last > 0 && (stage == 0 || stage == last);
+            const int wanted = group.axes.contains(Axis::tp) ? dp * tp : both_ends ? 2 * dp : dp;
             ASSERT_EQ(static_cast<int>(ranks.size()), wanted);
             ASSERT_EQ(std::count(ranks.begin(), ranks.end(), rank), 1);
-            const GroupPlace place = layout.reduction_places(rank)[group];
+            const GroupRank place = layout.group_rank(rank, group);
             ASSERT_EQ(ranks[static_cast<std::size_t>(place.rank)], rank);
             if (place.rank == wanted - 1) {  // the last agrees with the first: enough at this price
               ASSERT_EQ(layout.reduction_ranks(ranks[0], group), ranks);
@@ -145,17 +147,17 @@ TEST(ProcessMesh, ReductionCommunicatorsFollowTheLayout) {
         continue;  // eight ranks on two cores take long to make communicators
       const MeshLayout layout{.degrees = fitting.degrees, .order = order};
       const ProcessMesh mesh(world, layout);
-      const auto places = mesh.reductions().places();
-      for (const ReductionGroup group : all_reduction_groups) {
+      const GroupRanks found = mesh.reductions().ranks();
+      for (const GroupKey& group : reduction_groups) {
         const Communicator& communicator = mesh.reduction(group);
         const auto ranks = layout.reduction_ranks(world.rank(), group);
         ASSERT_EQ(communicator.size(), static_cast<int>(ranks.size()));
         for (int rank = 0; rank < communicator.size(); ++rank)
           EXPECT_EQ(communicator.world_rank(rank), ranks[static_cast<std::size_t>(rank)]);
-        const GroupPlace wanted = layout.reduction_places(world.rank())[group];
-        EXPECT_EQ(places[group].rank, wanted.rank);
-        EXPECT_EQ(places[group].joins, wanted.joins) << "the mesh and the pure function agree on what is joined";
-        EXPECT_EQ(communicator.state() == mesh.dp().state(), wanted.joins == ReductionGroup::replicas);
+        const GroupRank wanted = layout.group_rank(world.rank(), group);
+        EXPECT_EQ(found.at(group).rank, wanted.rank);
+        EXPECT_EQ(found.at(group).joins, wanted.joins) << "the mesh and the pure function agree on what is joined";
+        EXPECT_EQ(communicator.state() == mesh.dp().state(), wanted.joins == over_dp);
       }
     }
 }

@@ -66,8 +66,8 @@ struct Stage {
     Kokkos::deep_copy(parameters.flat_gradients(), make_tensor(values));
   }
 
-  /// The gradients at the owned places, zero elsewhere, and what they should be: the sum in the order of the group, of
-  /// summands `rounded` before, and itself.
+  /// The gradients at the owned elements, zero elsewhere, and what they should be: the sum in the order of the group,
+  /// of summands `rounded` before, and itself.
   template <class Rounded>
   void expect_sums(const std::vector<IndexRange>& owned, Index shift, const char* what, const Rounded& rounded) const {
     const auto gradients = to_vector(parameters.flat_gradients());
@@ -221,25 +221,26 @@ void expect_bytes_and_memory(std::optional<ScalarType> wire) {
       const auto memory_before = MemoryLedger::instance().current()[Category::communication];
       auto reducer = stage.reducer(zero_stage, 3, wire);
       const auto memory = MemoryLedger::instance().current()[Category::communication] - memory_before;
-      const auto places = layout.reduction_places(world().rank());
+      const GroupRanks ranks = layout.group_ranks(world().rank());
       const Index bytes = static_cast<Index>(sizeof(float));
       // Planned from the layout alone, as `plan` does.
       const ReducerOptions options{
           .bucket_bytes = narrow_bucket, .buckets_in_flight = 3, .zero_stage = zero_stage, .wire = wire};
       const auto plan =
-          plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), places, options, bytes);
-      const auto wanted = reduction_traffic(plan, places, options, bytes, bytes);
-      EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(reduction_memory(plan, places, options, bytes)),
-                  18 * 64.0);  // up to two buffers for three places a communicator, each rounded up by the allocator
+          plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), ranks, options, bytes);
+      const auto wanted = reduction_traffic(plan, ranks, options, bytes, bytes);
+      EXPECT_NEAR(static_cast<double>(memory), static_cast<double>(reduction_memory(plan, ranks, options, bytes)),
+                  18 * 64.0);  // up to two buffers for three exchanges a communicator, each rounded up by the allocator
       for (int step = 0; step < 2; ++step) {
         reducer.begin_step();
         reducer.wait();
-        for (const ReductionGroup group : all_reduction_groups)
-          EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted[group].reduce_bytes) << layout.text();
+        for (const GroupKey& group : reduction_groups)
+          EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted.at(group).reduce_bytes) << layout.text();
         reducer.start_gather(stage.parameters.flat_weights());
         reducer.wait_gather();
-        for (const ReductionGroup group : all_reduction_groups)
-          EXPECT_EQ(reducer.stats().bytes_by_group[group], wanted[group].reduce_bytes + wanted[group].gather_bytes)
+        for (const GroupKey& group : reduction_groups)
+          EXPECT_EQ(reducer.stats().bytes_by_group[group],
+                    wanted.at(group).reduce_bytes + wanted.at(group).gather_bytes)
               << layout.text();
       }
     }
@@ -264,16 +265,15 @@ TEST(ReductionGroups, GathersAnyElementType) {
     for (int rank = 0; rank < world().size(); ++rank) {  // our group's ranks own what we do not
       if (layout.coordinates(rank)[Axis::pp] != stage.mesh.pp().rank())
         continue;
-      const auto plan =
-          plan_reduction(stage.parameters.segments(), stage.parameters.parameters(), layout.reduction_places(rank),
-                         {.bucket_bytes = narrow_bucket, .zero_stage = 1}, 4);
-      const auto fill_if_ours = [&](IndexRange range, ReductionGroup group) {
+      const auto plan = plan_reduction(stage.parameters.segments(), stage.parameters.parameters(),
+                                       layout.group_ranks(rank), {.bucket_bytes = narrow_bucket, .zero_stage = 1}, 4);
+      const auto fill_if_ours = [&](IndexRange range, const GroupKey& group) {
         const auto ranks = layout.reduction_ranks(world().rank(), group);
         if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
           std::fill(wanted.begin() + range.begin, wanted.begin() + range.end, static_cast<float>(rank + 1));
       };
       for (const Bucket& bucket : plan.buckets)
-        fill_if_ours(bucket.slice(layout.reduction_places(rank)[bucket.group].rank), bucket.group);
+        fill_if_ours(bucket.slice(layout.group_rank(rank, bucket.group).rank), bucket.group);
     }
     reducer.begin_step();
     reducer.wait();
@@ -281,7 +281,7 @@ TEST(ReductionGroups, GathersAnyElementType) {
     reducer.wait_gather();
     const auto gathered = to_vector(weights);
     for (const Bucket& bucket : reducer.buckets()) {
-      if (bucket.group == ReductionGroup::tied)
+      if (bucket.group == over_tied)
         continue;  // those come from the other stage as well
       for (Index i = bucket.offset; i < bucket.offset + bucket.size; ++i)
         ASSERT_EQ(static_cast<float>(gathered[static_cast<std::size_t>(i)]), wanted[static_cast<std::size_t>(i)])
@@ -297,7 +297,7 @@ TEST(ReductionGroupsOfFour, ATiedBucketHoldsUpNoOther) {
   ASSERT_GE(world().size(), 4) << "two stages of two replicas";
   const MeshLayout layout = make_layout(world().size(), 1, 0, 2);
   const Stage<float> stage(layout);
-  auto reducer = stage.reducer(0, 1);  // one place a communicator
+  auto reducer = stage.reducer(0, 1);  // one bucket in flight
   stage.fill_gradients(0);
   reducer.begin_step();
   const bool first = stage.mesh.pp().rank() == 0;
@@ -307,7 +307,7 @@ TEST(ReductionGroupsOfFour, ATiedBucketHoldsUpNoOther) {
       reducer.mark_ready(static_cast<int>(s));
     const Index last = stage.parameters.segments()[1].offset;  // in the bucket that is reduced last
     float wanted = 0;
-    for (const int rank : layout.reduction_ranks(world().rank(), ReductionGroup::replicas))
+    for (const int rank : layout.reduction_ranks(world().rank(), over_dp))
       wanted += contribution<float>(rank, last);
     const Waiter since({});
     while (to_vector(stage.parameters.flat_gradients())[static_cast<std::size_t>(last)] != wanted &&
@@ -334,10 +334,8 @@ TEST(ReductionGroups, PlantedFaultsLeaveOutASum) {
       reducer.wait();
       const auto gradients = to_vector(stage.parameters.flat_gradients());
       for (const Segment& segment : stage.parameters.segments()) {
-        const bool broken =
-            segment.group ==
-            (fault == PlantedFault::no_tied_reduction ? ReductionGroup::tied : ReductionGroup::replicas_and_tensor);
-        const auto ranks = layout.reduction_ranks(world().rank(), broken ? ReductionGroup::replicas : segment.group);
+        const bool broken = segment.group == (fault == PlantedFault::no_tied_reduction ? over_tied : over_tp_and_dp);
+        const auto ranks = layout.reduction_ranks(world().rank(), broken ? over_dp : segment.group);
         double wanted = 0;
         for (const int rank : ranks)
           wanted += contribution<double>(rank, segment.offset);

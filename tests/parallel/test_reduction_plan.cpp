@@ -16,14 +16,15 @@ namespace {
 
 using namespace test;
 
-PerGroup<GroupPlace> places_of(int rank, int size) {
-  PerGroup<GroupPlace> places;
-  places.values.fill({.rank = rank, .size = size, .joins = ReductionGroup::replicas});
-  return places;
+GroupRanks ranks_of(int rank, int size) {
+  GroupRanks ranks;
+  for (const GroupKey& key : reduction_groups)
+    ranks[key] = {.rank = rank, .size = size, .joins = over_dp};
+  return ranks;
 }
 
 std::vector<Bucket> buckets_of(const std::vector<Segment>& segments, Index elements) {
-  return plan_reduction(segments, {}, places_of(0, 2), {.buckets = 1, .bucket_bytes = elements}, 1).buckets;
+  return plan_reduction(segments, {}, ranks_of(0, 2), {.buckets = 1, .bucket_bytes = elements}, 1).buckets;
 }
 
 // One element, fewer than ranks, odd, longer than a bucket, and some that share one.
@@ -49,31 +50,29 @@ TEST(ReductionPlan, BucketsCoverAllSegmentsOnceFromTheEnd) {
 
 TEST(ReductionPlan, BucketsNeverMixCommunicators) {
   auto segments = segments_of({10, 10, 10, 10});
-  segments[1].group = segments[2].group = ReductionGroup::tied;
+  segments[1].group = segments[2].group = over_tied;
   EXPECT_EQ(buckets_of(segments, 1000).size(), 1u) << "groups over the same ranks are reduced together";
-  auto places = places_of(0, 2);
-  places[ReductionGroup::tied].joins = ReductionGroup::tied;
-  const auto buckets = plan_reduction(segments, {}, places, {.bucket_bytes = 1000}, 1).buckets;
+  auto ranks = ranks_of(0, 2);
+  ranks[over_tied].joins = over_tied;
+  const auto buckets = plan_reduction(segments, {}, ranks, {.bucket_bytes = 1000}, 1).buckets;
   ASSERT_EQ(buckets.size(), 3u);
   EXPECT_EQ(buckets[1].first_segment, 1);
   EXPECT_EQ(buckets[1].last_segment, 2);
   EXPECT_EQ(buckets[1].size, 20);
-  EXPECT_EQ(buckets[1].group, ReductionGroup::tied);
+  EXPECT_EQ(buckets[1].group, over_tied);
 }
 
 TEST(ReductionPlan, BucketsAreAFractionWithinLimits) {
   constexpr Index mib = Index{1} << 20;
-  const auto sizes = [](std::vector<Segment> segments, ReductionGroup tied_joins) {
-    auto places = places_of(0, 2);
-    places[ReductionGroup::tied].joins = tied_joins;
-    PerGroup<std::vector<Index>> by_group;
-    for (const Bucket& bucket : plan_reduction(segments, {}, places, {}, 1).buckets)
+  const auto sizes = [](std::vector<Segment> segments, const GroupKey& tied_joins) {
+    auto ranks = ranks_of(0, 2);
+    ranks[over_tied].joins = tied_joins;
+    std::map<GroupKey, std::vector<Index>> by_group;
+    for (const Bucket& bucket : plan_reduction(segments, {}, ranks, {}, 1).buckets)
       by_group[bucket.group].push_back(bucket.size);
     return by_group;
   };
-  const auto all_of = [&](Index total) {
-    return sizes(segments_of({total}), ReductionGroup::replicas)[ReductionGroup::replicas];
-  };
+  const auto all_of = [&](Index total) { return sizes(segments_of({total}), over_dp)[over_dp]; };
   EXPECT_EQ(all_of(640 * mib), std::vector<Index>(64, 10 * mib));
   EXPECT_EQ(all_of(8 * mib), std::vector<Index>(8, mib)) << "not smaller";
   EXPECT_EQ(all_of(1600 * mib), std::vector<Index>(100, 16 * mib)) << "not larger";
@@ -81,8 +80,8 @@ TEST(ReductionPlan, BucketsAreAFractionWithinLimits) {
   // The ranks that share the token table hold unlike layers besides: the table's buckets must not depend on those.
   for (const Index others : {64 * mib, 640 * mib}) {
     auto segments = segments_of({128 * mib, others});
-    segments[0].group = ReductionGroup::tied;
-    EXPECT_EQ(sizes(segments, ReductionGroup::tied)[ReductionGroup::tied], std::vector<Index>(64, 2 * mib));
+    segments[0].group = over_tied;
+    EXPECT_EQ(sizes(segments, over_tied)[over_tied], std::vector<Index>(64, 2 * mib));
   }
 }
 
@@ -109,7 +108,7 @@ TEST(ReductionPlan, CutsAtRowsOnly) {
   const auto cuts = allowed_cuts(parameters);
   for (const int size : {2, 3, 4, 8, 64})
     for (const Index elements : {1, 20, 64, 299, 1000, 100000}) {
-      const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), places_of(0, size),
+      const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks_of(0, size),
                                        {.bucket_bytes = elements * 8}, 8);
       Index end = parameters.flat_size();
       for (const Bucket& bucket : plan.buckets) {
@@ -130,7 +129,7 @@ TEST(ReductionPlan, CutsAtRowsOnly) {
 
 TEST(ReductionPlan, SlicesAreOfLikeSize) {
   const auto segments = segments_of({Index{1} << 20});
-  const auto plan = plan_reduction(segments, {}, places_of(0, 7), {.bucket_bytes = Index{1} << 40}, 1);
+  const auto plan = plan_reduction(segments, {}, ranks_of(0, 7), {.bucket_bytes = Index{1} << 40}, 1);
   for (int rank = 0; rank < 7; ++rank)
     EXPECT_NEAR(static_cast<double>(plan.buckets[0].slice(rank).size()), (1 << 20) / 7.0, 32);
 }
@@ -141,13 +140,13 @@ TEST(ReductionPlan, OwnedRangesPartitionEachGroup) {
   for (const int world_size : {1, 2, 4, 8, 12})
     for (const MeshLayout& layout : layouts_by_distance(world_size, {{1, 1, 1}})) {
       // By group, by the first rank of its ranks: how often each element is owned, over all ranks of the group.
-      PerGroup<std::map<int, std::vector<int>>> owners;
+      std::map<GroupKey, std::map<int, std::vector<int>>> owners;
       for (int rank = 0; rank < world_size; ++rank) {
         const int stage = layout.coordinates(rank)[Axis::pp];
         const bool has_tied = stage == 0 || stage == layout.degree(Axis::pp) - 1;
         const auto parameters = odd_parameters<double>(has_tied);
-        const auto places = layout.reduction_places(rank);
-        const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
+        const auto ranks = layout.group_ranks(rank);
+        const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                          {.bucket_bytes = bucket_bytes, .zero_stage = 1}, 8);
         EXPECT_TRUE(std::is_sorted(plan.owned.begin(), plan.owned.end(),
                                    [](const IndexRange& a, const IndexRange& b) { return a.end < b.begin; }));
@@ -175,7 +174,7 @@ TEST(ReductionPlan, OwnedRangesPartitionEachGroup) {
 
 TEST(ReductionPlan, WithoutZeroAllIsOwned) {
   const auto parameters = odd_parameters<double>();
-  const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), places_of(1, 4), {}, 8);
+  const auto plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks_of(1, 4), {}, 8);
   EXPECT_EQ(plan.owned, (std::vector<IndexRange>{{0, parameters.flat_size()}}));
 }
 
@@ -183,11 +182,10 @@ TEST(ReductionPlan, WithoutZeroAllIsOwned) {
 TEST(ReductionPlan, TrafficOfEvenSlices) {
   const auto segments = segments_of({4096});
   for (const int size : {1, 2, 4, 8}) {
-    const auto places = places_of(0, size);
+    const auto ranks = ranks_of(0, size);
     const auto bytes = [&](int zero_stage) {
       const ReducerOptions options{.zero_stage = zero_stage};
-      return reduction_traffic(plan_reduction(segments, {}, places, options, 4), places, options, 4,
-                               2)[ReductionGroup::replicas];
+      return reduction_traffic(plan_reduction(segments, {}, ranks, options, 4), ranks, options, 4, 2).at(over_dp);
     };
     const auto half = static_cast<std::uint64_t>(4096 * (size - 1) / size);
     EXPECT_EQ(bytes(0).reduce_bytes, 2 * half * 4);

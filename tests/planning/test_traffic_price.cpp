@@ -102,7 +102,7 @@ TEST(TrafficPrice, a_gather_is_waited_for) {
   const LayoutPrice price = price_layout(problem, layout);
   const RunConfig config = config_of_layout(problem.model, layout);
   const auto traffic = predict_reduction_traffic<Bf16>(config, make_run_layout(config, 8), 0);
-  const ReductionTraffic& bytes = traffic[ReductionGroup::replicas];
+  const ReductionTraffic& bytes = traffic.at(GroupKey{});
   const double gather = static_cast<double>(bytes.gather_bytes) / bandwidth;
   const double reduce = static_cast<double>(bytes.reduce_bytes) / bandwidth;
   EXPECT_NEAR(price.gather_seconds, gather, 0.01 * gather);

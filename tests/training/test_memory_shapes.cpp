@@ -38,8 +38,8 @@ MemoryByCategory allocated(const RunConfig& config, const RunLayout& layout, int
   Decoder<P> model(parameters, config.model.shape, chunks,
                    TensorParallel<Compute<P>>(0, layout.mesh.degree(Axis::tp), layout.sequence_parallel));
   parameters.allocate();
-  const auto places = layout.mesh.reduction_places(layout.mesh.rank_at({{0, 0, stage}}));
-  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), places,
+  const GroupRanks ranks = layout.mesh.group_ranks(layout.mesh.rank_at({{0, 0, stage}}));
+  const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                             reducer_options(config, layout), sizeof(State<Compute<P>>));
   const AdamW<Compute<P>> optimizer =
       layout.zero_stage > 0 ? AdamW<Compute<P>>(parameters, {}, plan.owned) : AdamW<Compute<P>>(parameters, {});

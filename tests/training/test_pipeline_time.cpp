@@ -205,9 +205,8 @@ bool is_data_comm(const TimelineEvent& event, int track) {
 double hidden_share(const RunConfig& config) {
   TrainerOn<Fp32> on(config, world());
   const Trainer<Fp32>& trainer = on.trainer;
-  const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().places(), {}, 4, 4);
-  const double bytes =
-      static_cast<double>(traffic[ReductionGroup::replicas].reduce_bytes) * config.emulate.message_scale;
+  const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().ranks(), {}, 4, 4);
+  const double bytes = static_cast<double>(traffic.at(GroupKey{}).reduce_bytes) * config.emulate.message_scale;
   const EmulatedLinksGuard guard(
       {.within_node = {.latency = 0, .bytes_per_second = all_reduce(world(), bytes, ReduceOp::max) / reduction_seconds},
        .between_nodes = {},

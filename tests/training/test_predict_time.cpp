@@ -101,8 +101,8 @@ TEST(PredictTime, AGatherIsHiddenByNothing) {
     const std::vector<std::string> keys{"parallel.data=2", "parallel.zero_stage=1",
                                         fmt::format("emulate.bandwidth={}", bandwidth)};
     const RunConfig config = config_for(2, keys);
-    const PerGroup<ReductionTraffic> traffic = predict_reduction_traffic<Fp32>(config, make_run_layout(config, 2), 0);
-    const ReductionTraffic& bytes = traffic[ReductionGroup::replicas];
+    const TrafficByGroup traffic = predict_reduction_traffic<Fp32>(config, make_run_layout(config, 2), 0);
+    const ReductionTraffic& bytes = traffic.at(GroupKey{});
     const double rate = std::stod(bandwidth);
     const double reduction = static_cast<double>(bytes.reduce_bytes) / rate;
     const double gather = static_cast<double>(bytes.gather_bytes) / rate;

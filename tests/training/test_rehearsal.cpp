@@ -116,8 +116,8 @@ TEST(Rehearsal, NoRankReducesLongerThanPriced) {
     const auto traffic =
         with_precision(config.precision, [&]<class P>() { return predict_reduction_traffic<P>(config, run, rank); });
     double bytes = 0;
-    for (const ReductionGroup group : all_reduction_groups)
-      bytes += message_scale(config.emulate, group) * static_cast<double>(traffic[group].reduce_bytes);
+    for (const GroupKey& group : reduction_groups)
+      bytes += message_scale(config.emulate, group) * static_cast<double>(traffic.at(group).reduce_bytes);
     const double seconds = bytes / config.emulate.node_bandwidth / rehearsal.time_scale;
     EXPECT_NEAR(seconds / rehearsal.price.reduction_seconds, 1, 0.05) << "rank " << rank;
   }

@@ -57,8 +57,8 @@ class VirtualRank {
   StateOwnership ownership() const {
     StateOwnership ownership;
     for (const Parameter& parameter : store_.parameters()) {
-      const bool is_copy = (parameter.spec.shard.parts == 1 && tp_ > 0) ||
-                           (parameter.spec.group == ReductionGroup::tied && layout_.pp > 1 && pp_ > 0);
+      const bool is_copy =
+          (parameter.spec.shard.parts == 1 && tp_ > 0) || (parameter.spec.tied && layout_.pp > 1 && pp_ > 0);
       if (is_copy)
         continue;
       const IndexRange whole = parameter.flat_range();
@@ -114,18 +114,18 @@ class VirtualRank {
     const Index C = 13, F = 22, V = 29, P = 5;
     const int last = layout_.pp - 1;
     const auto add = [&](const std::string& name, std::vector<Index> shape, int shard_dim, int block,
-                         ReductionGroup group = ReductionGroup::replicas) {
+                         bool tied = false) {
       const Shard shard = shard_dim < 0 ? Shard{} : Shard{shard_dim, tp_, layout_.tp};
       const bool decays = shape.size() > 1;
       store_.declare({.name = name,
                       .shape = std::move(shape),
                       .shard = shard,
                       .block = block,
-                      .group = group,
+                      .tied = tied,
                       .weight_decay = decays});
     };
     if (pp_ == 0 || pp_ == last)
-      add("embedding.token", {V, C}, 0, 0, layout_.pp > 1 ? ReductionGroup::tied : ReductionGroup::replicas);
+      add("embedding.token", {V, C}, 0, 0, layout_.pp > 1);
     if (pp_ == 0)
       add("embedding.position", {P, C}, -1, 0);
     for (int i = 0; i < 4; ++i) {

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+
+namespace espalier {
+
+/// The axes of the mesh of ranks. (An axis belongs to the mesh, a dim to a tensor.)
+enum class Axis { tp, dp, pp };
+inline constexpr std::size_t num_axes = 3;
+inline constexpr std::array<Axis, num_axes> all_axes{Axis::tp, Axis::dp, Axis::pp};
+const char* to_string(Axis axis);
+
+/// Some of the axes.
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes)
+      bits_ |= bit(axis);
+  }
+
+  constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr AxisSet without(Axis axis) const { return AxisSet(bits_ & ~bit(axis)); }
+  friend constexpr AxisSet operator|(AxisSet a, AxisSet b) { return AxisSet(a.bits_ | b.bits_); }
+  constexpr auto operator<=>(const AxisSet&) const = default;
+
+ private:
+  constexpr explicit AxisSet(unsigned bits) : bits_(bits) {}
+  static constexpr unsigned bit(Axis axis) { return 1U << static_cast<unsigned>(axis); }
+  unsigned bits_ = 0;
+};
+
+std::string to_string(AxisSet axes);  ///< "tp+dp"; "none"
+
+}  // namespace espalier

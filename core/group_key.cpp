@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/group_key.hpp"
+
+namespace espalier {
+
+std::string to_string(const GroupKey& key) {
+  if (key == GroupKey{.axes = {Axis::dp}, .tied = true})
+    return "tied";
+  return to_string(key.axes) + (key.tied ? "+tied" : "");
+}
+
+}  // namespace espalier

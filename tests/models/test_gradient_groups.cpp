@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// Over which ranks the gradient of each parameter of a decoder is summed: by key, by brute force from the rule, and by
+// the cases that a key replaces. Every layout of up to 64 ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/decoder.hpp"
+#include "parallel/mesh_layout.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::array<Axis, num_axes> reversed{Axis::pp, Axis::dp, Axis::tp};
+
+// Every tp rank holds these whole; under sequence parallelism it applies them to rows of its own.
+bool is_applied_to_local_rows(const std::string& name) {
+  return name.find("norm") != std::string::npos || name == "embedding.position" ||
+         name.ends_with("attention.proj.bias") || name.ends_with("mlp.down.bias");
+}
+
+// A parameter as one rank holds it.
+struct Held {
+  ParameterSpec spec;
+  IndexRange range;  // of the dimension that is cut
+};
+
+// What the ranks of a stage and a tp coordinate hold; dp does not matter.
+class Model {
+ public:
+  Model(int tensor, int pipeline, bool sequence_parallel) : tensor_(tensor) {
+    const ModelConfig config{.vocab_size = 2 * tensor + 1,
+                             .max_sequence_length = 4,
+                             .num_layers = pipeline,
+                             .hidden_size = 2 * tensor,
+                             .num_heads = tensor,
+                             .ffn_hidden_size = 3 * tensor};
+    for (int stage = 0; stage < pipeline; ++stage)
+      for (int tp = 0; tp < tensor; ++tp) {
+        ParameterStore<float> parameters;
+        const ChunkLayers chunk{.first = stage, .count = 1, .embedding = stage == 0, .head = stage == pipeline - 1};
+        const Decoder<Fp32> decoder(parameters, config, {chunk}, TensorParallel<float>(tp, tensor, sequence_parallel));
+        auto& held = held_.emplace_back();
+        for (const Parameter& parameter : parameters.parameters()) {
+          const ParameterSpec& spec = parameter.spec;
+          const auto id =
+              static_cast<std::size_t>(ids_.try_emplace(spec.name, static_cast<int>(ids_.size())).first->second);
+          held.resize(std::max(held.size(), id + 1));
+          held[id] = Held{spec, spec.shard.range(spec.shape[static_cast<std::size_t>(spec.shard.dim)])};
+        }
+      }
+    for (auto& held : held_)
+      held.resize(ids_.size());
+  }
+
+  /// By number of the parameter: the same on all ranks.
+  const std::vector<std::optional<Held>>& of(const PerAxis& place) const {
+    return held_[static_cast<std::size_t>(place[Axis::pp] * tensor_ + place[Axis::tp])];
+  }
+
+ private:
+  int tensor_;
+  std::map<std::string, int> ids_;
+  std::vector<std::vector<std::optional<Held>>> held_;  // [stage x tp][parameter]
+};
+
+/// A gradient is summed over all ranks that hold the same index range of the tensor and whose contributions are parts
+/// of the sum: those of other samples, of other rows, or of another use. Ascending.
+std::vector<int> by_rule(const MeshLayout& layout, const Model& model, int rank, std::size_t id, bool local_rows) {
+  const PerAxis ours = layout.coordinates(rank);
+  const Held& held = *model.of(ours)[id];
+  std::vector<int> ranks;
+  for (int other = 0; other < layout.size(); ++other) {
+    const PerAxis place = layout.coordinates(other);
+    const std::optional<Held>& theirs = model.of(place)[id];
+    const bool is_copy = place[Axis::tp] != ours[Axis::tp] && !local_rows;  // of a rank that is among them
+    if (theirs && theirs->range == held.range && !is_copy)
+      ranks.push_back(other);
+  }
+  return ranks;
+}
+
+/// The cases that a key replaces, in the order of the sum.
+std::vector<int> by_cases(const MeshLayout& layout, int rank, bool tied, bool local_rows) {
+  const PerAxis ours = layout.coordinates(rank);
+  const int last = layout.degree(Axis::pp) - 1;
+  const bool both_ends = tied && last > 0 && (ours[Axis::pp] == 0 || ours[Axis::pp] == last);
+  std::vector<int> ranks;
+  for (const int stage : both_ends ? std::vector<int>{0, last} : std::vector<int>{ours[Axis::pp]})
+    for (int dp = 0; dp < layout.degree(Axis::dp); ++dp)
+      for (int tp = 0; tp < layout.degree(Axis::tp); ++tp)
+        if (local_rows || tp == ours[Axis::tp])
+          ranks.push_back(layout.rank_at({{tp, dp, stage}}));
+  return ranks;
+}
+
+void expect_groups(const MeshLayout& layout, const Model& model, bool sequence_parallel) {
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const auto& held = model.of(layout.coordinates(rank));
+    for (std::size_t id = 0; id < held.size(); ++id) {
+      if (!held[id])
+        continue;
+      const ParameterSpec& spec = held[id]->spec;
+      const bool local_rows = sequence_parallel && layout.degree(Axis::tp) > 1 && is_applied_to_local_rows(spec.name);
+      const std::vector<int> ranks = layout.reduction_ranks(rank, spec.group());
+      ASSERT_EQ(ranks, by_cases(layout, rank, spec.name == "embedding.token", local_rows)) << spec.name;
+      const GroupRank ours = layout.group_rank(rank, spec.group());
+      ASSERT_EQ(static_cast<std::size_t>(ours.size), ranks.size());
+      ASSERT_EQ(ranks[static_cast<std::size_t>(ours.rank)], rank);
+      std::vector<int> ascending = ranks;
+      std::sort(ascending.begin(), ascending.end());
+      ASSERT_EQ(ascending, by_rule(layout, model, rank, id, local_rows))
+          << spec.name << " on rank " << rank << " of " << layout.text() << " in " << to_string(layout.order);
+    }
+  }
+}
+
+TEST(GradientGroups, AreThoseOfTheRuleOnEveryLayout) {
+  for (int tensor = 1; tensor <= 64; ++tensor)
+    for (int pipeline = 1; tensor * pipeline <= 64; ++pipeline)
+      for (const bool sequence_parallel : {false, true}) {
+        const Model model(tensor, pipeline, sequence_parallel);
+        for (int data = 1; tensor * data * pipeline <= 64; ++data)
+          for (const auto& order : {MeshLayout{}.order, reversed})
+            expect_groups({.degrees = {{tensor, data, pipeline}}, .order = order}, model, sequence_parallel);
+        if (HasFatalFailure())
+          return;
+      }
+}
+
+TEST(GradientGroups, KeysNameTheGroupsOfEachKindOfParameter) {
+  const Model plain(2, 2, false);
+  const Model sequence_parallel(2, 2, true);
+  const auto key_of = [](const Model& model, const std::string& name) {
+    for (const int stage : {0, 1})
+      for (const auto& held : model.of({{0, 0, stage}}))
+        if (held && held->spec.name == name)
+          return to_string(held->spec.group());
+    return "no parameter " + name;
+  };
+  for (const Model* const model : {&plain, &sequence_parallel}) {
+    EXPECT_EQ(key_of(*model, "embedding.token"), "tied");
+    for (const char* const name : {"attention.qkv.weight", "attention.qkv.bias", "attention.proj.weight",
+                                   "mlp.up.weight", "mlp.up.bias", "mlp.down.weight"})
+      EXPECT_EQ(key_of(*model, std::string("h.0.") + name), "dp") << name;
+    for (const char* const name : {"embedding.position", "h.0.norm1.weight", "h.0.norm2.bias",
+                                   "h.1.attention.proj.bias", "h.1.mlp.down.bias", "final_norm.weight"})
+      EXPECT_EQ(key_of(*model, name), model == &plain ? "dp" : "tp+dp") << name;
+  }
+}
+
+// The order in the flat arrays: what is final last in backward comes first, as arrays are reduced from their end.
+TEST(GradientGroups, KeysAreOrdered) {
+  const GroupKey tied{.axes = {Axis::dp}, .tied = true};
+  const GroupKey dp;
+  const GroupKey tp_and_dp{.axes = {Axis::dp, Axis::tp}};
+  EXPECT_LT(tied, dp);
+  EXPECT_LT(dp, tp_and_dp);
+  EXPECT_LT(tied, tp_and_dp);
+  EXPECT_EQ(to_string(AxisSet{}), "none");
+  EXPECT_EQ(to_string(GroupKey{.axes = {Axis::tp, Axis::dp}, .tied = true}), "tp+dp+tied");
+}
+
+}  // namespace
+}  // namespace espalier
