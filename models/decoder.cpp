@@ -42,7 +42,8 @@ void tell(const BlockDone& done, int position) {
     done(position);
 }
 
-void run(const ExecSpace& exec, std::vector<QueueGraph>& graphs, std::size_t block, const std::function<void()>& work) {
+void run(const ExecSpace& exec, std::vector<StreamGraph>& graphs, std::size_t block,
+         const std::function<void()>& work) {
   if (graphs.empty())
     work();
   else
@@ -124,8 +125,8 @@ template <class P>
 typename Decoder<P>::BlockGraphs& Decoder<P>::graphs(ActivationIndex at) {
   const auto [entry, is_new] = graphs_.try_emplace({at.chunk, at.slot, at.gradients});
   if (is_new && uses_graphs_)
-    for (std::vector<QueueGraph>* const part : {&entry->second.forward, &entry->second.backward_input,
-                                                &entry->second.backward_weight, &entry->second.first_backward_weight})
+    for (std::vector<StreamGraph>* const part : {&entry->second.forward, &entry->second.backward_input,
+                                                 &entry->second.backward_weight, &entry->second.first_backward_weight})
       part->resize(chunk(at).blocks.size());
   return entry->second;
 }

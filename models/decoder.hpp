@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/activation_plan.hpp"
-#include "parallel/queue_graph.hpp"
+#include "parallel/stream_graph.hpp"
 
 namespace espalier {
 
@@ -103,7 +103,7 @@ class Decoder {
   /// The kernels of a chunk's blocks on the arrays of one ActivationIndex, recorded where the device can: a graph a
   /// block. Empty: they are started one by one. The first backward_weight of a step overwrites gradients.
   struct BlockGraphs {
-    std::vector<QueueGraph> forward, backward_input, backward_weight, first_backward_weight;
+    std::vector<StreamGraph> forward, backward_input, backward_weight, first_backward_weight;
   };
 
   static Message bytes_of(const Stream& rows) {

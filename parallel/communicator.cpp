@@ -6,7 +6,7 @@
 #include <exception>
 #include <numeric>
 
-#include "parallel/device_queue.hpp"
+#include "parallel/device_stream.hpp"
 #include "parallel/mpi_check.hpp"
 
 namespace espalier {
@@ -81,7 +81,7 @@ void Communicator::open_device_edges(int tag, int step, bool is_ring) const {
         std::tuple(tag, sender, receiver),
         DeviceEdge{context().device_links->connect(*this, {std::min(sender, receiver), std::max(sender, receiver)},
                                                    edge_name, {.only_sender = sender, .max_blocks = blocks_of_an_edge}),
-                   make_queue()});
+                   make_stream()});
   }
 }
 

@@ -23,10 +23,10 @@ struct Traffic {
   std::uint64_t messages = 0;
 };
 
-/// One direction of messages of one kind between two ranks: in a queue of its own nothing is in its way.
+/// One direction of messages of one kind between two ranks: in a stream of its own nothing is in its way.
 struct DeviceEdge {
   std::unique_ptr<DeviceLink> link;
-  ExecSpace queue;
+  ExecSpace stream;
 };
 
 namespace impl {
@@ -74,7 +74,7 @@ class Communicator {
   /// Same ranks and message scale, separate messages; collective.
   Communicator duplicate(std::string name) const;
 
-  /// From now on tensors go between these ranks behind the kernels of a queue, where the job has device links (NCCL);
+  /// From now on tensors go between these ranks behind the kernels of a stream, where the job has device links (NCCL);
   /// elsewhere nothing changes. Collective.
   void open_device_link() const;
 

@@ -30,14 +30,14 @@ struct LinkUse {
 };
 
 /// Moves device memory between some ranks of a communicator without MPI. Messages bear no tags: between two ranks they
-/// are matched in the order in which both queue them. One link is used from one queue at a time.
+/// are matched in the order in which both enqueue them. One link is used from one stream at a time.
 class DeviceLink {
  public:
   virtual ~DeviceLink() = default;
 
-  /// Queues the messages on `queue`, as one group, in which none waits for another; returns at once. What `queue` is
-  /// given from now on finds them done. @throws Error (ExitCode::communication) when the link has failed.
-  virtual void exchange(const ExecSpace& queue, std::span<const DeviceMessage> messages, const std::string& what) = 0;
+  /// Enqueues the messages on `stream`, as one group, in which none waits for another; returns at once. What `stream`
+  /// is given from now on finds them done. @throws Error (ExitCode::communication) when the link has failed.
+  virtual void exchange(const ExecSpace& stream, std::span<const DeviceMessage> messages, const std::string& what) = 0;
 };
 
 /// Makes links. One a job, in its CommunicationContext; none where MPI moves everything.
@@ -57,7 +57,7 @@ class DeviceLinkFactory {
   /// while the host waits for something else.
   virtual void require_alive() const {}
 
-  /// This rank has failed: what its links have in queues is called off, whatever other ranks do.
+  /// This rank has failed: what its links have on streams is called off, whatever other ranks do.
   virtual void abandon(const Error& /*reason*/) {}
 };
 

@@ -26,9 +26,9 @@ namespace espalier {
 /// ever, or take the run for complete. One job at a time; nullptr: the job is over.
 void watch_for_exit(const Communicator* failures);
 
-/// Does `work`, which puts messages into queues of a device. If it throws, what they still hold is called off before
-/// the caller destroys anything: freeing memory of a device waits for all its queues, and those for ranks that may have
-/// failed, too.
+/// Does `work`, which puts messages into streams of a device. If it throws, what they still hold is called off before
+/// the caller destroys anything: freeing memory of a device waits for all its streams, and those for ranks that may
+/// have failed, too.
 void or_abandon_links(const Communicator& world, const std::function<void()>& work);
 
 /// @throws Error (ExitCode::communication) when a device link has been called off: what kernels have read since is no

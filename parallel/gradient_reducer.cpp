@@ -10,7 +10,7 @@
 #include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
 #include "parallel/collectives.hpp"
-#include "parallel/device_queue.hpp"
+#include "parallel/device_stream.hpp"
 #include "parallel/rank_order.hpp"
 
 namespace espalier {
@@ -56,7 +56,7 @@ void GradientReducer<S>::add_group(const Communicator& communicator, const Group
   Group group(communicator.duplicate(communicator.name() + " gradients"), key, exec_);
   group.communicator.open_device_link();
   if (group.communicator.device_link() != nullptr)
-    group.exec = make_queue();
+    group.exec = make_stream();
   if (groups_.empty())
     gradients_mpi_ = MpiBuffer<S>(group.communicator, gradients_);
   Index largest_slice = 0;
@@ -171,7 +171,7 @@ void GradientReducer<S>::progress(Group& group) {
     if (exchange == group.exchanges.end())
       return;
     start(group, *exchange);
-    advance(group, *exchange);  // what is queued is through at once: in the order of the buckets on all ranks
+    advance(group, *exchange);  // what is enqueued is through at once: in the order of the buckets on all ranks
   }
 }
 

@@ -36,8 +36,8 @@ struct ReducerStats {
 /// other: the two stages of a tied bucket may come to it at different times. What was never marked is reduced in
 /// wait(). All memory is allocated in the constructor. For one rank there is nothing to do.
 ///
-/// Where device links carry the messages, all of a bucket's reduction is queued when it starts, in a queue beside that
-/// of backward, and wait() makes later kernels wait, not the host.
+/// Where device links carry the messages, all of a bucket's reduction is enqueued when it starts, on a stream beside
+/// that of backward, and wait() makes later kernels wait, not the host.
 template <class S>
 class GradientReducer {
  public:
@@ -100,7 +100,7 @@ class GradientReducer {
 
     Communicator communicator;
     GroupKey key;
-    ExecSpace exec;            // of its kernels and messages; where these queue up, beside that of backward
+    ExecSpace exec;            // of its kernels and messages; on a device a stream beside that of backward
     std::vector<int> buckets;  // of the plan
     std::vector<BucketExchange> exchanges;
     int num_started = 0;

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "core/region.hpp"
-#include "parallel/device_queue.hpp"
+#include "parallel/device_stream.hpp"
 #include "parallel/gradient_reducer.hpp"
 
 namespace espalier {

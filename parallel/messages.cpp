@@ -117,14 +117,14 @@ void MessageSet::require_success(int code) {
   impl::mpi_failed(code, "MPI_Testall", std::source_location::current());
 }
 
-void MessageSet::queue_messages(const std::string& what) {
+void MessageSet::enqueue_messages(const std::string& what) {
   if (!queued_.empty())
-    link_->exchange(*queue_, queued_, what);
+    link_->exchange(*stream_, queued_, what);
   queued_.clear();
 }
 
 bool MessageSet::test() {
-  queue_messages(state_->name);
+  enqueue_messages(state_->name);
   if (requests_.empty())
     return true;
   if (!landed_) {
@@ -174,7 +174,7 @@ void MessageSet::read_stamps() {
 }
 
 void MessageSet::wait(const std::string& what, const std::function<void()>& meanwhile) {
-  queue_messages(what);
+  enqueue_messages(what);
   if (test())
     return;
   Waiter waiter(state_->context->wait);

@@ -48,12 +48,12 @@ class MessageSet {
  public:
   /// Of memory that MPI reaches.
   explicit MessageSet(const Communicator& communicator) : state_(communicator.state()) {}
-  /// Of tensors: over `link`, behind the work in `queue`, where there is one; test() and wait() then queue the messages
-  /// and are done, as what is queued next comes behind them. nullptr: by MPI.
-  MessageSet(const Communicator& communicator, DeviceLink* link, const ExecSpace& queue)
+  /// Of tensors: over `link`, behind the work in `stream`, where there is one; test() and wait() then enqueue the
+  /// messages and are done, as what is enqueued next comes behind them. nullptr: by MPI.
+  MessageSet(const Communicator& communicator, DeviceLink* link, const ExecSpace& stream)
       : state_(communicator.state()), link_(link) {
     if (link != nullptr)
-      queue_ = queue;
+      stream_ = stream;
   }
   MessageSet(MessageSet&&) = default;
   MessageSet& operator=(MessageSet&&) = delete;
@@ -101,7 +101,7 @@ class MessageSet {
   void check_lengths() const;
   void read_stamps();
   void require_success(int code);
-  void queue_messages(const std::string& what);
+  void enqueue_messages(const std::string& what);
   void post(const void* data, std::size_t bytes, int peer, int tag);
   void expect(void* data, std::size_t bytes, int peer, int tag);
 
@@ -115,7 +115,7 @@ class MessageSet {
   double arrives_at_ = 0;
   double sent_at_ = 0;
   DeviceLink* link_ = nullptr;
-  std::optional<ExecSpace> queue_;     // none is made before Kokkos runs
+  std::optional<ExecSpace> stream_;    // none is made before Kokkos runs
   std::vector<DeviceMessage> queued_;  // of the next group
 };
 

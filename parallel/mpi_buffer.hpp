@@ -23,7 +23,7 @@ MessageAccess message_access(const Communicator& communicator);
 /// Of messages that go by MPI, whether or not the communicator has a device link.
 MessageAccess mpi_access(const Communicator& communicator);
 
-/// For memory that messages touch next: waits for the kernels on `exec`, where messages do not queue behind them.
+/// For memory that messages touch next: waits for the kernels on `exec`, where messages are not enqueued behind them.
 void settle_before_messages(const Communicator& communicator, const ExecSpace& exec, const char* reason);
 
 /// The memory that messages touch in place of a tensor: the tensor itself where they reach it, else a host twin. Copies

@@ -92,13 +92,13 @@ class NcclLink : public DeviceLink {
       static_cast<void>(ncclCommDestroy(comm_));
   }
 
-  void exchange(const ExecSpace& queue, std::span<const DeviceMessage> messages, const std::string& what) override {
-    watchdog_->announce(comm_, what, peers_of(messages), context_->wait.deadline_seconds, queue);
-    const ncclResult_t result = queue_group(queue.cuda_stream(), messages);
+  void exchange(const ExecSpace& stream, std::span<const DeviceMessage> messages, const std::string& what) override {
+    watchdog_->announce(comm_, what, peers_of(messages), context_->wait.deadline_seconds, stream);
+    const ncclResult_t result = enqueue_group(stream.cuda_stream(), messages);
     watchdog_->returned();
     watchdog_->require_alive();  // knows better why a group was called off
     require_nccl(result, "a group of ncclSend and ncclRecv", comm_);
-    watchdog_->queued(comm_, queue);
+    watchdog_->queued(comm_, stream);
   }
 
  private:
@@ -119,7 +119,7 @@ class NcclLink : public DeviceLink {
     return peers;
   }
 
-  ncclResult_t queue_group(cudaStream_t stream, std::span<const DeviceMessage> messages) const {
+  ncclResult_t enqueue_group(cudaStream_t stream, std::span<const DeviceMessage> messages) const {
     ncclResult_t result = ncclGroupStart();
     for (const DeviceMessage& message : messages)
       if (result == ncclSuccess)
@@ -136,10 +136,10 @@ class NcclLink : public DeviceLink {
     const auto sends = [&](int member) { return only_sender < 0 || member == only_sender; };
     const auto size = static_cast<Index>(members_.size());
     const Tensor<std::int32_t, 1> heard(ledger_label(Category::communication, "link_check"), size + 1);
-    const ExecSpace queue;
+    const ExecSpace stream;
     const auto host = Kokkos::create_mirror_view(heard);
     std::fill_n(host.data(), host.size(), communicator.rank());
-    Kokkos::deep_copy(queue, heard, host);
+    Kokkos::deep_copy(stream, heard, host);
     std::vector<DeviceMessage> messages;
     for (const int member : members_)
       if (member != communicator.rank()) {
@@ -148,9 +148,9 @@ class NcclLink : public DeviceLink {
         if (sends(member))
           messages.push_back({heard.data() + place_of(member), sizeof(std::int32_t), member, true});
       }
-    exchange(queue, messages, "the first words over " + name);
-    Kokkos::deep_copy(queue, host, heard);
-    compat::fence(queue, "espalier::NcclLink: the words are compared on the host");
+    exchange(stream, messages, "the first words over " + name);
+    Kokkos::deep_copy(stream, host, heard);
+    compat::fence(stream, "espalier::NcclLink: the words are compared on the host");
     watchdog_->require_alive();
     for (const int member : members_)
       if (sends(member) && host(place_of(member)) != member)

@@ -52,7 +52,7 @@ NcclWatchdog::~NcclWatchdog() {
 }
 
 void NcclWatchdog::add(ncclComm_t comm, std::string name, std::string peers, PositionWriter& position) {
-  reserve_marks(marks_at_start);
+  reserve_events(marks_at_start);
   const std::lock_guard lock(mutex_);
   watched_[comm] = {.name = std::move(name), .peers = std::move(peers), .position = &position, .groups = {}};
 }
@@ -61,7 +61,7 @@ bool NcclWatchdog::remove(ncclComm_t comm) {
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(comm);
   if (!failed_ && told_.first == &found->second) {
-    found->second.position->leave_queue_wait();
+    found->second.position->leave_stream_wait();
     told_ = {};
   }
   watched_.erase(found);
@@ -69,29 +69,29 @@ bool NcclWatchdog::remove(ncclComm_t comm) {
 }
 
 void NcclWatchdog::announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
-                            const ExecSpace& queue) {
-  QueueMark begin;
-  begin.set(queue);  // before the lock: behind a full queue it waits, and the watchdog must not
+                            const ExecSpace& stream) {
+  StreamEvent begin;
+  begin.record(stream);  // before the lock: behind a full stream it waits, and the watchdog must not
   const std::lock_guard lock(mutex_);
-  require_alive();  // under the lock: what is called off from here on is not destroyed below the call that queues
+  require_alive();  // under the lock: what is called off from here on is not destroyed below the call that enqueues
   Watched& watched = watched_.at(comm);
   const Clock::time_point now = Clock::now();
   drop_done(watched, now);
   watched.groups.push_back({std::move(what), std::move(world_ranks), deadline_seconds, now, std::move(begin)});
   longest_deadline_ = std::max<double>(longest_deadline_, deadline_seconds);
-  is_queueing_ = true;
+  is_enqueueing_ = true;
 }
 
 void NcclWatchdog::returned() {
   const std::lock_guard lock(mutex_);
-  is_queueing_ = false;
+  is_enqueueing_ = false;
   if (failed_)
     abort_all();  // what call_off() could not
 }
 
-void NcclWatchdog::queued(ncclComm_t comm, const ExecSpace& queue) {
-  QueueMark end;
-  end.set(queue);
+void NcclWatchdog::queued(ncclComm_t comm, const ExecSpace& stream) {
+  StreamEvent end;
+  end.record(stream);
   const std::lock_guard lock(mutex_);
   Group& group = watched_.at(comm).groups.back();
   group.end = std::move(end);
@@ -164,7 +164,7 @@ void NcclWatchdog::stand_by() {
 
 void NcclWatchdog::drop_done(Watched& watched, Clock::time_point now) {
   std::deque<Group>& groups = watched.groups;
-  while (!groups.empty() && groups.front().is_queued && groups.front().end.reached()) {
+  while (!groups.empty() && groups.front().is_queued && groups.front().end.query()) {
     groups.pop_front();
     ++watched.num_done;
     if (!groups.empty())
@@ -172,7 +172,7 @@ void NcclWatchdog::drop_done(Watched& watched, Clock::time_point now) {
   }
 }
 
-// The longest wait of any queue; while kernels before a group are at work its queue waits for nobody.
+// The longest wait of any stream; while kernels before a group are at work its stream waits for nobody.
 void NcclWatchdog::tell_position(Clock::time_point now) {
   if (watched_.empty())
     return;
@@ -181,7 +181,7 @@ void NcclWatchdog::tell_position(Clock::time_point now) {
     if (watched.groups.empty())
       continue;
     Group& group = watched.groups.front();
-    if (!group.begun && group.begin.reached())
+    if (!group.begun && group.begin.query())
       group.begun = now;
     if (group.begun && now - *group.begun >= long_wait &&
         (longest == nullptr || *group.begun < *longest->groups.front().begun))
@@ -191,11 +191,11 @@ void NcclWatchdog::tell_position(Clock::time_point now) {
   const std::pair told(longest, longest != nullptr ? longest->num_done : 0);
   if (told != std::exchange(told_, told)) {
     if (longest == nullptr)
-      position.leave_queue_wait();
+      position.leave_stream_wait();
     else
-      position.enter_queue_wait(longest->groups.front().what, longest->name, longest->num_done,
-                                longest->groups.front().world_ranks,
-                                std::chrono::duration<double>(now - *longest->groups.front().begun).count());
+      position.enter_stream_wait(longest->groups.front().what, longest->name, longest->num_done,
+                                 longest->groups.front().world_ranks,
+                                 std::chrono::duration<double>(now - *longest->groups.front().begun).count());
   }
   if (now >= next_sign_of_life_) {
     position.show_life();
@@ -234,13 +234,13 @@ void NcclWatchdog::look_after(ncclComm_t comm, Watched& watched) {
 void NcclWatchdog::call_off(ExitCode code, ErrorReport reason) {
   reason_ = Error(code, std::move(reason));
   failed_ = true;
-  if (!is_queueing_)  // abort would free what the thread inside NCCL uses; for the day that it stays there see
-                      // stand_by()
+  if (!is_enqueueing_)  // abort would free what the thread inside NCCL uses; for the day that it stays there see
+                        // stand_by()
     abort_all();
 }
 
-// As one group: each abort by itself would wait for all that its queue has before it, which may wait for a communicator
-// whose turn has not come. By a thread of its own: NCCL may take its time, and the lock is held.
+// As one group: each abort by itself would wait for all that its stream has before it, which may wait for a
+// communicator whose turn has not come. By a thread of its own: NCCL may take its time, and the lock is held.
 void NcclWatchdog::abort_all() {
   std::vector<ncclComm_t> comms;
   for (const auto& [comm, watched] : watched_)

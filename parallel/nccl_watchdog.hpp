@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/device_queue.hpp"
+#include "parallel/device_stream.hpp"
 #include "parallel/position.hpp"
 
 namespace espalier {
@@ -27,11 +27,11 @@ namespace espalier {
 /// @throws Error (ExitCode::communication) for a call of NCCL that failed, with NCCL's own words.
 void require_nccl(ncclResult_t result, const char* call, ncclComm_t comm = nullptr);
 
-/// Watches over what NCCL does in the queues of a device, where no host waits: a thread that asks every communicator
+/// Watches over what NCCL does in the streams of a device, where no host waits: a thread that asks every communicator
 /// for errors, and every group of messages whether it is done. When one fails or passes its deadline, it calls all
 /// communicators of the rank off, so that no kernel waits on, and keeps the reason for the thread that computes, which
 /// finds it at its next message. Where that does not end the rank, because a thread is inside NCCL or CUDA and does not
-/// come back, a second thread, which asks nothing of either, ends the job. What a queue has waited for longer than a
+/// come back, a second thread, which asks nothing of either, ends the job. What a stream has waited for longer than a
 /// moment stands in the rank's position, for the report on who is where.
 class NcclWatchdog {
  public:
@@ -45,14 +45,14 @@ class NcclWatchdog {
   /// Before `comm` is destroyed. @returns false when the watchdog has called it off: then it is gone already.
   [[nodiscard]] bool remove(ncclComm_t comm);
 
-  /// A group of messages is about to be put into `queue`, with these ranks of the world: that may wait for them, too.
+  /// A group of messages is about to be put into `stream`, with these ranks of the world: that may wait for them, too.
   /// @throws Error as require_alive().
   void announce(ncclComm_t comm, std::string what, std::vector<int> world_ranks, double deadline_seconds,
-                const ExecSpace& queue);
-  /// The call that queues the group announced last has come back, whatever it said.
+                const ExecSpace& stream);
+  /// The call that enqueues the group announced last has come back, whatever it said.
   void returned();
-  /// The group announced last is in `queue`.
-  void queued(ncclComm_t comm, const ExecSpace& queue);
+  /// The group announced last is in `stream`.
+  void queued(ncclComm_t comm, const ExecSpace& stream);
 
   /// Calls all communicators off, if that is not done: the computing thread has failed, for `reason`, and frees memory
   /// of the device next, which waits for kernels that may wait for other ranks.
@@ -68,10 +68,10 @@ class NcclWatchdog {
     std::vector<int> world_ranks;
     double deadline_seconds;
     Clock::time_point since;  // announced, or the one before it done
-    QueueMark begin = {};
+    StreamEvent begin = {};
     bool is_queued = false;
-    QueueMark end = {};
-    std::optional<Clock::time_point> begun = {};  // seen to be what its queue is at
+    StreamEvent end = {};
+    std::optional<Clock::time_point> begun = {};  // seen to be what its stream is at
   };
   struct Watched {
     std::string name;
@@ -96,7 +96,7 @@ class NcclWatchdog {
   std::condition_variable stopped_;
   bool stop_ = false;
   std::map<ncclComm_t, Watched> watched_;
-  bool is_queueing_ = false;  // the computing thread is inside NCCL
+  bool is_enqueueing_ = false;  // the computing thread is inside NCCL
   std::atomic<bool> failed_ = false;
   std::atomic<bool> is_known_ = false;  // to the computing thread, that all is called off
   std::shared_ptr<std::atomic<bool>> is_called_off_ = std::make_shared<std::atomic<bool>>(false);  // by NCCL, too

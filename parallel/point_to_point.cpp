@@ -15,12 +15,12 @@ Request::~Request() {
 void Request::start() {
   if (edge_ == nullptr)
     return;
-  messages_.wait(what_);  // until it is queued
-  end_.set(edge_->queue);
+  messages_.wait(what_);  // until it is enqueued
+  end_.record(edge_->stream);
 }
 
 bool Request::test() {
-  if (!messages_.test() || !end_.reached())
+  if (!messages_.test() || !end_.query())
     return false;
   finish();
   return true;
@@ -28,7 +28,7 @@ bool Request::test() {
 
 void Request::wait(const std::function<void()>& meanwhile) {
   messages_.wait(what_, meanwhile);
-  end_.hold(exec_);
+  end_.block(exec_);
   finish();
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "parallel/communicator.hpp"
-#include "parallel/device_queue.hpp"
+#include "parallel/device_stream.hpp"
 #include "parallel/messages.hpp"
 #include "parallel/mpi_buffer.hpp"
 
@@ -56,13 +56,13 @@ class Request {
   friend Request irecv(const ExecSpace&, const Communicator&, const View&, int, int);
 
   Request(const Communicator& communicator, DeviceEdge* edge, const ExecSpace& exec, std::any buffers, std::string what)
-      : messages_(communicator, edge != nullptr ? edge->link.get() : nullptr, edge != nullptr ? edge->queue : exec),
+      : messages_(communicator, edge != nullptr ? edge->link.get() : nullptr, edge != nullptr ? edge->stream : exec),
         edge_(edge),
         exec_(exec),
         buffers_(std::move(buffers)),
         what_(std::move(what)) {
     if (edge_ != nullptr)
-      order_after(edge_->queue, exec);  // which fills what leaves, or still reads what is overwritten
+      order_after(edge_->stream, exec);  // which fills what leaves, or still reads what is overwritten
   }
   void start();
   void finish();
@@ -72,7 +72,7 @@ class Request {
   MessageSet messages_;
   DeviceEdge* edge_;  // nullptr: by MPI
   ExecSpace exec_;
-  QueueMark end_;                  // in the queue of the edge
+  StreamEvent end_;                // on the stream of the edge
   std::any buffers_;               // Views, by reference count
   std::function<void()> on_done_;  // copies a received twin to the device
   std::string what_;

@@ -58,8 +58,8 @@ PositionWriter& PositionWriter::operator=(const PositionWriter& other) {
   own_ = other.own_;
   place_ = other.place_ == &other.own_ ? &own_ : other.place_;
   host_waits_ = other.host_waits_;
-  queue_waits_ = other.queue_waits_;
-  queue_wait_ = other.queue_wait_;
+  stream_waits_ = other.stream_waits_;
+  stream_wait_ = other.stream_wait_;
   return *this;
 }
 
@@ -126,18 +126,18 @@ void PositionWriter::leave_wait() {
   });
 }
 
-void PositionWriter::enter_queue_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
-                                      std::span<const int> world_ranks, double seconds) {
+void PositionWriter::enter_stream_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
+                                       std::span<const int> world_ranks, double seconds) {
   write([&](Position& position) {
-    queue_waits_ = true;
-    write_wait(queue_wait_, what, communicator, sequence, world_ranks, seconds);
+    stream_waits_ = true;
+    write_wait(stream_wait_, what, communicator, sequence, world_ranks, seconds);
     show_wait(position);
   });
 }
 
-void PositionWriter::leave_queue_wait() {
+void PositionWriter::leave_stream_wait() {
   write([&](Position& position) {
-    queue_waits_ = false;
+    stream_waits_ = false;
     show_wait(position);
   });
 }
@@ -146,19 +146,19 @@ void PositionWriter::show_life() {
   write([](Position&) {});
 }
 
-// The host's wait stands there; without one that of the queue, if there is one.
+// The host's wait stands there; without one that of the stream, if there is one.
 void PositionWriter::show_wait(Position& position) const {
   if (host_waits_ || position.finished != 0)
     return;
-  position.waiting = queue_waits_ ? 1 : 0;
-  position.since = queue_waits_ ? queue_wait_.since : system_seconds();
-  if (!queue_waits_)
+  position.waiting = stream_waits_ ? 1 : 0;
+  position.since = stream_waits_ ? stream_wait_.since : system_seconds();
+  if (!stream_waits_)
     return;
-  position.sequence = queue_wait_.sequence;
-  position.waits_for = queue_wait_.waits_for;
-  position.communicator = queue_wait_.communicator;
-  position.num_peers = queue_wait_.num_peers;
-  position.peers = queue_wait_.peers;
+  position.sequence = stream_wait_.sequence;
+  position.waits_for = stream_wait_.waits_for;
+  position.communicator = stream_wait_.communicator;
+  position.num_peers = stream_wait_.num_peers;
+  position.peers = stream_wait_.peers;
 }
 
 void PositionWriter::sign_off() {

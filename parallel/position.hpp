@@ -61,10 +61,10 @@ class PositionWriter {
   void refresh_peers(std::span<const int> world_ranks);  ///< of the wait that goes on
   void leave_wait();
 
-  /// A queue of the device has waited for so many seconds: said while the host does not wait itself.
-  void enter_queue_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
-                        std::span<const int> world_ranks, double seconds);
-  void leave_queue_wait();
+  /// A stream of the device has waited for so many seconds: said while the host does not wait itself.
+  void enter_stream_wait(std::string_view what, std::string_view communicator, std::uint64_t sequence,
+                         std::span<const int> world_ranks, double seconds);
+  void leave_stream_wait();
   void show_life();  ///< this process runs
 
   void sign_off();  ///< this rank has done all it had to do
@@ -81,8 +81,8 @@ class PositionWriter {
   Position own_;
   Position* place_ = &own_;
   bool host_waits_ = false;
-  bool queue_waits_ = false;
-  Position queue_wait_;  // of it what tells of the wait
+  bool stream_waits_ = false;
+  Position stream_wait_;  // of it what tells of the wait
 };
 
 /// A copy of a position that another process may be writing. If that process died while it wrote, what there is.

@@ -6,7 +6,7 @@
 #include "core/work.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/mpi_buffer.hpp"
-#include "parallel/queue_graph.hpp"
+#include "parallel/stream_graph.hpp"
 
 namespace espalier {
 namespace {
@@ -29,11 +29,11 @@ void TensorParallel<T>::communicate(const char* what, const CollectiveWork& work
   count_work(work);
   ESPALIER_ASSERT(axis_ != nullptr, std::string(what) + ": this object only plans");
   call_each_time([this, what, collective] {
-    if (axis_->device_link() != nullptr) {  // only queued here
-      const int queued = queue_clock_ != nullptr ? queue_clock_->mark() : 0;
+    if (axis_->device_link() != nullptr) {  // only enqueued here
+      const int begin = stream_clock_ != nullptr ? stream_clock_->mark() : 0;
       collective();
-      if (queue_clock_ != nullptr)
-        queued_.push_back({what, queued, queue_clock_->mark()});
+      if (stream_clock_ != nullptr)
+        enqueued_.push_back({what, begin, stream_clock_->mark()});
       return;
     }
     const double begin = axis_->clock().now();

@@ -5,8 +5,8 @@
 #include "core/parameter.hpp"
 #include "core/work.hpp"
 #include "parallel/communicator.hpp"
-#include "parallel/queue_clock.hpp"
 #include "parallel/rank_order.hpp"
+#include "parallel/stream_clock.hpp"
 
 namespace espalier {
 
@@ -79,17 +79,17 @@ class TensorParallel {
   void all_reduce_rows(const ExecSpace& exec, Tensor<State<T>, 1> values, ReduceOp op) const;
 
   /// Seconds spent in collectives of this axis so far: exposed, as the layers wait for them. Over a device link, where
-  /// the host only queues them, 0: see MarkedCollectives.
+  /// the host only enqueues them, 0: see MarkedCollectives.
   double seconds() const { return seconds_; }
 
-  /// A collective over a device link, between two marks of the queue's clock.
-  struct QueuedCollective {
+  /// A collective over a device link, between two marks of the stream's clock.
+  struct EnqueuedCollective {
     const char* what;
     int begin;
     int end;
   };
   /// Since MarkedCollectives began.
-  const std::vector<QueuedCollective>& queued() const { return queued_; }
+  const std::vector<EnqueuedCollective>& enqueued() const { return enqueued_; }
 
  private:
   friend class MarkedCollectives<T>;
@@ -105,20 +105,20 @@ class TensorParallel {
   bool sequence_parallel_ = false;
   Tensor<T, 2> full_;
   mutable double seconds_ = 0;
-  mutable QueueClock* queue_clock_ = nullptr;
-  mutable std::vector<QueuedCollective> queued_;
+  mutable StreamClock* stream_clock_ = nullptr;
+  mutable std::vector<EnqueuedCollective> enqueued_;
   mutable long reductions_ = 0;
 };
 
-/// While it lives, collectives over a device link are marked on the clock of the queue that the layers are given.
+/// While it lives, collectives over a device link are marked on the clock of the stream that the layers are given.
 template <class T>
 class MarkedCollectives {
  public:
-  MarkedCollectives(const TensorParallel<T>& tensor, QueueClock& clock) : tensor_(tensor) {
-    tensor_.queue_clock_ = &clock;
-    tensor_.queued_.clear();
+  MarkedCollectives(const TensorParallel<T>& tensor, StreamClock& clock) : tensor_(tensor) {
+    tensor_.stream_clock_ = &clock;
+    tensor_.enqueued_.clear();
   }
-  ~MarkedCollectives() { tensor_.queue_clock_ = nullptr; }
+  ~MarkedCollectives() { tensor_.stream_clock_ = nullptr; }
   MarkedCollectives(const MarkedCollectives&) = delete;
   MarkedCollectives& operator=(const MarkedCollectives&) = delete;
 

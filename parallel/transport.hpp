@@ -11,7 +11,7 @@ enum class Transport {
   host_memory,    ///< MPI; tensors lie where it reads and writes anyway
   mpi_staged,     ///< MPI, from and to pinned host memory
   mpi_gpu_aware,  ///< MPI, which is handed device memory
-  nccl            ///< NCCL, behind the kernels in the queues of the device
+  nccl            ///< NCCL, behind the kernels in the streams of the device
 };
 const char* to_string(Transport transport);
 

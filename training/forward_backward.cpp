@@ -9,7 +9,7 @@
 
 #include "core/kokkos_compat.hpp"
 #include "parallel/point_to_point.hpp"
-#include "parallel/queue_clock.hpp"
+#include "parallel/stream_clock.hpp"
 #include "training/operation_pace.hpp"
 
 namespace espalier {
@@ -63,7 +63,7 @@ class Executor {
         microbatches_(microbatches),
         weight_(weight),
         seconds_(seconds),
-        queue_clock_(context.exec, context.mesh.world().clock()) {
+        stream_clock_(context.exec, context.mesh.world().clock()) {
     if (c_.model.shares_slots())
       slots_.emplace_back(memory.slots_together);
     for (const ChunkMemory& chunk : memory.chunks) {
@@ -77,7 +77,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   void run(const PipelineSchedule& schedule) {
-    const MarkedCollectives<Compute<P>> marked(tensor(), queue_clock_);
+    const MarkedCollectives<Compute<P>> marked(tensor(), stream_clock_);
     several_chunks_ = c_.model.num_chunks() > 1;
     for (std::size_t i = 0; i < schedule.size() && schedule[i].kind != OperationKind::optimizer; ++i) {
       const std::string name = text(schedule[i], several_chunks_);
@@ -103,8 +103,8 @@ class Executor {
     int begin;  // marks of the clock
     int end;
     double tensor_seconds;
-    std::size_t first_queued = 0;  // of tensor().queued(); and behind its last
-    std::size_t end_queued = 0;
+    std::size_t first_enqueued = 0;  // of tensor().enqueued(); and behind its last
+    std::size_t end_enqueued = 0;
   };
 
   const Communicator& world() const { return c_.mesh.world(); }
@@ -170,9 +170,9 @@ class Executor {
   template <class F>
   void timed(const Operation& op, const std::string& name, Phase phase, const F& compute) {
     const Region region(std::string("espalier::training::") + to_string(phase));
-    const int begin = queue_clock_.mark();
+    const int begin = stream_clock_.mark();
     const double tensor_before = tensor().seconds();
-    const std::size_t first_queued = tensor().queued().size();
+    const std::size_t first_enqueued = tensor().enqueued().size();
     const ChunkLayers& layers = c_.model.layers(op.chunk);
     const int part = op.chunk * c_.mesh.pp().size() + c_.mesh.pp().rank();
     OperationPace pace(emulated_seconds(c_.emulate, op.kind, layers.count, part), parts_of(layers, op.kind),
@@ -181,15 +181,15 @@ class Executor {
       pace.part_done(tensor().seconds() - tensor_before, [&] { progress(); });
       progress();
     });
-    computed_.push_back({op, name, phase, begin, queue_clock_.mark(), tensor().seconds() - tensor_before, first_queued,
-                         tensor().queued().size()});
+    computed_.push_back({op, name, phase, begin, stream_clock_.mark(), tensor().seconds() - tensor_before,
+                         first_enqueued, tensor().enqueued().size()});
   }
 
-  // When all is queued: asking earlier would make the host wait for a device, and the device for the host.
+  // When all is enqueued: asking earlier would make the host wait for a device, and the device for the host.
   void account_for_compute() {
     for (const Computed& done : computed_) {
-      const double begin = queue_clock_.at(done.begin);
-      const double end = queue_clock_.at(done.end);
+      const double begin = stream_clock_.seconds_at(done.begin);
+      const double end = stream_clock_.seconds_at(done.end);
       const double tensor_seconds = done.tensor_seconds + account_for_collectives(done);
       seconds_[done.phase] += end - begin - tensor_seconds;
       seconds_[Phase::tensor_comm] += tensor_seconds;
@@ -198,13 +198,13 @@ class Executor {
     computed_.clear();
   }
 
-  // Those that the host only queued. @returns their seconds.
+  // Those that the host only enqueued. @returns their seconds.
   double account_for_collectives(const Computed& done) const {
     double seconds = 0;
-    for (std::size_t i = done.first_queued; i < done.end_queued; ++i) {
-      const auto& collective = tensor().queued()[i];
-      const double begin = queue_clock_.at(collective.begin);
-      const double end = queue_clock_.at(collective.end);
+    for (std::size_t i = done.first_enqueued; i < done.end_enqueued; ++i) {
+      const auto& collective = tensor().enqueued()[i];
+      const double begin = stream_clock_.seconds_at(collective.begin);
+      const double end = stream_clock_.seconds_at(collective.end);
       seconds += end - begin;
       if (world().timeline().is_on())
         world().timeline().record(
@@ -237,7 +237,7 @@ class Executor {
     const double begin = world().clock().now();
     Request request = irecv(c_.exec, c_.mesh.pp(), data, op.peer, tag);
     if (request.is_queued())
-      return receive_in_queue(op, name, request);
+      return receive_in_stream(op, name, request);
     request.wait([&] { progress(); });
     const double end = world().clock().now();
     const double sent = std::clamp(request.sent_at(), begin, end);
@@ -253,10 +253,10 @@ class Executor {
   }
 
   // The kernels behind wait, not the host. When the message left nobody says: all of it counts as bubble.
-  void receive_in_queue(const Operation& op, const std::string& name, Request& request) {
-    const int begin = queue_clock_.mark();
+  void receive_in_stream(const Operation& op, const std::string& name, Request& request) {
+    const int begin = stream_clock_.mark();
     request.wait();
-    computed_.push_back({op, name, Phase::bubble, begin, queue_clock_.mark(), 0});
+    computed_.push_back({op, name, Phase::bubble, begin, stream_clock_.mark(), 0});
   }
 
   void send(const Operation& op, ActivationIndex from) {
@@ -346,7 +346,7 @@ class Executor {
   const std::vector<TokenBatch>& microbatches_;
   TokenWeight weight_;
   PhaseSeconds& seconds_;
-  QueueClock queue_clock_;
+  StreamClock stream_clock_;
   std::vector<Computed> computed_;
   std::vector<PlacePool> slots_;      // by chunk, or one that all chunks share
   std::vector<PlacePool> gradients_;  // by chunk

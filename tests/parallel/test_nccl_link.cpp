@@ -11,7 +11,7 @@
 #include "parallel/communicator.hpp"
 #include "parallel/device.hpp"
 #include "parallel/device_link.hpp"
-#include "parallel/device_queue.hpp"
+#include "parallel/device_stream.hpp"
 #include "tests/parallel/contributions.hpp"
 #include "tests/support/world.hpp"
 
@@ -26,48 +26,48 @@ std::vector<DeviceMessage> to_ourselves(const Tensor<float, 1>& out, const Tenso
 }
 
 // nvcc wants such a function outside of a class.
-void keep_busy_until(const ExecSpace& queue, const volatile int* released) {
+void keep_busy_until(const ExecSpace& stream, const volatile int* released) {
   Kokkos::parallel_for(
-      "espalier::parallel::test::keep_busy", Kokkos::RangePolicy<ExecSpace>(queue, 0, 1), KOKKOS_LAMBDA(const int) {
+      "espalier::parallel::test::keep_busy", Kokkos::RangePolicy<ExecSpace>(stream, 0, 1), KOKKOS_LAMBDA(const int) {
         while (*released == 0) {
         }
       });
 }
 
-// A queue whose kernel does not end before let_go().
-class HeldQueue {
+// A stream whose kernel does not end before let_go().
+class HeldStream {
  public:
-  HeldQueue() { keep_busy_until(queue_, release_.data()); }
-  ~HeldQueue() { let_go(); }
-  operator const ExecSpace&() const { return queue_; }
+  HeldStream() { keep_busy_until(stream_, release_.data()); }
+  ~HeldStream() { let_go(); }
+  operator const ExecSpace&() const { return stream_; }
   void let_go() const {
     *const_cast<volatile int*>(release_.data()) = 1;
-    compat::fence(queue_, "what was held up goes away");
+    compat::fence(stream_, "what was held up goes away");
   }
 
  private:
-  ExecSpace queue_ = make_queue();
+  ExecSpace stream_ = make_stream();
   Kokkos::View<int, compat::PinnedHostSpace> release_{"espalier::other::release"};
 };
 
-// A kernel before and one after, in the same queue: nobody waits, and all is in order.
+// A kernel before and one after, in the same stream: nobody waits, and all is in order.
 TEST(NcclLink, CarriesWhatKernelsBeforeItMade) {
   const auto factory = make_nccl_factory();
   ASSERT_NE(factory, nullptr);
   EXPECT_EQ(factory->device_bytes(), 0u);
   const auto link = factory->connect(world(), {world().rank()}, "self", {});
   EXPECT_LT(factory->device_bytes(), device_memory().total_bytes);
-  const ExecSpace queue = make_queue();
+  const ExecSpace stream = make_stream();
   constexpr Index count = 1 << 20;
   const Tensor<float, 1> out("espalier::other::out", count);
   const Tensor<float, 1> in("espalier::other::in", count);
   for (int round = 0; round < 100; ++round) {
-    Kokkos::deep_copy(queue, out, static_cast<float>(round));
-    link->exchange(queue, to_ourselves(out, in), "a round");
+    Kokkos::deep_copy(stream, out, static_cast<float>(round));
+    link->exchange(stream, to_ourselves(out, in), "a round");
     if (round < 99)
-      Kokkos::deep_copy(queue, in, -1.0F);
+      Kokkos::deep_copy(stream, in, -1.0F);
   }
-  compat::fence(queue, "the test reads the values");
+  compat::fence(stream, "the test reads the values");
   EXPECT_TRUE(same_bits(to_vector(in), std::vector<float>(static_cast<std::size_t>(count), 99.0F)));
   EXPECT_NO_THROW(factory->require_alive());
 }
@@ -75,17 +75,17 @@ TEST(NcclLink, CarriesWhatKernelsBeforeItMade) {
 TEST(NcclLink, WhatIsNotDoneInTimeIsCalledOff) {
   const auto factory = make_nccl_factory();
   ASSERT_NE(factory, nullptr);
-  // Whichever is called off first, its queue is held up; and one that is idle.
+  // Whichever is called off first, its stream is held up; and one that is idle.
   auto link = factory->connect(world(), {world().rank()}, "self", {});
   auto other = factory->connect(world(), {world().rank()}, "other", {});
   auto idle = factory->connect(world(), {world().rank()}, "idle", {.only_sender = world().rank(), .max_blocks = 1});
   world().set_deadline(1);  // NCCL may take longer than that to connect
-  const HeldQueue queue;
+  const HeldStream stream;
   const Tensor<float, 1> out("espalier::other::out", 16);
   const Tensor<float, 1> in("espalier::other::in", 16);
-  link->exchange(queue, to_ourselves(out, in), "a group that is held up");
+  link->exchange(stream, to_ourselves(out, in), "a group that is held up");
   world().set_deadline(60);
-  other->exchange(queue, to_ourselves(out, in), "another behind it");
+  other->exchange(stream, to_ourselves(out, in), "another behind it");
   std::string report;
   const Stopwatch stopwatch;
   while (report.empty() && stopwatch.seconds() < 10) {
@@ -98,8 +98,8 @@ TEST(NcclLink, WhatIsNotDoneInTimeIsCalledOff) {
     }
   }
   EXPECT_NE(report.find("for a group that is held up, in vain"), std::string::npos) << report;
-  EXPECT_THROW(link->exchange(queue, to_ourselves(out, in), "the next"), Error);
-  queue.let_go();
+  EXPECT_THROW(link->exchange(stream, to_ourselves(out, in), "the next"), Error);
+  stream.let_go();
   for (auto* one : {&link, &other, &idle})
     one->reset();
 }
@@ -109,12 +109,12 @@ TEST(NcclLink, WhoFailsLeavesNothingBehind) {
   const auto factory = make_nccl_factory();
   ASSERT_NE(factory, nullptr);
   auto link = factory->connect(world(), {world().rank()}, "self", {});
-  const HeldQueue queue;
+  const HeldStream stream;
   const Tensor<float, 1> out("espalier::other::out", 16);
   const Tensor<float, 1> in("espalier::other::in", 16);
-  link->exchange(queue, to_ourselves(out, in), "a group that is held up");
+  link->exchange(stream, to_ourselves(out, in), "a group that is held up");
   factory->abandon(Error(ExitCode::memory, {.what = "the memory is full"}));
-  queue.let_go();
+  stream.let_go();
   try {
     factory->require_alive();
     ADD_FAILURE() << "is alive";

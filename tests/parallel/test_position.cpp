@@ -156,12 +156,12 @@ TEST(Position, GoesOnInAnotherPlace) {
   EXPECT_EQ(writer.current().finished, 1);
 }
 
-// What a queue of the device waits for is told while the host does not wait itself, and also after that.
-TEST(Position, QueuesWaitBehindTheHost) {
+// What a stream of the device waits for is told while the host does not wait itself, and also after that.
+TEST(Position, StreamsWaitBehindTheHost) {
   PositionWriter writer;
   const Position& now = writer.current();
   const std::vector<int> peers{2};
-  writer.enter_queue_wait("a sum", "tp", 4, peers, 1.5);
+  writer.enter_stream_wait("a sum", "tp", 4, peers, 1.5);
   EXPECT_NEAR(now.since, now.alive - 1.5, 0.5);
   writer.set_operation(7, "F1", 0, 1);
   EXPECT_EQ(now.waiting, 1);
@@ -177,7 +177,7 @@ TEST(Position, QueuesWaitBehindTheHost) {
   ASSERT_EQ(now.num_peers, 1);
   EXPECT_EQ(now.peers[0], 2);
   writer.enter_wait("a flag", "world", 9, peers);
-  writer.leave_queue_wait();
+  writer.leave_stream_wait();
   EXPECT_STREQ(now.waits_for.data(), "a flag");
   writer.leave_wait();
   EXPECT_EQ(now.waiting, 0);

@@ -18,8 +18,8 @@
 namespace espalier::test {
 
 /// A device link as far as a host can be one, to test without a GPU what goes over links: its messages have no tags,
-/// are matched in the order in which they are queued, and are over when exchange() returns. It is stricter than a queue
-/// of a device in that a receive keeps the host.
+/// are matched in the order in which they are queued, and are over when exchange() returns. It is stricter than a
+/// stream of a device in that a receive keeps the host.
 class HostLink : public DeviceLink {
  public:
   HostLink(const Communicator& communicator, const std::vector<int>& members, std::string name)

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "tests/support/fake_cuda/device.hpp"
-#include "tests/support/fake_cuda/queues.hpp"
 #include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "tests/support/fake_cuda/device.hpp"
-#include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "tests/support/fake_cuda/device.hpp"
-#include "tests/support/fake_cuda/queues.hpp"
 #include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {

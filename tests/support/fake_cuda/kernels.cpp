@@ -14,8 +14,8 @@
 #include "tests/support/fake_cuda/device.hpp"
 #include "tests/support/fake_cuda/fat_binary.hpp"
 #include "tests/support/fake_cuda/memory.hpp"
-#include "tests/support/fake_cuda/queues.hpp"
 #include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {

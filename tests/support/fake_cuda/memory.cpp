@@ -20,10 +20,10 @@
 #include <memory>
 
 #include "tests/support/fake_cuda/device.hpp"
-#include "tests/support/fake_cuda/queues.hpp"
 #include "tests/support/fake_cuda/races.hpp"
 #include "tests/support/fake_cuda/report.hpp"
 #include "tests/support/fake_cuda/shadow.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "tests/support/fake_cuda/memory.hpp"
-#include "tests/support/fake_cuda/queues.hpp"
 #include "tests/support/fake_cuda/races.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 namespace fake_cuda {
 namespace {
@@ -133,7 +133,7 @@ void start_pump() {
   }).detach();
 }
 
-ncclResult_t queue_group() {
+ncclResult_t enqueue_group() {
   std::map<std::pair<Comm*, Stream*>, std::vector<Message>> parts;
   for (const Message& message : group)
     parts[{message.comm, message.stream}].push_back(message);
@@ -164,7 +164,7 @@ ncclResult_t add(ncclComm_t handle, const void* data, std::size_t count, ncclDat
   }
   ++counts().messages;
   group.push_back({comm, stream, const_cast<void*>(data), count, peer, incoming});
-  return group_depth == 0 ? queue_group() : ncclSuccess;
+  return group_depth == 0 ? enqueue_group() : ncclSuccess;
 }
 
 void remove_folder_when_last(const Comm& comm) {
@@ -265,7 +265,7 @@ ncclResult_t ncclGroupEnd() {
     misuse("ncclGroupEnd without ncclGroupStart");
     return ncclInvalidUsage;
   }
-  return --group_depth > 0 ? ncclSuccess : queue_group();
+  return --group_depth > 0 ? ncclSuccess : enqueue_group();
 }
 
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

@@ -77,7 +77,7 @@ struct Stream {
 /// The stream behind a handle; a misuse and nullptr where there is none or it was destroyed.
 Stream* stream_of(cudaStream_t handle, const std::string& what);
 
-/// Queues work, or adds it to the capture that the stream is in.
+/// Enqueues work, or adds it to the capture that the stream is in.
 cudaError_t enqueue(cudaStream_t handle, const std::string& what, Work work, HostRange host = {});
 cudaError_t enqueue(Stream& stream, const std::string& what, Work work, HostRange host = {});
 bool is_captured(const Stream& stream);

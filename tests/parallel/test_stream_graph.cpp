@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/tensor.hpp"
-#include "parallel/queue_graph.hpp"
+#include "parallel/stream_graph.hpp"
 #include "tests/support/tensors.hpp"
 
 namespace espalier {
@@ -19,10 +19,10 @@ using namespace test;
 // carries them out, but runs no kernels.
 class Journal {
  public:
-  void add(const ExecSpace& queue, std::size_t number) const {
-    Kokkos::deep_copy(queue, before_, entries_);
-    Kokkos::deep_copy(queue, part(entries_, 1, length), part(before_, 0, length - 1));
-    Kokkos::deep_copy(queue, part(entries_, 0, 1), part(numbers_, number, number + 1));
+  void add(const ExecSpace& stream, std::size_t number) const {
+    Kokkos::deep_copy(stream, before_, entries_);
+    Kokkos::deep_copy(stream, part(entries_, 1, length), part(before_, 0, length - 1));
+    Kokkos::deep_copy(stream, part(entries_, 0, 1), part(numbers_, number, number + 1));
   }
 
   Values latest(std::size_t count) const {
@@ -41,15 +41,15 @@ class Journal {
   Tensor<double, 1> numbers_ = on_device<double>(Values{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 13);
 };
 
-TEST(QueueGraph, DoesItsWorkEachTime) {
-  const ExecSpace queue;
+TEST(StreamGraph, DoesItsWorkEachTime) {
+  const ExecSpace stream;
   const Journal journal;
-  QueueGraph graph;
+  StreamGraph graph;
   Values wanted;
   for (int i = 0; i < 4; ++i) {
-    graph.run(queue, [&] {
-      journal.add(queue, 1);
-      journal.add(queue, 2);
+    graph.run(stream, [&] {
+      journal.add(stream, 1);
+      journal.add(stream, 2);
     });
     wanted.insert(wanted.end(), {2, 1});
     EXPECT_EQ(journal.latest(wanted.size()), wanted);
@@ -59,38 +59,38 @@ TEST(QueueGraph, DoesItsWorkEachTime) {
 
 // A call between other work finds done what was started before it, and what it starts itself is done before what
 // follows.
-TEST(QueueGraph, CallsComeBetweenOtherWorkEachTime) {
-  const ExecSpace queue;
+TEST(StreamGraph, CallsComeBetweenOtherWorkEachTime) {
+  const ExecSpace stream;
   const Journal journal;
   std::size_t calls = 0;
   Values seen;
-  QueueGraph graph;
+  StreamGraph graph;
   for (int i = 0; i < 3; ++i) {
     const auto call = [&] {
       seen.push_back(journal.latest(1).front());
-      journal.add(queue, ++calls);  // another number each time, which no recording knows
+      journal.add(stream, ++calls);  // another number each time, which no recording knows
     };
-    graph.run(queue, [&] {
+    graph.run(stream, [&] {
       call_each_time(call);
-      journal.add(queue, 11);
+      journal.add(stream, 11);
       call_each_time(call);
       call_each_time(call);
-      journal.add(queue, 12);
+      journal.add(stream, 12);
     });
   }
   EXPECT_EQ(seen, (Values{0, 11, 2, 12, 11, 5, 12, 11, 8}));
   EXPECT_EQ(journal.latest(15), (Values{12, 9, 8, 11, 7, 12, 6, 5, 11, 4, 12, 3, 2, 11, 1}));
 }
 
-TEST(QueueGraph, ACallWithinACallIsMadeEachTime) {
-  const ExecSpace queue;
+TEST(StreamGraph, ACallWithinACallIsMadeEachTime) {
+  const ExecSpace stream;
   const Journal journal;
-  QueueGraph graph;
+  StreamGraph graph;
   Values wanted;
   for (int i = 0; i < 3; ++i) {
-    graph.run(queue, [&] {
-      journal.add(queue, 1);
-      call_each_time([&] { call_each_time([&] { journal.add(queue, 2); }); });
+    graph.run(stream, [&] {
+      journal.add(stream, 1);
+      call_each_time([&] { call_each_time([&] { journal.add(stream, 2); }); });
     });
     wanted.insert(wanted.end(), {2, 1});
     EXPECT_EQ(journal.latest(wanted.size()), wanted);
@@ -98,19 +98,19 @@ TEST(QueueGraph, ACallWithinACallIsMadeEachTime) {
   EXPECT_EQ(journal.latest(7).back(), 0);
 }
 
-TEST(QueueGraph, ACallThatFailsLeavesTheQueueUsable) {
-  const ExecSpace queue;
+TEST(StreamGraph, ACallThatFailsLeavesTheStreamUsable) {
+  const ExecSpace stream;
   const Journal journal;
   bool fails = false;
-  QueueGraph graph;
+  StreamGraph graph;
   const auto run = [&] {
-    graph.run(queue, [&] {
-      journal.add(queue, 1);
+    graph.run(stream, [&] {
+      journal.add(stream, 1);
       call_each_time([&] {
         if (fails)
           throw std::runtime_error("no message");
       });
-      journal.add(queue, 2);
+      journal.add(stream, 2);
     });
   };
   run();

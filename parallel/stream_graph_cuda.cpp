@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/cuda_check.hpp"
-#include "parallel/queue_graph.hpp"
+#include "parallel/stream_graph.hpp"
 
 namespace espalier {
 namespace {
@@ -47,7 +47,7 @@ class Recorder {
   ~Recorder() {
     if (!captures_)
       return;
-    cudaGraph_t graph = nullptr;  // given up half-way: the queue is to be used again, if only to end
+    cudaGraph_t graph = nullptr;  // given up half-way: the stream is to be used again, if only to end
     static_cast<void>(cudaStreamEndCapture(stream_, &graph));
     static_cast<void>(cudaGetLastError());
     const Graph broken(graph);
@@ -90,7 +90,7 @@ class Recorder {
 thread_local Recorder* active_recorder = nullptr;
 
 std::vector<GraphSegment> record(cudaStream_t stream, const std::function<void()>& work) {
-  ESPALIER_ASSERT(active_recorder == nullptr, "QueueGraph::run: within the work of another graph");
+  ESPALIER_ASSERT(active_recorder == nullptr, "StreamGraph::run: within the work of another graph");
   Recorder recorder(stream);
   struct Active {
     explicit Active(Recorder& recorder) { active_recorder = &recorder; }
@@ -114,27 +114,27 @@ constexpr bool kokkos_can_be_recorded = KOKKOS_VERSION >= 50000;
 
 }  // namespace
 
-struct QueueGraph::Recording {
+struct StreamGraph::Recording {
   std::vector<GraphSegment> segments;
 };
 
-QueueGraph::QueueGraph() = default;
-QueueGraph::~QueueGraph() = default;
-QueueGraph::QueueGraph(QueueGraph&&) noexcept = default;
-QueueGraph& QueueGraph::operator=(QueueGraph&&) noexcept = default;
+StreamGraph::StreamGraph() = default;
+StreamGraph::~StreamGraph() = default;
+StreamGraph::StreamGraph(StreamGraph&&) noexcept = default;
+StreamGraph& StreamGraph::operator=(StreamGraph&&) noexcept = default;
 
-void QueueGraph::run(const ExecSpace& queue, const std::function<void()>& work) {
+void StreamGraph::run(const ExecSpace& stream, const std::function<void()>& work) {
   if (!kokkos_can_be_recorded || !is_warm_ || tool_sees_kernels()) {
     work();
     is_warm_ = true;
     return;
   }
   if (!recording_) {
-    recording_ = std::make_unique<Recording>(Recording{record(queue.cuda_stream(), work)});
+    recording_ = std::make_unique<Recording>(Recording{record(stream.cuda_stream(), work)});
     return;
   }
   for (const GraphSegment& segment : recording_->segments)
-    segment.run(queue.cuda_stream());
+    segment.run(stream.cuda_stream());
 }
 
 void call_each_time(const std::function<void()>& call) {

@@ -3,7 +3,7 @@
 #include "core/cuda_check.hpp"
 #include "core/kokkos_compat.hpp"
 #include "parallel/event_pool_cuda.hpp"
-#include "parallel/queue_clock.hpp"
+#include "parallel/stream_clock.hpp"
 
 namespace espalier {
 namespace {
@@ -12,30 +12,30 @@ constexpr double seconds_per_ms = 1e-3;
 
 }  // namespace
 
-struct QueueClock::Events {
+struct StreamClock::Events {
   std::vector<PooledEvent> marks;  // the first is the start
 
-  void record(const ExecSpace& queue) {
+  void record(const ExecSpace& stream) {
     const PooledEvent& event = marks.emplace_back(timing_events());
-    ESPALIER_CUDA(cudaEventRecord(event.handle(), queue.cuda_stream()));
+    ESPALIER_CUDA(cudaEventRecord(event.handle(), stream.cuda_stream()));
   }
 };
 
-QueueClock::QueueClock(const ExecSpace& queue, const JobClock& clock)
-    : queue_(queue), clock_(clock), events_(std::make_unique<Events>()) {
-  events_->record(queue_);
-  compat::fence(queue_, "espalier::QueueClock: the host's clock is read at the first event");
+StreamClock::StreamClock(const ExecSpace& stream, const JobClock& clock)
+    : stream_(stream), clock_(clock), events_(std::make_unique<Events>()) {
+  events_->record(stream_);
+  compat::fence(stream_, "espalier::StreamClock: the host's clock is read at the first event");
   times_.push_back(clock_.now());
 }
 
-QueueClock::~QueueClock() = default;
+StreamClock::~StreamClock() = default;
 
-int QueueClock::mark() {
-  events_->record(queue_);
+int StreamClock::mark() {
+  events_->record(stream_);
   return static_cast<int>(events_->marks.size()) - 1;
 }
 
-double QueueClock::at(int mark) const {
+double StreamClock::seconds_at(int mark) const {
   const cudaEvent_t event = events_->marks[static_cast<std::size_t>(mark)].handle();
   ESPALIER_CUDA(cudaEventSynchronize(event));
   float ms = 0;

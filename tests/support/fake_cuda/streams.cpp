@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 // Streams, and the work that is queued in them.
-#include "tests/support/fake_cuda/queues.hpp"
+#include "tests/support/fake_cuda/streams.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "core/kokkos_compat.hpp"
+#include "parallel/stream_clock.hpp"
+
+namespace espalier {
+
+struct StreamClock::Events {};
+
+StreamClock::StreamClock(const ExecSpace& stream, const JobClock& clock) : stream_(stream), clock_(clock) {}
+StreamClock::~StreamClock() = default;
+
+int StreamClock::mark() {
+  compat::fence(stream_, "espalier::StreamClock: what was begun is done when the clock is read");
+  times_.push_back(clock_.now());
+  return static_cast<int>(times_.size()) - 1;
+}
+
+double StreamClock::seconds_at(int mark) const { return times_[static_cast<std::size_t>(mark)]; }
+
+}  // namespace espalier
