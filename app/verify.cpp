@@ -48,9 +48,9 @@ std::vector<std::string> reference_overrides(const std::string& text) {
   return overrides;
 }
 
-PlantedFault planted_fault(const std::string& name) {
-  const auto found = std::find(planted_fault_names.begin(), planted_fault_names.end(), name);
-  return static_cast<PlantedFault>(found - planted_fault_names.begin());
+InjectedFault injected_fault(const std::string& name) {
+  const auto found = std::find(injected_fault_names.begin(), injected_fault_names.end(), name);
+  return static_cast<InjectedFault>(found - injected_fault_names.begin());
 }
 
 std::string cell(const LargestError& error, double tolerance) {
@@ -165,7 +165,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   }
   if (!verify_options.against.empty())
     verify_options.steps = SavedReference(verify_options.against, config, world).num_steps();
-  world.plant(planted_fault(options.planted));
+  world.inject(injected_fault(options.planted));
   if (runtime.rank() == 0)
     print_header(tolerance, verify_options);
   const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };
@@ -214,7 +214,7 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   command->add_flag("--shrink", options->shrink, "verify a smaller model of the same kind");
   command->add_option("--plant", options->planted, "inject a fault, to see that it is found")
       ->excludes(save)
-      ->check(CLI::IsMember(std::vector<std::string>(planted_fault_names.begin(), planted_fault_names.end())));
+      ->check(CLI::IsMember(std::vector<std::string>(injected_fault_names.begin(), injected_fault_names.end())));
   add_gpu_options(*command);
   command->footer(
       "  mpiexec -n 4 espalier verify run.toml --shrink --precision fp64\n"

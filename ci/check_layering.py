@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fails on an include that points up, on a library used, a file opened or a text parsed outside its room, on a file that outgrew its
+"""Fails on an include that points up, on a library used, a file opened or a text parsed outside its module, on a file that outgrew its
 subject, and on a test that no CMakeLists.txt names.
 
 The picture is in docs/architecture.md: arrows point down only, and models and io do not know each other, nor do training and diagnosis.
@@ -52,7 +52,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 def problems_of(path: Path) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
-    room = name.split("/")[0]
+    module = name.split("/")[0]
     lines = path.read_text(encoding="utf-8").splitlines()
     found = []
     if len(lines) > MAX_LINES:
@@ -60,9 +60,9 @@ def problems_of(path: Path) -> list[str]:
     if not lines or "SPDX-FileCopyrightText" not in lines[0]:
         found.append(f"{name}:1: does not begin with the two SPDX lines")
     for number, line in enumerate(lines, 1):
-        if room in BELOW and room != "io" and name not in MAY_OPEN and OPENS_FILE.search(line.split("//")[0]):
+        if module in BELOW and module != "io" and name not in MAY_OPEN and OPENS_FILE.search(line.split("//")[0]):
             found.append(f"{name}:{number}: opens a file: that is the business of io/ (or a reason in MAY_OPEN)")
-        if room in BELOW and name not in MAY_PARSE and PARSES.search(line.split("//")[0]):
+        if module in BELOW and name not in MAY_PARSE and PARSES.search(line.split("//")[0]):
             found.append(f"{name}:{number}: parses JSON or TOML: that is the business of {', '.join(sorted(MAY_PARSE))}")
         match = INCLUDE.match(line)
         if not match:
@@ -80,10 +80,10 @@ def problems_of(path: Path) -> list[str]:
             found.append(f"{where}: <{header}> is ours: in quotes")
         else:
             continue
-        if room in BELOW and target != room and target not in BELOW[room]:
-            found.append(f"{where}: {room}/ includes {target}/: arrows point down only "
-                         f"({room} may include {', '.join(sorted(BELOW[room])) or 'no other room'})")
-        if room in FREE and target in FREE - {room}:
+        if module in BELOW and target != module and target not in BELOW[module]:
+            found.append(f"{where}: {module}/ includes {target}/: arrows point down only "
+                         f"({module} may include {', '.join(sorted(BELOW[module])) or 'no other module'})")
+        if module in FREE and target in FREE - {module}:
             found.append(f"{where}: {target}/ is included by nobody")
     return found
 
@@ -97,8 +97,8 @@ def forgotten_tests() -> list[str]:
     return found
 
 
-def kokkos_in_host_rooms() -> list[str]:
-    """With CUDA, a HOST room is compiled by the host's compiler alone, which cannot read Kokkos' headers."""
+def kokkos_in_host_modules() -> list[str]:
+    """With CUDA, a HOST module is compiled by the host's compiler alone, which cannot read Kokkos' headers."""
     included = {}
 
     def headers_of(name: str) -> set[str]:
@@ -115,7 +115,7 @@ def kokkos_in_host_rooms() -> list[str]:
     found = []
     for lists in sorted(ROOT.glob("*/CMakeLists.txt")):
         if re.search(r"^\s*HOST\)", lists.read_text(encoding="utf-8"), re.MULTILINE):
-            found += [f"{path.relative_to(ROOT)}: includes Kokkos, by way of other headers or not: {lists.parent.name}/ is a HOST room"
+            found += [f"{path.relative_to(ROOT)}: includes Kokkos, by way of other headers or not: {lists.parent.name}/ is a HOST module"
                       for path in sorted(lists.parent.glob("*.[ch]pp"))
                       if any(header.startswith("Kokkos_") for header in headers_of(path.relative_to(ROOT).as_posix()))]
     return found
@@ -123,13 +123,13 @@ def kokkos_in_host_rooms() -> list[str]:
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    files = [path for room in sorted(BELOW.keys() | FREE) for path in sorted((ROOT / room).rglob("*"))
+    files = [path for module in sorted(BELOW.keys() | FREE) for path in sorted((ROOT / module).rglob("*"))
              if path.suffix in {".hpp", ".cpp", ".h", ".cu"}]
     if not files:
         print("check_layering: found no source files", file=sys.stderr)
         return 1
     found = [problem for path in files for problem in problems_of(path)]
-    found += forgotten_tests() + kokkos_in_host_rooms()
+    found += forgotten_tests() + kokkos_in_host_modules()
     for problem in found:
         print(problem)
     print(f"check_layering: {len(files)} files, {len(found)} problems", file=sys.stderr)

@@ -140,7 +140,7 @@ configure() {
       ?*) arguments+=("-DESPALIER_ENABLE_$argument") ;;
     esac
   done
-  # Several files of a room a translation unit: half the time from nothing. The presets, for who edits, compile file by file.
+  # Several files of a module in one translation unit: half the time from nothing. The presets, for who edits, compile file by file.
   [[ ${arguments[*]} =~ CMAKE_UNITY_BUILD= ]] ||
     arguments+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16)
   # Where two MPIs are installed, Debian's alternatives may give the compiler of one and the launcher of the other.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Espalier authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang-tidy on the files named, many of a room in one translation unit; called by ci/check_tidy.
+"""Runs clang-tidy on the files named, many of a module in one translation unit; called by ci/check_tidy.
 
 clang-tidy's checks look at every header that a translation unit includes, those of Kokkos and the standard library too, and
 that takes ten times as long as a file of ours. Files that share flags and no file-local name are therefore included in one
@@ -21,7 +21,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-tidy"
 SHIM = ROOT / "ci/clang14_source_location.hpp"
-ROOMS = "core|parallel|models|io|planning|training|diagnosis|app|tests|bench|examples"
+MODULES = "core|parallel|models|io|planning|training|diagnosis|app|tests|bench|examples"
 LARGEST_UNIT = 24  # files; about a gigabyte of memory
 NOT_IN_UNITS = ["bugprone-suspicious-include", "google-global-names-in-headers"]  # they mind that a .cpp is included
 
@@ -98,7 +98,7 @@ class Checker:
 
     def tidy(self, source, flags, *options):
         return subprocess.run(
-            [self.tool, "--quiet", f"--config-file={ROOT}/.clang-tidy", f"--header-filter=^{ROOT}/({ROOMS})/", *options,
+            [self.tool, "--quiet", f"--config-file={ROOT}/.clang-tidy", f"--header-filter=^{ROOT}/({MODULES})/", *options,
              str(source), "--", *flags, "-Wno-unknown-warning-option", "-include", str(SHIM)],
             capture_output=True, text=True, check=False)
 
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("tool", help="clang-tidy 14")
     parser.add_argument("seen", type=pathlib.Path, help="folder that remembers what was found right")
     parser.add_argument("jobs", type=int)
-    parser.add_argument("files", nargs="*", type=pathlib.Path, help="default: all of the rooms")
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help="default: all of the modules")
     options = parser.parse_args()
 
     checker = Checker(options.tool, options.seen)

@@ -1,9 +1,9 @@
 # cmake --install, and find_package(Espalier) for programs that embed it.
 include(CMakePackageConfigHelpers)
 
-foreach(room core parallel models io planning training diagnosis)
-  if(TARGET espalier_${room})
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/espalier
+foreach(module core parallel models io planning training diagnosis)
+  if(TARGET espalier_${module})
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/${module} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/espalier
             FILES_MATCHING PATTERN "*.hpp")
   endif()
 endforeach()

@@ -1,4 +1,4 @@
-# What every target of ours shares, and how a room is declared.
+# What every target of ours shares, and how a module is declared.
 
 # Warnings are ours alone: a project that embeds Espalier never sees them.
 add_library(espalier_warnings INTERFACE)
@@ -38,9 +38,9 @@ endif()
 # Headers that take long to read and that most files of a target need; each file still includes what it uses.
 set(ESPALIER_SLOW_HEADERS <Kokkos_Core.hpp> <fmt/format.h> <fmt/ranges.h> <functional> <map> <string> <vector>)
 
-# espalier_room(core SOURCES a.cpp ... DEPENDS ... PRECOMPILE <header>... [HOST]): the static library espalier_core, alias
-# espalier::core. A HOST room has no kernels and includes no Kokkos: nvcc, which does not understand all of C++, never sees it.
-function(espalier_room NAME)
+# espalier_module(core SOURCES a.cpp ... DEPENDS ... PRECOMPILE <header>... [HOST]): the static library espalier_core, alias
+# espalier::core. A HOST module has no kernels and includes no Kokkos: nvcc, which does not understand all of C++, never sees it.
+function(espalier_module NAME)
   cmake_parse_arguments(ARG "HOST" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
   set(target espalier_${NAME})
   add_library(${target} STATIC ${ARG_SOURCES})

@@ -1,4 +1,4 @@
-# How tests are declared: one program a room, registered suite by suite and rank count by rank count.
+# How tests are declared: one program a module, registered suite by suite and rank count by rank count.
 find_package(GTest REQUIRED)
 
 # Threads of the tests of one process, and of each rank. Hosts take at most 64 for a team of Kokkos.
@@ -27,23 +27,23 @@ function(espalier_test_main)
 endfunction()
 
 # espalier_test_program(parallel SOURCES test_a.cpp ... DEPENDS espalier::parallel): the program parallel_tests.
-function(espalier_test_program ROOM)
+function(espalier_test_program MODULE)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRECOMPILE" ${ARGN})
   espalier_test_main()
-  add_executable(${ROOM}_tests ${ARG_SOURCES})
-  target_link_libraries(${ROOM}_tests PRIVATE espalier_test_main ${ARG_DEPENDS} espalier_warnings espalier_arch)
+  add_executable(${MODULE}_tests ${ARG_SOURCES})
+  target_link_libraries(${MODULE}_tests PRIVATE espalier_test_main ${ARG_DEPENDS} espalier_warnings espalier_arch)
   if(NOT ESPALIER_ENABLE_CUDA)
-    target_precompile_headers(${ROOM}_tests PRIVATE ${ESPALIER_SLOW_HEADERS} <gtest/gtest.h> ${ARG_PRECOMPILE})
+    target_precompile_headers(${MODULE}_tests PRIVATE ${ESPALIER_SLOW_HEADERS} <gtest/gtest.h> ${ARG_PRECOMPILE})
   endif()
 endfunction()
 
 # espalier_add_test(parallel.collectives PROGRAM parallel_tests FILTER "Collectives*" RANKS 1 2 4): one entry a rank count,
-# parallel.collectives.np1 ... PROGRAM defaults to <room>_tests, RANKS to 1, TIMEOUT to ESPALIER_TEST_TIMEOUT.
+# parallel.collectives.np1 ... PROGRAM defaults to <module>_tests, RANKS to 1, TIMEOUT to ESPALIER_TEST_TIMEOUT.
 function(espalier_add_test NAME)
   cmake_parse_arguments(ARG "" "PROGRAM;FILTER;TIMEOUT" "RANKS;LABELS;ENVIRONMENT;ARGS" ${ARGN})
-  string(REGEX MATCH "^[^.]+" room ${NAME})
+  string(REGEX MATCH "^[^.]+" module ${NAME})
   if(NOT ARG_PROGRAM)
-    set(ARG_PROGRAM ${room}_tests)
+    set(ARG_PROGRAM ${module}_tests)
   endif()
   if(NOT ARG_RANKS)
     set(ARG_RANKS 1)
@@ -63,7 +63,7 @@ function(espalier_add_test NAME)
     add_test(NAME ${test}
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:${ARG_PROGRAM}>
                      ${MPIEXEC_POSTFLAGS} --expect_ranks=${ranks} ${filter} ${ARG_ARGS})
-    set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS "${room};${ARG_LABELS}"
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS "${module};${ARG_LABELS}"
                                             ENVIRONMENT "${ARG_ENVIRONMENT}")
   endforeach()
 endfunction()

@@ -13,7 +13,7 @@ namespace espalier {
 
 /// All parameters of a rank in flat arrays, cut into aligned segments ordered by (chunk, block, group, decay): what
 /// reduces, updates, clips, saves or inspects parameters needs to know no layer. T is the compute type: where it has 16
-/// bits, the optimizer keeps masters of the weights in fp32.
+/// bits, the optimizer keeps fp32 master weights.
 template <class T>
 class ParameterStore {
  public:

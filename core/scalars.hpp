@@ -27,7 +27,7 @@ struct StateOf<double> {
 template <class T>
 using State = typename StateOf<T>::type;
 
-/// True where weights for compute are copies of masters in another type.
+/// True where weights for compute are copies of master weights in another type.
 template <class T>
 inline constexpr bool has_masters = !std::is_same_v<T, State<T>>;
 

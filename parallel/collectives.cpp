@@ -108,16 +108,16 @@ void all_reduce_piece(const ExecSpace& exec, const Communicator& communicator, c
 /// A binomial tree: rank root + v gets the data from root + v - (highest bit of v) and passes it on.
 void broadcast_bytes(const Communicator& communicator, MessageSet messages, void* data, std::size_t bytes, int root) {
   const int size = communicator.size();
-  const int place = (communicator.rank() - root + size) % size;  // distance from the root
+  const int distance = (communicator.rank() - root + size) % size;  // from the root
   int step = 1;
-  while (step <= place)
+  while (step <= distance)
     step *= 2;
-  if (place > 0) {
-    messages.receive(data, bytes, (place - step / 2 + root) % size, tags::broadcast);
+  if (distance > 0) {
+    messages.receive(data, bytes, (distance - step / 2 + root) % size, tags::broadcast);
     messages.wait("broadcast");
   }
-  for (; place + step < size; step *= 2)
-    messages.send(data, bytes, (place + step + root) % size, tags::broadcast);
+  for (; distance + step < size; step *= 2)
+    messages.send(data, bytes, (distance + step + root) % size, tags::broadcast);
   messages.wait("broadcast");
 }
 

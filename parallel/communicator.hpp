@@ -103,7 +103,7 @@ class Communicator {
   void set_message_scale(double scale) const { state_->message_scale = scale; }
 
   /// Before anything is built over this communicator.
-  void plant(PlantedFault fault) const { state_->context->planted_fault = fault; }
+  void inject(InjectedFault fault) const { state_->context->injected_fault = fault; }
 
   /// Keeps the position of this rank in `place`, say in a mapped file; nullptr (before the file is closed): back in
   /// memory of our own.

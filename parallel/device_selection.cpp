@@ -49,9 +49,9 @@ void require_devices(const DeviceSurvey& survey) {
 
 }  // namespace
 
-std::vector<DevicePlace> place_on_devices(const std::vector<std::vector<std::string>>& visible) {
+std::vector<DeviceAssignment> assign_devices(const std::vector<std::vector<std::string>>& visible) {
   std::map<std::string, int> num_ranks;
-  std::vector<DevicePlace> places;
+  std::vector<DeviceAssignment> assignments;
   for (const std::vector<std::string>& ids : visible) {
     ESPALIER_ASSERT(!ids.empty(), "a rank without a device");
     std::size_t best = 0;
@@ -59,23 +59,23 @@ std::vector<DevicePlace> place_on_devices(const std::vector<std::vector<std::str
       if (num_ranks[ids[i]] < num_ranks[ids[best]])
         best = i;
     ++num_ranks[ids[best]];
-    places.push_back({.index = static_cast<int>(best)});
+    assignments.push_back({.index = static_cast<int>(best)});
   }
-  for (std::size_t rank = 0; rank < places.size(); ++rank)
-    places[rank].sharers = num_ranks[visible[rank][static_cast<std::size_t>(places[rank].index)]];
-  return places;
+  for (std::size_t rank = 0; rank < assignments.size(); ++rank)
+    assignments[rank].sharers = num_ranks[visible[rank][static_cast<std::size_t>(assignments[rank].index)]];
+  return assignments;
 }
 
-void require_allowed_sharing(const std::vector<DevicePlace>& places, int local_rank, int num_devices,
+void require_allowed_sharing(const std::vector<DeviceAssignment>& assignments, int local_rank, int num_devices,
                              int ranks_per_gpu) {
-  const int sharers = places[static_cast<std::size_t>(local_rank)].sharers;
+  const int sharers = assignments[static_cast<std::size_t>(local_rank)].sharers;
   if (sharers <= ranks_per_gpu)
     return;
   throw Error(
       ExitCode::usage,
       {.what = ranks_per_gpu == 1 ? "there are more ranks than GPUs" : "too many ranks share a GPU",
        .where = "one host of this job",
-       .got = fmt::format("{} ranks, which see {} GPU{}: {} on one of them", places.size(), num_devices,
+       .got = fmt::format("{} ranks, which see {} GPU{}: {} on one of them", assignments.size(), num_devices,
                           num_devices == 1 ? "" : "s", sharers),
        .wanted = fmt::format("at most {} rank{} per GPU", ranks_per_gpu, ranks_per_gpu == 1 ? "" : "s"),
        .todo = fmt::format("start one rank per GPU, or allow it with --ranks-per-gpu {} (or {}={}): MPI then moves the "
@@ -106,11 +106,11 @@ SelectedDevice select_device(const Communicator& world) {
   attempt_together(world, ExitCode::usage, [&] { require_devices(survey); });
   const Communicator host = host_ranks(world);
   const std::vector<std::string> texts = broadcast_texts(host, gather_texts(host, id_lines(survey.devices)), 0);
-  const std::vector<DevicePlace> places = place_on_devices(ids_by_rank(texts));
-  const DevicePlace& own = places[static_cast<std::size_t>(host.rank())];
+  const std::vector<DeviceAssignment> assignments = assign_devices(ids_by_rank(texts));
+  const DeviceAssignment& own = assignments[static_cast<std::size_t>(host.rank())];
   const Device& device = survey.devices[static_cast<std::size_t>(own.index)];
   attempt_together(world, ExitCode::usage, [&] {
-    require_allowed_sharing(places, host.rank(), static_cast<int>(survey.devices.size()), allowed_ranks_per_gpu());
+    require_allowed_sharing(assignments, host.rank(), static_cast<int>(survey.devices.size()), allowed_ranks_per_gpu());
   });
   attempt_together(world, ExitCode::usage, [&] { start_device(device, own.index); });
   return {.text = fmt::format("GPU {} ({}, {}){}", own.index, device.name, device.architecture,

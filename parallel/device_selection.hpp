@@ -11,7 +11,7 @@
 namespace espalier {
 
 /// Which device a rank has, and how many ranks of its host have the same.
-struct DevicePlace {
+struct DeviceAssignment {
   int index = 0;  ///< among those that the rank sees
   int sharers = 1;
 };
@@ -19,10 +19,10 @@ struct DevicePlace {
 /// The devices of the ranks of one host. `visible[r]` are the ids that local rank r sees, in its order, at least one.
 /// Each rank in turn takes the device that the fewest before it have, the first of those that it sees: rank r gets
 /// device r where all see all of them, its own where the launcher shows each rank another. Pure.
-std::vector<DevicePlace> place_on_devices(const std::vector<std::vector<std::string>>& visible);
+std::vector<DeviceAssignment> assign_devices(const std::vector<std::vector<std::string>>& visible);
 
 /// @throws Error (ExitCode::usage) when more than `ranks_per_gpu` ranks have the device of local rank `local_rank`.
-void require_allowed_sharing(const std::vector<DevicePlace>& places, int local_rank, int num_devices,
+void require_allowed_sharing(const std::vector<DeviceAssignment>& assignments, int local_rank, int num_devices,
                              int ranks_per_gpu);
 
 /// ESPALIER_RANKS_PER_GPU, 1 where it is not set. @throws Error (ExitCode::usage) unless it is a number from 1 on.

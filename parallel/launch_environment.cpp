@@ -28,7 +28,7 @@ namespace {
 constexpr const char* reexec_variable = "ESPALIER_REEXEC";
 constexpr std::string_view started_again = "started again: ";  // what a user sets it to is another word
 
-// Each launcher's name for (ranks on this host, our place among them).
+// Each launcher's name for (ranks on this host, our rank among them).
 constexpr std::array<std::pair<const char*, const char*>, 5> local_variables{{
     {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},                        // MPICH, Intel MPI: hydra
     {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},  // Open MPI
@@ -37,7 +37,7 @@ constexpr std::array<std::pair<const char*, const char*>, 5> local_variables{{
     {"SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},                // srun
 }};
 
-// Each launcher's name for (ranks, our place among them), that of the innermost first: mpiexec may run below srun. Of
+// Each launcher's name for (ranks, our rank among them), that of the innermost first: mpiexec may run below srun. Of
 // srun only a step is asked: in a batch script SLURM_NTASKS says what was allocated, not what was started.
 struct WorldVariables {
   const char* size;
@@ -193,10 +193,10 @@ bool started_by_srun(const Environment& environment) {
 
 LaunchFacts read_launch_facts(const Environment& environment) {
   LaunchFacts facts;
-  for (const auto& [size, place] : local_variables)
-    if (is_set(environment, size) && is_set(environment, place)) {
+  for (const auto& [size, rank] : local_variables)
+    if (is_set(environment, size) && is_set(environment, rank)) {
       facts.local_ranks = std::max(1, leading_number(environment(size), 1));
-      facts.local_rank = leading_number(environment(place), 0) % facts.local_ranks;
+      facts.local_rank = leading_number(environment(rank), 0) % facts.local_ranks;
       break;
     }
   facts.cores = cores_of_this_process();

@@ -22,7 +22,7 @@ class ListCheck {
   ListCheck(const PipelineSchedule& list, const PipelineShape& shape, int stage, const std::string& who,
             std::vector<std::string>& problems)
       : list_(list), shape_(shape), stage_(stage), who_(who), problems_(problems) {
-    for (auto& of_kind : places_)
+    for (auto& of_kind : positions_)
       of_kind.assign(static_cast<std::size_t>(shape.chunks) * static_cast<std::size_t>(shape.microbatches), absent);
   }
 
@@ -47,16 +47,16 @@ class ListCheck {
   }
 
   std::string name(const Operation& operation) const { return text(operation, shape_.chunks > 1); }
-  std::string name(int place) const { return name(list_[static_cast<std::size_t>(place)]); }
+  std::string name(int position) const { return name(list_[static_cast<std::size_t>(position)]); }
 
   template <class... Args>
   void report(fmt::format_string<Args...> format, Args&&... args) {
     problems_.push_back(who_ + ": " + fmt::format(format, std::forward<Args>(args)...));
   }
 
-  int& place(OperationKind kind, int chunk, int microbatch) {
+  int& position(OperationKind kind, int chunk, int microbatch) {
     const int cell = is_of_microbatch(kind) ? chunk * shape_.microbatches + microbatch : chunk;
-    return places_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(cell)];
+    return positions_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(cell)];
   }
 
   bool is_well_formed(int i) {
@@ -76,16 +76,16 @@ class ListCheck {
 
   void enter(int i) {
     const Operation& operation = list_[static_cast<std::size_t>(i)];
-    int& entry = place(operation.kind, operation.chunk, operation.microbatch);
+    int& entry = position(operation.kind, operation.chunk, operation.microbatch);
     if (entry == absent)
       entry = i;
     else
       report("{} is there twice, as operations {} and {}", name(i), entry, i);
   }
 
-  /// @return its place, or absent, which is reported unless `exists` is false; then presence is.
+  /// @return its position, or absent, which is reported unless `exists` is false; then presence is.
   int expect(bool exists, const Operation& operation) {
-    const int at = place(operation.kind, operation.chunk, operation.microbatch);
+    const int at = position(operation.kind, operation.chunk, operation.microbatch);
     if (exists && at == absent)
       report("{} is missing", name(operation));
     else if (!exists && at != absent)
@@ -101,21 +101,21 @@ class ListCheck {
 
   /// Where the gradient of the input is made.
   int backward_place(int chunk, int microbatch) {
-    const int whole = place(OperationKind::backward, chunk, microbatch);
-    return whole != absent ? whole : place(OperationKind::backward_input, chunk, microbatch);
+    const int whole = position(OperationKind::backward, chunk, microbatch);
+    return whole != absent ? whole : position(OperationKind::backward_input, chunk, microbatch);
   }
 
   /// Where the gradients of the weights are made.
   int weight_place(int chunk, int microbatch) {
-    const int whole = place(OperationKind::backward, chunk, microbatch);
-    return whole != absent ? whole : place(OperationKind::backward_weight, chunk, microbatch);
+    const int whole = position(OperationKind::backward, chunk, microbatch);
+    return whole != absent ? whole : position(OperationKind::backward_weight, chunk, microbatch);
   }
 
   void check_work(int chunk, int microbatch) {
     const int forward = expect(true, wanted(OperationKind::forward, chunk, microbatch));
-    const int whole = place(OperationKind::backward, chunk, microbatch);
-    const int input = place(OperationKind::backward_input, chunk, microbatch);
-    const int weight = place(OperationKind::backward_weight, chunk, microbatch);
+    const int whole = position(OperationKind::backward, chunk, microbatch);
+    const int input = position(OperationKind::backward_input, chunk, microbatch);
+    const int weight = position(OperationKind::backward_weight, chunk, microbatch);
     if (whole == absent && input == absent && weight == absent) {
       expect(true, wanted(OperationKind::backward, chunk, microbatch));
     } else if (whole == absent) {
@@ -135,7 +135,7 @@ class ListCheck {
       expect_order(weight_place(chunk, microbatch - 1), weight_place(chunk, microbatch));
   }
 
-  /// A message exists where the model goes on on another stage. @return its place
+  /// A message exists where the model goes on on another stage. @return its position
   int check_message(bool exists, OperationKind kind, int chunk, int microbatch, int peer) {
     const int at = expect(exists, wanted(kind, chunk, microbatch, peer));
     if (at != absent && list_[static_cast<std::size_t>(at)].peer != peer)
@@ -149,7 +149,7 @@ class ListCheck {
     const bool to_after = shape_.stages > 1 && part < shape_.chunks * shape_.stages - 1;
     const int before = (stage_ + shape_.stages - 1) % shape_.stages;
     const int after = (stage_ + 1) % shape_.stages;
-    const int forward = place(OperationKind::forward, chunk, microbatch);
+    const int forward = position(OperationKind::forward, chunk, microbatch);
     const int backward = backward_place(chunk, microbatch);
     expect_order(check_message(from_before, OperationKind::receive_activations, chunk, microbatch, before), forward);
     expect_order(forward, check_message(to_after, OperationKind::send_activations, chunk, microbatch, after));
@@ -177,7 +177,7 @@ class ListCheck {
     for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
       if (tied != absent)
         expect_order(weight_place(chunk, shape_.microbatches - 1), tied);
-      expect_order(place(OperationKind::reduce, chunk, -1), optimizer);
+      expect_order(position(OperationKind::reduce, chunk, -1), optimizer);
     }
     expect_order(tied, optimizer);
     expect_order(optimizer, expect(shape_.gathers_weights, wanted(OperationKind::gather_weights, 0, -1)));
@@ -188,7 +188,7 @@ class ListCheck {
   int stage_;
   const std::string& who_;
   std::vector<std::string>& problems_;
-  std::array<std::vector<int>, num_kinds> places_;  // [kind][chunk x micro-batch, or chunk]: place in the list
+  std::array<std::vector<int>, num_kinds> positions_;  // [kind][chunk x micro-batch, or chunk]: position in the list
 };
 
 }  // namespace

@@ -59,14 +59,14 @@ std::array<Axis, num_axes> axis_order_from(std::string_view text) {
   std::array<bool, num_axes> named{};
   std::string_view rest = text;
   bool right = true;
-  for (Axis& place : order) {
+  for (Axis& slot : order) {
     const auto word = rest.substr(0, rest.find(','));
     const auto axis =
         std::find_if(all_axes.begin(), all_axes.end(), [&](Axis candidate) { return word == to_string(candidate); });
     right = right && axis != all_axes.end() && !std::exchange(named[static_cast<std::size_t>(*axis)], true);
     if (!right)
       break;
-    place = *axis;
+    slot = *axis;
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
   }
   if (!right || to_string(order) != text)
@@ -101,19 +101,19 @@ int MeshLayout::rank_at(const PerAxis& coordinates) const {
 }
 
 std::vector<int> MeshLayout::group(int rank, Axis axis) const {
-  PerAxis place = coordinates(rank);
+  PerAxis member = coordinates(rank);
   std::vector<int> ranks;
-  for (place[axis] = 0; place[axis] < degrees[axis]; ++place[axis])
-    ranks.push_back(rank_at(place));
+  for (member[axis] = 0; member[axis] < degrees[axis]; ++member[axis])
+    ranks.push_back(rank_at(member));
   return ranks;
 }
 
 int MeshLayout::group_index(int rank, Axis axis) const {
-  const PerAxis place = coordinates(rank);
+  const PerAxis ours = coordinates(rank);
   int index = 0;
   for (auto other = order.rbegin(); other != order.rend(); ++other)
     if (*other != axis)
-      index = index * degrees[*other] + place[*other];
+      index = index * degrees[*other] + ours[*other];
   return index;
 }
 

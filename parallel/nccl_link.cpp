@@ -76,8 +76,8 @@ class NcclLink : public DeviceLink {
            std::shared_ptr<NcclWatchdog> watchdog)
       : context_(communicator.state()->context.get()), members_(std::move(members)), watchdog_(std::move(watchdog)) {
     const ncclUniqueId id = agree_on_id(communicator, members_, name);
-    comm_ = start_communicator(communicator, id, static_cast<int>(members_.size()), place_of(communicator.rank()), name,
-                               use.max_blocks);
+    comm_ = start_communicator(communicator, id, static_cast<int>(members_.size()), member_index(communicator.rank()),
+                               name, use.max_blocks);
     for (const int member : members_)
       world_ranks_.push_back(communicator.world_rank(member));
     watchdog_->add(comm_, name, peers_text(communicator, members_), context_->position);
@@ -102,7 +102,7 @@ class NcclLink : public DeviceLink {
   }
 
  private:
-  int place_of(int rank) const {
+  int member_index(int rank) const {
     const auto found = std::find(members_.begin(), members_.end(), rank);
     ESPALIER_ASSERT(found != members_.end(), fmt::format("rank {} is no member of this link", rank));
     return static_cast<int>(found - members_.begin());
@@ -112,7 +112,7 @@ class NcclLink : public DeviceLink {
   std::vector<int> peers_of(std::span<const DeviceMessage> messages) const {
     std::vector<int> peers;
     for (const DeviceMessage& message : messages) {
-      const int peer = world_ranks_[static_cast<std::size_t>(place_of(message.peer))];
+      const int peer = world_ranks_[static_cast<std::size_t>(member_index(message.peer))];
       if (std::find(peers.begin(), peers.end(), peer) == peers.end())
         peers.push_back(peer);
     }
@@ -124,8 +124,8 @@ class NcclLink : public DeviceLink {
     for (const DeviceMessage& message : messages)
       if (result == ncclSuccess)
         result = message.incoming
-                     ? ncclRecv(message.data, message.bytes, ncclUint8, place_of(message.peer), comm_, stream)
-                     : ncclSend(message.data, message.bytes, ncclUint8, place_of(message.peer), comm_, stream);
+                     ? ncclRecv(message.data, message.bytes, ncclUint8, member_index(message.peer), comm_, stream)
+                     : ncclSend(message.data, message.bytes, ncclUint8, member_index(message.peer), comm_, stream);
     const ncclResult_t ended = ncclGroupEnd();  // also behind a failure: it closes the group
     return result != ncclSuccess ? result : ended;
   }
@@ -146,20 +146,20 @@ class NcclLink : public DeviceLink {
         if (sends(communicator.rank()))
           messages.push_back({heard.data() + size, sizeof(std::int32_t), member, false});
         if (sends(member))
-          messages.push_back({heard.data() + place_of(member), sizeof(std::int32_t), member, true});
+          messages.push_back({heard.data() + member_index(member), sizeof(std::int32_t), member, true});
       }
     exchange(stream, messages, "the first words over " + name);
     Kokkos::deep_copy(stream, host, heard);
     compat::fence(stream, "espalier::NcclLink: the words are compared on the host");
     watchdog_->require_alive();
     for (const int member : members_)
-      if (sends(member) && host(place_of(member)) != member)
+      if (sends(member) && host(member_index(member)) != member)
         throw Error(
             ExitCode::communication,
             {.what = "NCCL does not carry data between two GPUs",
              .where = fmt::format("communicator {}, from rank {} to rank {}", name, communicator.world_rank(member),
                                   communicator.world_rank(communicator.rank())),
-             .got = fmt::format("{}", host(place_of(member))),
+             .got = fmt::format("{}", host(member_index(member))),
              .wanted = fmt::format("{}", member),
              .todo = "NCCL_P2P_DISABLE=1 shows whether peer access between the GPUs is broken (often by an "
                      "IOMMU); ESPALIER_TRANSPORT=mpi-staged does without NCCL"});

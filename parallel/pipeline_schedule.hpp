@@ -42,7 +42,7 @@ enum class OperationKind {
   send_gradients,     ///< to the stage of the chunk before
   receive_gradients,  ///< from the stage of the next chunk
   reduce,             ///< the gradients of a chunk are summed over replicas, what is left of it
-  tied_reduce,        ///< the token table's gradient, over the replicas of the first and the last stage
+  tied_reduce,        ///< the token embedding's gradient, over the replicas of the first and the last stage
   optimizer,          ///< global norm, clipping, update
   gather_weights,     ///< ZeRO-1: every replica gets the weights that the others have updated
 };
@@ -77,9 +77,9 @@ struct PipelineShape {
   int chunks = 1;        ///< virtual stages on each stage; more than one for sequential, gpipe and interleaved only
   int microbatches = 1;  ///< any number, also fewer than stages
   bool gathers_weights = false;  ///< ZeRO-1
-  bool ties_embeddings = true;   ///< the first and the last stage, where they are two, share the token table
+  bool ties_embeddings = true;   ///< the first and the last stage, where they are two, share the token embedding
 
-  /// Does the stage sum the token table's gradient with another one? One stage alone has the whole of it.
+  /// Does the stage sum the token embedding's gradient with another one? One stage alone has the whole of it.
   bool ties(int stage) const { return ties_embeddings && stages > 1 && (stage == 0 || stage == stages - 1); }
 };
 

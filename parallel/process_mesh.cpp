@@ -13,9 +13,9 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
   if (layout.size() != world.size())
     refuse_layout(world.size(), layout.degrees,
                   fmt::format("the layout is for {} ranks, but there are {}", layout.size(), world.size()));
-  const PerAxis place = layout.coordinates(world.rank());
+  const PerAxis coordinates = layout.coordinates(world.rank());
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
-    axes_.push_back(world.split(layout.group_index(world.rank(), axis), place[axis], to_string(axis)));
+    axes_.push_back(world.split(layout.group_index(world.rank(), axis), coordinates[axis], to_string(axis)));
   reductions_.entries.push_back({GroupKey{}, &dp()});
   larger_groups_.reserve(reduction_groups.size());
   for (const GroupKey& key : reduction_groups) {

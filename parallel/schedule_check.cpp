@@ -74,10 +74,11 @@ class WorldCheck {
   std::string name(const Operation& operation) const { return espalier::text(operation, shape_.chunks > 1); }
 
   std::string who(int rank) const {
-    const PerAxis place = layout_.coordinates(rank);
+    const PerAxis coordinates = layout_.coordinates(rank);
     if (!lists_differ())
-      return fmt::format("stage {}", place[Axis::pp]);
-    return fmt::format("rank {} (stage {}, dp {}, tp {})", rank, place[Axis::pp], place[Axis::dp], place[Axis::tp]);
+      return fmt::format("stage {}", coordinates[Axis::pp]);
+    return fmt::format("rank {} (stage {}, dp {}, tp {})", rank, coordinates[Axis::pp], coordinates[Axis::dp],
+                       coordinates[Axis::tp]);
   }
 
   /// Numbers the lists so that equal ones of one stage have one number; the owner is the first rank with it.
@@ -142,9 +143,9 @@ class WorldCheck {
   /// Every rank against the first one of its group.
   void check_groups(Axis axis) {
     for (int rank = 0; rank < layout_.size() && problems_.size() < max_problems; ++rank) {
-      PerAxis place = layout_.coordinates(rank);
-      place[axis] = 0;
-      const int first = layout_.rank_at(place);
+      PerAxis coordinates = layout_.coordinates(rank);
+      coordinates[axis] = 0;
+      const int first = layout_.rank_at(coordinates);
       if (id_of_[static_cast<std::size_t>(rank)] != id_of_[static_cast<std::size_t>(first)])
         compare_collectives(rank, first, axis);
     }

@@ -91,9 +91,9 @@ class AbstractWorld {
 
   int rank_of_stage(int like, int stage) const {
     ESPALIER_ASSERT(0 <= stage && stage < layout_.degree(Axis::pp), "a message without a peer: check the list first");
-    PerAxis place = layout_.coordinates(like);
-    place[Axis::pp] = stage;
-    return layout_.rank_at(place);
+    PerAxis coordinates = layout_.coordinates(like);
+    coordinates[Axis::pp] = stage;
+    return layout_.rank_at(coordinates);
   }
 
   /// The rank has nothing before its next operation: it can start now, or waits.

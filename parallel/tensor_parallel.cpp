@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-constexpr long dropped_reduction = 2;  // of a rank's life, where PlantedFault::drop_all_reduce is planted
+constexpr long dropped_reduction = 2;  // of a rank's life, where InjectedFault::drop_all_reduce is injected
 
 template <class View>
 CollectiveWork work_of(Collective kind, const View& whole) {
@@ -82,7 +82,7 @@ void TensorParallel<T>::sum_rows(const ExecSpace& exec, Tensor<T, 2> ours) const
   const CollectiveWork work =
       sequence_parallel_ ? work_of(Collective::reduce_scatter, full_) : work_of(Collective::all_reduce, ours);
   communicate("reduce", work, [=, this] {
-    if (axis_->context().planted_fault == PlantedFault::drop_all_reduce && ++reductions_ == dropped_reduction)
+    if (axis_->context().injected_fault == InjectedFault::drop_all_reduce && ++reductions_ == dropped_reduction)
       return drop(exec, ours);
     if (sequence_parallel_)
       reduce_scatter(exec, *axis_, ours, full_);

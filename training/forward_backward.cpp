@@ -134,8 +134,8 @@ class Executor {
 
   void forward(const Operation& op, const std::string& name) {
     const ActivationIndex where = take_free_slot(op);
-    // Planted: the first micro-batch counts twice.
-    const bool doubled = world().context().planted_fault == PlantedFault::wrong_token_weight && op.microbatch == 0;
+    // An injected fault: the first micro-batch counts twice.
+    const bool doubled = world().context().injected_fault == InjectedFault::wrong_token_weight && op.microbatch == 0;
     const double times = doubled ? 2 : 1;
     timed(op, name, Phase::forward, [&](const auto& done) {
       c_.model.forward(c_.exec, where, batch(op.microbatch), {times * weight_.loss, times * weight_.gradient}, done);

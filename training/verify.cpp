@@ -23,7 +23,8 @@ namespace {
 
 constexpr double smallest_share = 1e-3;  // of the global norm: below it a tensor's own norm is no measure
 
-// Planted: the first matrix that two neighbours on the tensor axis hold equal shares of is swapped between them.
+// An injected fault: the first matrix that two neighbours on the tensor axis hold equal shares of is swapped between
+// them.
 void swap_a_shard(std::vector<Parameter>& parameters) {
   for (Parameter& parameter : parameters) {
     const ParameterSpec& spec = parameter.spec;
@@ -80,7 +81,7 @@ class Comparison {
   void load_state() {
     const ParameterStore<Compute<P>>& store = trainer_.parameters();
     std::vector<Parameter> shards = store.parameters();
-    if (world_.context().planted_fault == PlantedFault::swap_shards)
+    if (world_.context().injected_fault == InjectedFault::swap_shards)
       swap_a_shard(shards);
     const std::vector<double> weights = local_part(SnapshotArray::weights_before, shards);
     set_device_values(weights, store.flat_weights());
@@ -188,14 +189,14 @@ double LayoutErrors::worst() const {
 template <class P>
 std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions& options, const Communicator& world,
                                    const std::function<void(const VerifiedLayout&)>& done) {
-  const PlantedFault planted = world.context().planted_fault;
+  const InjectedFault injected = world.context().injected_fault;
   check_token_files(config, world);
   ParameterStore<Compute<P>> whole;
   const Decoder<P> whole_model(whole, config.model.shape);
   whole.lay_out();
   std::vector<std::vector<LogicalTensor>> groups = in_groups(logical_tensors(whole.parameters()));
   std::vector<Candidate> all = candidates(config, world.size());
-  world.plant(PlantedFault::none);  // the reference is right
+  world.inject(InjectedFault::none);  // the reference is right
   std::optional<Reference<P>> reference;
   std::optional<SavedReference> saved;
   if (options.against.empty())
@@ -203,9 +204,9 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
   else
     saved.emplace(options.against, config, world);
   for (Index step = 0; step < options.steps; ++step) {
-    world.plant(PlantedFault::none);
+    world.inject(InjectedFault::none);
     const Snapshot snapshot = saved ? saved->step(step, whole.parameters()) : reference->step();
-    world.plant(planted);
+    world.inject(injected);
     for (Candidate& candidate : all) {
       if (candidate.config) {
         const RunLayout layout = make_run_layout(*candidate.config, world.size());

@@ -46,7 +46,7 @@ KOKKOS_INLINE_FUNCTION S dot(const T* a, const T* b, Index width) {
 }
 
 // Which row of which head a thread works on, and where its scratch memory lies.
-struct RowPlace {
+struct RowOfThread {
   Index teams_per_head;
   int level;  // of scratch memory
   KOKKOS_INLINE_FUNCTION Index head(const TeamMember& team) const { return team.league_rank() / teams_per_head; }
@@ -58,7 +58,7 @@ struct RowPlace {
 // Teams for all rows of all heads, and scratch memory of a thread for `rows` rows of a head and `weights` times lanes.
 struct RowPlan {
   TeamPolicy policy;
-  RowPlace place;
+  RowOfThread work;
 };
 
 template <class S>
@@ -100,14 +100,14 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, 1, 1);
-  const RowPlace place = plan.place;
+  const RowOfThread work = plan.work;
   Kokkos::parallel_for(
       "espalier::core::attention_forward_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
-        const Index head = place.head(team);
-        const Index query = place.row(team);
-        const ScratchVector<S> sum(team.thread_scratch(place.level), width);  // of P V
-        const ScratchVector<S> p(team.thread_scratch(place.level), Index{lanes});
+        const Index head = work.head(team);
+        const Index query = work.row(team);
+        const ScratchVector<S> sum(team.thread_scratch(work.level), width);  // of P V
+        const ScratchVector<S> p(team.thread_scratch(work.level), Index{lanes});
         if (query >= shape.sequence_length)
           return;
         const T* const q = head_rows<T>(qkv, shape, head, 0)(query);
@@ -153,14 +153,14 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, 1, 1);
-  const RowPlace place = plan.place;
+  const RowOfThread work = plan.work;
   Kokkos::parallel_for(
       "espalier::core::attention_query_gradient_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
-        const Index head = place.head(team);
-        const Index query = place.row(team);
-        const ScratchVector<S> dq(team.thread_scratch(place.level), width);
-        const ScratchVector<S> ds(team.thread_scratch(place.level), Index{lanes});
+        const Index head = work.head(team);
+        const Index query = work.row(team);
+        const ScratchVector<S> dq(team.thread_scratch(work.level), width);
+        const ScratchVector<S> ds(team.thread_scratch(work.level), Index{lanes});
         if (query >= shape.sequence_length)
           return;
         const T* const q = head_rows<T>(qkv, shape, head, 0)(query);
@@ -193,16 +193,16 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, 2, 2);
-  const RowPlace place = plan.place;
+  const RowOfThread work = plan.work;
   Kokkos::parallel_for(
       "espalier::core::attention_key_gradient_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
         const Index length = shape.sequence_length;
-        const Index head = place.head(team);
-        const Index key = place.row(team);
-        const ScratchVector<S> dk(team.thread_scratch(place.level), width), dv(team.thread_scratch(place.level), width);
-        const ScratchVector<S> p(team.thread_scratch(place.level), Index{lanes});
-        const ScratchVector<S> ds(team.thread_scratch(place.level), Index{lanes});
+        const Index head = work.head(team);
+        const Index key = work.row(team);
+        const ScratchVector<S> dk(team.thread_scratch(work.level), width), dv(team.thread_scratch(work.level), width);
+        const ScratchVector<S> p(team.thread_scratch(work.level), Index{lanes});
+        const ScratchVector<S> ds(team.thread_scratch(work.level), Index{lanes});
         if (key >= length)
           return;
         const HeadRows<T> q = head_rows<T>(qkv, shape, head, 0);

@@ -7,8 +7,8 @@
 namespace espalier {
 namespace {
 
-// Where row n of dx goes in a part of the token table; -1: to none.
-struct TablePlaces {
+// Which row of our part of the token embedding row n of dx belongs to; -1: to none.
+struct TableRows {
   Tensor<TokenId, 1> tokens;  // (N)
   Index first_token;
   Index vocabulary;  // Vl
@@ -18,10 +18,10 @@ struct TablePlaces {
   }
 };
 
-// table(place_of(n), :) += dx(n, :) for all n in order. Columns of one thread, which walks all rows: for hosts.
-template <class S, class T, class PlaceOf>
+// table(row_of(n), :) += dx(n, :) for all n in order. Columns of one thread, which walks all rows: for hosts.
+template <class S, class T, class RowOf>
 void scatter_rows(const ExecSpace& exec, const char* label, const Tensor<S, 2>& table, const Tensor<T, 2>& dx,
-                  const PlaceOf& place_of) {
+                  const RowOf& row_of) {
   constexpr Index strip = 32;
   const Index rows = dx.extent(0);
   const Index channels = dx.extent(1);
@@ -30,33 +30,33 @@ void scatter_rows(const ExecSpace& exec, const char* label, const Tensor<S, 2>& 
         const Index first = s * strip;
         const Index last = first + strip < channels ? first + strip : channels;
         for (Index n = 0; n < rows; ++n) {
-          const Index place = place_of(n);
-          if (place < 0)
+          const Index row = row_of(n);
+          if (row < 0)
             continue;
           for (Index c = first; c < last; ++c)
-            table(place, c) += static_cast<S>(dx(n, c));
+            table(row, c) += static_cast<S>(dx(n, c));
         }
       });
 }
 
 // first_row(v): the row of dx that goes first to row v of the table; count(v): how many go there. Sums of integers: the
 // same in any order.
-void find_token_rows(const ExecSpace& exec, const TablePlaces& place_of, const Tensor<int, 1>& first_row,
+void find_token_rows(const ExecSpace& exec, const TableRows& row_of, const Tensor<int, 1>& first_row,
                      const Tensor<int, 1>& count) {
-  const auto rows = static_cast<int>(place_of.tokens.extent(0));
+  const auto rows = static_cast<int>(row_of.tokens.extent(0));
   Kokkos::parallel_for(
-      "espalier::core::embedding_backward_clear", RangePolicy(exec, 0, place_of.vocabulary),
+      "espalier::core::embedding_backward_clear", RangePolicy(exec, 0, row_of.vocabulary),
       KOKKOS_LAMBDA(const Index v) {
         first_row(v) = rows;
         count(v) = 0;
       });
   Kokkos::parallel_for(
       "espalier::core::embedding_backward_count", RangePolicy(exec, 0, rows), KOKKOS_LAMBDA(const Index n) {
-        const Index place = place_of(n);
-        if (place < 0)
+        const Index row = row_of(n);
+        if (row < 0)
           return;
-        Kokkos::atomic_fetch_min(&first_row(place), static_cast<int>(n));
-        Kokkos::atomic_add(&count(place), 1);
+        Kokkos::atomic_fetch_min(&first_row(row), static_cast<int>(n));
+        Kokkos::atomic_add(&count(row), 1);
       });
 }
 
@@ -75,7 +75,7 @@ KOKKOS_INLINE_FUNCTION void add_listed_rows(Pack<S>& sum, const Rows& dx, const 
 // adds them.
 template <class S, class T>
 void scatter_rows_by_teams(const ExecSpace& exec, const Tensor<S, 2>& table, const Tensor<T, 2>& dx,
-                           const TablePlaces& place_of, const Tensor<int, 1>& first_row, const Tensor<int, 1>& count) {
+                           const TableRows& row_of, const Tensor<int, 1>& first_row, const Tensor<int, 1>& count) {
   using List = Kokkos::View<int*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
   constexpr int threads = 64;  // eight columns each
   constexpr Index slice = 32;  // tokens that a thread searches before all agree on how many were found
@@ -91,21 +91,21 @@ void scatter_rows_by_teams(const ExecSpace& exec, const Tensor<S, 2>& table, con
       "espalier::core::embedding_backward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const List list(team.team_scratch(0), capacity + 1);  // its last: how many rows are listed
         const Index own = team.league_rank();
-        const Index place = place_of(own);
-        if (place < 0 || first_row(place) != own)
+        const Index row = row_of(own);
+        if (row < 0 || first_row(row) != own)
           return;
         Index searched = own;
-        for (int left = count(place); left > 0;) {
+        for (int left = count(row); left > 0;) {
           int listed = 0;
           while (listed < left && listed + window <= capacity) {
             const Index first = searched + team.team_rank() * slice;
             const Index last = smaller(first + slice, rows);
             int found = 0;
             for (Index n = first; n < last; ++n)
-              found += place_of(n) == place ? 1 : 0;
+              found += row_of(n) == row ? 1 : 0;
             int at = listed + team.team_scan(found);
             for (Index n = first; n < last; ++n)
-              if (place_of(n) == place)
+              if (row_of(n) == row)
                 list(at++) = static_cast<int>(n);
             if (team.team_rank() == threads - 1)
               list(capacity) = at;
@@ -115,7 +115,7 @@ void scatter_rows_by_teams(const ExecSpace& exec, const Tensor<S, 2>& table, con
             searched += window;
           }
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, packs), [&](const Index p) {
-            Pack<S> sum = impl::pack_at(&table(place, 0), p);
+            Pack<S> sum = impl::pack_at(&table(row, 0), p);
             int i = 0;
             for (; i + 16 <= listed; i += 16)
               add_listed_rows<16, T>(sum, dx, list, i, p);
@@ -123,14 +123,14 @@ void scatter_rows_by_teams(const ExecSpace& exec, const Tensor<S, 2>& table, con
               add_listed_rows<4, T>(sum, dx, list, i, p);
             for (; i < listed; ++i)
               add_listed_rows<1, T>(sum, dx, list, i, p);
-            impl::put_pack(&table(place, 0), p, sum);
+            impl::put_pack(&table(row, 0), p, sum);
           });
           const Index done = packs * Pack<S>::size;
           Kokkos::parallel_for(Kokkos::TeamThreadRange(team, done, channels), [&](const Index c) {
-            S sum = table(place, c);
+            S sum = table(row, c);
             for (int i = 0; i < listed; ++i)
               sum += static_cast<S>(dx(list(i), c));
-            table(place, c) = sum;
+            table(row, c) = sum;
           });
           team.team_barrier();  // the list is no longer read
           left -= listed;
@@ -162,14 +162,14 @@ template <class T>
 void embedding_backward(const ExecSpace& exec, Tensor<State<T>, 2> dtoken_table, Tensor<T, 2> dx,
                         Tensor<TokenId, 1> tokens, Tensor<int, 1> scratch, Index first_token) {
   const Index vocabulary = dtoken_table.extent(0);
-  const TablePlaces place_of{tokens, first_token, vocabulary};
+  const TableRows row_of{tokens, first_token, vocabulary};
   if constexpr (exec_is_host) {
-    scatter_rows<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, place_of);
+    scatter_rows<State<T>, T>(exec, "espalier::core::embedding_backward", dtoken_table, dx, row_of);
   } else {
     ESPALIER_ASSERT(static_cast<Index>(scratch.extent(0)) >= embedding_scratch(vocabulary), "too little scratch");
     const Tensor<int, 1> first_row(scratch.data(), vocabulary), count(scratch.data() + vocabulary, vocabulary);
-    find_token_rows(exec, place_of, first_row, count);
-    scatter_rows_by_teams<State<T>, T>(exec, dtoken_table, dx, place_of, first_row, count);
+    find_token_rows(exec, row_of, first_row, count);
+    scatter_rows_by_teams<State<T>, T>(exec, dtoken_table, dx, row_of, first_row, count);
   }
 }
 

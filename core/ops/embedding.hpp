@@ -6,8 +6,8 @@
 
 // Token and learned position embedding: x(b, t, :) = token_table(token(b, t), :) + position_table(t, :).
 // N = B*T rows, row n at position n % T. Saved for backward: the tokens. Either table may be applied to a part of the
-// problem: a rank that holds rows [first_token, first_token + Vl) of the token table treats other tokens as zero rows;
-// positions may be added to R rows of the N, the first of which is `first_row`.
+// problem: a rank that holds rows [first_token, first_token + Vl) of the token embedding treats other tokens as zero
+// rows; positions may be added to R rows of the N, the first of which is `first_row`.
 
 namespace espalier {
 

@@ -59,7 +59,7 @@ HostTensor<S, 1> host_part(const ExecSpace& exec, const Tensor<S, 1>& values, In
   const Tensor<S, 1> part(values.data() + range.begin, range.size());
   HostTensor<S, 1> host = Kokkos::create_mirror_view(part);
   Kokkos::deep_copy(exec, host, part);
-  compat::fence(exec, "espalier::first_unsound: the host looks for the place");
+  compat::fence(exec, "espalier::first_unsound: the host looks for the index");
   return host;
 }
 

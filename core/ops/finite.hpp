@@ -6,12 +6,12 @@
 
 namespace espalier {
 
-/// The place of the first value that is infinite or no number; the size of the array where all are finite. Waits for
+/// The index of the first value that is infinite or no number; the size of the array where all are finite. Waits for
 /// `exec`.
 template <class S>
 Index first_not_finite(const ExecSpace& exec, Tensor<S, 1> values);
 
-/// The place of the first element whose moments no gradients have left: a second moment below zero, or a first one of
+/// The index of the first element whose moments no gradients have left: a second moment below zero, or a first one of
 /// more than `largest_moment_ratio` times the root of the second. AdamW's moments keep |m| <= sqrt(K v),
 /// K = (1 - beta1)^2 / (1 - beta2) / (1 - beta1^2 / beta2) by Cauchy and Schwarz: 7.3 for betas of 0.9 and 0.999. The
 /// limit leaves room for betas that have changed. Waits for `exec`.

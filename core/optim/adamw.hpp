@@ -10,7 +10,8 @@
 
 namespace espalier {
 
-/// Elements [offset, offset + size) of the flat arrays, whose masters and moments start at `moment_offset` of theirs.
+/// Elements [offset, offset + size) of the flat arrays, whose master weights and moments start at `moment_offset` of
+/// theirs.
 struct AdamWPart {
   Index offset;
   Index moment_offset;
@@ -26,9 +27,9 @@ Tensor<Index, 1> make_adamw_parts(const std::vector<AdamWPart>& parts);
 ///   g = clip * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///   w -= rate * (mhat / (sqrt(vhat) + eps) + decay * w),  mhat = m / (1 - beta1^step),  vhat = v / (1 - beta2^step)
 /// updates master and both moments in the state type and writes the compute weight. Where weights are their own state
-/// type they are the masters, and `masters` is not read. The factor `clip` stays on the device. `step` counts from 1.
-/// The decay is that of `config`, for the parts that have one. Of F elements of the flat arrays M have their masters
-/// and moments here.
+/// type they are the master weights, and `masters` is not read. The factor `clip` stays on the device. `step` counts
+/// from 1. The decay is that of `config`, for the parts that have one. Of F elements of the flat arrays M have their
+/// master weights and moments here.
 template <class T>
 void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (F) */, Tensor<State<T>, 1> masters /* (M) */,
                   Tensor<State<T>, 1> exp_avg /* (M) */, Tensor<State<T>, 1> exp_avg_sq /* (M) */,
@@ -36,7 +37,7 @@ void adamw_update(const ExecSpace& exec, Tensor<T, 1> weights /* (F) */, Tensor<
                   double learning_rate, Tensor<double, 0> clip, Index step);
 
 /// The optimizer state of one parameter store, or of the part of it that this rank updates (ZeRO-1): both moments, and
-/// fp32 masters of weights of 16 bits.
+/// fp32 master weights of weights of 16 bits.
 template <class T>
 class AdamW {
  public:
@@ -44,7 +45,7 @@ class AdamW {
   AdamW(const ParameterStore<T>& parameters, const AdamWConfig& config,
         std::optional<std::vector<IndexRange>> owned = std::nullopt);
 
-  /// Gives the masters the initial values of the weights, not rounded to T; nothing to do where there are none.
+  /// Gives the master weights the initial values, not rounded to T; nothing to do where there are none.
   void initialize_masters(const ExecSpace& exec, std::uint64_t seed) const;
 
   /// Updates the owned ranges; `step` counts from 1.
@@ -54,8 +55,8 @@ class AdamW {
   Tensor<State<T>, 1> exp_avg() const { return exp_avg_; }        ///< (M), first moment
   Tensor<State<T>, 1> exp_avg_sq() const { return exp_avg_sq_; }  ///< (M), second moment
 
-  /// The masters and moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the other:
-  /// where all is owned, the arrays are laid out as the weights.
+  /// The master weights and moments of owned()[i] start at moment_starts()[i] of their arrays, one range after the
+  /// other: where all is owned, the arrays are laid out as the weights.
   const std::vector<IndexRange>& owned() const { return owned_; }
   const std::vector<Index>& moment_starts() const { return moment_starts_; }
 

@@ -128,7 +128,7 @@ TEST(AdamW, of_ranges_updates_them_alone_to_the_same_bits) {
   EXPECT_EQ(on_host(whole->flat_weights()), on_host(halves->flat_weights()));
 }
 
-// Steps far below the spacing of 16-bit weights add up in the masters.
+// Steps far below the spacing of 16-bit weights add up in the master weights.
 template <class T>
 void expect_fp32_masters() {
   ParameterStore<T> parameters;

@@ -59,8 +59,8 @@ class Model {
   }
 
   /// By number of the parameter: the same on all ranks.
-  const std::vector<std::optional<Held>>& of(const PerAxis& place) const {
-    return held_[static_cast<std::size_t>(place[Axis::pp] * tensor_ + place[Axis::tp])];
+  const std::vector<std::optional<Held>>& of(const PerAxis& coordinates) const {
+    return held_[static_cast<std::size_t>(coordinates[Axis::pp] * tensor_ + coordinates[Axis::tp])];
   }
 
  private:
@@ -76,9 +76,9 @@ std::vector<int> by_rule(const MeshLayout& layout, const Model& model, int rank,
   const Held& held = *model.of(ours)[id];
   std::vector<int> ranks;
   for (int other = 0; other < layout.size(); ++other) {
-    const PerAxis place = layout.coordinates(other);
-    const std::optional<Held>& theirs = model.of(place)[id];
-    const bool is_copy = place[Axis::tp] != ours[Axis::tp] && !local_rows;  // of a rank that is among them
+    const PerAxis coordinates = layout.coordinates(other);
+    const std::optional<Held>& theirs = model.of(coordinates)[id];
+    const bool is_copy = coordinates[Axis::tp] != ours[Axis::tp] && !local_rows;  // of a rank that is among them
     if (theirs && theirs->range == held.range && !is_copy)
       ranks.push_back(other);
   }

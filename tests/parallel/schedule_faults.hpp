@@ -10,7 +10,7 @@
 
 #include "parallel/pipeline_schedule.hpp"
 
-// To plant a fault in a list, and to find the sentence that names it.
+// To inject a fault into a list, and to find the sentence that names it.
 
 namespace espalier {
 

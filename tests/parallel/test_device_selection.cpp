@@ -15,47 +15,47 @@ namespace {
 
 using Ids = std::vector<std::string>;
 
-std::vector<int> indices(const std::vector<DevicePlace>& places) {
+std::vector<int> indices(const std::vector<DeviceAssignment>& assignments) {
   std::vector<int> result;
-  for (const DevicePlace& place : places)
-    result.push_back(place.index);
+  for (const DeviceAssignment& assignment : assignments)
+    result.push_back(assignment.index);
   return result;
 }
 
 TEST(DeviceSelection, EachRankHasItsOwnWhereAllSeeAll) {
   const Ids all{"a", "b", "c", "d"};
-  EXPECT_EQ(indices(place_on_devices({all, all, all, all})), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(indices(assign_devices({all, all, all, all})), (std::vector<int>{0, 1, 2, 3}));
 }
 
 // srun --gpus-per-task=1: each rank sees one, as its first.
 TEST(DeviceSelection, TheLaunchersChoiceStands) {
-  const auto places = place_on_devices({{"c"}, {"a"}, {"b"}});
-  EXPECT_EQ(indices(places), (std::vector<int>{0, 0, 0}));
-  for (const DevicePlace& place : places)
-    EXPECT_EQ(place.sharers, 1);
+  const auto assignments = assign_devices({{"c"}, {"a"}, {"b"}});
+  EXPECT_EQ(indices(assignments), (std::vector<int>{0, 0, 0}));
+  for (const DeviceAssignment& assignment : assignments)
+    EXPECT_EQ(assignment.sharers, 1);
 }
 
 TEST(DeviceSelection, RanksShareEvenly) {
   const Ids all{"a", "b"};
-  const auto places = place_on_devices({all, all, all, all, all});
-  EXPECT_EQ(indices(places), (std::vector<int>{0, 1, 0, 1, 0}));
-  EXPECT_EQ(places[0].sharers, 3);
-  EXPECT_EQ(places[1].sharers, 2);
+  const auto assignments = assign_devices({all, all, all, all, all});
+  EXPECT_EQ(indices(assignments), (std::vector<int>{0, 1, 0, 1, 0}));
+  EXPECT_EQ(assignments[0].sharers, 3);
+  EXPECT_EQ(assignments[1].sharers, 2);
 }
 
 // Rank 1 sees only what rank 0 has taken.
 TEST(DeviceSelection, OverlappingViewsAreNoticed) {
-  const auto places = place_on_devices({{"a", "b"}, {"a"}});
-  EXPECT_EQ(places[0].sharers, 2);
-  EXPECT_EQ(places[1].sharers, 2);
+  const auto assignments = assign_devices({{"a", "b"}, {"a"}});
+  EXPECT_EQ(assignments[0].sharers, 2);
+  EXPECT_EQ(assignments[1].sharers, 2);
 }
 
 TEST(DeviceSelection, MoreRanksThanGpusNeedLeave) {
   const Ids one{"a"};
-  const auto places = place_on_devices({one, one});
-  EXPECT_NO_THROW(require_allowed_sharing(places, 1, 1, 2));
+  const auto assignments = assign_devices({one, one});
+  EXPECT_NO_THROW(require_allowed_sharing(assignments, 1, 1, 2));
   try {
-    require_allowed_sharing(places, 1, 1, 1);
+    require_allowed_sharing(assignments, 1, 1, 1);
     FAIL() << "was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);

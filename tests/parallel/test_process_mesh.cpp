@@ -22,8 +22,8 @@ constexpr std::array<Axis, 3> reversed{Axis::pp, Axis::dp, Axis::tp};
 TEST(MeshLayout, DefaultOrderIsTensorFastest) {
   const MeshLayout layout = make_layout(24, 2, 3, 4);
   for (int rank = 0; rank < 24; ++rank) {
-    const PerAxis place = layout.coordinates(rank);
-    EXPECT_EQ(rank, place[Axis::tp] + 2 * (place[Axis::dp] + 3 * place[Axis::pp]));
+    const PerAxis coordinates = layout.coordinates(rank);
+    EXPECT_EQ(rank, coordinates[Axis::tp] + 2 * (coordinates[Axis::dp] + 3 * coordinates[Axis::pp]));
   }
   EXPECT_EQ(layout.group(9, Axis::tp), (std::vector<int>{8, 9}));
   EXPECT_EQ(layout.group(9, Axis::dp), (std::vector<int>{7, 9, 11}));
@@ -107,12 +107,12 @@ TEST(MeshLayout, ReductionRanksUpTo4096) {
             const int wanted = group.axes.contains(Axis::tp) ? dp * tp : both_ends ? 2 * dp : dp;
             ASSERT_EQ(static_cast<int>(ranks.size()), wanted);
             ASSERT_EQ(std::count(ranks.begin(), ranks.end(), rank), 1);
-            const GroupRank place = layout.group_rank(rank, group);
-            ASSERT_EQ(ranks[static_cast<std::size_t>(place.rank)], rank);
-            if (place.rank == wanted - 1) {  // the last agrees with the first: enough at this price
+            const GroupRank ours = layout.group_rank(rank, group);
+            ASSERT_EQ(ranks[static_cast<std::size_t>(ours.rank)], rank);
+            if (ours.rank == wanted - 1) {  // the last agrees with the first: enough at this price
               ASSERT_EQ(layout.reduction_ranks(ranks[0], group), ranks);
             }
-            ASSERT_EQ(layout.reduction_ranks(rank, place.joins), ranks);
+            ASSERT_EQ(layout.reduction_ranks(rank, ours.joins), ranks);
           }
       }
   }

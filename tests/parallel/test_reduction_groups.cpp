@@ -321,20 +321,20 @@ TEST(ReductionGroupsOfFour, ATiedBucketHoldsUpNoOther) {
   stage.expect_sums(reducer.owned(), 0, "in the end");
 }
 
-TEST(ReductionGroups, PlantedFaultsLeaveOutASum) {
+TEST(ReductionGroups, InjectedFaultsLeaveOutASum) {
   const RestoreSettings restore;
   for (const MeshLayout& layout : layouts())
-    for (const PlantedFault fault : {PlantedFault::no_tied_reduction, PlantedFault::no_tensor_sum}) {
-      world().plant(fault);
+    for (const InjectedFault fault : {InjectedFault::no_tied_reduction, InjectedFault::no_tensor_sum}) {
+      world().inject(fault);
       const Stage<double> stage(layout);
       stage.fill_gradients(0);
       auto reducer = stage.reducer(0);
-      world().plant(PlantedFault::none);
+      world().inject(InjectedFault::none);
       reducer.begin_step();
       reducer.wait();
       const auto gradients = to_vector(stage.parameters.flat_gradients());
       for (const Segment& segment : stage.parameters.segments()) {
-        const bool broken = segment.group == (fault == PlantedFault::no_tied_reduction ? over_tied : over_tp_and_dp);
+        const bool broken = segment.group == (fault == InjectedFault::no_tied_reduction ? over_tied : over_tp_and_dp);
         const auto ranks = layout.reduction_ranks(world().rank(), broken ? over_dp : segment.group);
         double wanted = 0;
         for (const int rank : ranks)

@@ -77,7 +77,7 @@ TEST(ReductionPlan, BucketsAreAFractionWithinLimits) {
   EXPECT_EQ(all_of(8 * mib), std::vector<Index>(8, mib)) << "not smaller";
   EXPECT_EQ(all_of(1600 * mib), std::vector<Index>(100, 16 * mib)) << "not larger";
 
-  // The ranks that share the token table hold unlike layers besides: the table's buckets must not depend on those.
+  // The ranks that share the token embedding hold unlike layers besides: the table's buckets must not depend on those.
   for (const Index others : {64 * mib, 640 * mib}) {
     auto segments = segments_of({128 * mib, others});
     segments[0].group = over_tied;

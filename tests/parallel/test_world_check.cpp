@@ -65,9 +65,10 @@ TEST(WorldCheck, OneCollectiveOfOneRankOf4096) {
     const PipelineShape shape{.stages = layout.degree(Axis::pp), .microbatches = 8};
     Lists ranks = world_lists(layout, shape, {.all_reduce = 24});
     tensor_of(ranks[2047], "F3").all_reduce = 23;
-    const PerAxis place = layout.coordinates(2047);
-    const std::string who = "rank 2047 (stage " + std::to_string(place[Axis::pp]) + ", dp " +
-                            std::to_string(place[Axis::dp]) + ", tp " + std::to_string(place[Axis::tp]) + "): ";
+    const PerAxis coordinates = layout.coordinates(2047);
+    const std::string who = "rank 2047 (stage " + std::to_string(coordinates[Axis::pp]) + ", dp " +
+                            std::to_string(coordinates[Axis::dp]) + ", tp " + std::to_string(coordinates[Axis::tp]) +
+                            "): ";
     const auto problems = check_world(ranks, layout, shape);
     ASSERT_EQ(problems.size(), 1U) << joined(problems);
     EXPECT_EQ(problems[0].substr(0, who.size()), who);

@@ -7,18 +7,18 @@
 namespace espalier {
 
 /// A mistake made on purpose, so that `espalier verify` can show that it would find it. Set before anything is built.
-enum class PlantedFault {
+enum class InjectedFault {
   none,
   drop_all_reduce,     ///< one sum over the tensor axis is left out
   wrong_token_weight,  ///< one micro-batch counts twice
   swap_shards,         ///< two ranks of the tensor axis hold each other's rows
-  no_tied_reduction,   ///< the token tables of the first and the last stage keep their own gradients
+  no_tied_reduction,   ///< the token embeddings of the first and the last stage keep their own gradients
   no_tensor_sum        ///< gradients of replicas_and_tensor are summed over the replicas only
 };
 
-inline constexpr std::array<const char*, 6> planted_fault_names{
+inline constexpr std::array<const char*, 6> injected_fault_names{
     "none", "drop_all_reduce", "wrong_token_weight", "swap_shards", "no_tied_reduction", "no_tensor_sum"};
 
-inline const char* to_string(PlantedFault fault) { return planted_fault_names[static_cast<std::size_t>(fault)]; }
+inline const char* to_string(InjectedFault fault) { return injected_fault_names[static_cast<std::size_t>(fault)]; }
 
 }  // namespace espalier
