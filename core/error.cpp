@@ -64,8 +64,9 @@ Error system_error_from(const std::system_error& error, ExitCode otherwise) {
                      where.empty() ? "start in a directory that exists and that you may read"
                                    : "check the path, and that of the working directory, and their permissions")};
     default:
-      return {ExitCode::write, report("the system refused to read or write",
-                                      "look after free space, quota and limits (df, ulimit -a), or use another place")};
+      return {ExitCode::write,
+              report("the system refused to read or write",
+                     "look after free space, quota and limits (df, ulimit -a), or use another directory")};
   }
 }
 

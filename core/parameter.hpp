@@ -40,7 +40,7 @@ class ParameterStore {
     return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(id).offset, extents...);
   }
 
-  /// A matrix with the padding below it, (padded_rows(), columns): rows of zeros that products may take along.
+  /// A matrix with the padding below it, (padded_rows(), columns): rows of zeros that matmuls may take along.
   Tensor<T, 2> padded_weight(Id id) const { return padded<T>(id, weights_); }
   Tensor<State<T>, 2> padded_gradient(Id id) const { return padded<State<T>>(id, gradients_); }
 

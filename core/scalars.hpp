@@ -66,7 +66,7 @@ using Fp16WithFp32Residual = MixedPrecision<float16, float>;
   F(::espalier::float16, ::espalier::float16)   \
   F(::espalier::float16, float)
 
-/// F(T, Out) for each type T of the factors of a matrix product and type Out of what it is written as: T, or the state
+/// F(T, Out) for each type T of the factors of a matmul and type Out of what it is written as: T, or the state
 /// type.
 #define ESPALIER_FOR_PRODUCT_TYPES(F) ESPALIER_FOR_RESIDUAL_TYPES(F)
 

@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// A matrix product (m, k) x (k, n), `count` times.
+/// A matmul (m, k) x (k, n), `count` times.
 struct MatmulWork {
   Index m = 0;
   Index n = 0;
@@ -26,7 +26,7 @@ struct AttentionWork {
   AttentionShape shape{};
   bool backward = false;
   Index count = 1;
-  /// Of the two products with scores that causality leaves, of the four of backward.
+  /// Of the two matmuls with scores that causality leaves, of the four of backward.
   double flops() const;
 };
 

@@ -26,7 +26,7 @@ constexpr std::size_t mib = 1024 * kib;
 // Measured with MPICH 4.0 over UCX 1.13, OpenBLAS 0.3.21 and oneDNN 2.6, and rounded up.
 constexpr std::size_t shared_memory_of_a_rank = 5 * mib;  // a file, too, where it is /dev/shm that holds it
 constexpr std::size_t least_memory = 640 * mib;           // of addresses, more than is ever used
-constexpr std::size_t memory_of_a_thread = 192 * mib;  // the allocator's arena, buffers of matrix products, its stack
+constexpr std::size_t memory_of_a_thread = 192 * mib;     // the allocator's arena, buffers of matmuls, its stack
 constexpr std::size_t least_stack = 256 * kib;
 constexpr std::size_t most_stack = 1024 * mib;
 constexpr std::size_t least_open_files = 64;

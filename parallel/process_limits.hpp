@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// What the shell's `ulimit` and the host leave to this process, where MPI and the libraries of matrix products would
+/// What the shell's `ulimit` and the host leave to this process, where MPI and the libraries of matmuls would
 /// abort or wait for ever if it is too little. Bytes; the largest number where there is no limit.
 struct ProcessLimits {
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();

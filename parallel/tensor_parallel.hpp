@@ -61,7 +61,7 @@ class TensorParallel {
   template <class Residual>
   Tensor<T, 2> gather(const ExecSpace& exec, const Tensor2<Residual>& local /* (R, C) */) const;
 
-  /// Where to put a product that is to be reduced for `local`: itself, or the workspace.
+  /// Where to put the result of a matmul that is to be reduced for `local`: itself, or the workspace.
   template <class Residual>
   Tensor<T, 2> partial(const Tensor2<Residual>& local /* (R, C) */) const {
     if constexpr (std::is_same_v<T, Residual>)

@@ -167,7 +167,7 @@ class Emulation {
 
 constexpr double uncalibrated_error = 0.5;  // of times that nobody measured on such a machine at such work
 
-// What [emulate] imitates beside the faults that it plants, and a rehearsal's note, which changes nothing.
+// What [emulate] imitates beside the faults that it injects, and a rehearsal's note, which changes nothing.
 RunConfig::Emulate without_faults(RunConfig::Emulate emulate) {
   const RunConfig::Emulate none;
   emulate.slow_rank = none.slow_rank;

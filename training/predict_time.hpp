@@ -29,7 +29,7 @@ struct TimeOutlook {
 };
 
 /// What `train` tells of its step: by [emulate] where that imitates operations, else by run.cluster, or without it by
-/// the GEMM rate. Of the healthy run: faults that [emulate] plants are what is to stand out against it.
+/// the GEMM rate. Of the healthy run: faults that [emulate] injects are what is to stand out against it.
 /// @param gemm_rate FLOP/s of all ranks together
 TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, double gemm_rate);
 

@@ -289,7 +289,7 @@ void check_emulation(const RunConfig& c, ConfigReader& reader) {
   check("backward_percent", c.emulate.backward_percent);
 }
 
-void check_planted_faults(const RunConfig::Emulate& emulate, ConfigReader& reader, int world_size) {
+void check_injected_faults(const RunConfig::Emulate& emulate, ConfigReader& reader, int world_size) {
   if (emulate.slow_rank >= world_size)
     reader.problem("emulate", "slow_rank", fmt::format("there is no rank {} of {}", emulate.slow_rank, world_size));
   const std::vector<Index>& link = emulate.delayed_link;
@@ -349,7 +349,7 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   check_loss_scale(c.precision.loss_scale, reader);
   check_layout(c, reader, world_size);
   check_emulation(c, reader);
-  check_planted_faults(c.emulate, reader, world_size);
+  check_injected_faults(c.emulate, reader, world_size);
 }
 
 bool is_valid_layout(const RunConfig& c, int world_size) {

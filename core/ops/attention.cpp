@@ -68,7 +68,7 @@ TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, std::
   return policy;
 }
 
-// Whether tiles of a head are copied: to widen them, or since 16-bit products want them without gaps.
+// Whether tiles of a head are copied: to widen them, or since 16-bit matmuls want them without gaps.
 template <class T>
 constexpr bool copies_operands = has_masters<T>;
 

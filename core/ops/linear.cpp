@@ -22,7 +22,7 @@ MatmulWork work_of(const Tensor2<T>& c /* (m, n) */, std::size_t k) {
   return {static_cast<Index>(c.extent(0)), static_cast<Index>(c.extent(1)), static_cast<Index>(k)};
 }
 
-// The product with the epilogue, if the library chosen is cuBLASLt, it can, and it pays; false where nothing was done.
+// The matmul with the epilogue, if the library chosen is cuBLASLt, it can, and it pays; false where nothing was done.
 // GELU is left to our own pass where the result has more than 16 bits: cuBLASLt's is good to about 11.
 template <class T>
 bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, Transpose tb, const Matrix<const T>& b,

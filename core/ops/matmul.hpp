@@ -28,7 +28,7 @@ struct Matrix {
 };
 
 /// c = alpha * op(a) * op(b) + beta * c, with op(x) = x or its transpose; c (M, N), op(a) (M, K), op(b) (K, N).
-/// With beta = 0 the old content of c is not read. Products of 16-bit types accumulate in fp32; their sum is rounded
+/// With beta = 0 the old content of c is not read. Matmuls of 16-bit types accumulate in fp32; their sum is rounded
 /// once, or not at all where Out, the type of c, is the state type: gradients of weights.
 template <class T, class Out = T>
 void matmul(const ExecSpace& exec, std::type_identity_t<Matrix<Out>> c, Transpose transpose_a,

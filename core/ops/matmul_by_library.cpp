@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-// The only file that multiplies by a GEMM library, but for matmul_onednn.cpp with its products of 16 bits and for
+// The only file that multiplies by a GEMM library, but for matmul_onednn.cpp with its matmuls of 16 bits and for
 // matmul_cublaslt.cpp.
 #ifdef ESPALIER_HAVE_OPENBLAS
 #include <cblas.h>
@@ -61,7 +61,7 @@ void openblas(T* c, Index ldc, Transpose ta, const T* a, Index lda, Transpose tb
   if (status == dnnl_out_of_memory)
     throw std::bad_alloc();
   if (status != dnnl_success)
-    throw Error(ExitCode::defect, {.what = "oneDNN refuses a product",
+    throw Error(ExitCode::defect, {.what = "oneDNN refuses a matmul",
                                    .where = "dnnl_sgemm of (" + std::to_string(c.rows) + ", " + std::to_string(inner) +
                                             ") x (" + std::to_string(inner) + ", " + std::to_string(c.cols) + ")",
                                    .got = "status " + std::to_string(status),
@@ -93,9 +93,9 @@ void kokkos_kernels(const ExecSpace& exec, const Matrix<T>& c, Transpose ta, con
                 }) {
     product(exec);
   } else {  // an old Kokkos Kernels, which knows only the default instance
-    compat::fence(exec, "espalier::matmul: the default instance goes on with what this one has computed");
+    compat::fence(exec, "espalier::matmul: the default instance continues with what this one has computed");
     product();
-    compat::fence(ExecSpace(), "espalier::matmul: this instance goes on with what the default one has computed");
+    compat::fence(ExecSpace(), "espalier::matmul: this instance continues with what the default one has computed");
   }
 }
 #endif

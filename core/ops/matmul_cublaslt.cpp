@@ -65,7 +65,7 @@ void add_bias_sums(const ExecSpace& exec, S* gradient, const S* sums, Index coun
       KOKKOS_LAMBDA(const Index i) { gradient[i] = sums[i] + (beta == 0 ? 0 : gradient[i]); });
 }
 
-// The time of the product whose epilogue leaves the pass out.
+// The time of the matmul whose epilogue leaves the pass out.
 float ms_without_pass(Library& state, ProductShape shape, Operands operands, void* workspace, cudaStream_t stream) {
   if (shape.epilogue == EpilogueKind::bias_gradient) {
     operands.bias = nullptr;
@@ -138,7 +138,7 @@ bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose 
     if (pass && std::isfinite(product.ms())) {
       constexpr float margin = 0.93F;  // the pass rounds otherwise: few runs are to choose otherwise than others
       const auto ms_of = [&](const auto& work) {
-        return time_ms(stream, "a pass beside a product", [&] { return work(), true; });
+        return time_ms(stream, "a pass beside a matmul", [&] { return work(), true; });
       };
       float with = product.ms();
       if constexpr (std::is_same_v<Out, State<T>>)

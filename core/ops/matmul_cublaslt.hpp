@@ -9,7 +9,7 @@
 
 namespace espalier::impl {
 
-/// What cuBLASLt does to a product c (M, N) on its way to memory, so that no other pass over c is needed.
+/// What cuBLASLt does to the result c (M, N) of a matmul on its way to memory, so that no other pass over c is needed.
 enum class EpilogueKind {
   none,
   bias,           ///< c += bias
@@ -27,15 +27,15 @@ struct Epilogue {
   const Out* addend = nullptr;   ///< (M, N) with the stride of c: what beta scales; nullptr: c itself
 };
 
-/// Memory that is held for products to work in, for each instance of the execution space.
+/// Memory that is held for matmuls to work in, for each instance of the execution space.
 inline constexpr std::size_t cublaslt_workspace_bytes = (std::size_t{33} << 20) + 256;
 
-/// c = alpha * op(a) * op(b) + beta * c, on the stream of `exec`. At the first product of a shape the algorithms that
+/// c = alpha * op(a) * op(b) + beta * c, on the stream of `exec`. At the first matmul of a shape the algorithms that
 /// cuBLASLt proposes are timed and the fastest is kept for the process; while a graph is captured its first proposal is
-/// taken untimed. So call every product once before capturing.
+/// taken untimed. So call every matmul once before capturing.
 /// @param tf32 rounds fp32 operands to 10 bits of fraction, for the tensor cores.
-/// @param pass what the epilogue saves: queues it on `exec`, any number of times before the product; the bias gradient
-/// goes to its argument. Where it and the product without it are faster, as timed like algorithms, false is returned.
+/// @param pass what the epilogue saves: enqueues it on `exec`, any number of times before the matmul; the bias gradient
+/// goes to its argument. Where it and the matmul without it are faster, as timed like algorithms, false is returned.
 /// @returns false, and does nothing, where this build or cuBLASLt has no kernel for the types, strides or epilogue, or
 /// the epilogue does not pay.
 template <class T, class Out>
@@ -43,7 +43,7 @@ bool matmul_cublaslt(const ExecSpace& exec, bool tf32, Matrix<Out> c, Transpose 
                      Matrix<const T> b, State<T> alpha, State<T> beta, const Epilogue<Out>& epilogue = {},
                      const std::function<void(Out*)>& pass = {});
 
-/// Gives the workspaces back, until the next product needs one.
+/// Gives the workspaces back, until the next matmul needs one.
 void release_cublaslt_workspaces();
 
 /// See matmul_choices and prefer_matmul_choices.

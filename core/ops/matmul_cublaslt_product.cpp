@@ -99,7 +99,7 @@ void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape&
   if (status == CUBLAS_STATUS_SUCCESS)
     return;
   throw Error(status == CUBLAS_STATUS_ALLOC_FAILED ? ExitCode::memory : ExitCode::defect,
-              {.what = "cuBLASLt refuses a product",
+              {.what = "cuBLASLt refuses a matmul",
                .where = fmt::format("{} of {}", call, to_text(shape)),
                .got = cublasLtGetStatusString(status),
                .wanted = "CUBLAS_STATUS_SUCCESS",
@@ -251,7 +251,7 @@ void CublasltProduct::choose_fastest(cublasLtHandle_t handle, const Proposals& f
   const std::unique_ptr<void, Destroy<cudaFree>> owner(spare);
   for (int i = 0; i < found.count; ++i) {
     const cublasLtMatmulAlgo_t& candidate = found.results[static_cast<std::size_t>(i)].algo;
-    const float ms = time_ms(stream, "a product of " + to_text(shape_), [&] {
+    const float ms = time_ms(stream, "a matmul of " + to_text(shape_), [&] {
       return run_with(candidate, handle, operands, workspace, stream) == CUBLAS_STATUS_SUCCESS;
     });
     if (is_faster(ms, ms_)) {

@@ -32,14 +32,14 @@ struct ProductShape {
   auto operator<=>(const ProductShape&) const = default;  // NOLINT(modernize-use-nullptr): sees a pointer in it
 };
 
-/// What differs between two products of one shape.
+/// What differs between two matmuls of one shape.
 struct Operands {
   const void *a, *b, *addend, *bias;
   void *c, *before_gelu;
   const void *alpha, *beta;
 };
 
-/// @throws Error (memory, else defect) naming the call and the product.
+/// @throws Error (memory, else defect) naming the call and the matmul.
 void check_cublaslt(cublasStatus_t status, const char* call, const ProductShape& shape);
 
 template <auto destroy>
@@ -50,14 +50,14 @@ struct Destroy {
   }
 };
 
-/// Milliseconds of what run() queues on `stream`, the best of some timings; infinite where it returns false. `what` it
-/// is, for an error.
+/// Milliseconds of what run() enqueues on `stream`, the best of some timings; infinite where it returns false. `what`
+/// it is, for an error.
 float time_ms(cudaStream_t stream, const std::string& what, const std::function<bool()>& run);
 
 /// Whether one time is shorter than another by more than timings vary.
 bool is_faster(float ms, float other_ms);
 
-/// A product of one shape. cuBLASLt counts columns first: our row-major c = op(a) op(b) is its c' = op(b)' op(a)', and
+/// A matmul of one shape. cuBLASLt counts columns first: our row-major c = op(a) op(b) is its c' = op(b)' op(a)', and
 /// each matrix as it lies is already the transposed one.
 class CublasltProduct {
  public:

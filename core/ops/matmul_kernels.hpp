@@ -13,7 +13,7 @@ template <class T, class Out>
 void matmul_tiled(const ExecSpace& exec, Matrix<Out> c, Transpose ta, Matrix<const T> a, Transpose tb,
                   Matrix<const T> b, State<T> alpha, State<T> beta);
 
-/// A product of 16-bit types by a library that has none here: block by block, of copies in fp32, in a workspace that is
+/// A matmul of 16-bit types by a library that has none here: block by block, of copies in fp32, in a workspace that is
 /// allocated at the first call.
 inline constexpr Index widened_edge = 2048;  // a block of C is (edge, edge) or less: an element that is converted takes
 inline constexpr Index widened_depth = 1024;  // part in 2 * edge FLOPs, so that conversions cost a few per cent
@@ -22,7 +22,7 @@ void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c,
                     Transpose tb, Matrix<const T> b, float alpha, float beta);
 void release_widened_workspace();
 
-/// One product through a GEMM library; false where the library is absent or has no kernel for T.
+/// One matmul through a GEMM library; false where the library is absent or has no kernel for T.
 template <class T>
 bool matmul_by_library(MatmulLibrary library, const ExecSpace& exec, Matrix<T> c, Transpose ta, Matrix<const T> a,
                        Transpose tb, Matrix<const T> b, T alpha, T beta);

@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-/// The libraries a product can go through. `tiled` is our own kernel and runs wherever Kokkos does. `cublaslt_tf32` is
+/// The libraries a matmul can go through. `tiled` is our own kernel and runs wherever Kokkos does. `cublaslt_tf32` is
 /// cuBLASLt with fp32 operands rounded to 10 bits of fraction, for the tensor cores: never a default.
 enum class MatmulLibrary { tiled, kokkos_kernels, openblas, onednn, cublaslt, cublaslt_tf32 };
 const char* to_string(MatmulLibrary library);
@@ -49,13 +49,13 @@ bool multiplies_16_bits(MatmulLibrary library);
 template <class T>
 std::size_t matmul_workspace_bytes(MatmulLibrary library);
 
-/// Gives it back, until the next product needs one.
+/// Gives it back, until the next matmul needs one.
 void release_matmul_workspace();
 
-/// Kernels of products that were chosen by timing them, on which bits depend.
+/// Kernels of matmuls that were chosen by timing them, on which bits depend.
 struct MatmulChoices {
   std::string made_with;                       ///< library, version and device; empty where nothing is chosen by time
-  std::map<std::string, std::string> kernels;  ///< by product, in words of the library; empty: none, or none that pays
+  std::map<std::string, std::string> kernels;  ///< by matmul, in words of the library; empty: none, or none that pays
 };
 
 /// Those of this process so far, and those that it was given.

@@ -68,7 +68,7 @@ dnnl::matmul::primitive_desc product_desc(const ProductShape& shape, const dnnl:
 #endif
 }
 
-// A product of one shape: oneDNN has made a kernel for it.
+// A matmul of one shape: oneDNN has made a kernel for it.
 class Product {
  public:
   Product(const ProductShape& shape, const dnnl::engine& engine)
@@ -118,7 +118,7 @@ class Product {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-// The products of one thread, or of all of them together, made at their first use; and their scratch memory.
+// The matmuls of one thread, or of all of them together, made at their first use; and their scratch memory.
 class Products {
  public:
   dnnl::stream& stream() { return stream_; }
@@ -174,7 +174,7 @@ void translate_errors(const ProductShape& shape, const F& multiply) {
     if (error.status == dnnl_out_of_memory)
       throw std::bad_alloc();
     throw Error(ExitCode::defect,
-                {.what = "oneDNN refuses a product",
+                {.what = "oneDNN refuses a matmul",
                  .where = fmt::format("bf16, ({}, {}) x ({}, {})", shape.rows, shape.inner, shape.inner, shape.cols),
                  .got = error.what(),
                  .todo = "choose another library: run.matmul=openblas"});
@@ -213,7 +213,7 @@ void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transp
                    float beta, const bfloat16* bias) {
   static Products products;
   Tensor<std::byte, 1>& memory = packed_memory();
-  if (memory.extent(0) == 0)  // whether or not this product is packed: its size is predicted
+  if (memory.extent(0) == 0)  // whether or not this matmul is packed: its size is predicted
     memory = allocate<std::byte>(Category::workspace, "onednn_packed", onednn_packed_bytes);
   ProductShape shape = shape_of(c, ta, a, tb, b, beta, bias != nullptr);
   const auto b_bytes = static_cast<std::size_t>(shape.inner * shape.cols) * sizeof(bfloat16);

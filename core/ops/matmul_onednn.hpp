@@ -7,10 +7,10 @@
 namespace espalier::impl {
 
 /// Whether oneDNN is here and this CPU has units for bf16 (AVX512_BF16, AMX). Without them it would imitate bf16
-/// products, slower than products of operands widened to fp32.
+/// matmuls, slower than matmuls of operands widened to fp32.
 bool onednn_multiplies_bf16();
 
-/// What a product may copy its right operand into, in the order in which oneDNN reads it: one buffer for the process.
+/// What a matmul may copy its right operand into, in the order in which oneDNN reads it: one buffer for the process.
 inline constexpr std::size_t onednn_packed_bytes = std::size_t{16} << 20;
 
 /// c = op(a) * op(b) + beta * c by all threads of the process, plus bias (N) in every row of c if there is one.
@@ -19,12 +19,12 @@ template <class Out>
 void matmul_onednn(Matrix<Out> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                    float beta, const bfloat16* bias = nullptr);
 
-/// The product by the calling thread alone, inside a parallel region: no exception can leave that, so what it throws
+/// The matmul by the calling thread alone, inside a parallel region: no exception can leave that, so what it throws
 /// (no memory for a kernel) ends the process with its text.
 void tile_matmul_onednn(Matrix<float> c, Transpose ta, Matrix<const bfloat16> a, Transpose tb, Matrix<const bfloat16> b,
                         float beta);
 
-/// Gives the buffer for packed operands back, until a product needs it again.
+/// Gives the buffer for packed operands back, until a matmul needs it again.
 void release_onednn_workspace();
 
 }  // namespace espalier::impl

@@ -95,7 +95,7 @@ void matmul_widened(MatmulLibrary library, const ExecSpace& exec, Matrix<Out> c,
         else
           done = matmul_by_library<float>(library, exec, {memory.c.data(), rows, cols, cols}, ta, left, tb, right,
                                           alpha, k == 0 ? 0.0f : 1.0f);
-        ESPALIER_ASSERT(done, "a GEMM library has no fp32 product");
+        ESPALIER_ASSERT(done, "a GEMM library has no fp32 matmul");
       }
       if constexpr (!std::is_same_v<Out, float>)
         narrow(exec, target, memory.c, beta);

@@ -66,7 +66,7 @@ TEST(StoredLayers, WinOverAMeasurement) {
 }
 
 // Its operations are real ones: what their layers take is measured, and the head weighs.
-TEST(BalancedLayers, APlantedFaultIsNoReasonNotToMeasure) {
+TEST(BalancedLayers, AnInjectedFaultIsNoReasonNotToMeasure) {
   const SharedFolder folder("layers_of_a_faulty_run");
   RunConfig config =
       with(tiny_config(folder, 2, {"model.num_layers=6", "model.vocab_size=8192", "parallel.pipeline=2"}),

@@ -198,7 +198,7 @@ TEST(PredictTime, FewerRanksThanWereMeasuredAreNotKnownWell) {
 }
 
 // What a fault is to be seen against.
-TEST(PredictTime, IsOfTheRunWithoutPlantedFaults) {
+TEST(PredictTime, IsOfTheRunWithoutInjectedFaults) {
   const auto predicted = [&](const std::vector<std::string>& faults) {
     std::vector<std::string> more{"parallel.pipeline=2", "run.cluster=h100"};
     more.insert(more.end(), faults.begin(), faults.end());

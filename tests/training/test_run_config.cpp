@@ -298,7 +298,7 @@ TEST(RunConfig, LossScalesArePowersOfTwo) {
                   "4 is above initial_loss_scale 2");
 }
 
-TEST(RunConfig, PlantedFaultsNameRanksOfTheWorld) {
+TEST(RunConfig, InjectedFaultsNameRanksOfTheWorld) {
   EXPECT_CONTAINS(error_of(good, {"emulate.slow_rank=2"}, 2), "there is no rank 2 of 2");
   EXPECT_CONTAINS(error_of(good, {"emulate.delayed_link=[0,2]"}, 2), "[0, 2] are not two ranks of 2");
   EXPECT_CONTAINS(error_of(good, {"emulate.delayed_link=[1,1]"}, 2), "not two ranks");
