@@ -48,17 +48,19 @@ template <class V>
 void fill(const ExecSpace& exec, const std::vector<Parameter>& parameters, std::uint64_t seed, IndexRange range,
           const Tensor<V, 1>& values) {
   for (const Parameter& parameter : parameters) {
-    const RandomStream stream(seed, parameter.spec.name);
-    const ShardGeometry shard = geometry(parameter.spec);
-    const double mean = parameter.spec.init_mean;
-    const double deviation = parameter.spec.init_std;
+    const ParameterSpec& spec = parameter.spec;
+    const RandomStream stream(seed, spec.init_stream.empty() ? spec.name : spec.init_stream);
+    const ShardGeometry shard = geometry(spec);
+    const double mean = spec.init_mean;
+    const double deviation = spec.init_std;
+    const Index first = spec.init_first;
     const Index offset = parameter.offset;
     const IndexRange part = intersection(range, parameter.flat_range());
     V* const out = values.data() - range.begin;
     Kokkos::parallel_for(
         "espalier::core::initialize", RangePolicy(exec, part.begin, part.end), KOKKOS_LAMBDA(const Index i) {
           const double noise =
-              deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(to_global(shard, i - offset)));
+              deviation == 0 ? 0 : stream.normal(static_cast<std::uint64_t>(first + to_global(shard, i - offset)));
           out[i] = static_cast<V>(static_cast<State<V>>(mean + deviation * noise));
         });
   }
@@ -116,7 +118,9 @@ void ParameterStore<T>::lay_out() {
     }
     parameters_[i].offset = flat_size_;
     const Index columns = parameters_[i].size / parameters_[i].local_shape[0];
-    flat_size_ = round_up(flat_size_ + parameters_[i].padded_rows() * columns, parameter_alignment);
+    flat_size_ += parameters_[i].padded_rows() * columns;
+    if (i + 1 == parameters_.size() || !parameters_[i + 1].spec.joins_previous)
+      flat_size_ = round_up(flat_size_, parameter_alignment);
     segments_.back().size = flat_size_ - segments_.back().offset;
   }
 }
@@ -162,6 +166,14 @@ void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) con
   ESPALIER_ASSERT(num_elements(extents) == parameter(id).size,
                   "espalier::ParameterStore: " + parameter(id).spec.name + " has local shape " +
                       shape_text(parameter(id).local_shape) + ", asked for " + shape_text(extents));
+}
+
+template <class T>
+void ParameterStore<T>::check_joined(Id first, Id last, const std::vector<Index>& extents) const {
+  const IndexRange all{parameter(first).offset, parameter(last).flat_range().end};
+  ESPALIER_ASSERT(all.size() == num_elements(extents), "espalier::ParameterStore: " + parameter(first).spec.name +
+                                                           " to " + parameter(last).spec.name + " do not join as " +
+                                                           shape_text(extents));
 }
 
 #define ESPALIER_INSTANTIATE(T) template class ParameterStore<T>;

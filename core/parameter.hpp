@@ -40,6 +40,19 @@ class ParameterStore {
     return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(id).offset, extents...);
   }
 
+  /// The same of the parameters `first` to `last`, which were declared in this order and join each other
+  /// (ParameterSpec::joins_previous): their rows one below the other.
+  template <class... Extents>
+  Tensor<T, sizeof...(Extents)> joined_weight(Id first, Id last, Extents... extents) const {
+    check_joined(first, last, {static_cast<Index>(extents)...});
+    return Tensor<T, sizeof...(Extents)>(weights_.data() + parameter(first).offset, extents...);
+  }
+  template <class... Extents>
+  Tensor<State<T>, sizeof...(Extents)> joined_gradient(Id first, Id last, Extents... extents) const {
+    check_joined(first, last, {static_cast<Index>(extents)...});
+    return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(first).offset, extents...);
+  }
+
   /// A matrix with the padding below it, (padded_rows(), columns): rows of zeros that matmuls may take along.
   Tensor<T, 2> padded_weight(Id id) const { return padded<T>(id, weights_); }
   Tensor<State<T>, 2> padded_gradient(Id id) const { return padded<State<T>>(id, gradients_); }
@@ -55,7 +68,8 @@ class ParameterStore {
 
   void zero_gradients(const ExecSpace& exec) const;
 
-  /// Fills weights with init_mean + init_std * normal(seed, name, global index): the same values on any layout.
+  /// Fills weights with init_mean + init_std * normal(seed, stream, init_first + global index): the same values on any
+  /// layout. The stream is init_stream, or the name.
   void initialize(const ExecSpace& exec, std::uint64_t seed) const;
 
   /// The same values before they are rounded to T: of the elements `range` of the flat arrays, at the front of
@@ -65,6 +79,7 @@ class ParameterStore {
 
  private:
   void check_size(Id id, const std::vector<Index>& extents) const;
+  void check_joined(Id first, Id last, const std::vector<Index>& extents) const;
   template <class S>
   Tensor<S, 2> padded(Id id, const Tensor<S, 1>& flat) const {
     const Parameter& matrix = parameter(id);

@@ -42,11 +42,14 @@ struct ParameterSpec {
   /// what every tp rank applies to rows, or heads, of its own. Without an axis, ranks along it hold other elements, or
   /// copies.
   AxisSet partial = {};
-  bool tied = false;         ///< held by the first and by the last stage, which both contribute to its gradient
-  bool weight_decay = true;  ///< false for biases and norms
+  bool tied = false;            ///< held by the first and by the last stage, which both contribute to its gradient
+  bool weight_decay = true;     ///< false for biases and norms
+  bool joins_previous = false;  ///< lies right behind the parameter declared before it, so that a matmul takes both
   double init_mean = 0;
   double init_std = 0;
-  Index row_multiple = 1;  ///< so many rows belong together in memory: see ParameterStore::padded_weight()
+  std::string init_stream = {};  ///< names the random numbers of the initial values; empty: `name`
+  Index init_first = 0;          ///< index of the first element in that stream
+  Index row_multiple = 1;        ///< so many rows belong together in memory: see ParameterStore::padded_weight()
 
   /// Over which ranks its gradient is summed: all that hold the same elements and contribute parts of the sum.
   GroupKey group() const { return {.axes = AxisSet{Axis::dp} | partial, .tied = tied}; }

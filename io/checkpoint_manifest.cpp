@@ -173,7 +173,7 @@ ShardRecord shard_record_from_json(const json& item) {
 std::string to_text(const Manifest& manifest) {
   nlohmann::ordered_json root;
   root["format"] = format_name;
-  root["format_version"] = checkpoint_format_version;
+  root["format_version"] = manifest.version;
   root["manifest_xxh3_128"] = zero_checksum;
   root["run"] = manifest.info.run;
   root["owner"] = manifest.info.owner;
@@ -216,10 +216,12 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
   try {
     const json root = parse_json(text);
     const auto version = field<Index>(root, "format_version");
-    if (field<std::string>(root, "format") != format_name || version != checkpoint_format_version)
-      refuse_manifest(path, "a checkpoint of another format",
-                      fmt::format("{} version {}", json_text(root.at("format")), version),
-                      fmt::format("\"{}\" version {}", format_name, checkpoint_format_version));
+    if (field<std::string>(root, "format") != format_name || version < oldest_checkpoint_version ||
+        version > checkpoint_format_version)
+      refuse_manifest(
+          path, "a checkpoint of another format", fmt::format("{} version {}", json_text(root.at("format")), version),
+          fmt::format("\"{}\" version {} to {}", format_name, oldest_checkpoint_version, checkpoint_format_version));
+    manifest.version = static_cast<int>(version);
     manifest.info = info_from_json(root);
     for (const json& file : list_field(root, "files"))
       manifest.files.push_back(file_from_json(file));

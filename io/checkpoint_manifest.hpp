@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/scalars.hpp"
+#include "io/checkpoint_version.hpp"
 #include "io/file.hpp"
 #include "io/hdf5_file.hpp"
 
@@ -59,9 +60,9 @@ struct Manifest {
   std::vector<StoredFile> files;
   std::vector<StoredBlock> blocks;
   std::optional<StoredFile> index = std::nullopt;  ///< index.h5, with the XXH3-128 of all its bytes
+  int version = checkpoint_format_version;         ///< of the format
 };
 
-inline constexpr int checkpoint_format_version = 1;
 inline constexpr const char* index_name = "index.h5";
 
 nlohmann::json to_json(const ShardRecord& record);

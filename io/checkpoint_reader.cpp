@@ -72,6 +72,7 @@ struct CheckpointReader::Data {
   Path path;
   Manifest manifest;
   std::map<std::string, TensorInfo> tensors;
+  std::map<std::string, StoredPart> parts;  // of those tensors, that an older version stored as parts of another
   std::map<std::string, std::vector<std::size_t>> blocks_of;  // tensor -> indices into manifest.blocks
   std::map<std::string, std::vector<std::size_t>> blocks_in;  // file -> the same
   std::map<std::string, const StoredFile*> files;             // of the manifest
@@ -80,6 +81,12 @@ struct CheckpointReader::Data {
   std::optional<InputFile> open_file;
   std::size_t cached_block = ~std::size_t{0};  // the last block that was read for a part of it
   std::vector<unsigned char> cache;
+
+  std::vector<TensorInfo> all_tensors() const;
+  // Tensors of an older version that are several today.
+  void take_apart();
+  // The same box of what is stored.
+  WantedBox stored_box(WantedBox box) const;
 
   const InputFile& file(const std::string& name);
   void read_block(const StoredBlock& block, void* destination);
@@ -90,6 +97,37 @@ struct CheckpointReader::Data {
   template <class Place, class See>
   void read_pieces(const StoredBlock& block, const Place& place, const See& see);
 };
+
+std::vector<TensorInfo> CheckpointReader::Data::all_tensors() const {
+  std::vector<TensorInfo> list;
+  for (const auto& [name, tensor] : tensors)
+    list.push_back(tensor);
+  return list;
+}
+
+void CheckpointReader::Data::take_apart() {
+  for (const TensorInfo& stored : all_tensors()) {
+    const auto found = parts_of_stored(stored.name, manifest.version);
+    if (found.empty() || stored.global_shape.size() < 2 ||
+        stored.global_shape.front() != static_cast<Index>(found.size()))
+      continue;
+    tensors.erase(stored.name);
+    for (const auto& [name, part] : found) {
+      tensors[name] = {name, stored.type, {stored.global_shape.begin() + 1, stored.global_shape.end()}};
+      parts[name] = part;
+    }
+  }
+}
+
+WantedBox CheckpointReader::Data::stored_box(WantedBox box) const {
+  const auto found = parts.find(box.name);
+  if (found == parts.end())
+    return box;
+  box.name = found->second.tensor;
+  box.start.insert(box.start.begin(), found->second.part);
+  box.count.insert(box.count.begin(), 1);
+  return box;
+}
 
 const InputFile& CheckpointReader::Data::file(const std::string& name) {
   if (open_file && open_name == name)
@@ -181,6 +219,7 @@ CheckpointReader::CheckpointReader(const Path& directory) : data_(std::make_uniq
     data_->blocks_of[block.name].push_back(i);
     data_->blocks_in[block.file].push_back(i);
   }
+  data_->take_apart();
 }
 
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
@@ -191,12 +230,7 @@ const CheckpointInfo& CheckpointReader::info() const { return data_->manifest.in
 const std::vector<StoredFile>& CheckpointReader::files() const { return data_->manifest.files; }
 const std::vector<StoredBlock>& CheckpointReader::blocks() const { return data_->manifest.blocks; }
 
-std::vector<TensorInfo> CheckpointReader::tensors() const {
-  std::vector<TensorInfo> list;
-  for (const auto& [name, tensor] : data_->tensors)
-    list.push_back(tensor);
-  return list;
-}
+std::vector<TensorInfo> CheckpointReader::tensors() const { return data_->all_tensors(); }
 
 bool CheckpointReader::contains(const std::string& name) const { return data_->tensors.count(name) > 0; }
 
@@ -214,9 +248,13 @@ void CheckpointReader::read(std::span<const WantedBox> boxes) const {
     std::size_t block;
     const WantedBox* box;
   };
-  std::vector<Use> uses;
+  std::vector<WantedBox> stored;
   for (const WantedBox& box : boxes) {
     check_inside(data_->path, tensor(box.name), box);
+    stored.push_back(data_->stored_box(box));
+  }
+  std::vector<Use> uses;
+  for (const WantedBox& box : stored) {
     for (const std::size_t i : data_->blocks_of.at(box.name))
       if (overlaps(data_->manifest.blocks[i], box))
         uses.push_back({i, &box});

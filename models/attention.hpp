@@ -45,7 +45,7 @@ class Attention {
 
   Attention(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
             Placement placement, double init_std, double projection_std)
-      : qkv_(parameters, tensor, name + ".qkv", {3, hidden_size, hidden_size}, placement, init_std),
+      : qkv_(parameters, tensor, qkv_outputs(name, hidden_size), hidden_size, placement, init_std),
         projection_(parameters, tensor, name + ".proj", hidden_size, hidden_size, placement, projection_std) {}
 
   static void work(LayerWork& work, const BlockShape& shape) {
@@ -80,6 +80,15 @@ class Attention {
   }
 
  private:
+  // Their initial values are those of one tensor (3, C, C), as they were one parameter in version 1 of checkpoints.
+  static std::vector<LinearOutputs> qkv_outputs(const std::string& name, Index hidden_size) {
+    const std::string stream = name + ".qkv.weight";
+    const Index size = hidden_size * hidden_size;
+    return {{name + ".query", hidden_size, stream, 0},
+            {name + ".key", hidden_size, stream, size},
+            {name + ".value", hidden_size, stream, 2 * size}};
+  }
+
   ColumnParallelLinear<P> qkv_;
   RowParallelLinear<P> projection_;
 };

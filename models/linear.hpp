@@ -41,22 +41,35 @@ inline ParameterSpec linear_bias(const std::string& layer, std::vector<Index> sh
           .weight_decay = false};
 }
 
-/// Each rank computes some of the outputs from all of the input: the rows of W are cut, and the bias.
+/// Some of the outputs of a linear layer, with a weight (out, in) and a bias (out) of their own.
+struct LinearOutputs {
+  std::string name;
+  Index out = 0;
+  std::string init_stream = {};  ///< of the weight: see ParameterSpec
+  Index init_first = 0;
+};
+
+/// Each rank computes some of the outputs from all of the input: the rows of W are cut, and the bias. Several weights
+/// of one input are one matmul: those of a rank lie one below the other, and so do their outputs in y.
 template <class P>
 class ColumnParallelLinear {
   using T = Compute<P>;
 
  public:
-  /// `weight_shape` is the logical shape, whose last dimension is the input: (out, in), or (3, C, C) for Q, K and V,
-  /// each of which is cut.
-  ColumnParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
-                       const std::vector<Index>& weight_shape, Placement placement, double init_std)
-      : parameters_(&parameters), tensor_(&tensor), in_(weight_shape.back()) {
-    const std::vector<Index> bias_shape(weight_shape.begin(), weight_shape.end() - 1);
-    const Shard shard = tensor.shard(static_cast<int>(bias_shape.size()) - 1);
-    weight_ = parameters.declare(linear_weight(name, weight_shape, shard, placement, init_std));
-    bias_ = parameters.declare(linear_bias(name, bias_shape, shard, placement, {}));
-    out_ = parameters.parameter(bias_).size;
+  ColumnParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
+                       const std::vector<LinearOutputs>& outputs, Index in, Placement placement, double init_std)
+      : parameters_(&parameters), tensor_(&tensor), in_(in) {
+    for (const LinearOutputs& part : outputs) {
+      ParameterSpec weight = linear_weight(part.name, {part.out, in}, tensor.shard(0), placement, init_std);
+      weight.joins_previous = !weights_.empty();
+      weight.init_stream = part.init_stream;
+      weight.init_first = part.init_first;
+      weights_.push_back(parameters.declare(weight));
+      ParameterSpec bias = linear_bias(part.name, {part.out}, tensor.shard(0), placement, {});
+      bias.joins_previous = !biases_.empty();
+      biases_.push_back(parameters.declare(bias));
+      out_ += parameters.parameter(biases_.back()).size;
+    }
   }
 
   /// @param out of this rank, out/tp
@@ -91,20 +104,24 @@ class ColumnParallelLinear {
   /// dW = dy^T x + beta dW, dbias = column sums of dy + beta dbias; beta 0 or 1.
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
                        State<T> beta) const {
-    linear_backward_weight<T>(exec, parameters_->gradient(weight_, out_, in_), parameters_->gradient(bias_, out_), dy,
+    linear_backward_weight<T>(exec, parameters_->joined_gradient(weights_.front(), weights_.back(), out_, in_),
+                              parameters_->joined_gradient(biases_.front(), biases_.back(), out_), dy,
                               tensor_->gather(exec, x), beta);
   }
 
  private:
-  Tensor<T, 2> weight() const { return parameters_->weight(weight_, out_, in_); }  // (out/tp, in)
-  Tensor<T, 1> bias() const { return parameters_->weight(bias_, out_); }           // (out/tp)
+  Tensor<T, 2> weight() const {  // (out/tp, in)
+    return parameters_->joined_weight(weights_.front(), weights_.back(), out_, in_);
+  }
+  Tensor<T, 1> bias() const {  // (out/tp)
+    return parameters_->joined_weight(biases_.front(), biases_.back(), out_);
+  }
 
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
-  Index out_;  // of this rank
+  Index out_ = 0;  // of this rank, all outputs
   Index in_;
-  int weight_;
-  int bias_;
+  std::vector<int> weights_, biases_;  // of each of the outputs
 };
 
 /// Each rank holds some of the inputs and computes its summand of all outputs: the columns of W are cut; every rank

@@ -36,7 +36,7 @@ class Mlp {
   Mlp(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
       Index ffn_hidden_size, std::string activation, Placement placement, double init_std, double projection_std)
       : activation_(std::move(activation)),
-        up_(parameters, tensor, name + ".up", {ffn_hidden_size, hidden_size}, placement, init_std),
+        up_(parameters, tensor, {{name + ".up", ffn_hidden_size}}, hidden_size, placement, init_std),
         down_(parameters, tensor, name + ".down", hidden_size, ffn_hidden_size, placement, projection_std) {}
 
   static void work(LayerWork& work, const BlockShape& shape) {

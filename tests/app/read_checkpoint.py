@@ -49,8 +49,8 @@ def shapes_of_the_page(config: str) -> dict[str, tuple[int, ...]]:
     shapes = {"embedding.token": (V, C), "embedding.position": (P, C), "final_norm.weight": (C,), "final_norm.bias": (C,)}
     for i in range(L):
         block = {"norm1.weight": (C,), "norm1.bias": (C,), "norm2.weight": (C,), "norm2.bias": (C,),
-                 "attention.qkv.weight": (3, C, C), "attention.qkv.bias": (3, C),
-                 "attention.proj.weight": (C, C), "attention.proj.bias": (C,),
+                 **{f"attention.{part}.{what}": shape for part in ("query", "key", "value", "proj")
+                    for what, shape in (("weight", (C, C)), ("bias", (C,)))},
                  "mlp.up.weight": (F, C), "mlp.up.bias": (F,), "mlp.down.weight": (C, F), "mlp.down.bias": (C,)}
         shapes |= {f"h.{i}.{name}": shape for name, shape in block.items()}
     return {f"{group}/{name}": shape for group in ("weights", "exp_avg", "exp_avg_sq") for name, shape in shapes.items()}
@@ -59,7 +59,7 @@ def shapes_of_the_page(config: str) -> dict[str, tuple[int, ...]]:
 def main() -> None:
     directory = Path(sys.argv[1])
     manifest = json.loads((directory / "manifest.json").read_text())
-    assert manifest["format"] == "espalier-checkpoint" and manifest["format_version"] == 1
+    assert manifest["format"] == "espalier-checkpoint" and manifest["format_version"] == 2
     tensors = read_by_manifest(directory, manifest)
     assert {name: tensor.shape for name, tensor in tensors.items()} == shapes_of_the_page(manifest["state"]["config"])
     with h5py.File(directory / "index.h5", "r") as index:

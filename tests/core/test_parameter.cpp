@@ -139,6 +139,44 @@ TEST(ParameterStore, initial_values_do_not_depend_on_the_shards) {
   EXPECT_LT(whole[0] - 0.5, 0.1);
 }
 
+// Q, K and V: each cut by rows, whose initial values are those of one tensor.
+TEST(ParameterStore, joined_parameters_are_one_matrix) {
+  constexpr Index rows = 6, columns = 5;
+  ParameterStore<double> whole;
+  const auto all = whole.declare({.name = "qkv", .shape = {3, rows, columns}, .init_std = 1});
+  whole.allocate();
+  whole.initialize(ExecSpace(), 3);
+  const Values wanted = on_host(whole.weight(all, 3 * rows * columns));
+  for (const Index part : {0, 1}) {
+    ParameterStore<double> store;
+    std::vector<int> ids;
+    for (Index i = 0; i < 3; ++i) {
+      ids.push_back(store.declare({.name = "of " + std::to_string(i),
+                                   .shape = {rows, columns},
+                                   .shard = {0, part, 2},
+                                   .joins_previous = i > 0,
+                                   .init_std = 1,
+                                   .init_stream = "qkv",
+                                   .init_first = i * rows * columns}));
+      store.declare({.name = "bias of " + std::to_string(i), .shape = {rows}, .weight_decay = false});
+    }
+    const auto apart = store.declare({.name = "another", .shape = {3}});
+    store.allocate();
+    store.initialize(ExecSpace(), 3);
+    constexpr Index half = rows / 2;
+    const Values joined = on_host(store.joined_weight(ids.front(), ids.back(), 3 * half, columns));
+    for (Index i = 0; i < 3; ++i)
+      for (Index r = 0; r < half; ++r)
+        for (Index c = 0; c < columns; ++c)
+          EXPECT_EQ(joined[static_cast<std::size_t>((i * half + r) * columns + c)],
+                    wanted[static_cast<std::size_t>((i * rows + part * half + r) * columns + c)]);
+    EXPECT_EQ(store.joined_gradient(ids.front(), ids.back(), 3 * half, columns).data(),
+              store.gradient(ids.front(), half * columns).data());
+    EXPECT_EQ(store.parameter(apart).offset % 64, 0) << "what joins nothing begins at its own alignment";
+    EXPECT_THROW(store.joined_weight(ids.front(), apart, 3 * half * columns + 3), std::logic_error);
+  }
+}
+
 TEST(ParameterStore, starts_and_is_set_to_zero) {
   ParameterStore<double> store;
   const auto id = store.declare({.name = "t", .shape = {100}, .init_std = 1});

@@ -145,7 +145,7 @@ TEST(GradientGroups, KeysNameTheGroupsOfEachKindOfParameter) {
   };
   for (const Model* const model : {&plain, &sequence_parallel}) {
     EXPECT_EQ(key_of(*model, "embedding.token"), "tied");
-    for (const char* const name : {"attention.qkv.weight", "attention.qkv.bias", "attention.proj.weight",
+    for (const char* const name : {"attention.query.weight", "attention.key.bias", "attention.proj.weight",
                                    "mlp.up.weight", "mlp.up.bias", "mlp.down.weight"})
       EXPECT_EQ(key_of(*model, std::string("h.0.") + name), "dp") << name;
     for (const char* const name : {"embedding.position", "h.0.norm1.weight", "h.0.norm2.bias",

@@ -25,12 +25,23 @@ std::uint32_t hash32(std::uint32_t stream, std::uint32_t index) {
 
 template <class P>
 void set_weights(TinyDecoder<P>& tiny) {
+  std::map<std::string, std::vector<std::string>> tensors;  // of PyTorch, in the order of the alphabet; and theirs here
+  for (const char* const part : {"query", "key", "value"})
+    for (const auto& [name, values] : tiny.weights())
+      if (const std::size_t at = name.find(part); at != std::string::npos)
+        tensors[std::string(name).replace(at, std::string_view(part).size(), "qkv")].push_back(name);
+  for (const auto& [name, values] : tiny.weights())
+    if (std::ranges::none_of(tensors, [&](const auto& joined) { return std::ranges::count(joined.second, name) > 0; }))
+      tensors[name] = {name};
   std::uint32_t stream = 0;
-  for (auto [name, values] : tiny.weights()) {  // in the order of the alphabet
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = (static_cast<double>(hash32(stream, static_cast<std::uint32_t>(i)) >> 16) - 32768) / 262144 +
-                  tiny.find(name).spec.init_mean;
-    tiny.set(name, values);
+  for (const auto& [joined, names] : tensors) {
+    std::uint32_t i = 0;
+    for (const std::string& name : names) {
+      Values values = tiny.weight(name);
+      for (double& value : values)
+        value = (static_cast<double>(hash32(stream, i++) >> 16) - 32768) / 262144 + tiny.find(name).spec.init_mean;
+      tiny.set(name, values);
+    }
     ++stream;
   }
 }

@@ -109,10 +109,18 @@ inline Values gpt_logits(const std::map<std::string, Values>& w, const ModelConf
   const auto apply = [&](const Values& x, const std::string& name) {
     return linear(x, w.at(name + ".weight"), w.at(name + ".bias"));
   };
+  const auto joined = [&](const std::string& name, const std::string& what) {
+    Values all;
+    for (const char* const part : {".query.", ".key.", ".value."})
+      all.insert(all.end(), w.at(name + part + what).begin(), w.at(name + part + what).end());
+    return all;
+  };
   Values x = embedding(tokens, w.at("embedding.token"), w.at("embedding.position"), config.hidden_size, length);
   for (Index layer = 0; layer < config.num_layers; ++layer) {
     const std::string name = "h." + std::to_string(layer);
-    const Values heads = attention(apply(norm(x, name + ".norm1"), name + ".attention.qkv"), shape);
+    const std::string of_heads = name + ".attention";
+    const Values qkv = linear(norm(x, name + ".norm1"), joined(of_heads, "weight"), joined(of_heads, "bias"));
+    const Values heads = attention(qkv, shape);
     x = add(x, apply(heads, name + ".attention.proj"));
     x = add(x, apply(gelu(apply(norm(x, name + ".norm2"), name + ".mlp.up")), name + ".mlp.down"));
   }

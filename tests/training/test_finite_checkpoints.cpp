@@ -78,7 +78,7 @@ TEST(FiniteCheckpoints, AResumePassesOverNumbersThatAreNotFinite) {
   const SharedFolder folder("finite_resume");
   int run = 0;
   for (const auto& [tensor, value] :
-       {std::pair("weights/h.1.mlp.down.bias", nan), std::pair("exp_avg/h.0.attention.qkv.weight", infinity),
+       {std::pair("weights/h.1.mlp.down.bias", nan), std::pair("exp_avg/h.0.attention.value.weight", infinity),
         std::pair("exp_avg_sq/embedding.token", nan), std::pair("exp_avg_sq/h.0.mlp.up.weight", -1e-6F),
         std::pair("exp_avg/h.1.mlp.up.weight", 1e30F)}) {
     const RunConfig config = run_in(folder, fmt::format("run-{}", ++run));

@@ -71,7 +71,7 @@ TEST_F(NextLossOfARun, WrongWeightsAreRefusedThoughAllChecksumsAreRight) {
 
 TEST_F(NextLossOfARun, SwappedLayersAreRefused) {
   change([](Tensors& tensors, nlohmann::json&) {
-    std::swap(tensors.at("weights/h.0.attention.qkv.weight"), tensors.at("weights/h.1.attention.qkv.weight"));
+    std::swap(tensors.at("weights/h.0.attention.key.weight"), tensors.at("weights/h.1.attention.key.weight"));
   });
   expect_refused();
 }
