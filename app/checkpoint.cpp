@@ -7,6 +7,7 @@
 #include "app/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/console.hpp"
+#include "app/convert.hpp"
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
 #include "core/tensor.hpp"
@@ -116,11 +117,13 @@ void add_checkpoint_verify(CLI::App& parent, Chosen& chosen) {
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Chosen& chosen) {
-  CLI::App* const command = app.add_subcommand("checkpoint", "Look inside a checkpoint and check it");
+  CLI::App* const command = app.add_subcommand("checkpoint", "Look inside a checkpoint, check it, convert it");
   command->require_subcommand(1);
   command->footer("  espalier checkpoint verify runs/quickstart");
   add_checkpoint_inspect(*command, chosen);
   add_checkpoint_verify(*command, chosen);
+  add_checkpoint_import(*command, chosen);
+  add_checkpoint_export(*command, chosen);
 }
 
 }  // namespace espalier

@@ -24,13 +24,11 @@ const std::string_view inspecting = "espalier checkpoint inspect, espalier data 
 
 const Words& familiar_commands() {
   static const Words words = {
-      {"import",
-       "weights of other programs are not read; espalier data pack makes token files of text, and those of "
-       "nanoGPT and llm.c are read as they are"},
+      {"import", "espalier checkpoint import DIRECTORY reads a Hugging Face model; espalier data pack reads text"},
       {"convert",
-       "no file has to be converted: every layout reads every checkpoint, token files of nanoGPT and llm.c are "
-       "read as they are; espalier data pack makes token files of text"},
-      {"export", "docs/checkpoint_format.md says how checkpoints are read (HDF5)"},
+       "espalier checkpoint import and export convert Hugging Face models; every layout reads every checkpoint; "
+       "espalier data pack makes token files of text"},
+      {"export", "espalier checkpoint export RUN writes a Hugging Face model"},
       {"tokenize", packing},
       {"tokenise", packing},
       {"prepare", packing},

@@ -79,19 +79,6 @@ class Generator {
   Index room_ = 0;
 };
 
-// From the [model] of the checkpoint's config. The rest of it says how it was trained: on what layout, with what
-// library, in what batches; that need not be possible here.
-ModelConfig read_shape(const CheckpointReader& checkpoint) {
-  const std::string manifest = (checkpoint.path() / "manifest.json").string();
-  try {
-    return parse_run_config(model_section(stored_config(checkpoint)), manifest, {"data.train=[\"any\"]", "run.steps=1"},
-                            1)
-        .model.shape;
-  } catch (const Error& error) {
-    throw Error(ExitCode::checkpoint, error.report());
-  }
-}
-
 // The character that a byte of UTF-8 belongs to.
 std::string character_at(const std::string& text, std::size_t at) {
   const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
@@ -138,7 +125,7 @@ int generate(const GenerateArguments& options) {
   use_newest(complete_checkpoints(options.checkpoint, note_to_stderr), note_to_stderr, [&](const Path& path) {
     const CheckpointReader checkpoint(path);
     tokenizer = tokenizer_of(checkpoint);
-    generator = std::make_unique<Generator>(checkpoint, read_shape(checkpoint));
+    generator = std::make_unique<Generator>(checkpoint, stored_model(checkpoint));
   });
   std::vector<TokenId> tokens;
   tokenizer->encode(options.prompt.empty() ? "\n" : options.prompt, tokens);

@@ -88,6 +88,17 @@ std::string stored_config(const CheckpointReader& checkpoint) {
   }
 }
 
+ModelConfig stored_model(const CheckpointReader& checkpoint) {
+  const std::string manifest = (checkpoint.path() / "manifest.json").string();
+  try {
+    return parse_run_config(model_section(stored_config(checkpoint)), manifest, {"data.train=[\"any\"]", "run.steps=1"},
+                            1)
+        .model.shape;
+  } catch (const Error& error) {
+    throw Error(ExitCode::checkpoint, error.report());
+  }
+}
+
 std::string model_section(const std::string& config) {
   const std::size_t begin = config.find("[model]\n");
   return begin == std::string::npos ? "" : config.substr(begin, config.find("\n[", begin) - begin);

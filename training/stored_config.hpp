@@ -15,6 +15,10 @@ namespace espalier {
 /// @throws Error (checkpoint) without one that has a [model].
 std::string stored_config(const CheckpointReader& checkpoint);
 
+/// The model of that config. The rest of it says how it was trained: on what layout, with what library, in what
+/// batches; that need not be possible here. @throws Error (checkpoint)
+ModelConfig stored_model(const CheckpointReader& checkpoint);
+
 /// The section [model] of a config, with its heading; empty without one.
 std::string model_section(const std::string& config);
 

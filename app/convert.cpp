@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+// `espalier checkpoint import` and `export`: models of Hugging Face.
+#include "app/convert.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "app/print.hpp"
+#include "core/printable_text.hpp"
+#include "core/tensor.hpp"
+#include "io/checkpoint_directory.hpp"
+#include "io/units.hpp"
+#include "models/cost.hpp"
+#include "training/hugging_face.hpp"
+
+namespace espalier {
+namespace {
+
+struct ConvertArguments {
+  std::string from;
+  std::string output;
+  std::string dtype = "fp32";
+  std::string shard_size = "5 GB";
+  bool dry_run = false;
+};
+
+// A folder of its own for the result: nothing is replaced or mixed.
+void require_empty(const Path& directory) {
+  std::error_code error;
+  const bool is_there = std::filesystem::exists(directory, error);
+  if (!is_there || (std::filesystem::is_directory(directory, error) && std::filesystem::is_empty(directory, error)))
+    return;
+  throw Error(ExitCode::usage,
+              {.what = "the result needs a folder of its own",
+               .where = directory.string(),
+               .got = std::filesystem::is_directory(directory, error) ? "a folder with files" : "a file",
+               .wanted = "a new or empty folder",
+               .todo = "name another one in --output"});
+}
+
+void print_tensor(const std::string& name, ScalarType type, const std::vector<Index>& shape, const std::string& other) {
+  print_answer("  {:<44} {:<5} {:<16} {}\n", printable_line(name), to_string(type), shape_text(shape), other);
+}
+
+void print_model(const HuggingFaceModel& model) {
+  const ModelConfig& config = model.config;
+  print_answer("{}: {} layers, hidden size {}, {} heads, vocabulary {}, {} parameters\n", to_string(model.architecture),
+               config.num_layers, config.hidden_size, config.num_heads, config.vocab_size, num_parameters(config));
+}
+
+int import_model(const ConvertArguments& arguments) {
+  const ForeignWeights weights(arguments.from);
+  print_model(weights.model());
+  if (arguments.dry_run) {
+    for (const ForeignParameter& parameter : weights.parameters())
+      print_tensor(parameter.name, weights.type(parameter), parameter.shape, "from " + parameter.part.tensor);
+    return 0;
+  }
+  require_empty(arguments.output);
+  const Path checkpoint = import_hugging_face(weights, arguments.from, arguments.output);
+  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}\n", checkpoint.string(), arguments.output);
+  return 0;
+}
+
+ScalarType type_named(const std::string& name) {
+  for (const ScalarType type : {ScalarType::fp32, ScalarType::bf16, ScalarType::fp16, ScalarType::fp64})
+    if (name == to_string(type))
+      return type;
+  throw Error(ExitCode::usage, {.what = "--dtype: unknown type",
+                                .got = name,
+                                .wanted = "fp32, bf16, fp16 or fp64",
+                                .todo = "name one of these"});
+}
+
+Index shard_bytes_of(const std::string& text) {
+  const std::optional<Index> bytes = parse_bytes(text);
+  if (bytes && *bytes > 0)
+    return *bytes;
+  throw Error(ExitCode::usage, {.what = "--shard-size: not a size",
+                                .got = text,
+                                .wanted = "bytes, such as 5 GB",
+                                .todo = "change --shard-size"});
+}
+
+int export_model(const ConvertArguments& arguments) {
+  const ScalarType type = type_named(arguments.dtype);
+  const Index shard_bytes = shard_bytes_of(arguments.shard_size);
+  const CheckpointReader checkpoint(resolve_checkpoint(arguments.from));
+  const ExportPlan plan = plan_export(checkpoint, type);
+  print_model(plan.model);
+  if (arguments.dry_run) {
+    for (const SafetensorsWriter::Tensor& tensor : plan.tensors)
+      print_tensor(tensor.name, tensor.type, tensor.shape, "");
+    return 0;
+  }
+  require_empty(arguments.output);
+  make_directories(arguments.output);
+  std::vector<std::string> files = export_hugging_face(checkpoint, plan, arguments.output, shard_bytes);
+  // Beside checkpoints/ of an import, or of a run.
+  const Path tokenizer = checkpoint.path().parent_path().parent_path() / "tokenizer";
+  std::ranges::copy(copy_tokenizer(tokenizer, arguments.output), std::back_inserter(files));
+  print_answer("wrote {}: {}\n", arguments.output, fmt::join(files, ", "));
+  return 0;
+}
+
+}  // namespace
+
+void add_checkpoint_import(CLI::App& parent, Chosen& chosen) {
+  const auto arguments = std::make_shared<ConvertArguments>();
+  CLI::App* const command = parent.add_subcommand("import", "Make a checkpoint of a Hugging Face model");
+  command->add_option("directory", arguments->from, "a directory with config.json and model.safetensors")->required();
+  command->add_option("--output", arguments->output, "new directory, for `espalier train --init-from`")->required();
+  command->add_flag("--dry-run", arguments->dry_run, "list the tensors and write nothing");
+  command->footer("  espalier checkpoint import gpt2/ --output models/gpt2");
+  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return import_model(*arguments); }; });
+}
+
+void add_checkpoint_export(CLI::App& parent, Chosen& chosen) {
+  const auto arguments = std::make_shared<ConvertArguments>();
+  CLI::App* const command = parent.add_subcommand("export", "Write a checkpoint as a Hugging Face model");
+  command
+      ->add_option("directory", arguments->from, "a run, for its newest checkpoint, or RUN/checkpoints/step-XXXXXXXX")
+      ->required();
+  command->add_option("--output", arguments->output, "new directory, for transformers' from_pretrained()")->required();
+  command->add_option("--dtype", arguments->dtype, "fp32 (default), bf16, fp16 or fp64");
+  command->add_option("--shard-size", arguments->shard_size, "largest file; default 5 GB");
+  command->add_flag("--dry-run", arguments->dry_run, "list the tensors and write nothing");
+  command->footer("  espalier checkpoint export runs/quickstart --output model --dtype bf16");
+  command->callback([=, &chosen] { chosen.action = [=](Runtime*) { return export_model(*arguments); }; });
+}
+
+}  // namespace espalier

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "io/safetensors.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+
+#include "core/tensor.hpp"
+#include "io/block_copy.hpp"
+#include "io/json_fields.hpp"
+#include "io/json_reader.hpp"
+#include "io/json_text.hpp"
+
+namespace espalier {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors hold numbers of little-endian machines");
+
+constexpr std::size_t length_bytes = 8;              // of the header's length
+constexpr std::size_t longest_header = 100'000'000;  // as the reference implementation has it
+constexpr Index piece_bytes = Index{8} << 20;
+
+struct Dtype {
+  const char* name;
+  Index bytes;
+  std::optional<ScalarType> type;
+};
+constexpr Dtype dtypes[] = {{"F64", 8, ScalarType::fp64}, {"F32", 4, ScalarType::fp32}, {"BF16", 2, ScalarType::bf16},
+                            {"F16", 2, ScalarType::fp16}, {"I64", 8, std::nullopt},     {"U64", 8, std::nullopt},
+                            {"I32", 4, std::nullopt},     {"U32", 4, std::nullopt},     {"I16", 2, std::nullopt},
+                            {"U16", 2, std::nullopt},     {"I8", 1, std::nullopt},      {"U8", 1, std::nullopt},
+                            {"BOOL", 1, std::nullopt},    {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt}};
+
+const char* dtype_of(ScalarType type) {
+  return std::ranges::find_if(dtypes, [&](const Dtype& dtype) { return dtype.type == type; })->name;
+}
+
+[[noreturn]] void refuse(const Path& path, const std::string& what, const std::string& got, const std::string& wanted,
+                         const std::string& todo = "copy the file again, whole") {
+  throw Error(ExitCode::data, {.what = what, .where = path.string(), .got = got, .wanted = wanted, .todo = todo});
+}
+
+// One entry of a header, with its place in the data section.
+struct Entry {
+  std::string name;
+  SafetensorsTensor tensor;
+  IndexRange bytes;
+};
+
+Entry entry_from(const std::string& name, const nlohmann::json& item, Index data_bytes) {
+  Entry entry{.name = name, .tensor = {}, .bytes = {}};
+  entry.tensor.dtype = field<std::string>(item, "dtype");
+  const auto dtype = std::ranges::find(dtypes, entry.tensor.dtype, [](const Dtype& d) { return std::string(d.name); });
+  if (dtype == std::end(dtypes))
+    refuse_field("dtype", item.at("dtype"), "F64, F32, BF16, F16 or an integer type");
+  entry.tensor.type = dtype->type;
+  entry.tensor.shape = values_field<Index>(item, "shape", IntegerRange{0, Index{1} << 40});
+  const auto offsets = values_field<Index>(item, "data_offsets", IntegerRange{0, data_bytes});
+  if (offsets.size() != 2 || offsets[0] > offsets[1])
+    refuse_field("data_offsets", item.at("data_offsets"), "[begin, end] inside the file");
+  Index bytes = dtype->bytes;
+  for (const Index extent : entry.tensor.shape)
+    if (extent > 0 && bytes > data_bytes / extent)
+      refuse_field("shape", item.at("shape"), "a tensor that fits into the file");
+    else
+      bytes *= extent;
+  if (offsets[1] - offsets[0] != bytes)
+    refuse_field("data_offsets", item.at("data_offsets"), fmt::format("{} bytes", bytes));
+  entry.bytes = {offsets[0], offsets[1]};
+  return entry;
+}
+
+// Of a file of the directory itself: no path leads out of it.
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
+}
+
+}  // namespace
+
+SafetensorsReader::SafetensorsReader(const Path& directory) : directory_(directory) {
+  std::error_code missing;
+  if (const Path index = directory / safetensors_index_name; std::filesystem::exists(index, missing)) {
+    std::map<std::string, std::string> files;  // by tensor
+    try {
+      const nlohmann::json json = parse_json(read_file(index, ExitCode::data, longest_header));
+      for (const auto& [name, file] : object_field(json, "weight_map").items())
+        files[name] = value_from<std::string>(file, "weight_map");
+    } catch (const Error&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      refuse(index, "the index of a model's weights cannot be read", error.what(), "{\"weight_map\": {tensor: file}}");
+    }
+    std::set<std::string> names;
+    for (const auto& [tensor, file] : files) {
+      if (!is_file_name(file))
+        refuse(index, "the index of a model's weights names a file elsewhere", '"' + file + '"',
+               "files of the same directory");
+      names.insert(file);
+    }
+    for (const std::string& name : names)
+      read_header(name);
+    for (const auto& [tensor, file] : files)
+      if (!contains(tensor) || tensors_.at(tensor).file != file)
+        refuse(directory / file, "a file of weights lacks a tensor",
+               contains(tensor) ? "it is in another file" : "no " + tensor, tensor + ", as the index says");
+    return;
+  }
+  if (!std::filesystem::exists(directory / safetensors_name, missing)) {
+    const bool has_pickles = std::filesystem::exists(directory / "pytorch_model.bin", missing);
+    refuse(directory, "the directory has no weights in the safetensors format",
+           has_pickles ? "pytorch_model.bin" : "neither of the files",
+           fmt::format("{} or {}", safetensors_name, safetensors_index_name),
+           has_pickles ? "save it again with transformers: model.save_pretrained(DIRECTORY)"
+                       : "name the directory of a Hugging Face model, with config.json in it");
+  }
+  read_header(safetensors_name);
+}
+
+void SafetensorsReader::read_header(const std::string& file) {
+  const Path path = directory_ / file;
+  const InputFile input(path, ExitCode::data);
+  std::uint64_t length = 0;
+  if (input.size() >= length_bytes)
+    input.read_at(0, &length, length_bytes);
+  if (input.size() < length_bytes || length > std::min(longest_header, input.size() - length_bytes))
+    refuse(path, "a file of weights is not in the safetensors format, or was cut",
+           fmt::format("{} bytes, of which {} are the header", input.size(), length), "a whole file");
+  std::string header(length, '\0');
+  input.read_at(length_bytes, header.data(), length);
+  const std::size_t begin = length_bytes + length;
+  const auto data_bytes = static_cast<Index>(input.size() - begin);
+  std::vector<Entry> entries;
+  try {
+    const nlohmann::json json = parse_json(header);
+    if (!json.is_object())
+      throw std::runtime_error("the header is no object");
+    for (const auto& [name, item] : json.items())
+      if (name != "__metadata__")
+        entries.push_back(entry_from(name, item, data_bytes));
+  } catch (const std::runtime_error& error) {
+    refuse(path, "the header of a safetensors file cannot be used", error.what(),
+           "the header that transformers writes");
+  }
+  std::ranges::sort(entries, {}, [](const Entry& entry) { return std::pair(entry.bytes.begin, entry.bytes.end); });
+  Index end = 0;
+  for (const Entry& entry : entries) {
+    if (entry.bytes.begin != end)
+      refuse(path, "tensors of a safetensors file overlap or leave a gap",
+             fmt::format("{} begins at byte {} of the data", entry.name, entry.bytes.begin),
+             fmt::format("byte {}", end));
+    end = entry.bytes.end;
+  }
+  if (end != data_bytes)
+    refuse(path, "a file of weights was cut or has grown", fmt::format("{} bytes of data", data_bytes),
+           fmt::format("{} by its header", end));
+  for (Entry& entry : entries) {
+    entry.tensor.file = file;
+    entry.tensor.offset = static_cast<Index>(begin) + entry.bytes.begin;
+    if (!tensors_.emplace(entry.name, std::move(entry.tensor)).second)
+      refuse(path, "two files of weights have the same tensor", entry.name, "each tensor once");
+  }
+}
+
+const SafetensorsTensor& SafetensorsReader::tensor(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end())
+    refuse(directory_, "the weights lack a tensor", fmt::format("{} other tensors", tensors_.size()), name,
+           "is config.json that of these weights?");
+  return found->second;
+}
+
+void SafetensorsReader::read(const std::string& name, const std::vector<Index>& start, const std::vector<Index>& count,
+                             ScalarType type, void* destination) const {
+  const SafetensorsTensor& stored = tensor(name);
+  const Path path = directory_ / stored.file;
+  const std::size_t rank = stored.shape.size();
+  bool inside = start.size() == rank && count.size() == rank && rank > 0;
+  for (std::size_t d = 0; inside && d < rank; ++d)
+    inside = start[d] >= 0 && count[d] >= 1 && start[d] + count[d] <= stored.shape[d];
+  if (!inside || !stored.type)
+    refuse(
+        path, "a tensor of the weights is not the one that config.json describes",
+        fmt::format("{} ({}), {}", name, fmt::join(stored.shape, ", "), stored.dtype),
+        fmt::format("a part ({}) from ({}) of floating-point numbers", fmt::join(count, ", "), fmt::join(start, ", ")),
+        "is config.json that of these weights?");
+  // The rows of the first dimension that are wanted, some at a time.
+  const InputFile input(path, ExitCode::data);
+  const Index row = num_elements({stored.shape.begin() + 1, stored.shape.end()});
+  const auto row_bytes = row * static_cast<Index>(size_of(*stored.type));
+  const Index out_row_bytes = num_elements({count.begin() + 1, count.end()}) * static_cast<Index>(size_of(type));
+  const Index rows_at_once = std::max<Index>(1, piece_bytes / std::max<Index>(1, row_bytes));
+  std::vector<unsigned char> piece;
+  Box source{std::vector<Index>(rank, 0), stored.shape}, target{start, count};
+  for (Index done = 0; done < count[0]; done += rows_at_once) {
+    const Index rows = std::min(rows_at_once, count[0] - done);
+    source.start[0] = target.start[0] = start[0] + done;
+    source.count[0] = target.count[0] = rows;
+    piece.resize(static_cast<std::size_t>(rows * row_bytes));
+    input.read_at(static_cast<std::size_t>(stored.offset + source.start[0] * row_bytes), piece.data(), piece.size());
+    copy_overlap(source, *stored.type, piece.data(), target, type,
+                 static_cast<unsigned char*>(destination) + done * out_row_bytes);
+  }
+}
+
+SafetensorsWriter::SafetensorsWriter(Path directory, std::vector<Tensor> tensors, Index shard_bytes)
+    : directory_(std::move(directory)), tensors_(std::move(tensors)) {
+  Index used = 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Index bytes = num_elements(tensors_[i].shape) * static_cast<Index>(size_of(tensors_[i].type));
+    if (shards_.empty() || (used > 0 && used + bytes > shard_bytes)) {
+      shards_.push_back({{}, i, i});
+      used = 0;
+    }
+    used += bytes;
+    shards_.back().end = i + 1;
+  }
+  for (std::size_t s = 0; s < shards_.size(); ++s)
+    shards_[s].name = shards_.size() == 1 ? std::string(safetensors_name)
+                                          : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards_.size());
+}
+
+void SafetensorsWriter::open_next() {
+  const Shard& shard = shards_.at(open_++);
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {{"format", "pt"}};  // transformers asks for it
+  Index offset = 0;
+  for (std::size_t i = shard.begin; i < shard.end; ++i) {
+    const Tensor& tensor = tensors_[i];
+    const Index bytes = num_elements(tensor.shape) * static_cast<Index>(size_of(tensor.type));
+    header[tensor.name] = {
+        {"dtype", dtype_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
+  }
+  std::string text = json_text(header);
+  text.resize((text.size() + length_bytes - 1) / length_bytes * length_bytes, ' ');  // data begin aligned
+  const std::uint64_t length = text.size();
+  file_.emplace(directory_ / shard.name);
+  file_->write(&length, length_bytes);
+  file_->write(text.data(), text.size());
+}
+
+void SafetensorsWriter::write(const void* data) {
+  if (open_ == 0 || shards_[open_ - 1].end == written_) {
+    if (file_)
+      file_->sync_and_close();
+    open_next();
+  }
+  const Tensor& tensor = tensors_.at(written_++);
+  file_->write(data, static_cast<std::size_t>(num_elements(tensor.shape)) * size_of(tensor.type));
+}
+
+void SafetensorsWriter::finish() {
+  ESPALIER_ASSERT(written_ == tensors_.size(), "not all tensors are written");
+  if (file_)
+    file_->sync_and_close();
+  file_.reset();
+  if (shards_.size() > 1) {
+    nlohmann::ordered_json index;
+    Index total = 0;
+    for (const Shard& shard : shards_)
+      for (std::size_t i = shard.begin; i < shard.end; ++i) {
+        total += num_elements(tensors_[i].shape) * static_cast<Index>(size_of(tensors_[i].type));
+        index["weight_map"][tensors_[i].name] = shard.name;
+      }
+    index["metadata"] = {{"total_size", total}};
+    write_file_atomically(directory_ / safetensors_index_name, json_text(index, 2) + "\n");
+  }
+  sync_directory(directory_);
+}
+
+std::vector<std::string> SafetensorsWriter::files() const {
+  std::vector<std::string> names;
+  for (const Shard& shard : shards_)
+    names.push_back(shard.name);
+  if (shards_.size() > 1)
+    names.emplace_back(safetensors_index_name);
+  return names;
+}
+
+}  // namespace espalier

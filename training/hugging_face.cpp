@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/hugging_face.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "core/tensor.hpp"
+#include "io/checkpoint_index.hpp"
+#include "io/checkpoint_writer.hpp"
+#include "io/json_text.hpp"
+#include "models/decoder.hpp"
+#include "training/loss_scaler.hpp"
+#include "training/run_config.hpp"
+#include "training/spike_guard.hpp"
+#include "training/stored_config.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr const char* tokenizer_files[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "tokenizer.model",
+                                           "added_tokens.json",
+                                           "chat_template.jinja",
+                                           "generation_config.json"};
+
+// out (columns, rows) = in (rows, columns), in elements of a size.
+template <class Element>
+void transpose_as(void* out, const void* in, Index rows, Index columns) {
+  constexpr Index tile = 32;  // of both: stays in the first cache
+  auto* const to = static_cast<Element*>(out);
+  const auto* const from = static_cast<const Element*>(in);
+  for (Index r0 = 0; r0 < rows; r0 += tile)
+    for (Index c0 = 0; c0 < columns; c0 += tile)
+      for (Index r = r0; r < std::min(rows, r0 + tile); ++r)
+        for (Index c = c0; c < std::min(columns, c0 + tile); ++c)
+          to[c * rows + r] = from[r * columns + c];
+}
+
+void transpose(void* out, const void* in, Index rows, Index columns, ScalarType type) {
+  switch (size_of(type)) {
+    case 2: return transpose_as<std::uint16_t>(out, in, rows, columns);
+    case 4: return transpose_as<std::uint32_t>(out, in, rows, columns);
+    default: return transpose_as<std::uint64_t>(out, in, rows, columns);
+  }
+}
+
+std::size_t bytes_of(const std::vector<Index>& shape, ScalarType type) {
+  return static_cast<std::size_t>(num_elements(shape)) * size_of(type);
+}
+
+// GPT-2 as OpenAI's weights were first converted: without the name of the model's trunk.
+std::string name_in(const SafetensorsReader& reader, std::string tensor) {
+  const std::string trunk = "transformer.";
+  if (!reader.contains(tensor) && tensor.starts_with(trunk) && reader.contains(tensor.substr(trunk.size())))
+    return tensor.substr(trunk.size());
+  return tensor;
+}
+
+// Of a run that has done nothing yet: its config holds the model, and all defaults.
+CheckpointInfo info_of(const HuggingFaceModel& model) {
+  RunConfig config;
+  config.model.shape = model.config;
+  CheckpointInfo info;
+  info.run = "import";
+  info.layout = {fmt::format("an import of {}", to_string(model.architecture)), 1};
+  info.state = {{"step", 0},
+                {"data_position", 0},
+                {"tokens", 0},
+                {"loss", 0.0},
+                {"seed", config.run.seed},
+                {"config", to_toml(config)},
+                {"loss_scale", LossScaler().state()},
+                {"spike_guard", SpikeGuard({}).state()}};
+  return info;
+}
+
+}  // namespace
+
+std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model) {
+  ParameterStore<float> store;
+  const Decoder<Fp32> decoder(store, model.config);
+  store.lay_out();
+  std::vector<ForeignParameter> list;
+  for (const Parameter& parameter : store.parameters())
+    list.push_back({parameter.spec.name, parameter.spec.shape,
+                    hugging_face_part(model.architecture, model.config, parameter.spec.name)});
+  return list;
+}
+
+ForeignWeights::ForeignWeights(const Path& directory)
+    : model_(read_hugging_face_config(directory)), reader_(directory), parameters_(foreign_parameters(model_)) {
+  for (ForeignParameter& parameter : parameters_) {
+    HuggingFacePart& part = parameter.part;
+    part.tensor = name_in(reader_, part.tensor);
+    const SafetensorsTensor& stored = reader_.tensor(part.tensor);
+    if (stored.shape != part.shape || !stored.type)
+      throw Error(ExitCode::data, {.what = "a tensor of the weights is not the one that config.json describes",
+                                   .where = (directory / stored.file).string(),
+                                   .got = fmt::format("{} {}, {}", part.tensor, shape_text(stored.shape), stored.dtype),
+                                   .wanted = shape_text(part.shape) + " of F32, F64, BF16 or F16",
+                                   .todo = "is config.json that of these weights?"});
+  }
+}
+
+ScalarType ForeignWeights::type(const ForeignParameter& parameter) const {
+  return reader_.tensor(parameter.part.tensor).type.value();
+}
+
+void ForeignWeights::read(const ForeignParameter& parameter, const std::vector<Index>& start,
+                          const std::vector<Index>& count, ScalarType type, void* destination) const {
+  const HuggingFacePart& part = parameter.part;
+  std::vector<Index> from = start, size = count;
+  from.front() += part.first;
+  if (!part.transposed)
+    return reader_.read(part.tensor, from, size, type, destination);
+  std::swap(from.front(), from.back());
+  std::swap(size.front(), size.back());
+  std::vector<unsigned char> there(bytes_of(size, type));  // (in, out)
+  reader_.read(part.tensor, from, size, type, there.data());
+  transpose(destination, there.data(), size.front(), size.back(), type);
+}
+
+Path import_hugging_face(const ForeignWeights& weights, const Path& from, const Path& directory) {
+  const Path checkpoints = directory / "checkpoints";
+  make_directories(checkpoints);
+  const CheckpointInfo info = info_of(weights.model());
+  Index bytes = 0;
+  for (const ForeignParameter& parameter : weights.parameters())
+    bytes += static_cast<Index>(bytes_of(parameter.shape, weights.type(parameter)));
+  const Path partial = begin_checkpoint(checkpoints, info.step, bytes);
+  try {
+    std::vector<ShardRecord> records;  // a turn of one file for each tensor
+    std::vector<unsigned char> data;
+    ShardPlace place = own_file(0);
+    for (const ForeignParameter& parameter : weights.parameters()) {
+      const ScalarType type = weights.type(parameter);
+      data.resize(bytes_of(parameter.shape, type));
+      weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, type, data.data());
+      const TensorBlock block = whole_tensor("weights/" + parameter.name, type, parameter.shape, data.data());
+      place.completes = &parameter == &weights.parameters().back();
+      records.push_back(write_shard(partial, place, {&block, 1}));
+      ++place.turn;
+      ++place.first_block;
+    }
+    std::vector<StoredBlock> blocks;
+    for (const ShardRecord& record : records)
+      blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
+    const Path path = publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
+    copy_tokenizer(from, directory / "tokenizer");
+    return path;
+  } catch (...) {
+    abandon_checkpoint(checkpoints, info.step, {});
+    throw;
+  }
+}
+
+ExportPlan plan_export(const CheckpointReader& checkpoint, ScalarType type) {
+  ExportPlan plan;
+  plan.model.config = stored_model(checkpoint);
+  plan.model.architecture = architecture_of(plan.model.config);
+  for (const ForeignParameter& parameter : foreign_parameters(plan.model)) {
+    const std::string stored = "weights/" + parameter.name;
+    if (checkpoint.tensor(stored).global_shape != parameter.shape)
+      throw Error(ExitCode::checkpoint, {.what = "a tensor of the checkpoint is not that of its model",
+                                         .where = checkpoint.path().string(),
+                                         .got = stored + " " + shape_text(checkpoint.tensor(stored).global_shape),
+                                         .wanted = shape_text(parameter.shape),
+                                         .todo = "use another checkpoint"});
+    if (plan.tensors.empty() || plan.tensors.back().name != parameter.part.tensor)
+      plan.tensors.push_back({parameter.part.tensor, type, parameter.part.shape});
+  }
+  return plan;
+}
+
+std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint, const ExportPlan& plan,
+                                             const Path& directory, Index shard_bytes) {
+  const auto parameters = foreign_parameters(plan.model);
+  SafetensorsWriter writer(directory, plan.tensors, shard_bytes);
+  std::vector<unsigned char> tensor, ours;
+  std::size_t next = 0;
+  for (const SafetensorsWriter::Tensor& planned : plan.tensors) {
+    tensor.resize(bytes_of(planned.shape, planned.type));
+    // Outputs lie one below the other: in columns, where the weight is transposed.
+    for (; next < parameters.size() && parameters[next].part.tensor == planned.name; ++next) {
+      const ForeignParameter& parameter = parameters[next];
+      const std::size_t row = bytes_of({parameter.shape.begin() + 1, parameter.shape.end()}, planned.type);
+      unsigned char* const place = tensor.data() + static_cast<std::size_t>(parameter.part.first) * row;
+      checkpoint.read("weights/" + parameter.name, parameter.shape, planned.type, place);
+    }
+    if (!parameters[next - 1].part.transposed) {
+      writer.write(tensor.data());
+      continue;
+    }
+    ours.resize(tensor.size());
+    transpose(ours.data(), tensor.data(), planned.shape.back(), planned.shape.front(), planned.type);
+    writer.write(ours.data());
+  }
+  writer.finish();
+  const ScalarType type = plan.tensors.empty() ? ScalarType::fp32 : plan.tensors.front().type;
+  write_file_atomically(directory / "config.json", json_text(hugging_face_config(plan.model, type), 2) + "\n");
+  std::vector<std::string> files = writer.files();
+  files.emplace_back("config.json");
+  return files;
+}
+
+std::vector<std::string> copy_tokenizer(const Path& from, const Path& to) {
+  std::vector<std::string> copied;
+  for (const char* const name : tokenizer_files) {
+    std::error_code missing;
+    if (!std::filesystem::is_regular_file(from / name, missing))
+      continue;
+    make_directories(to);
+    std::filesystem::copy_file(from / name, to / name);
+    copied.emplace_back(name);
+  }
+  return copied;
+}
+
+}  // namespace espalier

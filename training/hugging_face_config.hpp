@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "io/file.hpp"
+#include "models/formats/hugging_face.hpp"
+
+namespace espalier {
+
+/// What config.json of a Hugging Face directory describes.
+struct HuggingFaceModel {
+  HuggingFaceArchitecture architecture = HuggingFaceArchitecture::gpt2;
+  ModelConfig config;
+};
+
+/// @throws Error (data) for a file that cannot be read, an architecture that is not known, and a setting that Espalier
+/// does not compute: its key, its value and what is wanted
+HuggingFaceModel read_hugging_face_config(const Path& directory);
+
+/// config.json of a model. @throws Error (usage) for a model that no architecture there describes
+nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, ScalarType type);
+
+/// The architecture that describes a model of ours. @throws Error (usage) if there is none
+HuggingFaceArchitecture architecture_of(const ModelConfig& model);
+
+}  // namespace espalier
