@@ -16,6 +16,7 @@
 #include "io/units.hpp"
 #include "models/cost.hpp"
 #include "training/hugging_face.hpp"
+#include "training/stored_config.hpp"
 
 namespace espalier {
 namespace {
@@ -62,7 +63,8 @@ int import_model(const ConvertArguments& arguments) {
   }
   require_empty(arguments.output);
   const Path checkpoint = import_hugging_face(weights, arguments.from, arguments.output);
-  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}\n", checkpoint.string(), arguments.output);
+  print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}\n\n{}\n", checkpoint.string(),
+               arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
   return 0;
 }
 

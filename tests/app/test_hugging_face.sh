@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Espalier authors
+# SPDX-License-Identifier: Apache-2.0
+# A run as a Hugging Face model and back: test_hugging_face.sh ESPALIER COMMAND..., where COMMAND starts a program on two ranks.
+espalier=$1; shift
+two_ranks=("$@")
+source "$(dirname "$(realpath "$0")")/tiny_run.sh"
+
+exits 0 "$espalier" train tiny.toml
+expect 0 "transformer.h.0.attn.c_attn.weight" "$espalier" checkpoint export run --output model --dry-run
+[[ ! -e model ]] || fail "a dry run wrote something"
+expect 0 "GPT2LMHeadModel" "$espalier" checkpoint export run --output model
+says "model.safetensors" "config.json"
+expect 0 "from transformer.h.0.attn.c_attn.weight" "$espalier" checkpoint import model --output imported --dry-run
+says "h.0.attention.query.weight"
+[[ ! -e imported ]] || fail "a dry run wrote something"
+echo '{}' >model/tokenizer.json
+expect 0 "wrote imported/checkpoints/step-00000000" "$espalier" checkpoint import model --output imported
+says "[model]" "hidden_size = 32"
+expect 0 "every checksum is right" "$espalier" checkpoint verify imported
+expect 0 "weights from imported" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=tuned --init-from imported \
+  parallel.tensor=2
+# The weights are those of the run: its next loss is the first one.
+expect 0 "weights from run" "$espalier" train tiny.toml run.directory=direct --init-from run
+loss_of() { sed -nE '1s/.*"loss":([0-9.]+).*/\1/p' "$1/metrics.jsonl" | cut -c1-6; }
+[[ $(loss_of tuned) == "$(loss_of direct)" ]] || fail "an import starts with another loss: $(loss_of tuned), $(loss_of direct)"
+# Several files, 16 bits, and the tokenizer comes along.
+expect 0 "tokenizer.json" "$espalier" checkpoint export imported --output parts --dtype bf16 --shard-size "10 kB"
+says "model.safetensors.index.json"
+expect 0 "wrote again" "$espalier" checkpoint import parts --output again
+
+expect 3 "config.json" "$espalier" checkpoint import run --output other
+expect 3 "config.json" "$espalier" checkpoint import nowhere --output other
+expect 2 "a folder of its own" "$espalier" checkpoint import model --output imported
+expect 2 "a folder of its own" "$espalier" checkpoint export run --output model
+expect 2 "unknown type" "$espalier" checkpoint export run --output other --dtype fp8
+expect 2 "not a size" "$espalier" checkpoint export run --output other --shard-size much
+expect 4 "" "$espalier" checkpoint export model --output other
+exits 0 "$espalier" train tiny.toml run.directory=relu model.activation=relu
+expect 2 "transformers has no architecture" "$espalier" checkpoint export relu --output other
+printf 'x' | dd of=model/model.safetensors bs=1 seek=3 conv=notrunc status=none
+expect 3 "model.safetensors" "$espalier" checkpoint import model --output other
+[[ ! -e other ]] || fail "a refused command wrote something"
+summary
