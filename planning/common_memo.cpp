@@ -49,7 +49,7 @@ class CommonMemo : MemoText {
     say("# How to train {} on {} devices of each of {}\n\n", problems_.front().model_name, space_.num_devices,
         fmt::format("{}", fmt::join(names, ", ")));
     if (std::ranges::any_of(problems_, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
-      say("**{}**: all times below are predicted.\n\n", gpu_caveat);
+      say("**{}.** All times below are predicted.\n\n", gpu_caveat);
     say("**Recommendation.** {} on all of them: "
         "of the layouts that fit everywhere the one whose largest loss against a machine's own best is smallest.\n\n",
         common_.layout->text());

@@ -52,7 +52,7 @@ class Memo : MemoText {
     const Cluster& cluster = problem_.cluster;
     say("# How to train {} on {} {}\n\n", problem_.model_name, space_.num_devices, cluster.device.name);
     if (!cluster.device.moves_messages)
-      say("**{}**: all times below are predicted.\n\n", gpu_caveat);
+      say("**{}.** All times below are predicted.\n\n", gpu_caveat);
     say("**Recommendation.** {}.\n\n", layout_.text());
     say("A step takes {} (+-{:.0f} %), which is {:.4g} tokens per second. {} is {:.1f} % of {} in {}. "
         "The device with the highest peak needs {} of {}.\n\n",

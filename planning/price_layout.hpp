@@ -33,7 +33,6 @@ struct ChunkPrice {
 struct FlopsShare {
   double share = 0;
   bool of_gemm_rate = false;
-  const char* name() const { return of_gemm_rate ? "gemm_fraction" : "mfu"; }  ///< in JSON
   const char* text() const { return of_gemm_rate ? "GEMM fraction" : "MFU"; }
 };
 /// @param rate of one device, FLOP/s

@@ -199,7 +199,8 @@ std::string how_to_measure(const RunConfig& config, const RunLayout& layout) {
       layout.mesh.size(), compute == "fp32" ? "" : " --precision fp32," + compute);
 }
 
-// @throws Error (usage) that names the key, whose file may lie beside another config.
+}  // namespace
+
 Cluster cluster_of(const RunConfig& config) {
   try {
     return cluster_from(config.run.cluster);
@@ -209,8 +210,6 @@ Cluster cluster_of(const RunConfig& config) {
     throw Error(error.code(), report);
   }
 }
-
-}  // namespace
 
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision) {
   PlanLayout planned;

@@ -41,12 +41,12 @@ TEST(PriceLayout, a_share_says_what_it_is_of) {
   PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
   const PlanLayout layout = layout_of("tensor=8,pipeline=16,data=1", 256);
   const LayoutPrice of_peak = price_layout(problem, layout);
-  EXPECT_STREQ(of_peak.flops_share.name(), "mfu");
+  EXPECT_STREQ(of_peak.flops_share.text(), "MFU");
   EXPECT_NEAR(of_peak.flops_share.share,
               of_peak.tokens_per_second * model_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
   problem.cluster.device.rate(Precision::bf16).is_measured = true;
   const LayoutPrice of_rate = price_layout(problem, layout);
-  EXPECT_STREQ(of_rate.flops_share.name(), "gemm_fraction");
+  EXPECT_STREQ(of_rate.flops_share.text(), "GEMM fraction");
   EXPECT_NEAR(of_rate.flops_share.share,
               of_rate.tokens_per_second * training_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
 }

@@ -17,14 +17,15 @@ void set_llama(ModelConfig& model, bool is_llama) {
   model.norm = is_llama ? Norm::rmsnorm : Norm::layernorm;
 }
 
-// Feed-forward gated or not, head tied or not: what comes nearest to the published number of parameters; where that
-// cannot tell, what the shape suggests.
+// Feed-forward gated or not, head tied or not: what the row says; else what comes nearest to the published number of
+// parameters; where that cannot tell, what the shape suggests.
 void decide_variant(ModelConfig& model, const CsvRow& row) {
   require_word(row, "activation", {"gelu", "swiglu"});
   const bool is_told = row.has("activation");
   const bool odd_ffn = model.ffn_hidden_size != 4 * model.hidden_size;
   set_llama(model, is_told ? row.text("activation") == "swiglu" : odd_ffn);
-  model.tied_embeddings = !model.gated() && yes_or_no(row, "tied_embeddings").value_or(true);
+  const std::optional<bool> told_tied = yes_or_no(row, "tied_embeddings");
+  model.tied_embeddings = told_tied.value_or(!model.gated());
   model.bias = !model.gated();
   const std::optional<double> published = row.number("model_params");
   if (!published || is_told)
@@ -37,6 +38,8 @@ void decide_variant(ModelConfig& model, const CsvRow& row) {
   distance = own;
   for (const bool gated : {false, true})
     for (const bool tied : {true, false}) {
+      if (tied != told_tied.value_or(tied))
+        continue;
       ModelConfig other = model;
       set_llama(other, gated);
       other.tied_embeddings = tied;
