@@ -101,7 +101,7 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
                      .changes = {{.setting = "stop it: run.communication_timeout ends such a wait by itself"}}};
     case Life::gone:
       return Finding{.cause = Cause::died,
-                     .title = fmt::format("the run ended without signing off ({}): killed, or its host failed",
+                     .title = fmt::format("the run did not exit cleanly ({}): killed, or its host failed",
                                           process_text(record)),
                      .changes = {go_on(run)}};
     case Life::silent: break;

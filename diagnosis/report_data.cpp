@@ -110,7 +110,7 @@ std::string layout_text(const RunSetup& setup) {
   if (setup.stages() > 1)
     text += fmt::format(", {}", setup.schedule);
   if (setup.virtual_stages > 1)
-    text += fmt::format(" x {} chunks", setup.virtual_stages);
+    text += fmt::format(" x {} virtual stages", setup.virtual_stages);
   if (setup.zero_stage > 0 && setup.mesh.degree(Axis::dp) > 1)
     text += fmt::format(", ZeRO-{}", setup.zero_stage);
   if (setup.recompute != "none")

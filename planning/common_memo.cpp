@@ -11,7 +11,7 @@
 #include "io/units.hpp"
 #include "planning/gpu_caveat.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 #include "planning/runnable.hpp"
 #include "planning/why_slower.hpp"
 
@@ -55,7 +55,7 @@ class CommonMemo : MemoText {
         common_.layout->text());
     say("Model: {:.4g} billion parameters, {} layers, hidden size {}. Batch: {} of {} tokens, in {} of {} on each of "
         "{}.\n\n",
-        real(num_parameters(model)) / 1e9, model.num_layers, model.hidden_size,
+        to_double(num_parameters(model)) / 1e9, model.num_layers, model.hidden_size,
         counted(common_.layout->global_batch, "sequence"), problems_.front().sequence_length,
         counted(common_.layout->num_microbatches(), "micro-batch"), common_.layout->micro_batch,
         counted(common_.layout->data, "replica"));
@@ -64,8 +64,8 @@ class CommonMemo : MemoText {
   }
 
   void losses() {
-    say("## What each machine loses by it\n\n");
-    say("| machine | step | tokens/s | of the rate | loses | its own best | step |\n|---|---|---|---|---|---|---|\n");
+    say("## What each machine gives up\n\n");
+    say("| machine | step time | tokens/s | utilization | slower by | best layout of this machine | its step time |\n|---|---|---|---|---|---|---|\n");
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       const LayoutPrice& price = common_.prices[i];
       const LayoutPrice& best = common_.bests[i];
@@ -97,7 +97,7 @@ class CommonMemo : MemoText {
       const LayoutPrice& price = common_.prices[i];
       say("| {} | {} | {} | {} of it, stage {} of {} |\n", problems_[i].cluster.name, bytes_text(price.memory_bytes),
           bytes_text(room), share_text(static_cast<double>(price.memory_bytes), static_cast<double>(room)),
-          price.fullest_stage, price.layout.pipeline);
+          price.peak_stage, price.layout.pipeline);
     }
     say("\n");
   }

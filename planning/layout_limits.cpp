@@ -50,7 +50,7 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
     return parts <= model.num_layers || parts == model.num_layers + 2;  // embedding and head count as blocks
   };
   if (!stages_possible(layout.pipeline))
-    return fmt::format("{} pipeline stages x {} chunks need as many layers, the model has {}{}", layout.pipeline,
+    return fmt::format("{} pipeline stages x {} virtual stages need as many layers, the model has {}{}", layout.pipeline,
                        layout.virtual_stages, model.num_layers,
                        nearest_text(nearest_sizes(layout.pipeline, model.num_layers + 2, stages_possible)));
   const auto divides_sequence = [&](Index ranks) { return problem.sequence_length % ranks == 0; };
@@ -68,10 +68,10 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (layout.virtual_stages > 1 && layout.pipeline == 1)
     return "virtual stages need a pipeline";
   if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
-    return fmt::format("{} has one chunk a stage, not {}: schedule=interleaved", to_string(layout.schedule),
+    return fmt::format("{} has one virtual stage per stage, not {}: schedule=interleaved", to_string(layout.schedule),
                        layout.virtual_stages);
   if (layout.schedule == ScheduleKind::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
-    return fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", layout.virtual_stages);
+    return fmt::format("zero_bubble_v has two virtual stages per stage, not {}: virtual_stages=2", layout.virtual_stages);
   return {};
 }
 
@@ -104,15 +104,15 @@ std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) 
     return fmt::format(
         "does not fit: stage {} needs {} and perhaps {} more (what train lays out beyond the plan), a "
         "device has {}",
-        price.fullest_stage, bytes_text(price.memory_bytes), bytes_text(memory_margin(problem, price.memory_bytes)),
+        price.peak_stage, bytes_text(price.memory_bytes), bytes_text(memory_margin(problem, price.memory_bytes)),
         room_text(problem));
-  const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.fullest_stage)];
+  const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
   std::size_t largest = 0;
   for (std::size_t i = 1; i < num_categories; ++i)
     if (stage.bytes[i] > stage.bytes[largest])
       largest = i;
   return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",
-                     price.fullest_stage, bytes_text(price.memory_bytes), room_text(problem),
+                     price.peak_stage, bytes_text(price.memory_bytes), room_text(problem),
                      bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),
                      bytes_text(stage.bytes[largest]));
 }

@@ -162,7 +162,7 @@ void fix_choices(LayoutSpace& space, const std::string& text) {
   else if (space.pipeline == 1 && space.schedule && *space.schedule != ScheduleKind::one_f_one_b)
     contradiction = fmt::format("schedule {} needs stages, and pipeline is 1", to_string(*space.schedule));
   else if (space.virtual_stages.value_or(1) > 1 && space.schedule && !allows_chunks(*space.schedule))
-    contradiction = fmt::format("schedule {} has one chunk a stage, and virtual_stages is {}",
+    contradiction = fmt::format("schedule {} has one virtual stage per stage, and virtual_stages is {}",
                                 to_string(*space.schedule), *space.virtual_stages);
   if (!contradiction.empty())
     throw Error(ExitCode::usage, {.what = "--fix contradicts itself",

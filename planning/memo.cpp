@@ -12,7 +12,7 @@
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/quantity.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 #include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
 
@@ -63,7 +63,7 @@ class Memo : MemoText {
     say("Model: {:.4g} billion parameters, {} layers, hidden size {}. "
         "Machine: {} with {} of {} each. "
         "Batch: {} of {} tokens, in {} of {} on each of {}.\n\n",
-        real(num_parameters(problem_.model)) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
+        to_double(num_parameters(problem_.model)) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
         counted(cluster.num_nodes, "node"), counted(cluster.devices_per_node, "device"),
         bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)), counted(layout_.global_batch, "sequence"),
         problem_.sequence_length, counted(layout_.num_microbatches(), "micro-batch"), layout_.micro_batch,
@@ -89,7 +89,7 @@ class Memo : MemoText {
 
   void memory() {
     const StateBytes states = state_bytes(layout_.precision, problem_.implementation);
-    const double parameters = real(num_parameters(problem_.model));
+    const double parameters = to_double(num_parameters(problem_.model));
     say("## How it fits in memory\n\n");
     const double devices = parameters * states.total() / static_cast<double>(room_);
     say("Weights, gradients and optimizer take {:.0f} bytes per parameter, {} in all. "
@@ -107,8 +107,8 @@ class Memo : MemoText {
                           : layout_.zero_stage == 2 ? "optimizer and gradients"
                                                     : "all three",
                           layout_.data * layout_.context));
-    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
-    say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", best_.fullest_stage, layout_.pipeline);
+    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
+    say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", best_.peak_stage, layout_.pipeline);
     for (std::size_t c = 0; c < num_categories; ++c)
       if (stage.bytes[c] > 0)
         say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
@@ -212,7 +212,7 @@ class Memo : MemoText {
     if (scaling_.empty())
       return;
     say("## Scaling\n\n"
-        "| devices | batch | step | tokens/s | efficiency | layout | what bends |\n"
+        "| devices | batch | step time | tokens/s | efficiency | layout | limited by |\n"
         "|---|---|---|---|---|---|---|\n");
     for (const ScalePoint& point : scaling_)
       if (point.price)

@@ -62,7 +62,7 @@ class PrecisionPart : MemoText {
     say("Matmuls are computed in {}; all that is kept is fp32, {:.0f} bytes per parameter: {}. ", to_string(precision_),
         states_.total(), price_text(best_));
     if (precision_ == Precision::tf32)
-      say("tf32 has the range of fp32 and rounds the factors of products to {} stored bits of {}. ",
+      say("tf32 has the range of fp32 and rounds the factors of matmuls to {} stored bits of {}. ",
           tf32_format.significand_bits, fp32_format.significand_bits);
     const Precision half = has(Precision::bf16) ? Precision::bf16 : Precision::fp16;
     if (has(half))
@@ -86,7 +86,7 @@ class PrecisionPart : MemoText {
   }
 
   void what_stays_higher() {
-    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
+    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
     const NumberFormat& kept = kept_format(precision_);
     const ModelConfig& model = subject_.problem.model;
     if (precision_ == Precision::fp8)
@@ -145,9 +145,9 @@ class PrecisionPart : MemoText {
       say("\n\n");
     }
     if (precision_ == Precision::fp8) {
-      say("{}; {}. So every tensor needs a scale of its own; the casts are in the price, keeping the scales is not. ",
+      say("{}; {}. So every tensor needs a scale of its own; the estimate has the casts, not the upkeep of the scales. ",
           format_text(e4m3_format), format_text(e5m2_format));
-      say("`train` does not compute in fp8 yet: this layout is priced, not run{}.\n\n", runnable_instead());
+      say("`train` does not compute in fp8 yet: this layout is estimated, not run{}.\n\n", runnable_instead());
     }
   }
 

@@ -66,7 +66,7 @@ class SmallChanges {
 
   void chunks() {
     if (now_.pipeline > 1 && now_.virtual_stages == 1)
-      change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
+      change("2 virtual stages per stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
         other.virtual_stages = 2;
         other.schedule = ScheduleKind::interleaved;
       });
@@ -77,7 +77,7 @@ class SmallChanges {
   }
 
   void chunks_instead(int count) {
-    change(fmt::format("{} instead of {} chunks a stage (parallel.virtual_stages)", count, now_.virtual_stages),
+    change(fmt::format("{} instead of {} virtual stages per stage (parallel.virtual_stages)", count, now_.virtual_stages),
            [&](PlanLayout& other) {
              other.virtual_stages = count;
              if (count == 1)
@@ -140,7 +140,7 @@ class SmallChanges {
   void precision() {
     if (const std::optional<Precision> lower = next_lower(problem_.cluster.device, now_.precision))
       change(
-          fmt::format("products in {} instead of {} (precision.compute)", to_string(*lower), to_string(now_.precision)),
+          fmt::format("matmuls in {} instead of {} (precision.compute)", to_string(*lower), to_string(now_.precision)),
           [&](PlanLayout& other) { other.precision = *lower; });
   }
 
@@ -213,7 +213,7 @@ std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem
   LayoutPrice price = price_layout(rounded, now.layout);
   price.memory = now.memory;
   price.memory_bytes = now.memory_bytes;
-  price.fullest_stage = now.fullest_stage;
+  price.peak_stage = now.peak_stage;
   return price;
 }
 

@@ -52,7 +52,7 @@ std::string idle_text(const std::vector<LayoutPrice>& prices) {
 
 // "174.6 B parameters", "0.8425 M parameters".
 std::string parameters_text(const ModelConfig& model) {
-  const double parameters = real(num_parameters(model));
+  const double parameters = to_double(num_parameters(model));
   const bool is_small = parameters < 1e8;
   return fmt::format("{:.4g} {} parameters", parameters / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
 }
@@ -124,8 +124,8 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
                               ? fmt::format(" ({:.4g} s of it recompute)", price.recompute_seconds)
                               : "");
   constexpr double told = 1e-6;  // of a step; below, it is rounding
-  if (price.hidden_data_seconds > told * price.step_seconds)
-    text += fmt::format("    (hidden behind work: {:.4g} s of data_comm)\n", price.hidden_data_seconds);
+  if (price.overlapped_data_seconds > told * price.step_seconds)
+    text += fmt::format("    (overlapped with compute: {:.4g} s of data_comm)\n", price.overlapped_data_seconds);
   const bool is_small = price.memory_bytes < static_cast<std::size_t>(gib);
   const auto in_unit = [&](std::size_t bytes) { return (is_small ? 1024 : 1) * in_gib(bytes); };
   text += fmt::format("  memory by stage, {} of {:.1f}\n    {:<8}", is_small ? "MiB" : "GiB",
@@ -135,7 +135,7 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
     text += fmt::format(" {:>13}", to_string(category));
   text += fmt::format(" {:>9}\n", "total");
   for (std::size_t stage = 0; stage < price.memory.size(); ++stage) {
-    const bool shown = stage < 2 || stage + 2 >= price.memory.size() || static_cast<int>(stage) == price.fullest_stage;
+    const bool shown = stage < 2 || stage + 2 >= price.memory.size() || static_cast<int>(stage) == price.peak_stage;
     if (!shown)
       continue;
     text += fmt::format("    {:<8}", stage);
@@ -208,9 +208,9 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
     prices.push_back(*point.price);
     text += fmt::format(" {:>8.1f} %", 100 * point.efficiency) + columns_text(problem, *point.price);
     if (point.what_bends != "nothing")
-      text += fmt::format("{:17} what bends: {}\n", "", point.what_bends);
+      text += fmt::format("{:17} limited by {}\n", "", point.what_bends);
   }
-  text += "     efficiency: tokens per second and device, against the first; what bends it stands below, from 1 % on\n";
+  text += "     efficiency: tokens per second and device, relative to the first; below stands what limits it, from 1 % on\n";
   text += idle_text(prices) + marks_text(problem, prices);
   if (!prices.empty())
     for (const CurveGoal& each : goals_on_curve(points, goal))
@@ -221,11 +221,11 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common, const Goal& goal) {
   std::string text = fmt::format("best for all: {}\n", common.layout->text());
   std::vector<LayoutPrice> shown;
-  text += head_text(fmt::format("{:<20} {:>8}", "", "loses"), problems);
+  text += head_text(fmt::format("{:<20} {:>8}", "", "slower"), problems);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     text += fmt::format("{:<20} {:>6.1f} %", problems[i].cluster.name, 100 * common.loss(i)) +
             columns_text(problems[i], common.prices[i]);
-    text += fmt::format("{:<29}", "  its own best") + columns_text(problems[i], common.bests[i]);
+    text += fmt::format("{:<29}", "  best for it alone") + columns_text(problems[i], common.bests[i]);
     shown.push_back(common.prices[i]);
     shown.push_back(common.bests[i]);
   }

@@ -48,15 +48,15 @@ struct LayoutPrice {
   std::vector<std::vector<ChunkPrice>> chunks = {};  ///< [stage][chunk]
   double message_seconds = 0;                        ///< of one message between stages
   double reduction_seconds = 0;    ///< of reducing gradients, those of a table that two stages share among them, and of
-                                   ///< gathering weights; hidden or not
-  double tied_seconds = 0;         ///< of them, those of that table, hidden by nothing
+                                   ///< gathering weights; overlapped or not
+  double tied_seconds = 0;         ///< of them, those of that table, overlapped by nothing
   double gather_seconds = 0;       ///< of them, those of weights that ZeRO-1 and 2 updated
   double idle_share = 0;           ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
                                    ///< average, for a busier one too; the bubble is what the busiest stage waits
-  double hidden_data_seconds = 0;  ///< of reduction and gathering that other work hides
+  double overlapped_data_seconds = 0;  ///< of reduction and gathering that overlaps with other work
   std::vector<MemoryByCategory> memory = {};  ///< of a rank of each stage
   std::size_t memory_bytes = 0;               ///< of the stage that has most
-  int fullest_stage = 0;
+  int peak_stage = 0;
   double tokens_per_second = 0;
   FlopsShare flops_share = {};
   double error_share = 0;  ///< of step_seconds, either way

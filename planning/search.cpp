@@ -206,7 +206,7 @@ std::string with_memory(std::string reason, const PlanProblem& problem, const st
 // An idea keeps what makes it one, and need not have what --fix gives.
 std::string own_choices_text(const LayoutSpace& space, const PlanLayout& idea) {
   const std::vector<std::string> left = choices_left(space, idea);
-  return left.empty() ? "" : fmt::format(" (priced with its own {}, not as fixed)", fmt::join(left, ", "));
+  return left.empty() ? "" : fmt::format(" (estimated with its own {}, not as fixed)", fmt::join(left, ", "));
 }
 
 Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& idea,

@@ -31,7 +31,7 @@ TEST(PlanLayout, reads_a_proposal) {
   EXPECT_TRUE(layout.sequence_parallel);
   EXPECT_EQ(layout.precision, Precision::fp8);
   EXPECT_EQ(layout.text(),
-            "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 chunks), micro-batch 2, recompute full, "
+            "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 virtual stages), micro-batch 2, recompute full, "
             "ZeRO-1, sequence parallel, fp8");
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 #include "planning/strings.hpp"
 #include "tests/published/published_program.hpp"
 
@@ -32,7 +32,7 @@ void decide_variant(ModelConfig& model, const CsvRow& row) {
     return;
   ModelConfig best = model;
   double distance = 0.02;  // what rounding to "7.1B" may hide
-  const double own = std::abs(real(num_parameters(model)) / *published - 1);
+  const double own = std::abs(to_double(num_parameters(model)) / *published - 1);
   if (own < distance)
     return;
   distance = own;
@@ -43,7 +43,7 @@ void decide_variant(ModelConfig& model, const CsvRow& row) {
       ModelConfig other = model;
       set_llama(other, gated);
       other.tied_embeddings = tied;
-      const double off = std::abs(real(num_parameters(other)) / *published - 1);
+      const double off = std::abs(to_double(num_parameters(other)) / *published - 1);
       if (off < distance - 0.02) {
         best = other;
         distance = off;
@@ -61,7 +61,7 @@ Index usual_vocabulary(ModelConfig model, const CsvRow& row) {
   if (published)
     for (const Index vocabulary : {Index{32000}, Index{50304}, Index{100352}, Index{128256}, Index{256000}}) {
       model.vocab_size = vocabulary;
-      if (std::abs(real(num_parameters(model)) / *published - 1) < rounding)
+      if (std::abs(to_double(num_parameters(model)) / *published - 1) < rounding)
         return vocabulary;
     }
   return default_vocabulary;

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 #include "planning/strings.hpp"
 #include "tests/published/published_program.hpp"
 
@@ -99,7 +99,7 @@ class SpaceReader {
     for (const char* const column : {"tp", "pp", "cp", "dp", "vp", "micro_batch", "gpus"})
       if (row_.whole(column) == 0)
         refuse(fmt::format("{} is 0: wanted 1 or more, or nothing where it is not known", column));
-    const double product = real(shard()) * space_.data.value_or(1);
+    const double product = to_double(shard()) * space_.data.value_or(1);
     if (product > most_devices)
       refuse(fmt::format("tp x pp x cp x dp = {:g} are more than {} devices", product, most_devices));
     else if (devices_)
