@@ -48,10 +48,10 @@ void add_spikes(const RecordedRun& run, Cause cause, const char* what, double Re
                               counted(static_cast<Index>(spikes.size()), "spike"), what, worst.first_step, worst.before,
                               worst.value);
   finding.risk = std::min(0.9, 0.3 + 0.1 * static_cast<double>(spikes.size()));
-  finding.evidence = {
-      fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
-                  spikes.size() > where.size() ? ", ..." : ""),
-      fmt::format("the largest stands {:.0f} standard deviations above the {} steps before it", worst.z, worst.num_before)};
+  finding.evidence = {fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
+                                  spikes.size() > where.size() ? ", ..." : ""),
+                      fmt::format("the largest stands {:.0f} standard deviations above the {} steps before it", worst.z,
+                                  worst.num_before)};
   finding.changes = {calmer(run)};
   findings.push_back(std::move(finding));
 }

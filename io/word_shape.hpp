@@ -43,7 +43,7 @@ class WordShape {
   bool is_text() const;
   bool are_bytes() const;
 
-  Columns low_first_;   // the order of this program's machines
+  Columns low_first_;  // the order of this program's machines
   Columns high_first_;
   unsigned low_bytes_ = 0;
   std::uint16_t first_word_ = 0;

@@ -7,9 +7,9 @@
 
 #include "core/error.hpp"
 #include "io/input_limits.hpp"
+#include "io/quantity.hpp"
 #include "io/toml_config.hpp"
 #include "planning/cluster.hpp"
-#include "planning/quantity.hpp"
 
 namespace espalier {
 namespace {

@@ -110,8 +110,8 @@ struct Block {
   double tensor_seconds(const Work& work) const {
     double seconds = 0;
     for (const CollectiveWork& one : work.collectives)
-      seconds += to_double(one.count) *
-                 collective_seconds(cluster, one.kind, layout.tensor_axis(), to_double(one.elements * one.element_bytes));
+      seconds += to_double(one.count) * collective_seconds(cluster, one.kind, layout.tensor_axis(),
+                                                           to_double(one.elements * one.element_bytes));
     return seconds * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
   }
 
@@ -224,26 +224,27 @@ BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Plan
   const Block block(model, cluster, layout, implementation, sequence_length);
   const double columns = to_double(model.vocab_size) / block.t;
   const Precision precision = attention_precision(layout.precision);
-  const auto product = [&](double m, double n, double k) {
-    return product_seconds(cluster.device, precision, m, n, k);
+  const HeadMatmuls matmuls = head_matmuls(block_shape(model, layout, sequence_length));
+  const auto seconds = [&](const MatmulWork& one) {
+    return product_seconds(cluster.device, precision, to_double(one.m), to_double(one.n), to_double(one.k));
   };
   BlockTime time;
   // The loss in fp32, kernel by kernel: 18 bytes a logit forward (cast, maximum, exponentials, sum), 12 backward
   // (gradient, cast); in one kernel a logit is read twice and its gradient written.
   const double loss_forward = implementation.fused_loss ? 3 * block.e : 18;
   const double loss_backward = implementation.fused_loss ? 0 : 12;
-  time.forward.products = product(block.rows, columns, block.c);
+  time.forward.products = seconds(matmuls.logits);
   time.forward.elementwise =
       traffic_seconds(cluster.device, (loss_forward * columns + 4 * block.e * block.c) * block.rows);
   time.forward.host = block.host(0.6);
-  time.backward_input.products = product(block.rows, block.c, columns);
+  time.backward_input.products = seconds(matmuls.norm_gradient);
   time.backward_input.elementwise =
       traffic_seconds(cluster.device, (loss_backward * columns + 6 * block.e * block.c) * block.rows);
   time.backward_input.host = block.host(0.4);
   if (layout.tensor > 1)
     time.backward_input.tensor =
         collective_seconds(cluster, Collective::all_reduce, layout.tensor_axis(), block.e * block.rows * block.c);
-  time.backward_weight.products = product(block.c, columns, block.rows);
+  time.backward_weight.products = seconds(matmuls.table_gradient);
   return time;
 }
 

@@ -30,8 +30,8 @@ void add(MemoryByCategory& memory, Category category, double bytes) {
 // flight.
 double staged_bytes(double gradients, double ranks) {
   const ReducerOptions options;
-  const double bucket =
-      std::clamp(gradients / options.buckets, to_double(options.smallest_bucket_bytes), to_double(options.bucket_bytes));
+  const double bucket = std::clamp(gradients / options.buckets, to_double(options.smallest_bucket_bytes),
+                                   to_double(options.bucket_bytes));
   return std::min(gradients, options.buckets_in_flight * bucket) * (ranks - 1) / ranks;
 }
 
@@ -198,7 +198,7 @@ class StageMemory {
     if (implementation_.logits_at_once > 0)
       add(memory, Category::workspace,
           to_double(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor,
-                          implementation_.logits_at_once)) *
+                               implementation_.logits_at_once)) *
               columns * e);
     else
       add(memory, Category::workspace, rows_ * columns * (4 + e));
@@ -292,9 +292,10 @@ double kv_size_on_rank(const ModelConfig& model, const PlanLayout& layout) {
 }
 
 double parameters_per_layer_on_rank(const ModelConfig& model, const PlanLayout& layout) {
-  const double norms = (model.norm == Norm::rmsnorm ? 2 : 4) * to_double(model.hidden_size);
+  const double norms = 2 * to_double(norm_parameters(model));
   const double copied_columns = 2 * (kv_size_on_rank(model, layout) - to_double(model.kv_size()) / layout.tensor);
-  return norms + (to_double(parameters_per_layer(model)) - norms) / layout.tensor + to_double(model.hidden_size) * copied_columns;
+  return norms + (to_double(parameters_per_layer(model)) - norms) / layout.tensor +
+         to_double(model.hidden_size) * copied_columns;
 }
 
 double vocabulary_on_rank(const ModelConfig& model, const PlanLayout& layout, const Implementation& implementation) {
@@ -310,9 +311,8 @@ double embedding_parameters_on_rank(const ModelConfig& model, const PlanLayout& 
 
 double head_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                const Implementation& implementation) {
-  const double norms = model.norm == Norm::rmsnorm ? 1 : 2;
   const double table = model.tied_embeddings ? 0 : vocabulary_on_rank(model, layout, implementation);
-  return to_double(model.hidden_size) * (norms + table);
+  return to_double(norm_parameters(model)) + to_double(model.hidden_size) * table;
 }
 
 std::size_t attention_workspace_on_rank(const ModelConfig& model, const PlanLayout& layout,

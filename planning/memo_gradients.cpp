@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/quantity.hpp"
-#include "planning/to_double.hpp"
 #include "planning/time_text.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -106,9 +106,9 @@ std::string tensor_text(const MemoSubject& subject) {
         "So no gradient of a weight is summed among them. "
         "They exchange activations in every block (tensor_comm).\n",
         layout.tensor);
-  const double of_block = (model.norm == Norm::rmsnorm ? 2 : 4) + (model.bias ? 2 : 0);
+  const Index of_block = 2 * norm_parameters(model) + (model.bias ? 2 * model.hidden_size : 0);
   const double elements =
-      to_double(model.hidden_size) * (of_block * blocks_of_first_stage(subject) + to_double(model.learned_positions()));
+      to_double(of_block) * blocks_of_first_stage(subject) + to_double(model.hidden_size * model.learned_positions());
   return fmt::format(
       "- Under sequence parallelism each of the {} tensor ranks sees other rows. "
       "So gradients of what all of them hold (norms{}{}) are summed over them, too: {}.\n",
@@ -121,7 +121,8 @@ std::string tensor_text(const MemoSubject& subject) {
 std::string copied_heads_text(const MemoSubject& subject) {
   const ModelConfig& model = subject.problem.model;
   const int copies = subject.layout().tensor / static_cast<int>(model.kv_heads());
-  const double elements = 2 * to_double(model.hidden_size) * to_double(model.head_size()) * blocks_of_first_stage(subject);
+  const double elements =
+      2 * to_double(model.hidden_size) * to_double(model.head_size()) * blocks_of_first_stage(subject);
   return fmt::format(
       "- {} tensor ranks hold copies of each of the {} heads of keys and values. "
       "Their gradients are summed once per step: {}.\n",

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "core/number_format.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/number_format.hpp"
 #include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
 
@@ -19,6 +19,13 @@ std::string format_text(const NumberFormat& format) {
       "{} stores {} bits of the significand and {} of the exponent, "
       "ends at {:.5g} and loses digits below {:.2g}",
       format.name, format.significand_bits, format.exponent_bits, format.largest, format.smallest_normal());
+}
+
+// Of what is kept between operations: that of the precision, and bf16 where matmuls cast to fp8.
+const NumberFormat& kept_format(Precision precision) {
+  if (activation_bytes(precision) == 4)
+    return fp32_format;
+  return precision == Precision::fp16 ? fp16_format : bf16_format;
 }
 
 class PrecisionPart : MemoText {
@@ -145,7 +152,8 @@ class PrecisionPart : MemoText {
       say("\n\n");
     }
     if (precision_ == Precision::fp8) {
-      say("{}; {}. So every tensor needs a scale of its own; the estimate has the casts, not the upkeep of the scales. ",
+      say("{}; {}. So every tensor needs a scale of its own; the estimate has the casts, not the upkeep of the "
+          "scales. ",
           format_text(e4m3_format), format_text(e5m2_format));
       say("`train` does not compute in fp8 yet: this layout is estimated, not run{}.\n\n", runnable_instead());
     }

@@ -122,7 +122,8 @@ double slots_in_flight(ScheduleKind schedule, int stages, int chunks, Index micr
     case ScheduleKind::sequential: return chunks;
     case ScheduleKind::gpipe: return m * chunks;
     case ScheduleKind::one_f_one_b: return std::min(m, behind);
-    case ScheduleKind::zero_bubble: return std::min(m, to_double(stages));  // weight parts kept back fill what 1F1B has free
+    case ScheduleKind::zero_bubble:
+      return std::min(m, to_double(stages));  // weight parts kept back fill what 1F1B has free
     case ScheduleKind::zero_bubble_2p: return std::min(m, 2.0 * stages - 1);
     case ScheduleKind::interleaved: return std::min(m * chunks, 2 * (behind - 1) + (chunks - 1) * stages + 1.0);
     case ScheduleKind::zero_bubble_v: return std::min(m, to_double(stages)) * chunks;

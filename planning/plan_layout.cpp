@@ -13,10 +13,10 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "io/strings.hpp"
 #include "models/logit_rows.hpp"
 #include "planning/cluster.hpp"
 #include "planning/to_double.hpp"
-#include "planning/strings.hpp"
 
 namespace espalier {
 namespace {
@@ -132,7 +132,8 @@ void set(PlanLayout& layout, const Item& item) {
 
 // Each degree alone may be as large as a machine; their product must be, too.
 void require_possible_devices(const PlanLayout& layout, const std::string& option) {
-  const double devices = to_double(layout.data) * to_double(layout.tensor) * to_double(layout.context) * to_double(layout.pipeline);
+  const double devices =
+      to_double(layout.data) * to_double(layout.tensor) * to_double(layout.context) * to_double(layout.pipeline);
   if (devices > most_devices)
     throw Error(ExitCode::usage,
                 {.what = fmt::format("{}: no machine has so many devices", option),

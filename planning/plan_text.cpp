@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <span>
 
+#include "core/memory_text.hpp"
 #include "io/units.hpp"
-#include "planning/gib.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
+#include "planning/to_double.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {
@@ -210,7 +211,9 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
     if (point.what_bends != "nothing")
       text += fmt::format("{:17} limited by {}\n", "", point.what_bends);
   }
-  text += "     efficiency: tokens per second and device, relative to the first; below stands what limits it, from 1 % on\n";
+  text +=
+      "     efficiency: tokens per second and device, relative to the first; below stands what limits it, from 1 % "
+      "on\n";
   text += idle_text(prices) + marks_text(problem, prices);
   if (!prices.empty())
     for (const CurveGoal& each : goals_on_curve(points, goal))

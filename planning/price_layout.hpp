@@ -47,13 +47,13 @@ struct LayoutPrice {
   std::vector<PhaseSeconds> stages = {};             ///< of each stage; each adds up to step_seconds
   std::vector<std::vector<ChunkPrice>> chunks = {};  ///< [stage][chunk]
   double message_seconds = 0;                        ///< of one message between stages
-  double reduction_seconds = 0;    ///< of reducing gradients, those of a table that two stages share among them, and of
-                                   ///< gathering weights; overlapped or not
-  double tied_seconds = 0;         ///< of them, those of that table, overlapped by nothing
-  double gather_seconds = 0;       ///< of them, those of weights that ZeRO-1 and 2 updated
-  double idle_share = 0;           ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
-                                   ///< average, for a busier one too; the bubble is what the busiest stage waits
-  double overlapped_data_seconds = 0;  ///< of reduction and gathering that overlaps with other work
+  double reduction_seconds = 0;  ///< of reducing gradients, those of a table that two stages share among them, and of
+                                 ///< gathering weights; overlapped or not
+  double tied_seconds = 0;       ///< of them, those of that table, overlapped by nothing
+  double gather_seconds = 0;     ///< of them, those of weights that ZeRO-1 and 2 updated
+  double idle_share = 0;         ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
+                                 ///< average, for a busier one too; the bubble is what the busiest stage waits
+  double overlapped_data_seconds = 0;         ///< of reduction and gathering that overlaps with other work
   std::vector<MemoryByCategory> memory = {};  ///< of a rank of each stage
   std::size_t memory_bytes = 0;               ///< of the stage that has most
   int peak_stage = 0;

@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// A count as a floating-point number, which compilers want to be told (-Wconversion).
+/// A count as a floating-point number, spelled out (-Wconversion).
 constexpr double to_double(Index value) { return static_cast<double>(value); }
 
 }  // namespace espalier

@@ -127,7 +127,8 @@ std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
     return fmt::format("{}, in the best {} share {}", shares(layout), best.pipeline,
                        counted(best.num_microbatches(), "micro-batch"));
   if (fewer_chunks > 1)
-    return fmt::format("{} per stage instead of {}", counted(layout.virtual_stages, "virtual stage"), best.virtual_stages);
+    return fmt::format("{} per stage instead of {}", counted(layout.virtual_stages, "virtual stage"),
+                       best.virtual_stages);
   if (layout.schedule != best.schedule)
     return fmt::format("{} instead of {}", to_string(layout.schedule), to_string(best.schedule));
   return {};
@@ -166,7 +167,8 @@ std::string cause_of_gradient_messages(const Cluster& cluster, const LayoutPrice
   if (std::string cause = cause_of_every_microbatch(layout, best.layout); !cause.empty())
     return cause;
   if (replicas(layout) == 1)
-    return best.tied_seconds > 0 ? "" : "first and last stage add up the gradients of the token embedding that they share";
+    return best.tied_seconds > 0 ? ""
+                                 : "first and last stage add up the gradients of the token embedding that they share";
   if (replicas(best.layout) > 1 && crosses_nodes(cluster, layout.data_axis()) &&
       !crosses_nodes(cluster, best.layout.data_axis()))
     return "its replicas lie on several nodes";

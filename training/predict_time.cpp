@@ -134,8 +134,8 @@ class Emulation {
                         operation.tensor.passes());
   }
 
-  // What does not overlap with backward from where the first chunk's gradients are complete, of the chunk whose are last at
-  // least what its own last backward does not; and the weights that are gathered after the update.
+  // What does not overlap with backward from where the first chunk's gradients are complete, of the chunk whose are
+  // last at least what its own last backward does not; and the weights that are gathered after the update.
   double exposed_reduction(std::size_t stage) const {
     const CountedTraffic& bytes = traffic_[stage];
     const auto seconds = [&](double each, double messages) {

@@ -70,8 +70,8 @@ Index rounded_up(double value, Index multiple) {
 std::vector<std::string> tiny_model(const PlanProblem& problem, const PlanLayout& layout, Index num_blocks) {
   const Index heads = layout.tensor;
   const Index hidden = heads * std::max<Index>(4, 16 / heads);
-  const double smaller =
-      to_double(hidden) / to_double(problem.model.hidden_size) * to_double(num_blocks) / to_double(problem.model.num_layers);
+  const double smaller = to_double(hidden) / to_double(problem.model.hidden_size) * to_double(num_blocks) /
+                         to_double(problem.model.num_layers);
   const Index sequence = rounded_up(8, layout.tensor);
   std::vector<std::string> keys =
       model_keys({.vocab_size = rounded_up(smaller * to_double(problem.model.vocab_size), 4 * heads),

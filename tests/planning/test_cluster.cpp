@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "io/quantity.hpp"
 #include "planning/cluster.hpp"
-#include "planning/quantity.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;

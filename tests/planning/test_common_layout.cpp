@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "planning/common_layout.hpp"
-#include "planning/common_memo.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/memo.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/why_slower.hpp"
 #include "tests/planning/problems.hpp"

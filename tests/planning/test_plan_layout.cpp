@@ -30,9 +30,10 @@ TEST(PlanLayout, reads_a_proposal) {
   EXPECT_EQ(layout.recompute, Recompute::full);
   EXPECT_TRUE(layout.sequence_parallel);
   EXPECT_EQ(layout.precision, Precision::fp8);
-  EXPECT_EQ(layout.text(),
-            "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 virtual stages), micro-batch 2, recompute full, "
-            "ZeRO-1, sequence parallel, fp8");
+  EXPECT_EQ(
+      layout.text(),
+      "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 virtual stages), micro-batch 2, recompute full, "
+      "ZeRO-1, sequence parallel, fp8");
 }
 
 TEST(PlanLayout, chunks_are_interleaved_unless_a_schedule_is_named) {

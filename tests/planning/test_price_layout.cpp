@@ -192,7 +192,8 @@ TEST(PriceLayout, more_chunks_hide_more_of_the_reduction) {
   EXPECT_GT(six, two);
 }
 
-// The gradients that are complete last have the last pass of their own chunk alone to overlap with, however many others.
+// The gradients that are complete last have the last pass of their own chunk alone to overlap with, however many
+// others.
 TEST(PriceLayout, the_last_chunk_overlaps_its_own_gradients) {
   for (const double gigabytes : {0.5, 1.0, 2.0, 4.0, 8.0}) {
     PlanProblem problem = problem_of("gpt-22b", "a100-80:8");

@@ -9,14 +9,14 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/memory_text.hpp"
 #include "io/nearest_word.hpp"
+#include "io/strings.hpp"
 #include "io/units.hpp"
-#include "planning/gib.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/to_double.hpp"
-#include "planning/strings.hpp"
 #include "tests/published/published_model.hpp"
 #include "tests/published/published_program.hpp"
 #include "tests/published/published_space.hpp"

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "io/strings.hpp"
 #include "planning/to_double.hpp"
-#include "planning/strings.hpp"
 #include "tests/published/published_program.hpp"
 
 namespace espalier {

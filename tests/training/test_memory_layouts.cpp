@@ -35,7 +35,8 @@ void expect_predicted_memory(const RunConfig& config) {
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category) << ", " << what;
   // Slices end where rows do, and the first tensor rank may have a row more of the token table: the prediction is that
-  // of the rank of the stage with the highest peak memory. (Besides, a trainer has small arrays that are not predicted.)
+  // of the rank of the stage with the highest peak memory. (Besides, a trainer has small arrays that are not
+  // predicted.)
   const auto share = [](const MemoryByCategory& memory) {
     return static_cast<double>(memory[Category::optimizer] + memory[Category::communication]);
   };

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/calibration.hpp"
+#include "training/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>
