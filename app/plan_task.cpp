@@ -11,7 +11,7 @@
 #include "core/error.hpp"
 #include "core/memory_text.hpp"
 #include "io/units.hpp"
-#include "planning/model_file.hpp"
+#include "training/model_file.hpp"
 
 namespace espalier {
 namespace {

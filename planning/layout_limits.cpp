@@ -135,10 +135,7 @@ std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) 
         price.peak_stage, bytes_text(price.memory_bytes), bytes_text(memory_margin(problem, price.memory_bytes)),
         room_text(problem));
   const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
-  std::size_t largest = 0;
-  for (std::size_t i = 1; i < num_categories; ++i)
-    if (stage.bytes[i] > stage.bytes[largest])
-      largest = i;
+  const auto largest = static_cast<std::size_t>(std::ranges::max_element(stage.bytes) - stage.bytes.begin());
   return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",
                      price.peak_stage, bytes_text(price.memory_bytes), room_text(problem),
                      bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),

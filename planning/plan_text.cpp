@@ -165,35 +165,28 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
 
 std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
   std::string text = head_text("    ", {&problem, 1});
-  std::vector<LayoutPrice> prices;
-  const LayoutPrice* best = nullptr;
-  prices.reserve(layouts.size());
-  std::vector<std::string> reasons(layouts.size());
-  std::vector<std::size_t> price_of(layouts.size());
-  for (std::size_t i = 0; i < layouts.size(); ++i) {
-    reasons[i] = impossible_text(problem, layouts[i]);
-    if (!reasons[i].empty())
-      continue;
-    prices.push_back(price_layout(problem, layouts[i]));
-    price_of[i] = prices.size() - 1;
-    reasons[i] = why_too_large(problem, prices.back());
-    if (reasons[i].empty() && (!best || prices.back().step_seconds < best->step_seconds))
-      best = &prices.back();
+  std::vector<std::optional<LayoutPrice>> prices;
+  std::optional<std::size_t> best;
+  for (const PlanLayout& layout : layouts) {
+    const bool possible = why_impossible(problem, layout).empty();
+    prices.push_back(possible ? std::optional(price_layout(problem, layout)) : std::nullopt);
+    if (possible && why_too_large(problem, *prices.back()).empty() &&
+        (!best || prices.back()->step_seconds < prices[*best]->step_seconds))
+      best = prices.size() - 1;
   }
+  std::vector<LayoutPrice> shown;
   for (std::size_t i = 0; i < layouts.size(); ++i) {
-    const bool priced = why_impossible(problem, layouts[i]).empty();
-    if (priced)
-      text += row_text(problem, fmt::format("{}", i + 1), prices[price_of[i]]);
-    else
-      text += fmt::format("{:>4} {}\n", i + 1, layouts[i].text());
-    if (!reasons[i].empty())
-      text += fmt::format("       {}\n", reasons[i]);
-    else if (&prices[price_of[i]] == best)
-      text += "       the fastest of these that fits\n";
-    else if (best)
-      text += fmt::format("       {}\n", why_slower(problem, prices[price_of[i]], *best));
+    const std::optional<LayoutPrice>& price = prices[i];
+    std::string remark = price ? why_too_large(problem, *price) : impossible_text(problem, layouts[i]);
+    if (remark.empty())
+      remark = i == best ? "the fastest of these that fits" : why_slower(problem, *price, *prices[*best]);
+    const std::string number = std::to_string(i + 1);
+    text += price ? row_text(problem, number, *price) : fmt::format("{:>4} {}\n", number, layouts[i].text());
+    text += fmt::format("       {}\n", remark);
+    if (price)
+      shown.push_back(*price);
   }
-  return text + idle_text(prices) + marks_text(problem, prices);
+  return text + idle_text(shown) + marks_text(problem, shown);
 }
 
 std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {

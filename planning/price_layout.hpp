@@ -65,6 +65,16 @@ struct LayoutPrice {
   double& operator[](Phase phase) { return seconds[phase]; }
 };
 
+/// The phase of which value(phase) is greatest, the first of equals.
+template <class Value>
+Phase phase_with_most(const Value& value) {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < num_phases; ++i)
+    if (value(static_cast<Phase>(i)) > value(static_cast<Phase>(most)))
+      most = i;
+  return static_cast<Phase>(most);
+}
+
 enum class Effort {
   estimate,  ///< bubbles in closed form
   simulate   ///< the operation lists are run

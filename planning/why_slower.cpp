@@ -15,15 +15,6 @@
 namespace espalier {
 namespace {
 
-Phase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
-  const auto increase = [&](std::size_t i) { return price.seconds.seconds[i] - best.seconds.seconds[i]; };
-  std::size_t most = 0;
-  for (std::size_t i = 1; i < num_phases; ++i)
-    if (increase(i) > increase(most))
-      most = i;
-  return static_cast<Phase>(most);
-}
-
 // "8", or "8 instead of 2" where the best has some, too.
 std::string instead_text(Index count, Index of_best) {
   return of_best > 1 ? fmt::format("{} instead of {}", count, of_best) : fmt::format("{}", count);
@@ -215,7 +206,7 @@ std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, con
   if (price.layout.num_devices() < best.layout.num_devices())
     return fmt::format("slower by {}: it uses {} instead of {}", against_text(price, best),
                        counted(price.layout.num_devices(), "device"), best.layout.num_devices());
-  const Phase phase = most_increased(price, best);
+  const Phase phase = phase_with_most([&](Phase each) { return price[each] - best[each]; });
   const std::string cause = cause_of(problem, price, best, phase);
   return fmt::format("slower by {}: {} more in {}{}", against_text(price, best), time_text(price[phase] - best[phase]),
                      to_string(phase), cause.empty() ? "" : ", " + cause);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/model_file.hpp"
+#include "training/model_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
