@@ -40,6 +40,7 @@ expect 2 "a setting cannot be read" "${config[@]}" --set steps
 for wrong in run.steps=abc run.steps=1.5 run.steps= run.steps=0 data.train=5 'data.train=[]' data.train=; do
   expect 2 "${wrong%%=*}" "${config[@]}" --set "$wrong"
 done
+expect 2 "has a problem" "${config[@]}" --set 'optimizer.learning_rate=[1'  # and no second one of what is not given
 expect 2 "--set without --config" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --set run.steps=7
 printf '[model]\npreset = "gpt2-124m"\n' >model.toml
 model=("$espalier" plan --model model.toml --cluster a100-80)
