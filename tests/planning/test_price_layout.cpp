@@ -171,9 +171,9 @@ TEST(PriceLayout, overlap_shortens_the_reduction) {
   const LayoutPrice overlapped = price_layout(problem, layout);
   problem.implementation.overlaps_reduction = false;
   const LayoutPrice exposed = price_layout(problem, layout);
-  EXPECT_GT(exposed.step_seconds, hidden.step_seconds);
+  EXPECT_GT(exposed.step_seconds, overlapped.step_seconds);
   EXPECT_GT(overlapped.overlapped_data_seconds, 0);
-  EXPECT_NEAR(exposed[Phase::data_comm], hidden[Phase::data_comm] + hidden.overlapped_data_seconds, 1e-9);
+  EXPECT_NEAR(exposed[Phase::data_comm], overlapped[Phase::data_comm] + overlapped.overlapped_data_seconds, 1e-9);
 }
 
 // Interleaved, the last p micro-batches go through one chunk after another, and the gradients of the chunks that they
