@@ -224,27 +224,31 @@ BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Plan
   const Block block(model, cluster, layout, implementation, sequence_length);
   const double columns = to_double(model.vocab_size) / block.t;
   const Precision precision = attention_precision(layout.precision);
-  const HeadMatmuls matmuls = head_matmuls(block_shape(model, layout, sequence_length));
-  const auto seconds = [&](const MatmulWork& one) {
-    return product_seconds(cluster.device, precision, to_double(one.m), to_double(one.n), to_double(one.k));
+  // Of the whole vocabulary, of which each tensor rank has its part.
+  const auto [logits, table_gradient, norm_gradient] = head_matmuls(
+      make_block_shape(model, 1, false, layout.micro_batch, std::max<Index>(1, sequence_length / layout.context)));
+  const auto product = [&](double m, double n, double k) {
+    return product_seconds(cluster.device, precision, m, n, k);
   };
   BlockTime time;
   // The loss in fp32, kernel by kernel: 18 bytes a logit forward (cast, maximum, exponentials, sum), 12 backward
   // (gradient, cast); in one kernel a logit is read twice and its gradient written.
   const double loss_forward = implementation.fused_loss ? 3 * block.e : 18;
   const double loss_backward = implementation.fused_loss ? 0 : 12;
-  time.forward.products = seconds(matmuls.logits);
+  time.forward.products = product(to_double(logits.m), to_double(logits.n) / block.t, to_double(logits.k));
   time.forward.elementwise =
       traffic_seconds(cluster.device, (loss_forward * columns + 4 * block.e * block.c) * block.rows);
   time.forward.host = block.host(0.6);
-  time.backward_input.products = seconds(matmuls.norm_gradient);
+  time.backward_input.products =
+      product(to_double(norm_gradient.m), to_double(norm_gradient.n), to_double(norm_gradient.k) / block.t);
   time.backward_input.elementwise =
       traffic_seconds(cluster.device, (loss_backward * columns + 6 * block.e * block.c) * block.rows);
   time.backward_input.host = block.host(0.4);
   if (layout.tensor > 1)
     time.backward_input.tensor =
         collective_seconds(cluster, Collective::all_reduce, layout.tensor_axis(), block.e * block.rows * block.c);
-  time.backward_weight.products = seconds(matmuls.table_gradient);
+  time.backward_weight.products =
+      product(to_double(table_gradient.m) / block.t, to_double(table_gradient.n), to_double(table_gradient.k));
   return time;
 }
 
