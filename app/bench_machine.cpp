@@ -9,11 +9,11 @@
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
 #include "io/own_output.hpp"
+#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/device.hpp"
 #include "parallel/runtime.hpp"
-#include "planning/quantity.hpp"
 #include "training/measure_machine.hpp"
 #include "training/with_compute_type.hpp"
 

@@ -111,15 +111,15 @@ void print_memory(const std::vector<MemoryByCategory>& stages, Index budget) {
   std::vector<std::string> totals;
   for (const MemoryByCategory& stage : stages)
     totals.push_back(bytes_text(stage.total()));
-  const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
-  print_answer("memory       {} per rank, without scratch memory of libraries{}\n", bytes_text(fullest.total()),
+  const MemoryByCategory& peak = stages[static_cast<std::size_t>(peak_stage(stages))];
+  print_answer("memory       {} per rank, without scratch memory of libraries{}\n", bytes_text(peak.total()),
                stages.size() > 1 ? fmt::format(" (by stage: {})", fmt::join(totals, ", ")) : std::string());
   for (std::size_t i = 0; i < num_categories; ++i)
-    if (fullest.bytes[i] > 0)
-      print_answer("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(fullest.bytes[i]));
+    if (peak.bytes[i] > 0)
+      print_answer("  {:<13}{:>12}\n", to_string(static_cast<Category>(i)), bytes_text(peak.bytes[i]));
   if (budget > 0)
     print_answer("  {:<13}{:>12}  {}\n", "budget", bytes_text(static_cast<std::size_t>(budget)),
-                 fullest.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
+                 peak.total() <= static_cast<std::size_t>(budget) ? "fits" : "DOES NOT FIT");
 }
 
 // "2.51e18".
@@ -135,8 +135,8 @@ void print_recompute(RunConfig config, int ranks) {
   for (const Recompute mode : all_recompute_modes()) {
     config.parallel.recompute = to_string(mode);
     const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
-    const MemoryByCategory& fullest = stages[static_cast<std::size_t>(fullest_stage(stages))];
-    needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(fullest.total())));
+    const MemoryByCategory& peak = stages[static_cast<std::size_t>(peak_stage(stages))];
+    needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(peak.total())));
   }
   print_answer("  {:<13}{} per rank\n", "by recompute", fmt::join(needs, ", "));
 }

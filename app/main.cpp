@@ -105,12 +105,21 @@ void refuse_dashed_settings(const CLI::App& command, const std::string& name, co
                                     .todo = name + " --help"});
 }
 
+// The words of the command line that are options ("--top", "--top=3", "-h"), in their order: those before "--", and no
+// negative numbers.
+std::vector<std::string> written_options(const std::vector<std::string>& reversed) {
+  std::vector<std::string> options;
+  for (auto word = reversed.rbegin(); word != reversed.rend() && *word != "--"; ++word)
+    if (word->size() > 1 && word->starts_with('-') && !std::isdigit(static_cast<unsigned char>((*word)[1])))
+      options.push_back(*word);
+  return options;
+}
+
 // The first option that the command does not have; empty: none.
 std::string unknown_option(const CLI::App& command, const std::vector<std::string>& reversed) {
-  for (auto word = reversed.rbegin(); word != reversed.rend() && *word != "--"; ++word)
-    if (word->size() > 1 && word->starts_with('-') && !std::isdigit(static_cast<unsigned char>((*word)[1])) &&
-        command.get_option_no_throw(word->substr(0, word->find('='))) == nullptr)
-      return *word;
+  for (const std::string& option : written_options(reversed))
+    if (command.get_option_no_throw(option.substr(0, option.find('='))) == nullptr)
+      return option;
   return "";
 }
 
@@ -123,11 +132,11 @@ std::vector<std::string> option_names(const CLI::App& command) {
 }
 
 // "--output= a.txt", which the parser takes for "--output a.txt".
-void refuse_missing_values(const std::vector<std::string>& reversed) {
-  for (auto word = reversed.rbegin(); word != reversed.rend() && *word != "--"; ++word)
-    if (word->starts_with("--") && word->find('=') == word->size() - 1)
+void refuse_options_with_empty_values(const std::vector<std::string>& reversed) {
+  for (const std::string& option : written_options(reversed))
+    if (option.starts_with("--") && option.find('=') == option.size() - 1)
       throw Error(ExitCode::usage, {.what = "an option without a value",
-                                    .got = *word,
+                                    .got = option,
                                     .wanted = "a value right behind the '='",
                                     .todo = "give it a value, or leave it out"});
 }
@@ -186,7 +195,7 @@ void require_same_command(const Communicator& world, const std::string& command)
 
 void parse(CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> arguments = arguments_for_us(argc, argv);
-  refuse_missing_values(arguments);
+  refuse_options_with_empty_values(arguments);
   try {
     app.parse(bracket_arguments(arguments));
   } catch (const CLI::ParseError& error) {

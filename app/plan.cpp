@@ -17,7 +17,6 @@
 #include "app/rehearse.hpp"
 #include "io/file.hpp"
 #include "io/own_output.hpp"
-#include "planning/common_memo.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/memo.hpp"
 #include "planning/no_layout.hpp"

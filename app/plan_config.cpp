@@ -13,7 +13,6 @@
 #include "io/toml_config.hpp"
 #include "io/units.hpp"
 #include "models/presets.hpp"
-#include "planning/gpu_caveat.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/runnable.hpp"
 #include "training/predict_time.hpp"
@@ -112,12 +111,13 @@ void fill_in(std::vector<std::string>& settings, std::vector<std::string>& to_fi
     return std::ranges::any_of(given, [&](const std::string& each) { return key_of(each) == key; });
   };
   ConfigReader given(text, name, settings);
+  const std::size_t of_other_keys = given.problems().size();
   Index steps = 0;
   Index tokens = 0;
   given.read("run", "steps", steps);
   given.read_count("run", "tokens", tokens);
   const std::size_t wrong = given.problems().size();
-  const bool ends = steps > 0 || tokens > 0 || wrong > 0 || is_set("run.steps") || is_set("run.tokens");
+  const bool ends = steps > 0 || tokens > 0 || wrong > of_other_keys || is_set("run.steps") || is_set("run.tokens");
   std::vector<std::string> train;
   given.read("data", "train", train);
   if (train.empty() && given.problems().size() == wrong && !is_set("data.train")) {

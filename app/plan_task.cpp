@@ -9,9 +9,9 @@
 
 #include "app/print.hpp"
 #include "core/error.hpp"
+#include "core/memory_text.hpp"
 #include "io/units.hpp"
-#include "planning/gib.hpp"
-#include "planning/model_file.hpp"
+#include "training/model_file.hpp"
 
 namespace espalier {
 namespace {

@@ -105,7 +105,7 @@ def problems_of(page: Path, known: dict[str, str]) -> list[str]:
 
 def caveat_problems() -> list[str]:
     """What holds of GPUs is said by the code; the README says it on its first screen, docs/gpus.md at its top."""
-    code = "planning/gpu_caveat.hpp"
+    code = "planning/runnable.hpp"
     caveat = re.search(r'gpu_caveat = "([^"]+)"', (ROOT / code).read_text(encoding="utf-8")).group(1).lower()
     return [f"{page}: its first {lines} lines do not say \"{caveat}\", as {code} does" for page, lines in (("README.md", 40), ("docs/gpus.md", 6))
             if caveat not in " ".join((ROOT / page).read_text(encoding="utf-8").splitlines()[:lines]).lower()]

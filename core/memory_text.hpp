@@ -5,9 +5,18 @@
 #include <cstddef>
 #include <string>
 
+#include "core/scalars.hpp"
+
 namespace espalier {
 
 struct MemoryByCategory;
+
+/// The bytes of a GiB.
+inline constexpr Index gib = Index{1} << 30;
+
+/// Bytes in GiB, for columns of numbers; a size in a sentence is bytes_text().
+constexpr double in_gib(double bytes) { return bytes / static_cast<double>(gib); }
+constexpr double in_gib(std::size_t bytes) { return in_gib(static_cast<double>(bytes)); }
 
 /// "1.50 GiB": how sizes are written everywhere.
 std::string bytes_text(std::size_t bytes);

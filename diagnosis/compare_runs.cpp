@@ -80,8 +80,8 @@ PhaseSeconds for_1000_tokens(const RecordedRun& run, const StepProfile& profile)
   return mean;
 }
 
-// Seconds for 1000 tokens that each cause costs a rank: of several slow ranks the dearest, as each is priced as if it
-// were the only one and replicas wait for each other.
+// Seconds for 1000 tokens that each cause costs a rank: of several slow ranks the most expensive, as each is estimated
+// as if it were the only one and replicas wait for each other.
 std::map<Cause, double> costs_of(const RecordedRun& run, const std::vector<Finding>& findings) {
   std::map<Cause, double> costs;
   for (const Finding& finding : findings)

@@ -100,10 +100,10 @@ std::optional<Finding> finding_of(const RecordedRun& run) {
                      .title = "the run hangs: its process lives, and no rank has moved for a minute",
                      .changes = {{.setting = "stop it: run.communication_timeout ends such a wait by itself"}}};
     case Life::gone:
-      return Finding{.cause = Cause::died,
-                     .title = fmt::format("the run ended without signing off ({}): killed, or its host failed",
-                                          process_text(record)),
-                     .changes = {go_on(run)}};
+      return Finding{
+          .cause = Cause::died,
+          .title = fmt::format("the run did not exit cleanly ({}): killed, or its host failed", process_text(record)),
+          .changes = {go_on(run)}};
     case Life::silent: break;
   }
   return Finding{

@@ -15,7 +15,7 @@
 #include "diagnosis/find_tensor.hpp"
 #include "io/units.hpp"
 #include "models/cost.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -40,7 +40,7 @@ double window(const RecordedRun& run, const StepProfile& profile, const std::vec
 }
 
 std::vector<double> evened(const std::vector<double>& stages) {
-  const double mean = std::accumulate(stages.begin(), stages.end(), 0.0) / real(static_cast<Index>(stages.size()));
+  const double mean = std::accumulate(stages.begin(), stages.end(), 0.0) / to_double(static_cast<Index>(stages.size()));
   return std::vector<double>(stages.size(), mean);
 }
 
@@ -52,13 +52,13 @@ Change balanced(const RecordedRun& run, const StepProfile& profile, const std::v
   LayerCosts costs;
   if (setup.emulated_forward + setup.emulated_backward <= 0)
     costs = layer_flops(setup.shape, setup.sequence_length, parse_recompute(setup.recompute).value_or(Recompute::none));
-  const double blocks = real(setup.shape.num_layers) + (costs.embedding + costs.head) / costs.block;
+  const double blocks = to_double(setup.shape.num_layers) + (costs.embedding + costs.head) / costs.block;
   const double block_seconds = std::accumulate(stages.begin(), stages.end(), 0.0) / blocks;
   const auto parts = static_cast<int>(setup.layers_per_stage.size());
   const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, parts, costs);
   std::vector<double> after = stages;
   for (int part = 0; part < parts; ++part)
-    after[at(part % setup.stages())] += block_seconds * real(wanted[at(part)] - setup.layers_per_stage[at(part)]);
+    after[at(part % setup.stages())] += block_seconds * to_double(wanted[at(part)] - setup.layers_per_stage[at(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
           .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
           .priced_by = "the schedule, run with a layer's measured time moved"};
@@ -78,17 +78,17 @@ std::vector<double> computing_of_stages(const StepProfile& profile, std::size_t 
 void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages,
                         std::vector<Finding>& findings) {
   const std::vector<double> even = evened(stages);
-  const auto dearest = std::max_element(stages.begin(), stages.end());
-  if (stages.size() < 2 || *dearest < (1 + uneven) * even.front())
+  const auto slowest = std::max_element(stages.begin(), stages.end());
+  if (stages.size() < 2 || *slowest < (1 + uneven) * even.front())
     return;
-  const auto stage = dearest - stages.begin();
+  const auto stage = slowest - stages.begin();
   // Exchanges of tensor ranks, which are in the work, have findings of their own.
   const std::vector<double> computing = computing_of_stages(without_slow_ranks(profile), stages.size());
   if (computing[at(static_cast<int>(stage))] < (1 + uneven) * evened(computing).front())
     return;
   const std::vector<Index> layers = run.setup.layers_of_stages();
   Finding finding{
-      .cause = Cause::uneven_stages, .title = {}, .size = *dearest / even.front(), .unit = "times the mean"};
+      .cause = Cause::uneven_stages, .title = {}, .size = *slowest / even.front(), .unit = "times the mean"};
   const double at_best = window(run, profile, even);
   finding.seconds = window(run, profile, stages) - at_best;
   finding.title = fmt::format("stage {} works {:.0f} % more than the mean stage, and the others wait for it", stage,
@@ -213,13 +213,13 @@ void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std
     return;
   Finding finding{.cause = Cause::stage_messages, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::pipeline_comm);
-  finding.title = fmt::format("{:.4g} s of a step go into messages between stages, hidden by no work", finding.seconds);
+  finding.title = fmt::format("{:.4g} s of a step go into messages between stages, not overlapped", finding.seconds);
   finding.evidence = prediction_evidence(run, Phase::pipeline_comm);
   const Index chunks = run.setup.virtual_stages;
   if (const Index fewer = (chunks + 1) / 2; fewer < chunks)
     finding.changes = {
         {.setting = fmt::format("parallel.virtual_stages = {}", fewer),
-         .gain_seconds = finding.seconds * (1 - real(fewer) / real(chunks)),
+         .gain_seconds = finding.seconds * (1 - to_double(fewer) / to_double(chunks)),
          .priced_by = fmt::format("{} of {} messages are left; the bubble grows, and is not counted", fewer, chunks)}};
   else
     finding.changes = {
@@ -233,7 +233,7 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
     return;
   Finding finding{.cause = Cause::gradient_reduction, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::data_comm);
-  finding.title = fmt::format("{:.4g} s of a step go into summing gradients over {} replicas, hidden by no work",
+  finding.title = fmt::format("{:.4g} s of a step go into summing gradients over {} replicas, not overlapped",
                               finding.seconds, setup.mesh.degree(Axis::dp));
   std::vector<double> bytes;
   for (const auto& rank : run.ranks)

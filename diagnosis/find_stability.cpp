@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t window_steps = 32;
 constexpr std::size_t least_steps = 8;  // before which nothing is far from anything
-constexpr double far_away = 6;          // spreads
+constexpr double far_away = 6;          // standard deviations
 constexpr double least_spread = 0.01;   // of the median
 constexpr double loss_rise = 1.1;
 constexpr double norm_rise = 3;
@@ -48,10 +48,10 @@ void add_spikes(const RecordedRun& run, Cause cause, const char* what, double Re
                               counted(static_cast<Index>(spikes.size()), "spike"), what, worst.first_step, worst.before,
                               worst.value);
   finding.risk = std::min(0.9, 0.3 + 0.1 * static_cast<double>(spikes.size()));
-  finding.evidence = {
-      fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
-                  spikes.size() > where.size() ? ", ..." : ""),
-      fmt::format("the largest stands {:.0f} spreads above the {} steps before it", worst.z, worst.num_before)};
+  finding.evidence = {fmt::format("at step{} {}{}", spikes.size() > 1 ? "s" : "", fmt::join(where, ", "),
+                                  spikes.size() > where.size() ? ", ..." : ""),
+                      fmt::format("the largest stands {:.0f} standard deviations above the {} steps before it", worst.z,
+                                  worst.num_before)};
   finding.changes = {calmer(run)};
   findings.push_back(std::move(finding));
 }

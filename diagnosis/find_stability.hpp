@@ -16,7 +16,7 @@ struct Spike {
   double value = 0;            ///< the highest
   double before = 0;           ///< median of the steps before
   std::size_t num_before = 0;  ///< how many those are
-  double z = 0;                ///< (value - before) over the spread of the steps before
+  double z = 0;                ///< (value - before) over the standard deviation of the steps before
 };
 
 /// The spikes of a series by step. A value is compared with the median of up to 32 before it that are no spikes, its

@@ -9,7 +9,7 @@ namespace espalier {
 
 /// What can be wrong with a run. The words of `diagnose --json` and of docs/diagnose.md.
 enum class Cause {
-  died,                ///< ended without signing off
+  died,                ///< did not exit cleanly
   silent,              ///< no sign of life, on a host that cannot be seen from here
   failed,              ///< ended with an error
   hangs,               ///< alive, but nobody moves
@@ -22,8 +22,8 @@ enum class Cause {
   precision,           ///< wider numbers than training needs
   uneven_stages,       ///< one stage has more to do
   bubble,              ///< too few micro-batches for the stages
-  stage_messages,      ///< what of them nothing hides
-  gradient_reduction,  ///< what of it nothing hides
+  stage_messages,      ///< what of them nothing overlaps
+  gradient_reduction,  ///< what of it nothing overlaps
   tensor_across_nodes,
   tensor_exchange,  ///< tensor parallelism inside nodes
   optimizer,

@@ -68,10 +68,10 @@ LayoutRoom room_for(const RunSetup& setup, const PlanLayout& layout) {
   LayoutPrice price{.layout = layout};
   price.memory = layout_memory(problem.model, layout, problem.implementation, problem.sequence_length);
   price.memory_bytes = peak_bytes(price.memory);
-  price.fullest_stage = fullest_stage(price.memory);
+  price.peak_stage = peak_stage(price.memory);
   if (std::string reason = why_too_large(problem, price); !reason.empty())
     return {LayoutRoom::Answer::too_large, std::move(reason)};
-  return {LayoutRoom::Answer::fits, fmt::format("stage {} needs {}, a device has {}", price.fullest_stage,
+  return {LayoutRoom::Answer::fits, fmt::format("stage {} needs {}, a device has {}", price.peak_stage,
                                                 bytes_text(price.memory_bytes), room_text(problem))};
 }
 

@@ -9,8 +9,8 @@
 #include "core/memory_text.hpp"
 #include "diagnosis/report_data.hpp"
 #include "io/json_text.hpp"
+#include "io/markup.hpp"
 #include "io/own_output.hpp"
-#include "planning/markup.hpp"
 
 namespace espalier {
 

@@ -58,12 +58,12 @@ Diagnosis diagnosis_for_page(const RecordedRun& run, std::vector<std::string>& g
   }
 }
 
-// The median of the finite values of typical steps.
-ReportJson typical(const RecordedRun& run, double (*value)(const RecordedStep&)) {
+// The median of the finite values of those typical steps that have one; null of none.
+ReportJson typical(const RecordedRun& run, std::optional<double> (*value)(const RecordedStep&)) {
   std::vector<double> values;
   for (std::size_t i = first_typical_step(run.steps.size()); i < run.steps.size(); ++i)
-    if (const double each = value(run.steps[i]); std::isfinite(each))
-      values.push_back(each);
+    if (const std::optional<double> each = value(run.steps[i]); each && std::isfinite(*each))
+      values.push_back(*each);
   return values.empty() ? ReportJson() : number_data(median_of(std::move(values)));
 }
 
@@ -86,6 +86,7 @@ ReportJson validation_head(const RecordedRun& run) {
 }
 
 ReportJson head_of(const RecordedRun& run) {
+  using Maybe = std::optional<double>;
   if (run.steps.empty())
     return {};
   const RecordedStep& last = run.steps.back();
@@ -97,12 +98,11 @@ ReportJson head_of(const RecordedRun& run) {
           {"loss", {{"first", number_data(run.steps.front().loss)}, {"last", number_data(last.loss)}}},
           {"validation_loss", validation_head(run)},
           {"step_seconds",
-           {{"measured", typical(run, [](const RecordedStep& step) { return step.times.step_seconds; })},
+           {{"measured", typical(run, [](const RecordedStep& step) -> Maybe { return step.times.step_seconds; })},
             {"predicted", run.is_predicted() ? number_data(run.prediction->step_seconds) : ReportJson()}}},
-          {"tokens_per_second", typical(run, [](const RecordedStep& step) { return step.tokens_per_second; })},
-          {"gemm_fraction", typical(run, [](const RecordedStep& step) { return step.gemm_fraction; })},
-          {"mfu", run.steps.back().mfu ? typical(run, [](const RecordedStep& step) { return step.mfu.value_or(0); })
-                                       : ReportJson()}};
+          {"tokens_per_second", typical(run, [](const RecordedStep& step) -> Maybe { return step.tokens_per_second; })},
+          {"gemm_fraction", typical(run, [](const RecordedStep& step) -> Maybe { return step.gemm_fraction; })},
+          {"mfu", typical(run, [](const RecordedStep& step) { return step.mfu > 0.0 ? step.mfu : Maybe(); })}};
 }
 
 std::string layout_text(const RunSetup& setup) {
@@ -110,7 +110,7 @@ std::string layout_text(const RunSetup& setup) {
   if (setup.stages() > 1)
     text += fmt::format(", {}", setup.schedule);
   if (setup.virtual_stages > 1)
-    text += fmt::format(" x {} chunks", setup.virtual_stages);
+    text += fmt::format(" x {} virtual stages", setup.virtual_stages);
   if (setup.zero_stage > 0 && setup.mesh.degree(Axis::dp) > 1)
     text += fmt::format(", ZeRO-{}", setup.zero_stage);
   if (setup.recompute != "none")

@@ -45,4 +45,10 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   return nearest;
 }
 
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         const std::string& otherwise) {
+  const std::string nearest = nearest_word(word, candidates);
+  return nearest.empty() ? otherwise : "did you mean " + nearest + "?";
+}
+
 }  // namespace espalier

@@ -12,4 +12,8 @@ namespace espalier {
 /// none); "" if none is near.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
+/// What to do about a name that is none of these: "did you mean a100-40?"; `otherwise` where none is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         const std::string& otherwise = "");
+
 }  // namespace espalier

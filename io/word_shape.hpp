@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,19 +28,28 @@ class WordShape {
     std::uint16_t least_magnitude = 0xffff;  ///< without the highest bit, of those that are not 0
     std::uint16_t largest_magnitude = 0;
   };
-  bool are_floats(std::size_t first_column, std::size_t step, unsigned least, unsigned most) const;
-  std::string float_name() const;
+  /// All words, read in one order of their two bytes.
+  struct Columns {
+    void add(std::size_t index, std::uint16_t word);
+    bool lie_between(std::size_t first_column, std::size_t step, unsigned least, unsigned most) const;
+    std::uint16_t largest(std::size_t a, std::size_t b) const { return std::max(at[a].largest, at[b].largest); }
+
+    std::array<Column, 4> at{};
+    std::size_t num_high_bits = 0;   ///< words with the highest bit
+    std::size_t num_subnormals = 0;  ///< words that as fp16 are smaller than its normal numbers
+  };
+  std::string float_name(const Columns& columns, std::size_t low, std::size_t high) const;
+  std::string integer_name() const;
   bool is_text() const;
   bool are_bytes() const;
 
-  std::array<Column, 4> columns_{};
-  std::array<std::uint16_t, 2> largest_swapped_{};  // of even and odd words, with the high byte first
+  Columns low_first_;  // the order of this program's machines
+  Columns high_first_;
   unsigned low_bytes_ = 0;
   std::uint16_t first_word_ = 0;
   bool all_are_first_ = true;
-  std::size_t num_high_bits_ = 0;   // words with the highest bit
+  bool has_ones_ = false;           // 0xffff: of padding and of negative integers
   std::size_t num_high_bytes_ = 0;  // words of 256 or more
-  std::size_t num_subnormals_ = 0;  // words that as fp16 are smaller than its normal numbers
   std::size_t num_words_ = 0;
   std::size_t num_bytes_ = 0;
   std::size_t num_controls_ = 0;  // control characters but tabs and ends of lines

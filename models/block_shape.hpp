@@ -50,6 +50,13 @@ struct LayerWork {
   Work backward_weight;
 };
 
+/// The three matrix products of the head.
+struct HeadMatmuls {
+  MatmulWork logits;
+  MatmulWork table_gradient;
+  MatmulWork norm_gradient;  ///< of the norm's output
+};
+
 /// TensorParallel::gather() and reduce() of (N, channels) of type T, for the lists.
 template <class T>
 void add_gather(Work& work, const BlockShape& shape, Index channels) {

@@ -6,11 +6,7 @@
 
 namespace espalier {
 
-namespace {
-
 Index norm_parameters(const ModelConfig& model) { return (model.norm == Norm::rmsnorm ? 1 : 2) * model.hidden_size; }
-
-}  // namespace
 
 Index matrix_parameters_per_layer(const ModelConfig& model) {
   const Index c = model.hidden_size;
@@ -58,6 +54,8 @@ LayerWork block_work(const BlockShape& shape, ScalarType compute) {
   }
   return TransformerBlock<Fp32>::work(shape);
 }
+
+HeadMatmuls head_matmuls(const BlockShape& shape) { return Head<Fp32>::matmuls(shape, shape.tokens()); }
 
 namespace {
 

@@ -11,6 +11,9 @@
 
 namespace espalier {
 
+/// Elements of one norm: scales, and offsets where it has them.
+Index norm_parameters(const ModelConfig& model);
+
 /// Elements of the weight matrices of one block: attention C (C + 2 NKV HS) + C^2, feed-forward 2 or 3 C F.
 Index matrix_parameters_per_layer(const ModelConfig& model);
 
@@ -43,6 +46,10 @@ ModelWork model_work(const ModelConfig& config, const BlockShape& shape);
 
 /// Of a block alone, by the type of its activations.
 LayerWork block_work(const BlockShape& shape, ScalarType compute);
+
+/// Matrix products of the head for one micro-batch: of the logits, of the table's gradient, of the gradient of the
+/// norm's output.
+HeadMatmuls head_matmuls(const BlockShape& shape);
 
 /// What an operation of a chunk does, recomputation included. Messages and operations of the whole step: nothing.
 Work operation_work(const ModelWork& model, const ChunkLayers& chunk, OperationKind kind);

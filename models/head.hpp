@@ -69,6 +69,13 @@ class Head {
   }
 
   /// All products are in forward.
+  /// Of so many rows.
+  static HeadMatmuls matmuls(const BlockShape& shape, Index rows) {
+    return {.logits = {rows, shape.vocabulary, shape.channels},
+            .table_gradient = {shape.vocabulary, shape.channels, rows},
+            .norm_gradient = {rows, shape.channels, shape.vocabulary}};
+  }
+
   static LayerWork work(const BlockShape& shape, Index vocab_size) {
     LayerWork work;
     LayerNorm<P>::work(work, shape);
@@ -77,12 +84,13 @@ class Head {
     const Index rows = logit_rows(shape.tokens(), vocab_size, shape.tensor_size, most_logits);
     for (Index first = 0; first < shape.tokens(); first += rows) {
       const Index count = std::min(rows, shape.tokens() - first);
-      work.forward.matmuls.push_back({count, columns, shape.channels});  // logits
+      const HeadMatmuls products = matmuls(shape, count);
+      work.forward.matmuls.push_back(products.logits);
       if (shape.tensor_size > 1)
         for (const Index values : {count, 2 * count})
           work.forward.collectives.push_back({Collective::all_reduce, values, sizeof(State<T>)});
-      work.forward.matmuls.push_back({columns, shape.channels, count});  // gradient of the table
-      work.forward.matmuls.push_back({count, shape.channels, columns});  // of the norm's output
+      work.forward.matmuls.push_back(products.table_gradient);
+      work.forward.matmuls.push_back(products.norm_gradient);
     }
     work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), columns, 3);
     add_reduce<T>(work.forward, shape, shape.channels);

@@ -7,10 +7,10 @@
 #include <cctype>
 
 #include "core/error.hpp"
+#include "core/memory_text.hpp"
 #include "io/nearest_word.hpp"
+#include "io/strings.hpp"
 #include "planning/accelerator.hpp"
-#include "planning/gib.hpp"
-#include "planning/strings.hpp"
 
 // Peaks, memory and bandwidths are the vendors'. The shares are fitted (docs/planner.md says on what): where a device
 // has no row of its own they are those of its generation. Error bars hold 19 of 20 published rows of the device; wider
@@ -134,11 +134,10 @@ Accelerator accelerator_preset(const std::string& name) {
   for (const Accelerator& each : accelerators())
     if (each.name == name)
       return each;
-  const std::string nearest = nearest_word(name, accelerator_preset_names());
   throw Error(ExitCode::usage, {.what = "unknown accelerator",
                                 .got = name,
                                 .wanted = fmt::format("one of {}", fmt::join(accelerator_preset_names(), ", ")),
-                                .todo = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+                                .todo = did_you_mean(name, accelerator_preset_names())});
 }
 
 std::optional<std::string> accelerator_named(std::string_view published) {

@@ -10,8 +10,8 @@
 #include <charconv>
 
 #include "core/error.hpp"
+#include "core/memory_text.hpp"
 #include "io/nearest_word.hpp"
-#include "planning/gib.hpp"
 
 namespace espalier {
 namespace {
@@ -96,16 +96,14 @@ std::vector<std::string> cluster_preset_names() {
 Cluster cluster_preset(const std::string& text) {
   const std::string name = text.substr(0, text.find(':'));
   const auto found = std::ranges::find(clusters(), name, &Cluster::name);
-  if (found == clusters().end()) {
-    const std::string nearest = nearest_word(name, cluster_preset_names());
-    throw Error(
-        ExitCode::usage,
-        {.what = "unknown cluster",
-         .got = text.empty() ? "nothing" : text,
-         .wanted = fmt::format("a file (*.toml) or one of {}", fmt::join(cluster_preset_names(), ", ")),
-         .todo = nearest.empty() ? "name one of these, or a TOML file that describes the machine (docs/planner.md)"
-                                 : fmt::format("did you mean {}?", nearest)});
-  }
+  if (found == clusters().end())
+    throw Error(ExitCode::usage,
+                {.what = "unknown cluster",
+                 .got = text.empty() ? "nothing" : text,
+                 .wanted = fmt::format("a file (*.toml) or one of {}", fmt::join(cluster_preset_names(), ", ")),
+                 .todo = did_you_mean(name, cluster_preset_names(),
+                                      "name one of these, or a TOML file that describes the machine "
+                                      "(docs/planner.md)")});
   Cluster cluster = *found;
   if (name.size() < text.size()) {
     const std::string_view size = std::string_view(text).substr(name.size() + 1);

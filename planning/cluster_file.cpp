@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
 #include "io/input_limits.hpp"
+#include "io/quantity.hpp"
 #include "io/toml_config.hpp"
 #include "planning/cluster.hpp"
-#include "planning/quantity.hpp"
 
 namespace espalier {
 namespace {
@@ -209,10 +210,13 @@ class ClusterReader {
       const char* const section = to_string(static_cast<Precision>(i));
       MatrixRate& rate = device.rates[i];
       const Sane sane = sane_peak(static_cast<Precision>(i));
+      const double preset_rate = rate.peak_flops;
       const bool has_peak = read_quantity(section, "peak", Quantity::flops_per_second, rate.peak_flops, sane);
       const bool has_gemm_rate = read_quantity(section, "gemm_rate", Quantity::flops_per_second, rate.peak_flops, sane);
       if (has_peak && has_gemm_rate)
         reader_.problem(section, "gemm_rate", "stands beside peak: give the one that the shares are of");
+      if (has_gemm_rate && preset_rate > 0)
+        rescale_shares(rate, preset_rate / rate.peak_flops);
       rate.is_measured = has_gemm_rate || (rate.is_measured && !has_peak);
       reader_.read(section, "product_share", rate.product_share, share);
       reader_.read(section, "half_depth", rate.half_depth, {.min = 0, .max = 1e6});
@@ -222,6 +226,12 @@ class ClusterReader {
       reader_.read(section, "attention_share", rate.attention_share, share);
       reader_.read(section, "tuned_attention_share", rate.tuned_attention_share, {.min = 0, .max = 1});
     }
+  }
+
+  // A preset's shares are of the peak: of the lower rate that was measured they are more, and reach the same FLOP/s.
+  static void rescale_shares(MatrixRate& rate, double times) {
+    for (double* const of_rate : {&rate.product_share, &rate.attention_share, &rate.tuned_attention_share})
+      *of_rate = std::min(1.0, *of_rate * times);
   }
 
   void read_link(const char* section, LinkTier& link, Sane bandwidth) {

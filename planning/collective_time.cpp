@@ -9,8 +9,6 @@
 namespace espalier {
 namespace {
 
-constexpr double least_latency = 1e-9;  // that a cluster file may have
-
 // How the worst of an axis's groups lies on nodes.
 struct Spread {
   int nodes = 1;    // that it touches
@@ -42,12 +40,6 @@ Spread spread(const Cluster& cluster, const AxisPlacement& axis) {
   return {.nodes = std::min(most_nodes, axis.size), .members = std::clamp(fewest_ranks / axis.stride, 1, axis.size)};
 }
 
-// What passes each device [nccl-tests, PERFORMANCE.md]. Clocks that jitter leave it finite.
-double bus_bandwidth(const TimedAllReduce& measured, int devices) {
-  const double n = devices;
-  return 2 * (n - 1) / n * measured.bytes / std::max(least_latency, measured.large_seconds - measured.small_seconds);
-}
-
 }  // namespace
 
 int AxisPlacement::per_node(const Cluster& cluster) const { return spread(cluster, *this).members; }
@@ -74,19 +66,6 @@ double collective_seconds(const Cluster& cluster, Collective kind, const AxisPla
   const double network_steps = k <= 1 ? 0 : reduces_all ? 2 * std::ceil(std::log2(k)) : k - 1;
   const double latency = passes * std::log2(g) * cluster.node.latency + network_steps * cluster.network.latency;
   return latency + passes * (n - 1) / n * bytes / bandwidth;
-}
-
-LinkTier node_link(const Cluster& cluster, const TimedAllReduce& measured) {
-  const int devices = cluster.devices_per_node;
-  const double steps = 2 * std::log2(devices);
-  return {.bandwidth = bus_bandwidth(measured, devices), .latency = measured.small_seconds / steps};
-}
-
-LinkTier network_link(const Cluster& cluster, const TimedAllReduce& measured) {
-  const double inside_nodes = 2 * std::log2(cluster.devices_per_node) * cluster.node.latency;
-  const double steps = 2 * std::ceil(std::log2(cluster.num_nodes));
-  return {.bandwidth = bus_bandwidth(measured, cluster.num_devices()) / cluster.devices_per_node,
-          .latency = std::max(least_latency, (measured.small_seconds - inside_nodes) / steps)};
 }
 
 double message_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes) {

@@ -31,18 +31,6 @@ struct AxisPlacement {
 double collective_seconds(const Cluster& cluster, Collective kind, const AxisPlacement& axis, double bytes,
                           bool one_ring = false);
 
-/// Two all_reduces as a clock saw them: of next to nothing, and of `bytes`.
-struct TimedAllReduce {
-  double small_seconds = 0;
-  double large_seconds = 0;
-  double bytes = 0;
-};
-
-/// The links for which collective_seconds gives these times: inside a node, measured among the devices of one; between
-/// nodes, measured among all devices of the cluster, whose node link is known.
-LinkTier node_link(const Cluster& cluster, const TimedAllReduce& measured);
-LinkTier network_link(const Cluster& cluster, const TimedAllReduce& measured);
-
 /// Seconds of one message between neighbours of an axis.
 double message_seconds(const Cluster& cluster, const AxisPlacement& axis, double bytes);
 

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/common_memo.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,10 +7,9 @@
 
 #include "core/memory_text.hpp"
 #include "io/units.hpp"
-#include "planning/gpu_caveat.hpp"
+#include "planning/memo.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/real.hpp"
-#include "planning/runnable.hpp"
+#include "planning/to_double.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {
@@ -45,27 +42,19 @@ class CommonMemo : MemoText {
     std::vector<std::string> names;
     for (const PlanProblem& problem : problems_)
       names.push_back(problem.cluster.name);
-    const ModelConfig& model = problems_.front().model;
     say("# How to train {} on {} devices of each of {}\n\n", problems_.front().model_name, space_.num_devices,
-        fmt::format("{}", fmt::join(names, ", ")));
-    if (std::ranges::any_of(problems_, [](const PlanProblem& each) { return !each.cluster.device.moves_messages; }))
-      say("**{}**: all times below are predicted.\n\n", gpu_caveat);
-    say("**Recommendation.** {} on all of them: "
-        "of the layouts that fit everywhere the one whose largest loss against a machine's own best is smallest.\n\n",
+        fmt::to_string(fmt::join(names, ", ")));
+    say_caveat(problems_);
+    say("**Recommendation.** {} on all of them: the layout that gives up least on any machine.\n\n",
         common_.layout->text());
-    say("Model: {:.4g} billion parameters, {} layers, hidden size {}. Batch: {} of {} tokens, in {} of {} on each of "
-        "{}.\n\n",
-        real(num_parameters(model)) / 1e9, model.num_layers, model.hidden_size,
-        counted(common_.layout->global_batch, "sequence"), problems_.front().sequence_length,
-        counted(common_.layout->num_microbatches(), "micro-batch"), common_.layout->micro_batch,
-        counted(common_.layout->data, "replica"));
-    if (const std::string reason = why_not_runnable(problems_.front(), *common_.layout); !reason.empty())
-      say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
+    say_model_and_batch(problems_.front(), *common_.layout, "");
+    say_if_estimated_only(problems_.front(), *common_.layout);
   }
 
   void losses() {
-    say("## What each machine loses by it\n\n");
-    say("| machine | step | tokens/s | of the rate | loses | its own best | step |\n|---|---|---|---|---|---|---|\n");
+    say("## What each machine gives up\n\n");
+    say("| machine | step time | tokens/s | utilization | slower by | best layout of this machine | its step time "
+        "|\n|---|---|---|---|---|---|---|\n");
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       const LayoutPrice& price = common_.prices[i];
       const LayoutPrice& best = common_.bests[i];
@@ -97,7 +86,7 @@ class CommonMemo : MemoText {
       const LayoutPrice& price = common_.prices[i];
       say("| {} | {} | {} | {} of it, stage {} of {} |\n", problems_[i].cluster.name, bytes_text(price.memory_bytes),
           bytes_text(room), share_text(static_cast<double>(price.memory_bytes), static_cast<double>(room)),
-          price.fullest_stage, price.layout.pipeline);
+          price.peak_stage, price.layout.pipeline);
     }
     say("\n");
   }

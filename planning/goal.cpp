@@ -28,8 +28,8 @@ std::vector<GoalResult> goal_results(const LayoutPrice& best, const Goal& goal) 
 std::string goal_text(const GoalResult& result) {
   return result.is_met()
              ? fmt::format("{}: met with {}, {:.1f} % to spare", result.asked, result.reached, 100 * result.margin)
-             : fmt::format("{}: missed by {:.1f} %, the nearest is {}", result.asked, -100 * result.margin,
-                           result.reached);
+             : fmt::format("{}: missed by {:.1f} %, the nearest is {} ({})", result.asked, -100 * result.margin,
+                           result.reached, result.nearest);
 }
 
 void require_goal(const LayoutPrice& best, const Goal& goal, const std::string& where) {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "planning/layout_memory.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -18,7 +18,7 @@ constexpr double attention_block = 128;   // rows of a fused kernel's tile: on t
 constexpr double kernels_forward = 22;    // of a block: products, norms, attention, copies, adds
 constexpr double kernels_unfused = 6;     // more, where attention is not one kernel
 constexpr double kernels_compiled = 0.4;  // of them, where a compiler has fused the elementwise ones
-constexpr double overlapped_share = 0.7;  // of a tensor collective that is cut up to hide behind products
+constexpr double overlapped_share = 0.7;  // of a tensor collective that is cut up to overlap with matmuls
 
 struct Block {
   const ModelConfig& model;
@@ -32,15 +32,15 @@ struct Block {
         cluster(machine),
         layout(plan),
         implementation(how),
-        rows(real(plan.micro_batch) * real(tokens) / plan.context),
-        c(real(m.hidden_size)),
-        f(real(m.ffn_hidden_size)),
+        rows(to_double(plan.micro_batch) * to_double(tokens) / plan.context),
+        c(to_double(m.hidden_size)),
+        f(to_double(m.ffn_hidden_size)),
         kv(kv_size_on_rank(m, plan)),
         t(plan.tensor),
         e(activation_bytes(plan.precision)),
-        sequences(real(plan.micro_batch)),
-        length(real(tokens)),
-        heads(real(m.num_heads) / plan.tensor) {}
+        sequences(to_double(plan.micro_batch)),
+        length(to_double(tokens)),
+        heads(to_double(m.num_heads) / plan.tensor) {}
 
   const Accelerator& device() const { return cluster.device; }
   double product(double m, double n, double k) const { return product_seconds(device(), layout.precision, m, n, k); }
@@ -49,7 +49,7 @@ struct Block {
   double products(const Work& work) const {
     double seconds = 0;
     for (const MatmulWork& one : work.matmuls)
-      seconds += real(one.count) * product(real(one.m), real(one.n), real(one.k));
+      seconds += to_double(one.count) * product(to_double(one.m), to_double(one.n), to_double(one.k));
     return seconds;
   }
 
@@ -57,7 +57,7 @@ struct Block {
   // [Dao 2023], twice where it kept them.
   PassTime attention(bool backward) const {
     PassTime pass;
-    const double head_size = real(model.head_size());
+    const double head_size = to_double(model.head_size());
     const Precision precision = attention_precision(layout.precision);
     if (implementation.fused_attention) {
       const double flops = 2 * rows * (length + attention_block) * heads * head_size;
@@ -106,12 +106,12 @@ struct Block {
     return bytes;
   }
 
-  // Of the collectives that the layers list, what nothing hides.
+  // Of the collectives that the layers list, what nothing overlaps.
   double tensor_seconds(const Work& work) const {
     double seconds = 0;
     for (const CollectiveWork& one : work.collectives)
-      seconds += real(one.count) *
-                 collective_seconds(cluster, one.kind, layout.tensor_axis(), real(one.elements * one.element_bytes));
+      seconds += to_double(one.count) * collective_seconds(cluster, one.kind, layout.tensor_axis(),
+                                                           to_double(one.elements * one.element_bytes));
     return seconds * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
   }
 
@@ -189,16 +189,16 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Pla
   time.backward_weight.products = block.products(work.backward_weight);
   if (!implementation.fused_accumulation)
     time.backward_weight.elementwise = traffic_seconds(
-        cluster.device, 3 * implementation.gradient_bytes * real(matrix_parameters_per_layer(model)) / block.t);
+        cluster.device, 3 * implementation.gradient_bytes * to_double(matrix_parameters_per_layer(model)) / block.t);
   if (implementation.gathers_rows_again)
     time.backward_weight.tensor = block.tensor_seconds(work.backward_weight);
   time.backward_weight.host = block.host(0.3);
 
   if (implementation.overlaps_tensor_backward) {  // of sequence parallelism the reduce_scatters alone
-    const double hideable = time.backward_input.tensor * (layout.sequence_parallel ? 0.5 : 1);
+    const double overlappable = time.backward_input.tensor * (layout.sequence_parallel ? 0.5 : 1);
     const double beside_it = time.backward_weight.products;
-    time.backward_input.tensor -= hideable;
-    time.backward_input.tensor += beside(cluster.device, beside_it, hideable) - beside_it;
+    time.backward_input.tensor -= overlappable;
+    time.backward_input.tensor += beside(cluster.device, beside_it, overlappable) - beside_it;
   }
 
   if (layout.recompute == Recompute::full) {
@@ -222,8 +222,11 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Pla
 BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
                     const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
-  const double columns = real(model.vocab_size) / block.t;
+  const double columns = to_double(model.vocab_size) / block.t;
   const Precision precision = attention_precision(layout.precision);
+  // Of the whole vocabulary, of which each tensor rank has its part.
+  const auto [logits, table_gradient, norm_gradient] = head_matmuls(
+      make_block_shape(model, 1, false, layout.micro_batch, std::max<Index>(1, sequence_length / layout.context)));
   const auto product = [&](double m, double n, double k) {
     return product_seconds(cluster.device, precision, m, n, k);
   };
@@ -232,18 +235,20 @@ BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Plan
   // (gradient, cast); in one kernel a logit is read twice and its gradient written.
   const double loss_forward = implementation.fused_loss ? 3 * block.e : 18;
   const double loss_backward = implementation.fused_loss ? 0 : 12;
-  time.forward.products = product(block.rows, columns, block.c);
+  time.forward.products = product(to_double(logits.m), to_double(logits.n) / block.t, to_double(logits.k));
   time.forward.elementwise =
       traffic_seconds(cluster.device, (loss_forward * columns + 4 * block.e * block.c) * block.rows);
   time.forward.host = block.host(0.6);
-  time.backward_input.products = product(block.rows, block.c, columns);
+  time.backward_input.products =
+      product(to_double(norm_gradient.m), to_double(norm_gradient.n), to_double(norm_gradient.k) / block.t);
   time.backward_input.elementwise =
       traffic_seconds(cluster.device, (loss_backward * columns + 6 * block.e * block.c) * block.rows);
   time.backward_input.host = block.host(0.4);
   if (layout.tensor > 1)
     time.backward_input.tensor =
         collective_seconds(cluster, Collective::all_reduce, layout.tensor_axis(), block.e * block.rows * block.c);
-  time.backward_weight.products = product(block.c, columns, block.rows);
+  time.backward_weight.products =
+      product(to_double(table_gradient.m) / block.t, to_double(table_gradient.n), to_double(table_gradient.k));
   return time;
 }
 

@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "io/units.hpp"
-#include "planning/nearest_sizes.hpp"
 
 namespace espalier {
 namespace {
@@ -14,6 +15,19 @@ namespace {
 // Beyond the planner's sum: slices of the optimizer end where rows do, and products of 16 bits have a workspace.
 constexpr double uneven_share = 0.003;
 constexpr std::size_t product_bytes = 32 << 20;
+
+// The nearest below and above that `step` divides.
+std::vector<Index> nearest_multiples(Index wanted, Index step) {
+  const Index below = wanted / step * step;
+  if (below == 0)
+    return {step};
+  return {below, below + step};
+}
+
+// " (nearest: 4 or 6)"; empty of none.
+std::string nearest_text(const std::vector<Index>& sizes) {
+  return sizes.empty() ? "" : fmt::format(" (nearest: {})", fmt::join(sizes, " or "));
+}
 
 // The degrees of the tensor axis that divide all that it must, next to the layout's.
 std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& layout) {
@@ -26,6 +40,19 @@ std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& la
 }
 
 }  // namespace
+
+std::vector<Index> nearest_sizes(Index wanted, Index most, const std::function<bool(Index)>& possible, Index farthest) {
+  std::vector<Index> found;
+  for (Index size = std::min(wanted - 1, most); size >= std::max<Index>(1, wanted - farthest) && found.empty(); --size)
+    if (possible(size))
+      found.push_back(size);
+  for (Index size = wanted + 1; size <= std::min(most, wanted + farthest); ++size)
+    if (possible(size)) {
+      found.push_back(size);
+      break;
+    }
+  return found;
+}
 
 std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout) {
   const ModelConfig& model = problem.model;
@@ -50,8 +77,8 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
     return parts <= model.num_layers || parts == model.num_layers + 2;  // embedding and head count as blocks
   };
   if (!stages_possible(layout.pipeline))
-    return fmt::format("{} pipeline stages x {} chunks need as many layers, the model has {}{}", layout.pipeline,
-                       layout.virtual_stages, model.num_layers,
+    return fmt::format("{} pipeline stages x {} virtual stages need as many layers, the model has {}{}",
+                       layout.pipeline, layout.virtual_stages, model.num_layers,
                        nearest_text(nearest_sizes(layout.pipeline, model.num_layers + 2, stages_possible)));
   const auto divides_sequence = [&](Index ranks) { return problem.sequence_length % ranks == 0; };
   if (!divides_sequence(layout.context))
@@ -68,10 +95,11 @@ std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout)
   if (layout.virtual_stages > 1 && layout.pipeline == 1)
     return "virtual stages need a pipeline";
   if (layout.virtual_stages > 1 && !allows_chunks(layout.schedule))
-    return fmt::format("{} has one chunk a stage, not {}: schedule=interleaved", to_string(layout.schedule),
+    return fmt::format("{} has one virtual stage per stage, not {}: schedule=interleaved", to_string(layout.schedule),
                        layout.virtual_stages);
   if (layout.schedule == ScheduleKind::zero_bubble_v && layout.pipeline > 1 && layout.virtual_stages != 2)
-    return fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", layout.virtual_stages);
+    return fmt::format("zero_bubble_v has two virtual stages per stage, not {}: virtual_stages=2",
+                       layout.virtual_stages);
   return {};
 }
 
@@ -104,15 +132,12 @@ std::string why_too_large(const PlanProblem& problem, const LayoutPrice& price) 
     return fmt::format(
         "does not fit: stage {} needs {} and perhaps {} more (what train lays out beyond the plan), a "
         "device has {}",
-        price.fullest_stage, bytes_text(price.memory_bytes), bytes_text(memory_margin(problem, price.memory_bytes)),
+        price.peak_stage, bytes_text(price.memory_bytes), bytes_text(memory_margin(problem, price.memory_bytes)),
         room_text(problem));
-  const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.fullest_stage)];
-  std::size_t largest = 0;
-  for (std::size_t i = 1; i < num_categories; ++i)
-    if (stage.bytes[i] > stage.bytes[largest])
-      largest = i;
+  const MemoryByCategory& stage = price.memory[static_cast<std::size_t>(price.peak_stage)];
+  const auto largest = static_cast<std::size_t>(std::ranges::max_element(stage.bytes) - stage.bytes.begin());
   return fmt::format("does not fit: stage {} needs {}, a device has {}: {} too much, most of it {} ({})",
-                     price.fullest_stage, bytes_text(price.memory_bytes), room_text(problem),
+                     price.peak_stage, bytes_text(price.memory_bytes), room_text(problem),
                      bytes_text(price.memory_bytes - room), to_string(static_cast<Category>(largest)),
                      bytes_text(stage.bytes[largest]));
 }

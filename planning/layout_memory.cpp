@@ -11,7 +11,7 @@
 #include "models/logit_rows.hpp"
 #include "parallel/reduction_plan.hpp"
 #include "planning/pipeline_time.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -30,8 +30,8 @@ void add(MemoryByCategory& memory, Category category, double bytes) {
 // flight.
 double staged_bytes(double gradients, double ranks) {
   const ReducerOptions options;
-  const double bucket =
-      std::clamp(gradients / options.buckets, real(options.smallest_bucket_bytes), real(options.bucket_bytes));
+  const double bucket = std::clamp(gradients / options.buckets, to_double(options.smallest_bucket_bytes),
+                                   to_double(options.bucket_bytes));
   return std::min(gradients, options.buckets_in_flight * bucket) * (ranks - 1) / ranks;
 }
 
@@ -42,7 +42,7 @@ struct Stage {
   bool first = false;
   bool last = false;
 
-  double num_blocks() const { return real(std::accumulate(blocks.begin(), blocks.end(), Index{0})); }
+  double num_blocks() const { return to_double(std::accumulate(blocks.begin(), blocks.end(), Index{0})); }
 };
 
 // Elements of the weights of a stage.
@@ -56,14 +56,14 @@ struct StageElements {
 // stream on both sides, two sets where they are sent; of a split backward those of all blocks, as often as weight parts
 // wait.
 double gradient_workspace(const PlanLayout& layout, const Stage& stage, const BlockMemory& block) {
-  const double stream = real(block.stream);
-  double bytes = real(block.full);
+  const double stream = to_double(block.stream);
+  double bytes = to_double(block.full);
   if (layout.schedule == ScheduleKind::zero_bubble) {
-    const double count = real(stage.blocks.front());
-    const double waiting = std::min(real(layout.num_microbatches()), stage.number + 1.0);
-    return bytes + waiting * ((count + 1) * stream + count * real(block.gradients + block.read_later));
+    const double count = to_double(stage.blocks.front());
+    const double waiting = std::min(to_double(layout.num_microbatches()), stage.number + 1.0);
+    return bytes + waiting * ((count + 1) * stream + count * to_double(block.gradients + block.read_later));
   }
-  bytes += real(block.gradients) + 2 * stream;
+  bytes += to_double(block.gradients) + 2 * stream;
   for (std::size_t chunk = 0; chunk < stage.blocks.size(); ++chunk) {
     const bool has_embedding = stage.first && chunk == 0;
     const bool has_head = stage.last && chunk + 1 == stage.blocks.size();
@@ -81,8 +81,8 @@ class StageMemory {
         layout_(layout),
         implementation_(implementation),
         replicas_(layout.data * layout.context),
-        rows_(real(layout.micro_batch) * real(sequence_length) / layout.context),
-        stream_(activation_bytes(layout.precision) * rows_ * real(model.hidden_size) /
+        rows_(to_double(layout.micro_batch) * to_double(sequence_length) / layout.context),
+        stream_(activation_bytes(layout.precision) * rows_ * to_double(model.hidden_size) /
                 (layout.sequence_parallel ? layout.tensor : 1)),
         whole_(state_bytes(layout.precision, implementation)),
         each_(sharded_state_bytes(whole_, layout.zero_stage, replicas_)),
@@ -127,7 +127,7 @@ class StageMemory {
     const double head = stage.last ? head_parameters_on_rank(model_, layout_, implementation_) : 0;
     const bool shares_table = model_.tied_embeddings && stage.first != stage.last;
     const double table =
-        shares_table ? vocabulary_on_rank(model_, layout_, implementation_) * real(model_.hidden_size) : 0;
+        shares_table ? vocabulary_on_rank(model_, layout_, implementation_) * to_double(model_.hidden_size) : 0;
     const double second_table = stage.first ? 0 : table;  // the last stage has the table for its head
     return {.all = stage.num_blocks() * block + embedding + head + second_table,
             .largest = std::max({block, embedding, head}),
@@ -184,7 +184,7 @@ class StageMemory {
     double largest = 0;
     for (std::size_t chunk = 0; chunk < held.size(); ++chunk) {
       const bool has_head = stage.last && chunk + 1 == held.size();
-      const double slot = real(stage.blocks[chunk]) * kept_ + (has_head ? 2 : 1) * stream_;
+      const double slot = to_double(stage.blocks[chunk]) * kept_ + (has_head ? 2 : 1) * stream_;
       own += held[chunk] * slot;
       largest = std::max(largest, slot);
     }
@@ -197,8 +197,8 @@ class StageMemory {
     const double columns = vocabulary_on_rank(model_, layout_, implementation_);
     if (implementation_.logits_at_once > 0)
       add(memory, Category::workspace,
-          real(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor,
-                          implementation_.logits_at_once)) *
+          to_double(logit_rows(static_cast<Index>(rows_), model_.vocab_size, layout_.tensor,
+                               implementation_.logits_at_once)) *
               columns * e);
     else
       add(memory, Category::workspace, rows_ * columns * (4 + e));
@@ -210,12 +210,12 @@ class StageMemory {
     add(memory, Category::workspace,
         recomputed_bytes() + (implementation_.arenas_of_train
                                   ? gradient_workspace(layout_, stage, block_)
-                                  : 2 * stream_ + e * rows_ * real(shape_.up + shape_.ffn)));
+                                  : 2 * stream_ + e * rows_ * to_double(shape_.up + shape_.ffn)));
   }
 
   double recomputed_bytes() const {
     if (implementation_.arenas_of_train)
-      return real(block_.recomputed);
+      return to_double(block_.recomputed);
     if (layout_.recompute == Recompute::none || kept_ >= kept_without_recomputation_)
       return 0;
     if (layout_.recompute != Recompute::full)
@@ -271,48 +271,48 @@ double activation_bytes_per_layer(const ModelConfig& model, const PlanLayout& la
   const bool of_attention = layout.recompute == Recompute::selective && implementation.recomputes_attention;
   const BlockMemory block = block_memory(
       shape, layout.recompute == Recompute::full || of_attention ? Recompute::none : layout.recompute, type);
-  double kept = real(block.kept);
+  double kept = to_double(block.kept);
   if (!implementation.arenas_of_train || !implementation.fused_attention)
-    kept -= real(block.statistics);  // which published formulas leave out
+    kept -= to_double(block.statistics);  // which published formulas leave out
   const double masks = model.dropout > 0 ? 1 : 0;
-  kept += 2 * masks * real(shape.rows * shape.channels);
+  kept += 2 * masks * to_double(shape.rows * shape.channels);
   if (!implementation.fused_attention) {
-    kept -= real(block.scores);
+    kept -= to_double(block.scores);
     if (!of_attention)  // softmax, its mask, the dropped-out softmax
-      kept += (2 * activation_bytes(layout.precision) + masks) * real(shape.attention.num_heads) *
-              real(shape.tokens()) * real(sequence_length);
+      kept += (2 * activation_bytes(layout.precision) + masks) * to_double(shape.attention.num_heads) *
+              to_double(shape.tokens()) * to_double(sequence_length);
   }
   if (layout.recompute == Recompute::full)
-    return layout.recompute_share * real(block.stream) + (1 - layout.recompute_share) * kept;
+    return layout.recompute_share * to_double(block.stream) + (1 - layout.recompute_share) * kept;
   return kept;
 }
 
 double kv_size_on_rank(const ModelConfig& model, const PlanLayout& layout) {
-  return real(model.head_size()) * std::ceil(real(model.kv_heads()) / layout.tensor);
+  return to_double(model.head_size()) * std::ceil(to_double(model.kv_heads()) / layout.tensor);
 }
 
 double parameters_per_layer_on_rank(const ModelConfig& model, const PlanLayout& layout) {
-  const double norms = (model.norm == Norm::rmsnorm ? 2 : 4) * real(model.hidden_size);
-  const double copied_columns = 2 * (kv_size_on_rank(model, layout) - real(model.kv_size()) / layout.tensor);
-  return norms + (real(parameters_per_layer(model)) - norms) / layout.tensor + real(model.hidden_size) * copied_columns;
+  const double norms = 2 * to_double(norm_parameters(model));
+  const double copied_columns = 2 * (kv_size_on_rank(model, layout) - to_double(model.kv_size()) / layout.tensor);
+  return norms + (to_double(parameters_per_layer(model)) - norms) / layout.tensor +
+         to_double(model.hidden_size) * copied_columns;
 }
 
 double vocabulary_on_rank(const ModelConfig& model, const PlanLayout& layout, const Implementation& implementation) {
-  const double multiple = real(implementation.logit_multiple);
-  return multiple * std::ceil(std::ceil(real(model.vocab_size) / layout.tensor) / multiple);
+  const double multiple = to_double(implementation.logit_multiple);
+  return multiple * std::ceil(std::ceil(to_double(model.vocab_size) / layout.tensor) / multiple);
 }
 
 double embedding_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                     const Implementation& implementation) {
-  return real(model.hidden_size) *
-         (vocabulary_on_rank(model, layout, implementation) + real(model.learned_positions()));
+  return to_double(model.hidden_size) *
+         (vocabulary_on_rank(model, layout, implementation) + to_double(model.learned_positions()));
 }
 
 double head_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
                                const Implementation& implementation) {
-  const double norms = model.norm == Norm::rmsnorm ? 1 : 2;
   const double table = model.tied_embeddings ? 0 : vocabulary_on_rank(model, layout, implementation);
-  return real(model.hidden_size) * (norms + table);
+  return to_double(norm_parameters(model)) + to_double(model.hidden_size) * table;
 }
 
 std::size_t attention_workspace_on_rank(const ModelConfig& model, const PlanLayout& layout,
@@ -352,13 +352,13 @@ std::vector<MemoryByCategory> layout_memory(const ModelConfig& model, const Plan
   return memory;
 }
 
-int fullest_stage(const std::vector<MemoryByCategory>& stages) {
-  const auto fullest = std::ranges::max_element(stages, {}, &MemoryByCategory::total);
-  return static_cast<int>(fullest - stages.begin());
+int peak_stage(const std::vector<MemoryByCategory>& stages) {
+  const auto highest = std::ranges::max_element(stages, {}, &MemoryByCategory::total);
+  return static_cast<int>(highest - stages.begin());
 }
 
 std::size_t peak_bytes(const std::vector<MemoryByCategory>& stages) {
-  return stages[static_cast<std::size_t>(fullest_stage(stages))].total();
+  return stages[static_cast<std::size_t>(peak_stage(stages))].total();
 }
 
 }  // namespace espalier

@@ -63,7 +63,7 @@ std::vector<MemoryByCategory> layout_memory(const ModelConfig& model, const Plan
                                             const Implementation& implementation, Index sequence_length);
 
 /// The stage that needs most, the first of equals. @pre there is one.
-int fullest_stage(const std::vector<MemoryByCategory>& stages);
+int peak_stage(const std::vector<MemoryByCategory>& stages);
 
 /// What it needs.
 std::size_t peak_bytes(const std::vector<MemoryByCategory>& stages);

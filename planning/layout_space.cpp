@@ -130,39 +130,21 @@ std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const Layo
 
 void fix_choices(LayoutSpace& space, const std::string& text) {
   const PlanLayout given = parse_plan_layout(text, {}, "--fix");
-  for (const std::string& key : plan_layout_keys_in(text, "--fix")) {
-    if (key == "data")
-      space.data = given.data;
-    else if (key == "tensor")
-      space.tensor = given.tensor;
-    else if (key == "context")
-      space.context = given.context;
-    else if (key == "pipeline")
-      space.pipeline = given.pipeline;
-    else if (key == "virtual_stages")
-      space.virtual_stages = given.virtual_stages;
-    else if (key == "micro_batch")
-      space.micro_batch = given.micro_batch;
-    else if (key == "recompute")
-      space.recompute = given.recompute;
-    else if (key == "zero")
-      space.zero_stage = given.zero_stage;
-    else if (key == "sequence_parallel")
-      space.sequence_parallel = given.sequence_parallel;
-    else if (key == "schedule")
-      space.schedule = given.schedule;
-    else if (key == "precision")
+  for (const std::string& key : plan_layout_keys_in(text, "--fix"))
+    if (key == "precision")
       space.precisions = {given.precision};
-    else if (key == "order")
-      space.data_inside_pipeline = given.data_inside_pipeline;
-  }
+    else
+      each_choice([&](const char* name, auto fixed, auto chosen) {
+        if (key == name)
+          space.*fixed = given.*chosen;
+      });
   std::string contradiction;
   if (space.tensor == 1 && space.sequence_parallel.value_or(false))
     contradiction = "sequence_parallel needs tensor ranks, and tensor is 1";
   else if (space.pipeline == 1 && space.schedule && *space.schedule != ScheduleKind::one_f_one_b)
     contradiction = fmt::format("schedule {} needs stages, and pipeline is 1", to_string(*space.schedule));
   else if (space.virtual_stages.value_or(1) > 1 && space.schedule && !allows_chunks(*space.schedule))
-    contradiction = fmt::format("schedule {} has one chunk a stage, and virtual_stages is {}",
+    contradiction = fmt::format("schedule {} has one virtual stage per stage, and virtual_stages is {}",
                                 to_string(*space.schedule), *space.virtual_stages);
   if (!contradiction.empty())
     throw Error(ExitCode::usage, {.what = "--fix contradicts itself",
@@ -190,22 +172,12 @@ std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const Layou
 
 std::vector<std::string> choices_left(const LayoutSpace& space, const PlanLayout& layout) {
   std::vector<std::string> left;
-  const auto keep = [&](const char* name, const auto& fixed, const auto& value) {
-    if (fixed && *fixed != value)
+  if (space.global_batch != layout.global_batch)
+    left.emplace_back("the batch");
+  each_choice([&](const char* name, auto fixed, auto chosen) {
+    if (space.*fixed && *(space.*fixed) != layout.*chosen)
       left.emplace_back(name);
-  };
-  keep("the batch", std::optional(space.global_batch), layout.global_batch);
-  keep("tensor", space.tensor, layout.tensor);
-  keep("context", space.context, layout.context);
-  keep("data", space.data, layout.data);
-  keep("pipeline", space.pipeline, layout.pipeline);
-  keep("virtual_stages", space.virtual_stages, layout.virtual_stages);
-  keep("micro_batch", space.micro_batch, layout.micro_batch);
-  keep("recompute", space.recompute, layout.recompute);
-  keep("zero", space.zero_stage, layout.zero_stage);
-  keep("sequence_parallel", space.sequence_parallel, layout.sequence_parallel);
-  keep("schedule", space.schedule, layout.schedule);
-  keep("order", space.data_inside_pipeline, layout.data_inside_pipeline);
+  });
   if (std::ranges::find(space.precisions, layout.precision) == space.precisions.end())
     left.emplace_back("precision");
   return left;

@@ -34,6 +34,22 @@ struct LayoutSpace {
   bool tries_orders = false;        ///< without a fixed order: also pipeline stages side by side, replicas apart
 };
 
+/// Calls visit(key of --fix, member of LayoutSpace, member of PlanLayout) for each choice that a space can fix.
+template <class Visit>
+void each_choice(const Visit& visit) {
+  visit("tensor", &LayoutSpace::tensor, &PlanLayout::tensor);
+  visit("context", &LayoutSpace::context, &PlanLayout::context);
+  visit("data", &LayoutSpace::data, &PlanLayout::data);
+  visit("pipeline", &LayoutSpace::pipeline, &PlanLayout::pipeline);
+  visit("virtual_stages", &LayoutSpace::virtual_stages, &PlanLayout::virtual_stages);
+  visit("micro_batch", &LayoutSpace::micro_batch, &PlanLayout::micro_batch);
+  visit("recompute", &LayoutSpace::recompute, &PlanLayout::recompute);
+  visit("zero", &LayoutSpace::zero_stage, &PlanLayout::zero_stage);
+  visit("sequence_parallel", &LayoutSpace::sequence_parallel, &PlanLayout::sequence_parallel);
+  visit("schedule", &LayoutSpace::schedule, &PlanLayout::schedule);
+  visit("order", &LayoutSpace::data_inside_pipeline, &PlanLayout::data_inside_pipeline);
+}
+
 /// All layouts of the space whose degrees multiply to the devices, possible or not (why_impossible says). Unless they
 /// are fixed, degrees of the tensor axis go up to two nodes and 64, of the context axis up to 16, micro-batches are
 /// divisors up to 16 of what a replica has, chunks go up to 8.

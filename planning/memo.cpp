@@ -7,14 +7,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "io/quantity.hpp"
 #include "io/units.hpp"
-#include "planning/gpu_caveat.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/quantity.hpp"
-#include "planning/real.hpp"
-#include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -51,8 +49,7 @@ class Memo : MemoText {
   void recommendation() {
     const Cluster& cluster = problem_.cluster;
     say("# How to train {} on {} {}\n\n", problem_.model_name, space_.num_devices, cluster.device.name);
-    if (!cluster.device.moves_messages)
-      say("**{}**: all times below are predicted.\n\n", gpu_caveat);
+    say_caveat({problem_});
     say("**Recommendation.** {}.\n\n", layout_.text());
     say("A step takes {} (+-{:.0f} %), which is {:.4g} tokens per second. {} is {:.1f} % of {} in {}. "
         "The device with the highest peak needs {} of {}.\n\n",
@@ -60,36 +57,24 @@ class Memo : MemoText {
         100 * best_.flops_share.share,
         quantity_text(Quantity::flops_per_second, cluster.device.rate(layout_.precision).peak_flops),
         to_string(layout_.precision), bytes_text(best_.memory_bytes), room_text(problem_));
-    say("Model: {:.4g} billion parameters, {} layers, hidden size {}. "
-        "Machine: {} with {} of {} each. "
-        "Batch: {} of {} tokens, in {} of {} on each of {}.\n\n",
-        real(num_parameters(problem_.model)) / 1e9, problem_.model.num_layers, problem_.model.hidden_size,
-        counted(cluster.num_nodes, "node"), counted(cluster.devices_per_node, "device"),
-        bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes)), counted(layout_.global_batch, "sequence"),
-        problem_.sequence_length, counted(layout_.num_microbatches(), "micro-batch"), layout_.micro_batch,
-        counted(layout_.data, "replica"));
-    if (const std::string reason = why_not_runnable(problem_, layout_); !reason.empty())
-      say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
+    say_model_and_batch(problem_, layout_,
+                        fmt::format("Machine: {} with {} of {} each. ", counted(cluster.num_nodes, "node"),
+                                    counted(cluster.devices_per_node, "device"),
+                                    bytes_text(static_cast<std::size_t>(cluster.device.memory_bytes))));
+    say_if_estimated_only(problem_, layout_);
     if (const std::string other = not_built_text(problem_, result_); !other.empty())
       say("Not built yet: {}.\n\n", other);
   }
 
   void goals() {
-    for (const GoalResult& each : goal_results(best_, goal_)) {
-      say("**Goal.** {}: ", each.asked);
-      if (!each.is_met())
-        say("missed by {:.1f} %. The nearest that a layout of the search reaches is {} ({}).", -100 * each.margin,
-            each.reached, each.nearest);
-      else
-        say("met with {}, {:.1f} % to spare{}.", each.reached, 100 * each.margin,
-            each.margin < best_.error_share ? ", less than the prediction's own error" : "");
-      say("\n\n");
-    }
+    for (const GoalResult& each : goal_results(best_, goal_))
+      say("**Goal.** {}{}.\n\n", goal_text(each),
+          each.is_met() && each.margin < best_.error_share ? ", less than the prediction's own error" : "");
   }
 
   void memory() {
     const StateBytes states = state_bytes(layout_.precision, problem_.implementation);
-    const double parameters = real(num_parameters(problem_.model));
+    const double parameters = to_double(num_parameters(problem_.model));
     say("## How it fits in memory\n\n");
     const double devices = parameters * states.total() / static_cast<double>(room_);
     say("Weights, gradients and optimizer take {:.0f} bytes per parameter, {} in all. "
@@ -107,8 +92,8 @@ class Memo : MemoText {
                           : layout_.zero_stage == 2 ? "optimizer and gradients"
                                                     : "all three",
                           layout_.data * layout_.context));
-    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
-    say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", best_.fullest_stage, layout_.pipeline);
+    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
+    say("| on stage {} of {}, which needs most | bytes |\n|---|---|\n", best_.peak_stage, layout_.pipeline);
     for (std::size_t c = 0; c < num_categories; ++c)
       if (stage.bytes[c] > 0)
         say("| {} | {} |\n", to_string(static_cast<Category>(c)), bytes_text(stage.bytes[c]));
@@ -212,7 +197,7 @@ class Memo : MemoText {
     if (scaling_.empty())
       return;
     say("## Scaling\n\n"
-        "| devices | batch | step | tokens/s | efficiency | layout | what bends |\n"
+        "| devices | batch | step time | tokens/s | efficiency | layout | limited by |\n"
         "|---|---|---|---|---|---|---|\n");
     for (const ScalePoint& point : scaling_)
       if (point.price)

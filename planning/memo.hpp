@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planning/common_layout.hpp"
 #include "planning/goal.hpp"
 #include "planning/scaling.hpp"
 #include "planning/search.hpp"
@@ -18,5 +19,12 @@ namespace espalier {
 /// @pre something was found.
 std::string memo(const PlanProblem& problem, const LayoutSpace& space, const SearchResult& result,
                  const std::vector<ScalePoint>& scaling, const Goal& goal = {});
+
+/// The same for several machines: the layout that is best for all, what each gives up and why, whether it reaches the
+/// goals, how it fits, and of each machine where gradients are summed, what precision does, and the bottleneck.
+/// @param problems the same model on each machine, as search_common_layout() was given them
+/// @pre common.layout
+std::string common_memo(const std::vector<PlanProblem>& problems, const LayoutSpace& space, const CommonLayout& common,
+                        const Goal& goal = {});
 
 }  // namespace espalier

@@ -75,18 +75,9 @@ class BottleneckPart : MemoText {
 
   // The phase that a change shortens most (`sign` 1), or lengthens most (-1).
   std::string phase_text(const Mitigation& option, double sign) const {
-    const auto benefit = [&](std::size_t i) {
-      const auto phase = static_cast<Phase>(i);
-      return sign * (best_[phase] - comparable_seconds(option.price, best_, option.price[phase]));
-    };
-    std::size_t most = 0;
-    for (std::size_t i = 1; i < num_phases; ++i)
-      if (benefit(i) > benefit(most))
-        most = i;
-    const auto phase = static_cast<Phase>(most);
-    return fmt::format(
-        "{} {}", to_string(phase),
-        time_text(comparable_seconds(option.price, best_, option.price[phase]), " instead of ", best_[phase]));
+    const auto seconds = [&](Phase each) { return comparable_seconds(option.price, best_, option.price[each]); };
+    const Phase phase = phase_with_most([&](Phase each) { return sign * (best_[each] - seconds(each)); });
+    return fmt::format("{} {}", to_string(phase), time_text(seconds(phase), " instead of ", best_[phase]));
   }
 
   // They are in the order in which they are to be tried.

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "io/quantity.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/quantity.hpp"
-#include "planning/real.hpp"
 #include "planning/time_text.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -25,7 +25,7 @@ double blocks_of_first_stage(const MemoSubject& subject) {
   const std::vector<Index> blocks = blocks_per_part(subject.problem.model, layout);
   double sum = 0;
   for (int chunk = 0; chunk < layout.virtual_stages; ++chunk)
-    sum += real(blocks[static_cast<std::size_t>(layout.part_of(0, chunk))]);
+    sum += to_double(blocks[static_cast<std::size_t>(layout.part_of(0, chunk))]);
   return sum;
 }
 
@@ -37,7 +37,7 @@ std::string unpriced_text(const MemoSubject& subject, int ranks, double payload)
                      real_bytes_text(payload), place_text(subject, axis), quantity_text(Quantity::seconds, seconds));
 }
 
-// What would be if nothing were hidden.
+// What would be if nothing overlapped.
 std::string overlap_text(const MemoSubject& subject) {
   PlanProblem exposed = subject.problem;
   exposed.implementation.overlaps_reduction = false;
@@ -75,9 +75,9 @@ std::string replicas_text(const MemoSubject& subject) {
   if (best.gather_seconds > 0)
     text += fmt::format(
         " Each rank updates its share of the weights. Then all are gathered: {}, {}.", time_text(best.gather_seconds),
-        subject.problem.implementation.overlaps_gather ? "during the next forward" : "which nothing hides");
-  const double hidden = best.hidden_data_seconds > 1e-9 * best.step_seconds ? best.hidden_data_seconds : 0;
-  text += fmt::format(" All of this takes {} per step. {} ({}) are waited for, {} are hidden by other work.\n\n",
+        subject.problem.implementation.overlaps_gather ? "during the next forward" : "which nothing overlaps");
+  const double hidden = best.overlapped_data_seconds > 1e-9 * best.step_seconds ? best.overlapped_data_seconds : 0;
+  text += fmt::format(" All of this takes {} per step. {} ({}) are waited for, {} overlap with other work.\n\n",
                       time_text(hidden + waited), time_text(waited), share_text(waited, best.step_seconds),
                       time_text(hidden));
   return text + (hidden > 0 ? overlap_text(subject) : "");
@@ -87,11 +87,11 @@ std::string replicas_text(const MemoSubject& subject) {
 std::string table_text(const MemoSubject& subject) {
   const ModelConfig& model = subject.problem.model;
   const double table = vocabulary_on_rank(model, subject.layout(), subject.problem.implementation) *
-                       real(model.hidden_size) * gradient_bytes(subject);
+                       to_double(model.hidden_size) * gradient_bytes(subject);
   return fmt::format(
       "- The token embedding is also the head. The first and the last stage each make a part of its gradient, "
       "{} per rank. They sum the parts once per step, after the last backward, {}. "
-      "That takes {} ({}), and nothing hides it.\n",
+      "That takes {} ({}), and nothing overlaps it.\n",
       real_bytes_text(table), place_text(subject, subject.layout().pipeline_axis()),
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
@@ -106,9 +106,9 @@ std::string tensor_text(const MemoSubject& subject) {
         "So no gradient of a weight is summed among them. "
         "They exchange activations in every block (tensor_comm).\n",
         layout.tensor);
-  const double of_block = (model.norm == Norm::rmsnorm ? 2 : 4) + (model.bias ? 2 : 0);
+  const Index of_block = 2 * norm_parameters(model) + (model.bias ? 2 * model.hidden_size : 0);
   const double elements =
-      real(model.hidden_size) * (of_block * blocks_of_first_stage(subject) + real(model.learned_positions()));
+      to_double(of_block) * blocks_of_first_stage(subject) + to_double(model.hidden_size * model.learned_positions());
   return fmt::format(
       "- Under sequence parallelism each of the {} tensor ranks sees other rows. "
       "So gradients of what all of them hold (norms{}{}) are summed over them, too: {}.\n",
@@ -121,7 +121,8 @@ std::string tensor_text(const MemoSubject& subject) {
 std::string copied_heads_text(const MemoSubject& subject) {
   const ModelConfig& model = subject.problem.model;
   const int copies = subject.layout().tensor / static_cast<int>(model.kv_heads());
-  const double elements = 2 * real(model.hidden_size) * real(model.head_size()) * blocks_of_first_stage(subject);
+  const double elements =
+      2 * to_double(model.hidden_size) * to_double(model.head_size()) * blocks_of_first_stage(subject);
   return fmt::format(
       "- {} tensor ranks hold copies of each of the {} heads of keys and values. "
       "Their gradients are summed once per step: {}.\n",

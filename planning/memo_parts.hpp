@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/markup.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/markup.hpp"
 #include "planning/search.hpp"
 
 namespace espalier {
@@ -56,6 +56,13 @@ class MemoText {
   void say(fmt::format_string<impl::InMarkdown<Arguments>...> format, const Arguments&... arguments) {
     text_ += fmt::format(format, impl::in_markdown(arguments)...);
   }
+
+  /// The caveat, where a machine has GPUs.
+  void say_caveat(const std::vector<PlanProblem>& machines);
+  /// Sizes of the model and of the batch, `machine` between them: "Machine: ... ".
+  void say_model_and_batch(const PlanProblem& problem, const PlanLayout& layout, const std::string& machine);
+  /// What `train` lacks to run the layout, if anything.
+  void say_if_estimated_only(const PlanProblem& problem, const PlanLayout& layout);
 
   std::string text_;
 };

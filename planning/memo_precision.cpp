@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "core/number_format.hpp"
 #include "io/units.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
-#include "planning/number_format.hpp"
 #include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
 
@@ -19,6 +19,13 @@ std::string format_text(const NumberFormat& format) {
       "{} stores {} bits of the significand and {} of the exponent, "
       "ends at {:.5g} and loses digits below {:.2g}",
       format.name, format.significand_bits, format.exponent_bits, format.largest, format.smallest_normal());
+}
+
+// Of what is kept between operations: that of the precision, and bf16 where matmuls cast to fp8.
+const NumberFormat& kept_format(Precision precision) {
+  if (activation_bytes(precision) == 4)
+    return fp32_format;
+  return precision == Precision::fp16 ? fp16_format : bf16_format;
 }
 
 class PrecisionPart : MemoText {
@@ -62,7 +69,7 @@ class PrecisionPart : MemoText {
     say("Matmuls are computed in {}; all that is kept is fp32, {:.0f} bytes per parameter: {}. ", to_string(precision_),
         states_.total(), price_text(best_));
     if (precision_ == Precision::tf32)
-      say("tf32 has the range of fp32 and rounds the factors of products to {} stored bits of {}. ",
+      say("tf32 has the range of fp32 and rounds the factors of matmuls to {} stored bits of {}. ",
           tf32_format.significand_bits, fp32_format.significand_bits);
     const Precision half = has(Precision::bf16) ? Precision::bf16 : Precision::fp16;
     if (has(half))
@@ -86,7 +93,7 @@ class PrecisionPart : MemoText {
   }
 
   void what_stays_higher() {
-    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.fullest_stage)];
+    const MemoryByCategory& stage = best_.memory[static_cast<std::size_t>(best_.peak_stage)];
     const NumberFormat& kept = kept_format(precision_);
     const ModelConfig& model = subject_.problem.model;
     if (precision_ == Precision::fp8)
@@ -145,9 +152,10 @@ class PrecisionPart : MemoText {
       say("\n\n");
     }
     if (precision_ == Precision::fp8) {
-      say("{}; {}. So every tensor needs a scale of its own; the casts are in the price, keeping the scales is not. ",
+      say("{}; {}. So every tensor needs a scale of its own; the estimate has the casts, not the upkeep of the "
+          "scales. ",
           format_text(e4m3_format), format_text(e5m2_format));
-      say("`train` does not compute in fp8 yet: this layout is priced, not run{}.\n\n", runnable_instead());
+      say("`train` does not compute in fp8 yet: this layout is estimated, not run{}.\n\n", runnable_instead());
     }
   }
 

@@ -26,128 +26,84 @@ std::optional<Precision> next_lower(const Accelerator& device, Precision precisi
 }
 
 // Changes of one choice, the rest as it is; of two where the one makes room for the other, or takes what it leaves.
-class SmallChanges {
- public:
-  SmallChanges(const PlanProblem& problem, const PlanLayout& now) : problem_(problem), now_(now) {}
-
-  std::vector<TriedChange> all() {
-    batches();
-    chunks();
-    schedule();
-    recomputation();
-    batches_with_recomputation();
-    exchanges();
-    precision();
-    return std::move(changes_);
-  }
-
- private:
-  template <class Edit>
-  void change(std::string text, const Edit& edit) {
-    PlanLayout other = now_;
-    edit(other);
-    changes_.push_back({std::move(text), other});
-  }
-
-  void batches() {
-    if (now_.micro_batch % 2 == 0)
-      micro_batch(now_.micro_batch / 2);
-    micro_batch(2 * now_.micro_batch);
-    change(fmt::format("a global batch of {} sequences instead of {} (batch.global_batch_size; other steps, other "
-                       "learning rate)",
-                       2 * now_.global_batch, now_.global_batch),
-           [](PlanLayout& other) { other.global_batch *= 2; });
-  }
-
-  void micro_batch(Index size) {
-    change(fmt::format("micro-batches of {} instead of {} (batch.micro_batch_size)", size, now_.micro_batch),
+std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLayout& now) {
+  std::vector<TriedChange> changes;
+  const auto change = [&](std::string text, const auto& edit) {
+    changes.push_back({std::move(text), now});
+    edit(changes.back().layout);
+  };
+  const auto micro_batch = [&](Index size) {
+    change(fmt::format("micro-batches of {} instead of {} (batch.micro_batch_size)", size, now.micro_batch),
            [&](PlanLayout& other) { other.micro_batch = size; });
-  }
-
-  void chunks() {
-    if (now_.pipeline > 1 && now_.virtual_stages == 1)
-      change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
-        other.virtual_stages = 2;
-        other.schedule = ScheduleKind::interleaved;
-      });
-    if (now_.virtual_stages > 1)
-      chunks_instead(2 * now_.virtual_stages);
-    if (now_.virtual_stages % 2 == 0)
-      chunks_instead(now_.virtual_stages / 2);
-  }
-
-  void chunks_instead(int count) {
-    change(fmt::format("{} instead of {} chunks a stage (parallel.virtual_stages)", count, now_.virtual_stages),
-           [&](PlanLayout& other) {
-             other.virtual_stages = count;
-             if (count == 1)
-               other.schedule = ScheduleKind::one_f_one_b;
-           });
-  }
-
-  void schedule() {
-    if (now_.pipeline > 1 && now_.schedule == ScheduleKind::one_f_one_b)
-      change("the zero-bubble schedule (parallel.schedule)",
-             [](PlanLayout& other) { other.schedule = ScheduleKind::zero_bubble; });
-  }
-
-  void recomputation() {
-    if (now_.recompute != Recompute::none)
-      change("no recomputation (parallel.recompute)", [](PlanLayout& other) { other.recompute = Recompute::none; });
-    if (now_.recompute == Recompute::full)
-      change("selective recomputation (parallel.recompute)",
-             [](PlanLayout& other) { other.recompute = Recompute::selective; });
-  }
-
-  // Larger micro-batches where more is recomputed; smaller ones, of which more may be kept.
-  void batches_with_recomputation() {
-    for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::full}) {
-      if (mode > now_.recompute)
-        micro_batch_with(2 * now_.micro_batch, mode);
-      if (mode < now_.recompute && now_.micro_batch % 2 == 0)
-        micro_batch_with(now_.micro_batch / 2, mode);
-    }
-  }
-
-  void micro_batch_with(Index size, Recompute mode) {
+  };
+  const auto micro_batch_with = [&](Index size, Recompute mode) {
     change(fmt::format("micro-batches of {} instead of {} with {} recomputation (batch.micro_batch_size, "
                        "parallel.recompute)",
-                       size, now_.micro_batch, mode == Recompute::none ? "no" : to_string(mode)),
+                       size, now.micro_batch, mode == Recompute::none ? "no" : to_string(mode)),
            [&](PlanLayout& other) {
              other.micro_batch = size;
              other.recompute = mode;
            });
-  }
-
-  void exchanges() {
-    if (now_.tensor > 1 && !now_.sequence_parallel)
-      change("sequence parallelism (parallel.sequence_parallel)",
-             [](PlanLayout& other) { other.sequence_parallel = true; });
-    if (now_.zero_stage == 0 && now_.data > 1)
-      zero_stage(1);
-    if (now_.zero_stage > 0)
-      zero_stage(now_.zero_stage - 1);
-    if (now_.pipeline > 1 && now_.data > 1)
-      change(fmt::format("{} side by side (parallel.order)", now_.data_inside_pipeline ? "stages" : "replicas"),
-             [](PlanLayout& other) { other.data_inside_pipeline = !other.data_inside_pipeline; });
-  }
-
-  void zero_stage(int stage) {
-    change(fmt::format("ZeRO-{} instead of ZeRO-{} (parallel.zero_stage)", stage, now_.zero_stage),
+  };
+  const auto virtual_stages = [&](int count) {
+    change(
+        fmt::format("{} instead of {} virtual stages per stage (parallel.virtual_stages)", count, now.virtual_stages),
+        [&](PlanLayout& other) {
+          other.virtual_stages = count;
+          if (count == 1)
+            other.schedule = ScheduleKind::one_f_one_b;
+        });
+  };
+  const auto zero_stage = [&](int stage) {
+    change(fmt::format("ZeRO-{} instead of ZeRO-{} (parallel.zero_stage)", stage, now.zero_stage),
            [&](PlanLayout& other) { other.zero_stage = stage; });
-  }
+  };
 
-  void precision() {
-    if (const std::optional<Precision> lower = next_lower(problem_.cluster.device, now_.precision))
-      change(
-          fmt::format("products in {} instead of {} (precision.compute)", to_string(*lower), to_string(now_.precision)),
-          [&](PlanLayout& other) { other.precision = *lower; });
+  if (now.micro_batch % 2 == 0)
+    micro_batch(now.micro_batch / 2);
+  micro_batch(2 * now.micro_batch);
+  change(fmt::format("a global batch of {} sequences instead of {} (batch.global_batch_size; other steps, other "
+                     "learning rate)",
+                     2 * now.global_batch, now.global_batch),
+         [](PlanLayout& other) { other.global_batch *= 2; });
+  if (now.pipeline > 1 && now.virtual_stages == 1)
+    change("2 virtual stages per stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
+      other.virtual_stages = 2;
+      other.schedule = ScheduleKind::interleaved;
+    });
+  if (now.virtual_stages > 1)
+    virtual_stages(2 * now.virtual_stages);
+  if (now.virtual_stages % 2 == 0)
+    virtual_stages(now.virtual_stages / 2);
+  if (now.pipeline > 1 && now.schedule == ScheduleKind::one_f_one_b)
+    change("the zero-bubble schedule (parallel.schedule)",
+           [](PlanLayout& other) { other.schedule = ScheduleKind::zero_bubble; });
+  if (now.recompute != Recompute::none)
+    change("no recomputation (parallel.recompute)", [](PlanLayout& other) { other.recompute = Recompute::none; });
+  if (now.recompute == Recompute::full)
+    change("selective recomputation (parallel.recompute)",
+           [](PlanLayout& other) { other.recompute = Recompute::selective; });
+  for (const Recompute mode : all_recompute_modes()) {  // larger micro-batches where more is recomputed; smaller ones
+    if (mode > now.recompute)                           // of which more may be kept
+      micro_batch_with(2 * now.micro_batch, mode);
+    if (mode < now.recompute && now.micro_batch % 2 == 0)
+      micro_batch_with(now.micro_batch / 2, mode);
   }
-
-  const PlanProblem& problem_;
-  const PlanLayout& now_;
-  std::vector<TriedChange> changes_;
-};
+  if (now.tensor > 1 && !now.sequence_parallel)
+    change("sequence parallelism (parallel.sequence_parallel)",
+           [](PlanLayout& other) { other.sequence_parallel = true; });
+  if (now.zero_stage == 0 && now.data > 1)
+    zero_stage(1);
+  if (now.zero_stage > 0)
+    zero_stage(now.zero_stage - 1);
+  if (now.pipeline > 1 && now.data > 1)
+    change(fmt::format("{} side by side (parallel.order)", now.data_inside_pipeline ? "stages" : "replicas"),
+           [](PlanLayout& other) { other.data_inside_pipeline = !other.data_inside_pipeline; });
+  if (const std::optional<Precision> lower = next_lower(problem.cluster.device, now.precision))
+    change(fmt::format("matmuls in {} instead of {} (precision.compute)", to_string(*lower), to_string(now.precision)),
+           [&](PlanLayout& other) { other.precision = *lower; });
+  return changes;
+}
 
 // A degree of a layout, and where a space fixes it.
 struct Degree {
@@ -213,7 +169,7 @@ std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem
   LayoutPrice price = price_layout(rounded, now.layout);
   price.memory = now.memory;
   price.memory_bytes = now.memory_bytes;
-  price.fullest_stage = now.fullest_stage;
+  price.peak_stage = now.peak_stage;
   return price;
 }
 
@@ -291,7 +247,7 @@ double comparable_seconds(const LayoutPrice& price, const LayoutPrice& now, doub
 
 std::vector<Mitigation> mitigations(const PlanProblem& problem, const LayoutSpace& space, const LayoutPrice& price) {
   std::vector<Mitigation> found;
-  std::vector<TriedChange> changes = SmallChanges(problem, price.layout).all();
+  std::vector<TriedChange> changes = small_changes(problem, price.layout);
   for (TriedChange& change : changes_of_degrees(problem, space, price.layout))
     changes.push_back(std::move(change));
   for (TriedChange& change : changes) {

@@ -15,7 +15,6 @@
 #include "io/units.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
-#include "planning/nearest_sizes.hpp"
 
 namespace espalier {
 namespace {
@@ -49,18 +48,14 @@ struct Size {
 
 std::vector<Size> sizes_of(const Asked& asked) {
   std::vector<Size> sizes;
-  const auto fixed = [&](const char* key, auto member) {
-    if (const auto& value = asked.space.*member)
-      sizes.push_back({fmt::format("--fix {}=", key), *value, [member](Asked& other, Index size) {
-                         other.space.*member = static_cast<std::decay_t<decltype(*(other.space.*member))>>(size);
-                       }});
-  };
-  fixed("tensor", &LayoutSpace::tensor);
-  fixed("context", &LayoutSpace::context);
-  fixed("data", &LayoutSpace::data);
-  fixed("pipeline", &LayoutSpace::pipeline);
-  fixed("virtual_stages", &LayoutSpace::virtual_stages);
-  fixed("micro_batch", &LayoutSpace::micro_batch);
+  each_choice([&](const char* key, auto fixed, auto) {
+    using Value = std::decay_t<decltype(*(asked.space.*fixed))>;
+    constexpr bool is_size = std::is_same_v<Value, int> || std::is_same_v<Value, Index>;
+    if constexpr (is_size)
+      if (asked.space.*fixed && std::string_view(key) != "zero")
+        sizes.push_back({fmt::format("--fix {}=", key), *(asked.space.*fixed),
+                         [fixed](Asked& other, Index size) { other.space.*fixed = static_cast<Value>(size); }});
+  });
   sizes.push_back(
       {"--batch ", asked.space.global_batch, [](Asked& other, Index size) { other.space.global_batch = size; }});
   sizes.push_back({"--devices ", asked.space.num_devices, set_devices});

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "parallel/pipeline_simulator.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -46,7 +46,7 @@ PipelineTime with_window(const PipelineCosts& costs, double window) {
     double work = 0;
     for (const ChunkSeconds& chunk : costs.chunks[static_cast<std::size_t>(stage)])
       work += chunk.total();
-    work *= real(costs.microbatches);
+    work *= to_double(costs.microbatches);
     all += work;
     if (work > time.busiest) {
       time.busiest = work;
@@ -77,7 +77,7 @@ double bubble_seconds(ScheduleKind schedule, int stages, int chunks, Index micro
   switch (schedule) {
     case ScheduleKind::one_f_one_b:
     case ScheduleKind::gpipe: return p * stage.total();
-    case ScheduleKind::sequential: return p * real(microbatches) * stage.total();
+    case ScheduleKind::sequential: return p * to_double(microbatches) * stage.total();
     case ScheduleKind::interleaved: return p * stage.total() / chunks;
     case ScheduleKind::zero_bubble: return p * std::max(0.0, stage.total() - 2 * stage.backward_weight);
     case ScheduleKind::zero_bubble_2p: return p * std::max(0.0, stage.total() - 3 * stage.backward_weight);
@@ -91,7 +91,7 @@ PipelineTime estimate_pipeline_time(const PipelineCosts& costs) {
   const double bubble =
       bubble_seconds(costs.schedule, costs.num_stages(), costs.num_chunks(), costs.microbatches, mean_stage(costs));
   const double hops = 2.0 * (costs.num_stages() - 1);
-  const double steady = costs.num_stages() > 1 ? real(costs.microbatches) * costs.num_chunks() : 0;
+  const double steady = costs.num_stages() > 1 ? to_double(costs.microbatches) * costs.num_chunks() : 0;
   return with_window(costs, busy.busiest + bubble + (hops + steady) * costs.message);
 }
 
@@ -111,21 +111,22 @@ PipelineTime pipeline_time(const PipelineCosts& costs, Index most_operations) {
     return with_window(costs, simulated_window(costs, costs.microbatches));
   const double first = simulated_window(costs, shorter + rest);
   const double second = simulated_window(costs, longer + rest);
-  const double each = (second - first) / real(longer - shorter);
-  return with_window(costs, second + each * real(costs.microbatches - longer - rest));
+  const double each = (second - first) / to_double(longer - shorter);
+  return with_window(costs, second + each * to_double(costs.microbatches - longer - rest));
 }
 
 double slots_in_flight(ScheduleKind schedule, int stages, int chunks, Index microbatches, int stage) {
-  const double m = real(microbatches);
+  const double m = to_double(microbatches);
   const double behind = stages - stage;
   switch (schedule) {
     case ScheduleKind::sequential: return chunks;
     case ScheduleKind::gpipe: return m * chunks;
     case ScheduleKind::one_f_one_b: return std::min(m, behind);
-    case ScheduleKind::zero_bubble: return std::min(m, real(stages));  // weight parts kept back fill what 1F1B has free
+    case ScheduleKind::zero_bubble:
+      return std::min(m, to_double(stages));  // weight parts kept back fill what 1F1B has free
     case ScheduleKind::zero_bubble_2p: return std::min(m, 2.0 * stages - 1);
     case ScheduleKind::interleaved: return std::min(m * chunks, 2 * (behind - 1) + (chunks - 1) * stages + 1.0);
-    case ScheduleKind::zero_bubble_v: return std::min(m, real(stages)) * chunks;
+    case ScheduleKind::zero_bubble_v: return std::min(m, to_double(stages)) * chunks;
   }
   return m;
 }
@@ -149,7 +150,7 @@ std::vector<double> slots_of_chunks(ScheduleKind schedule, int stages, int chunk
     Index most = 0;
     for (const Index done : {Index{0}, backward_place, run_ends})
       most = std::max(most, std::min(passes(ahead + done, forward_place), microbatches) - passes(done, backward_place));
-    slots[static_cast<std::size_t>(chunk)] = real(most);
+    slots[static_cast<std::size_t>(chunk)] = to_double(most);
   }
   return slots;
 }

@@ -34,14 +34,15 @@ Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
             {"step_seconds", price.step_seconds},
             {"error_share", price.error_share},
             {"tokens_per_second", price.tokens_per_second},
-            {price.flops_share.name(), price.flops_share.share},
+            {"mfu", price.flops_share.of_gemm_rate ? Json() : Json(price.flops_share.share)},
+            {"gemm_fraction", price.flops_share.of_gemm_rate ? Json(price.flops_share.share) : Json()},
             {"idle_share", price.idle_share},
             {"memory_bytes", price.memory_bytes},
             {"too_large", why_too_large(problem, price)},
             {"not_runnable", why_not_runnable(problem, price.layout)}};
   json["seconds"] = json_by_name<Phase>(price.seconds.seconds);
   json["recompute_seconds"] = price.recompute_seconds;
-  json["hidden_data_seconds"] = price.hidden_data_seconds;
+  json["hidden_data_seconds"] = price.overlapped_data_seconds;
   for (const MemoryByCategory& stage : price.memory)
     json["memory_by_stage"].push_back(json_by_name<Category>(stage.bytes));
   return json;

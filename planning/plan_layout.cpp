@@ -13,10 +13,10 @@
 
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
+#include "io/strings.hpp"
 #include "models/logit_rows.hpp"
 #include "planning/cluster.hpp"
-#include "planning/real.hpp"
-#include "planning/strings.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -132,7 +132,8 @@ void set(PlanLayout& layout, const Item& item) {
 
 // Each degree alone may be as large as a machine; their product must be, too.
 void require_possible_devices(const PlanLayout& layout, const std::string& option) {
-  const double devices = real(layout.data) * real(layout.tensor) * real(layout.context) * real(layout.pipeline);
+  const double devices =
+      to_double(layout.data) * to_double(layout.tensor) * to_double(layout.context) * to_double(layout.pipeline);
   if (devices > most_devices)
     throw Error(ExitCode::usage,
                 {.what = fmt::format("{}: no machine has so many devices", option),
@@ -213,7 +214,7 @@ std::string PlanLayout::text() const {
   std::string text = fmt::format("tensor {}{} x data {} x pipeline {}", tensor,
                                  context > 1 ? fmt::format(" x context {}", context) : "", data, pipeline);
   if (pipeline > 1)
-    text += virtual_stages > 1 ? fmt::format(" ({}, {} chunks)", to_string(schedule), virtual_stages)
+    text += virtual_stages > 1 ? fmt::format(" ({}, {} virtual stages)", to_string(schedule), virtual_stages)
                                : fmt::format(" ({})", to_string(schedule));
   text += fmt::format(", micro-batch {}, recompute {}, ZeRO-{}{}, {}", micro_batch, to_string(recompute), zero_stage,
                       sequence_parallel ? ", sequence parallel" : "", to_string(precision));

@@ -13,7 +13,7 @@
 
 namespace espalier {
 
-/// How the program that runs a layout works; it decides what is kept, what is hidden and how much the host does.
+/// How the program that runs a layout works; it decides what is kept, what overlaps and how much the host does.
 struct Implementation {
   bool fused_attention = true;        ///< the (T, T) matrices never exist [Dao et al. 2022]
   bool tuned_attention = false;       ///< by a kernel written for the device (cuDNN, FlashAttention-3), not one for all
@@ -21,8 +21,8 @@ struct Implementation {
                                       ///< norms and activation function, as `train` does
   bool overlaps_reduction = true;     ///< gradients are reduced (weights of ZeRO-3 gathered) beside other work
   bool overlaps_gather = true;        ///< weights that ZeRO-1 and 2 updated are gathered beside the next forward
-  bool overlaps_tensor_backward = false;  ///< those of backward hide behind the weight part
-  bool overlaps_tensor = false;           ///< tensor collectives hide behind products
+  bool overlaps_tensor_backward = false;  ///< those of backward overlap with the weight part
+  bool overlaps_tensor = false;           ///< tensor collectives overlap with matmuls
   bool gathers_rows_again = false;        ///< backward gathers the rows that sequence parallelism splits once more, for
                                           ///< the gradients of the weights, and waits for them
   bool fused_accumulation = true;         ///< weight gradients are added up inside the product
@@ -78,7 +78,7 @@ struct PlanLayout {
   /// way back, so that the first stage has both ends of the model.
   int part_of(int stage, int chunk) const;
   bool has_head(int stage) const { return part_of(stage, virtual_stages - 1) + 1 == num_parts(); }
-  /// "tensor 8 x data 4 x pipeline 12 (interleaved, 2 chunks), micro-batch 1, recompute full, ZeRO-1, bf16".
+  /// "tensor 8 x data 4 x pipeline 12 (interleaved, 2 virtual stages), micro-batch 1, recompute full, ZeRO-1, bf16".
   std::string text() const;
 };
 

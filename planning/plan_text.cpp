@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <span>
 
+#include "core/memory_text.hpp"
 #include "io/units.hpp"
-#include "planning/gib.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
+#include "planning/to_double.hpp"
 #include "planning/why_slower.hpp"
 
 namespace espalier {
@@ -52,7 +53,7 @@ std::string idle_text(const std::vector<LayoutPrice>& prices) {
 
 // "174.6 B parameters", "0.8425 M parameters".
 std::string parameters_text(const ModelConfig& model) {
-  const double parameters = real(num_parameters(model));
+  const double parameters = to_double(num_parameters(model));
   const bool is_small = parameters < 1e8;
   return fmt::format("{:.4g} {} parameters", parameters / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
 }
@@ -124,8 +125,8 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
                               ? fmt::format(" ({:.4g} s of it recompute)", price.recompute_seconds)
                               : "");
   constexpr double told = 1e-6;  // of a step; below, it is rounding
-  if (price.hidden_data_seconds > told * price.step_seconds)
-    text += fmt::format("    (hidden behind work: {:.4g} s of data_comm)\n", price.hidden_data_seconds);
+  if (price.overlapped_data_seconds > told * price.step_seconds)
+    text += fmt::format("    (overlapped with compute: {:.4g} s of data_comm)\n", price.overlapped_data_seconds);
   const bool is_small = price.memory_bytes < static_cast<std::size_t>(gib);
   const auto in_unit = [&](std::size_t bytes) { return (is_small ? 1024 : 1) * in_gib(bytes); };
   text += fmt::format("  memory by stage, {} of {:.1f}\n    {:<8}", is_small ? "MiB" : "GiB",
@@ -135,7 +136,7 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price) {
     text += fmt::format(" {:>13}", to_string(category));
   text += fmt::format(" {:>9}\n", "total");
   for (std::size_t stage = 0; stage < price.memory.size(); ++stage) {
-    const bool shown = stage < 2 || stage + 2 >= price.memory.size() || static_cast<int>(stage) == price.fullest_stage;
+    const bool shown = stage < 2 || stage + 2 >= price.memory.size() || static_cast<int>(stage) == price.peak_stage;
     if (!shown)
       continue;
     text += fmt::format("    {:<8}", stage);
@@ -164,35 +165,28 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
 
 std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
   std::string text = head_text("    ", {&problem, 1});
-  std::vector<LayoutPrice> prices;
-  const LayoutPrice* best = nullptr;
-  prices.reserve(layouts.size());
-  std::vector<std::string> reasons(layouts.size());
-  std::vector<std::size_t> price_of(layouts.size());
-  for (std::size_t i = 0; i < layouts.size(); ++i) {
-    reasons[i] = impossible_text(problem, layouts[i]);
-    if (!reasons[i].empty())
-      continue;
-    prices.push_back(price_layout(problem, layouts[i]));
-    price_of[i] = prices.size() - 1;
-    reasons[i] = why_too_large(problem, prices.back());
-    if (reasons[i].empty() && (!best || prices.back().step_seconds < best->step_seconds))
-      best = &prices.back();
+  std::vector<std::optional<LayoutPrice>> prices;
+  std::optional<std::size_t> best;
+  for (const PlanLayout& layout : layouts) {
+    const bool possible = why_impossible(problem, layout).empty();
+    prices.push_back(possible ? std::optional(price_layout(problem, layout)) : std::nullopt);
+    if (possible && why_too_large(problem, *prices.back()).empty() &&
+        (!best || prices.back()->step_seconds < prices[*best]->step_seconds))
+      best = prices.size() - 1;
   }
+  std::vector<LayoutPrice> shown;
   for (std::size_t i = 0; i < layouts.size(); ++i) {
-    const bool priced = why_impossible(problem, layouts[i]).empty();
-    if (priced)
-      text += row_text(problem, fmt::format("{}", i + 1), prices[price_of[i]]);
-    else
-      text += fmt::format("{:>4} {}\n", i + 1, layouts[i].text());
-    if (!reasons[i].empty())
-      text += fmt::format("       {}\n", reasons[i]);
-    else if (&prices[price_of[i]] == best)
-      text += "       the fastest of these that fits\n";
-    else if (best)
-      text += fmt::format("       {}\n", why_slower(problem, prices[price_of[i]], *best));
+    const std::optional<LayoutPrice>& price = prices[i];
+    std::string remark = price ? why_too_large(problem, *price) : impossible_text(problem, layouts[i]);
+    if (remark.empty())
+      remark = i == best ? "the fastest of these that fits" : why_slower(problem, *price, *prices[*best]);
+    const std::string number = std::to_string(i + 1);
+    text += price ? row_text(problem, number, *price) : fmt::format("{:>4} {}\n", number, layouts[i].text());
+    text += fmt::format("       {}\n", remark);
+    if (price)
+      shown.push_back(*price);
   }
-  return text + idle_text(prices) + marks_text(problem, prices);
+  return text + idle_text(shown) + marks_text(problem, shown);
 }
 
 std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
@@ -208,9 +202,11 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
     prices.push_back(*point.price);
     text += fmt::format(" {:>8.1f} %", 100 * point.efficiency) + columns_text(problem, *point.price);
     if (point.what_bends != "nothing")
-      text += fmt::format("{:17} what bends: {}\n", "", point.what_bends);
+      text += fmt::format("{:17} limited by {}\n", "", point.what_bends);
   }
-  text += "     efficiency: tokens per second and device, against the first; what bends it stands below, from 1 % on\n";
+  text +=
+      "     efficiency: tokens per second and device, relative to the first; below stands what limits it, from 1 % "
+      "on\n";
   text += idle_text(prices) + marks_text(problem, prices);
   if (!prices.empty())
     for (const CurveGoal& each : goals_on_curve(points, goal))
@@ -221,11 +217,11 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
 std::string common_layout_text(const std::vector<PlanProblem>& problems, const CommonLayout& common, const Goal& goal) {
   std::string text = fmt::format("best for all: {}\n", common.layout->text());
   std::vector<LayoutPrice> shown;
-  text += head_text(fmt::format("{:<20} {:>8}", "", "loses"), problems);
+  text += head_text(fmt::format("{:<20} {:>8}", "", "slower"), problems);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     text += fmt::format("{:<20} {:>6.1f} %", problems[i].cluster.name, 100 * common.loss(i)) +
             columns_text(problems[i], common.prices[i]);
-    text += fmt::format("{:<29}", "  its own best") + columns_text(problems[i], common.bests[i]);
+    text += fmt::format("{:<29}", "  best for it alone") + columns_text(problems[i], common.bests[i]);
     shown.push_back(common.prices[i]);
     shown.push_back(common.bests[i]);
   }

@@ -7,7 +7,7 @@
 #include "planning/layer_time.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/pipeline_time.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -39,7 +39,7 @@ struct ChunkTimes {
   PassTime backward_weight;
   PassTime recompute;
   double data = 0;          // of collectives with the other replicas that every micro-batch needs (ZeRO-2 and 3)
-  double exposed_data = 0;  // of them, what its work does not hide
+  double exposed_data = 0;  // of them, what does not overlap with its work
 };
 
 class Pricer {
@@ -56,7 +56,7 @@ class Pricer {
       std::vector<ChunkParts> mine;
       for (int chunk = 0; chunk < layout.virtual_stages; ++chunk) {
         const auto part = static_cast<std::size_t>(layout.part_of(stage, chunk));
-        mine.push_back({.blocks = real(blocks[part]), .embedding = part == 0, .head = part + 1 == blocks.size()});
+        mine.push_back({.blocks = to_double(blocks[part]), .embedding = part == 0, .head = part + 1 == blocks.size()});
       }
       stages_.push_back(mine);
     }
@@ -101,7 +101,7 @@ class Pricer {
     result.seconds = result.stages[busiest];
     result.step_seconds = result.seconds.total();
     for (const ChunkTimes& chunk : times[busiest])
-      result.recompute_seconds += real(layout_.num_microbatches()) * share_of(chunk, chunk.recompute).work();
+      result.recompute_seconds += to_double(layout_.num_microbatches()) * share_of(chunk, chunk.recompute).work();
     result.idle_share = pipeline.idle_share;
     finish(result);
     return result;
@@ -162,8 +162,8 @@ class Pricer {
   }
 
   double stage_message() const {
-    const double rows = real(layout_.micro_batch) * real(problem_.sequence_length) / layout_.context;
-    double bytes = activation_bytes(layout_.precision) * rows * real(problem_.model.hidden_size);
+    const double rows = to_double(layout_.micro_batch) * to_double(problem_.sequence_length) / layout_.context;
+    double bytes = activation_bytes(layout_.precision) * rows * to_double(problem_.model.hidden_size);
     const AxisPlacement axis = layout_.pipeline_axis();
     if (layout_.tensor == 1 || (!problem_.implementation.splits_messages && !layout_.sequence_parallel))
       return message_seconds(cluster(), axis, bytes);
@@ -175,7 +175,7 @@ class Pricer {
 
   // The work of a stage, what all stages spend alike, and waiting for the rest of the window.
   PhaseSeconds stage_phases(const std::vector<ChunkTimes>& chunks, const PhaseSeconds& alike, double window) const {
-    const double microbatches = real(layout_.num_microbatches());
+    const double microbatches = to_double(layout_.num_microbatches());
     PhaseSeconds phases = alike;
     double busy = 0;
     for (const ChunkTimes& chunk : chunks) {
@@ -240,7 +240,7 @@ class Pricer {
         cluster().device, (problem_.implementation.fused_optimizer ? adam_bytes : unfused_adam_bytes) * own);
     if (problem_.model.tied_embeddings && !layout_.has_head(0)) {
       const double table =
-          vocabulary_on_rank(problem_.model, layout_, problem_.implementation) * real(problem_.model.hidden_size);
+          vocabulary_on_rank(problem_.model, layout_, problem_.implementation) * to_double(problem_.model.hidden_size);
       price.tied_seconds =
           2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
       price.reduction_seconds = price.tied_seconds;
@@ -257,21 +257,21 @@ class Pricer {
       reduce = collective_seconds(cluster(), Collective::reduce_scatter, axis, most * states_.gradients);
     if (layout_.zero_stage == 1 || layout_.zero_stage == 2)
       gather = collective_seconds(cluster(), Collective::all_gather, axis, most * states_.weights);
-    const double microbatches = real(layout_.num_microbatches());
+    const double microbatches = to_double(layout_.num_microbatches());
     double forward = 0;
     double backward = 0;
     for (const ChunkTimes& chunk : busiest) {
       forward += chunk.seconds.forward;
       backward += chunk.seconds.backward_input + chunk.seconds.backward_weight;
       price.reduction_seconds += microbatches * chunk.data;
-      price.hidden_data_seconds += microbatches * (chunk.data - chunk.exposed_data);
+      price.overlapped_data_seconds += microbatches * (chunk.data - chunk.exposed_data);
     }
     const double waited =
         exposed(backward, reduce) + (problem_.implementation.overlaps_gather ? exposed(forward, gather) : gather);
     result[Phase::data_comm] += waited;
     price.gather_seconds = gather;
     price.reduction_seconds += reduce + gather;
-    price.hidden_data_seconds += reduce + gather - waited;
+    price.overlapped_data_seconds += reduce + gather - waited;
     return result;
   }
 
@@ -282,16 +282,16 @@ class Pricer {
   double exposed(double pass, double messages) const {
     const auto beyond = [&](double work, double sent) { return with_messages(work, sent) - work; };
     const double chunks = layout_.schedule == ScheduleKind::interleaved ? layout_.virtual_stages : 1;
-    const double group = std::min(real(layout_.pipeline), real(layout_.num_microbatches()));
+    const double group = std::min(to_double(layout_.pipeline), to_double(layout_.num_microbatches()));
     return std::max(beyond(pass * ((chunks - 1) * group + 1) / chunks, messages),
                     beyond(pass / chunks, messages / chunks));
   }
 
   void finish(LayoutPrice& result) const {
     result.memory = layout_memory(problem_.model, layout_, problem_.implementation, problem_.sequence_length);
-    result.fullest_stage = fullest_stage(result.memory);
+    result.peak_stage = peak_stage(result.memory);
     result.memory_bytes = peak_bytes(result.memory);
-    const double tokens = real(layout_.global_batch) * real(problem_.sequence_length);
+    const double tokens = to_double(layout_.global_batch) * to_double(problem_.sequence_length);
     result.tokens_per_second = tokens / result.step_seconds;
     result.flops_share = flops_share(problem_, cluster().device.rate(layout_.precision), result.tokens_per_second,
                                      layout_.num_devices());

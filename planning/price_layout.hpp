@@ -33,7 +33,6 @@ struct ChunkPrice {
 struct FlopsShare {
   double share = 0;
   bool of_gemm_rate = false;
-  const char* name() const { return of_gemm_rate ? "gemm_fraction" : "mfu"; }  ///< in JSON
   const char* text() const { return of_gemm_rate ? "GEMM fraction" : "MFU"; }
 };
 /// @param rate of one device, FLOP/s
@@ -48,16 +47,16 @@ struct LayoutPrice {
   std::vector<PhaseSeconds> stages = {};             ///< of each stage; each adds up to step_seconds
   std::vector<std::vector<ChunkPrice>> chunks = {};  ///< [stage][chunk]
   double message_seconds = 0;                        ///< of one message between stages
-  double reduction_seconds = 0;    ///< of reducing gradients, those of a table that two stages share among them, and of
-                                   ///< gathering weights; hidden or not
-  double tied_seconds = 0;         ///< of them, those of that table, hidden by nothing
-  double gather_seconds = 0;       ///< of them, those of weights that ZeRO-1 and 2 updated
-  double idle_share = 0;           ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
-                                   ///< average, for a busier one too; the bubble is what the busiest stage waits
-  double hidden_data_seconds = 0;  ///< of reduction and gathering that other work hides
+  double reduction_seconds = 0;  ///< of reducing gradients, those of a table that two stages share among them, and of
+                                 ///< gathering weights; overlapped or not
+  double tied_seconds = 0;       ///< of them, those of that table, overlapped by nothing
+  double gather_seconds = 0;     ///< of them, those of weights that ZeRO-1 and 2 updated
+  double idle_share = 0;         ///< 1 - work of all stages / (stages x the pipeline's window): what a stage waits on
+                                 ///< average, for a busier one too; the bubble is what the busiest stage waits
+  double overlapped_data_seconds = 0;         ///< of reduction and gathering that overlaps with other work
   std::vector<MemoryByCategory> memory = {};  ///< of a rank of each stage
   std::size_t memory_bytes = 0;               ///< of the stage that has most
-  int fullest_stage = 0;
+  int peak_stage = 0;
   double tokens_per_second = 0;
   FlopsShare flops_share = {};
   double error_share = 0;  ///< of step_seconds, either way
@@ -65,6 +64,16 @@ struct LayoutPrice {
   double operator[](Phase phase) const { return seconds[phase]; }
   double& operator[](Phase phase) { return seconds[phase]; }
 };
+
+/// The phase of which value(phase) is greatest, the first of equals.
+template <class Value>
+Phase phase_with_most(const Value& value) {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < num_phases; ++i)
+    if (value(static_cast<Phase>(i)) > value(static_cast<Phase>(most)))
+      most = i;
+  return static_cast<Phase>(most);
+}
 
 enum class Effort {
   estimate,  ///< bubbles in closed form

@@ -22,7 +22,7 @@ std::vector<std::string> lacks_of_layout(Index num_layers, const PlanLayout& lay
   if (!has_list(layout.schedule))
     lacks.push_back(fmt::format("train has no list for the schedule {} yet", to_string(layout.schedule)));
   if (Index{layout.pipeline} * layout.virtual_stages > num_layers)  // priced with the embedding or head alone on a part
-    lacks.push_back(fmt::format("train wants a layer on every part: {} stages x {} chunks of {} layers",
+    lacks.push_back(fmt::format("train wants a layer on every part: {} stages x {} virtual stages of {} layers",
                                 layout.pipeline, layout.virtual_stages, num_layers));
   return lacks;
 }

@@ -8,6 +8,9 @@
 
 namespace espalier {
 
+/// What every memo and config for GPUs says. README.md and docs/gpus.md say the same (ci/check_docs.py).
+inline constexpr const char* gpu_caveat = "Nothing has run on several GPUs yet";
+
 /// What `train` lacks to run the layout with a model of so many layers, whatever else the model is ("train has no
 /// ZeRO-3 yet"); empty when it lacks nothing.
 std::string why_not_runnable(Index num_layers, const PlanLayout& layout);

@@ -35,8 +35,32 @@ double cost(const ScalePoint& point, std::size_t phase) {
   return point.price->seconds.seconds[phase] * point.num_devices / static_cast<double>(point.global_batch);
 }
 
-double share_of_step(const ScalePoint& point, std::size_t phase) {
-  return 100 * point.price->seconds.seconds[phase] / point.price->step_seconds;
+// The phase of which a sequence costs most more than on the first point, or (`sign` -1) most less.
+struct PhaseChange {
+  std::size_t phase = 0;
+  double cost = 0;
+  double all = 0;  // of all phases that have changed in this direction
+
+  const char* name() const { return to_string(static_cast<Phase>(phase)); }
+  std::string shares(const ScalePoint& first, const ScalePoint& now) const {
+    const auto share = [&](const ScalePoint& point) {
+      return 100 * point.price->seconds.seconds[phase] / point.price->step_seconds;
+    };
+    return fmt::format("({:.1f} % of the step, was {:.1f} %)", share(now), share(first));
+  }
+};
+
+PhaseChange largest_change(const ScalePoint& first, const ScalePoint& now, double sign) {
+  PhaseChange largest;
+  for (std::size_t phase = 0; phase < num_phases; ++phase) {
+    const double change = sign * (cost(now, phase) - cost(first, phase));
+    largest.all += std::max(0.0, change);
+    if (change > largest.cost) {
+      largest.phase = phase;
+      largest.cost = change;
+    }
+  }
+  return largest;
 }
 
 // Of the layout of a larger point, with as many replicas fewer as the first point has devices fewer.
@@ -67,37 +91,19 @@ std::string point_text(const ScalePoint& reference, const ScalePoint& point, con
 }  // namespace
 
 std::string what_gains(const PlanProblem& problem, const ScalePoint& first, const ScalePoint& now) {
-  std::size_t most = 0;
-  double gained = 0;
-  for (std::size_t phase = 0; phase < num_phases; ++phase)
-    if (const double fallen = cost(first, phase) - cost(now, phase); fallen > gained) {
-      most = phase;
-      gained = fallen;
-    }
-  if (gained <= 0)
+  const PhaseChange fallen = largest_change(first, now, -1);
+  if (fallen.cost <= 0)
     return "nothing";
-  return fmt::format("nothing: above 100 % because of less {} ({:.1f} % of the step, was {:.1f} %){}",
-                     to_string(static_cast<Phase>(most)), share_of_step(now, most), share_of_step(first, most),
+  return fmt::format("nothing: above 100 % because of less {} {}{}", fallen.name(), fallen.shares(first, now),
                      why_not_on_the_first(problem, first, now));
 }
 
 std::string what_bends(const ScalePoint& first, const ScalePoint& now) {
-  std::size_t most = 0;
-  double lost = 0;
-  double most_lost = 0;
-  for (std::size_t phase = 0; phase < num_phases; ++phase) {
-    const double growth = cost(now, phase) - cost(first, phase);
-    lost += std::max(0.0, growth);
-    if (growth > most_lost) {
-      most = phase;
-      most_lost = growth;
-    }
-  }
-  if (most_lost <= 0)
+  const PhaseChange grown = largest_change(first, now, 1);
+  if (grown.cost <= 0)
     return "nothing";
-  return fmt::format("{}: {:.0f} % of what is lost ({:.1f} % of the step, was {:.1f} %)",
-                     to_string(static_cast<Phase>(most)), 100 * most_lost / lost, share_of_step(now, most),
-                     share_of_step(first, most));
+  return fmt::format("{}: {:.0f} % of what is lost {}", grown.name(), 100 * grown.cost / grown.all,
+                     grown.shares(first, now));
 }
 
 std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const LayoutSpace& space,

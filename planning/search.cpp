@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <tuple>
 
 #include "io/units.hpp"
@@ -92,8 +92,7 @@ LayoutPrice best_choice(const PlanProblem& problem, const Choices& choices) {
   std::vector<const Estimate*> order;
   for (const auto& [timetable, estimate] : choices)
     order.push_back(&estimate);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Estimate* a, const Estimate* b) { return a->bound < b->bound; });
+  std::ranges::stable_sort(order, {}, &Estimate::bound);
   std::optional<LayoutPrice> best;
   for (const Estimate* estimate : order) {
     if (best && estimate->bound > best->step_seconds)
@@ -107,17 +106,13 @@ LayoutPrice best_choice(const PlanProblem& problem, const Choices& choices) {
 
 // Of a mesh that is not among the best: chosen in closed form, and priced as everywhere else.
 LayoutPrice estimated_choice(const PlanProblem& problem, const Choices& choices) {
-  const auto fastest = std::min_element(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
-    return a.second.step_seconds < b.second.step_seconds;
-  });
+  const auto seconds = [](const auto& choice) { return choice.second.step_seconds; };
+  const auto fastest = std::ranges::min_element(choices, {}, seconds);
   return price_layout(problem, fastest->second.layout);
 }
 
-double bound_of(const Choices& choices) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const auto& [timetable, estimate] : choices)
-    least = std::min(least, estimate.bound);
-  return least;
+double bound_of(const Choices* choices) {
+  return std::ranges::min(*choices | std::views::values | std::views::transform(&Estimate::bound));
 }
 
 // The ideas that everybody has first, for the devices and the batch of the space, one sequence a micro-batch.
@@ -206,7 +201,7 @@ std::string with_memory(std::string reason, const PlanProblem& problem, const st
 // An idea keeps what makes it one, and need not have what --fix gives.
 std::string own_choices_text(const LayoutSpace& space, const PlanLayout& idea) {
   const std::vector<std::string> left = choices_left(space, idea);
-  return left.empty() ? "" : fmt::format(" (priced with its own {}, not as fixed)", fmt::join(left, ", "));
+  return left.empty() ? "" : fmt::format(" (estimated with its own {}, not as fixed)", fmt::join(left, ", "));
 }
 
 Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& idea,
@@ -281,8 +276,7 @@ SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space
   std::vector<const Choices*> meshes;
   for (const auto& [mesh, choices] : found.fits)
     meshes.push_back(&choices);
-  std::stable_sort(meshes.begin(), meshes.end(),
-                   [](const Choices* a, const Choices* b) { return bound_of(*a) < bound_of(*b); });
+  std::ranges::stable_sort(meshes, {}, bound_of);
   const std::size_t simulated = std::min(most_simulated, meshes.size());
   for (std::size_t i = 0; i < meshes.size(); ++i)
     result.ranking.push_back(i < simulated ? best_choice(problem, *meshes[i]) : estimated_choice(problem, *meshes[i]));

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "planning/strings.hpp"
-
 namespace espalier {
 namespace {
 
@@ -16,15 +14,13 @@ constexpr int most_digits = 7;
 
 // Never fewer digits than stand before the point: "1234", not "1.23e+03".
 std::string text_of(double seconds, int digits) {
-  const int before_point = static_cast<int>(fmt::format("{:.0f}", seconds).size());
-  return fmt::format("{:#.{}g}", seconds, std::max(digits, before_point));
+  const int before_point = static_cast<int>(fmt::formatted_size("{:.0f}", seconds));
+  return fmt::format("{:.{}g}", seconds, std::max(digits, before_point));
 }
-
-std::string short_text(double seconds, int digits) { return without_trailing_zeros(text_of(seconds, digits)); }
 
 }  // namespace
 
-std::string time_text(double seconds) { return short_text(seconds, fewest_digits) + " s"; }
+std::string time_text(double seconds) { return text_of(seconds, fewest_digits) + " s"; }
 
 std::string time_text(double seconds, std::string_view word, double others) {
   int digits = fewest_digits;
@@ -32,7 +28,7 @@ std::string time_text(double seconds, std::string_view word, double others) {
     ++digits;
   if (text_of(seconds, digits) == text_of(others, digits))
     digits = fewest_digits;
-  return fmt::format("{} s{}{} s", short_text(seconds, digits), word, short_text(others, digits));
+  return fmt::format("{} s{}{} s", text_of(seconds, digits), word, text_of(others, digits));
 }
 
 }  // namespace espalier

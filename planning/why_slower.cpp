@@ -15,15 +15,6 @@
 namespace espalier {
 namespace {
 
-Phase most_increased(const LayoutPrice& price, const LayoutPrice& best) {
-  const auto increase = [&](std::size_t i) { return price.seconds.seconds[i] - best.seconds.seconds[i]; };
-  std::size_t most = 0;
-  for (std::size_t i = 1; i < num_phases; ++i)
-    if (increase(i) > increase(most))
-      most = i;
-  return static_cast<Phase>(most);
-}
-
 // "8", or "8 instead of 2" where the best has some, too.
 std::string instead_text(Index count, Index of_best) {
   return of_best > 1 ? fmt::format("{} instead of {}", count, of_best) : fmt::format("{}", count);
@@ -42,7 +33,7 @@ std::string smaller_products(const PlanLayout& layout, const PlanLayout& best) {
     changes.push_back(fmt::format("micro-batch {} instead of {}", layout.micro_batch, best.micro_batch));
   if (layout.context > best.context)
     changes.push_back(fmt::format("context {} instead of {}", layout.context, best.context));
-  return changes.empty() ? "" : fmt::format("smaller products ({}) run at a lower rate", fmt::join(changes, ", "));
+  return changes.empty() ? "" : fmt::format("smaller matmuls ({}) run at a lower rate", fmt::join(changes, ", "));
 }
 
 // Seconds that stages compute in a step.
@@ -127,7 +118,8 @@ std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
     return fmt::format("{}, in the best {} share {}", shares(layout), best.pipeline,
                        counted(best.num_microbatches(), "micro-batch"));
   if (fewer_chunks > 1)
-    return fmt::format("{} a stage instead of {}", counted(layout.virtual_stages, "chunk"), best.virtual_stages);
+    return fmt::format("{} per stage instead of {}", counted(layout.virtual_stages, "virtual stage"),
+                       best.virtual_stages);
   if (layout.schedule != best.schedule)
     return fmt::format("{} instead of {}", to_string(layout.schedule), to_string(best.schedule));
   return {};
@@ -166,7 +158,8 @@ std::string cause_of_gradient_messages(const Cluster& cluster, const LayoutPrice
   if (std::string cause = cause_of_every_microbatch(layout, best.layout); !cause.empty())
     return cause;
   if (replicas(layout) == 1)
-    return best.tied_seconds > 0 ? "" : "first and last stage add up the gradients of the table that they share";
+    return best.tied_seconds > 0 ? ""
+                                 : "first and last stage add up the gradients of the token embedding that they share";
   if (replicas(best.layout) > 1 && crosses_nodes(cluster, layout.data_axis()) &&
       !crosses_nodes(cluster, best.layout.data_axis()))
     return "its replicas lie on several nodes";
@@ -213,7 +206,7 @@ std::string why_slower(const PlanProblem& problem, const LayoutPrice& price, con
   if (price.layout.num_devices() < best.layout.num_devices())
     return fmt::format("slower by {}: it uses {} instead of {}", against_text(price, best),
                        counted(price.layout.num_devices(), "device"), best.layout.num_devices());
-  const Phase phase = most_increased(price, best);
+  const Phase phase = phase_with_most([&](Phase each) { return price[each] - best[each]; });
   const std::string cause = cause_of(problem, price, best, phase);
   return fmt::format("slower by {}: {} more in {}{}", against_text(price, best), time_text(price[phase] - best[phase]),
                      to_string(phase), cause.empty() ? "" : ", " + cause);

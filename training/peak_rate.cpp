@@ -4,21 +4,29 @@
 
 #include "core/ops/matmul_library.hpp"
 #include "parallel/device.hpp"
-#include "planning/cluster.hpp"
+#include "training/predict_time.hpp"
 
 namespace espalier {
 namespace {
 
+// By its own name, which a config cannot give it wrongly; by run.cluster where that name is not known.
 std::optional<Accelerator> device_of(const RunConfig& config) {
-  if (!config.run.cluster.empty())
-    return cluster_from(config.run.cluster).device;
-  const std::optional<std::string> preset = accelerator_named(device_name());
-  return preset ? std::optional(accelerator_preset(*preset)) : std::nullopt;
+  if (const std::optional<std::string> preset = accelerator_named(device_name()))
+    return accelerator_preset(*preset);
+  return config.run.cluster.empty() ? std::nullopt : std::optional(cluster_of(config).device);
+}
+
+// "NVIDIA H200 MIG 1g.18gb" has the name of the whole GPU and some of its processors.
+double share_of_device(const Accelerator& device) {
+  const bool is_part = device_name().find(" MIG ") != std::string::npos && device_processors() > 0;
+  return is_part ? static_cast<double>(device_processors()) / device.processors : 1;
 }
 
 }  // namespace
 
 std::optional<double> peak_rate(const RunConfig& config, const Communicator& world) {
+  if (config.emulates_operations())
+    return std::nullopt;
   std::optional<Precision> precision = parse_precision(config.precision.compute);
   const std::optional<Accelerator> device = device_of(config);
   if (!precision || !device || device->moves_messages != exec_is_host)  // run.cluster may be of another machine
@@ -28,7 +36,7 @@ std::optional<double> peak_rate(const RunConfig& config, const Communicator& wor
   const MatrixRate& rate = device->rate(*precision);
   if (rate.is_measured || rate.peak_flops <= 0)
     return std::nullopt;
-  return rate.peak_flops * world.size() / world.context().ranks_per_device;
+  return rate.peak_flops * share_of_device(*device) * world.size() / world.context().ranks_per_device;
 }
 
 }  // namespace espalier

@@ -39,7 +39,7 @@ std::uint64_t checkpoint_copy(const RunConfig& config, const RunLayout& layout, 
 
 // Moments, buffers and copies of the replica that has most of them: slices end where rows do, so replicas differ.
 template <class T>
-void set_fullest_share(MemoryByCategory& memory, const RunConfig& config, const RunLayout& layout, PerAxis place,
+void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const RunLayout& layout, PerAxis place,
                        const ParameterStore<T>& parameters) {
   const ReducerOptions options = reducer_options(config, layout);
   const auto ranks_of = [&](int replica) {
@@ -106,7 +106,7 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
   set(Category::activations, static_cast<std::uint64_t>(activations.slots));
   set(Category::workspace, static_cast<std::uint64_t>(activations.workspace) +
                                library_workspaces<Compute<P>>(config, attention_shape(config, layout)));
-  set_fullest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
+  set_largest_share(memory, config, layout, {{tensor_rank, 0, stage}}, parameters);
   return memory;
 }
 
@@ -123,12 +123,12 @@ AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout)
 template <class P>
 MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout, int stage) {
   // The first tensor rank has the most rows; under sequence parallelism the others share gradients with it, unevenly.
-  MemoryByCategory fullest = memory_of_tensor_rank<P>(config, layout, stage, 0);
+  MemoryByCategory peak = memory_of_tensor_rank<P>(config, layout, stage, 0);
   for (int rank = 1; layout.sequence_parallel && rank < layout.mesh.degree(Axis::tp); ++rank)
     if (const MemoryByCategory memory = memory_of_tensor_rank<P>(config, layout, stage, rank);
-        memory.total() > fullest.total())
-      fullest = memory;
-  return fullest;
+        memory.total() > peak.total())
+      peak = memory;
+  return peak;
 }
 
 std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout) {

@@ -6,7 +6,7 @@
 
 #include "core/memory_ledger.hpp"
 #include "core/ops/attention.hpp"
-#include "planning/layout_memory.hpp"  // fullest_stage() of what this predicts
+#include "planning/layout_memory.hpp"  // peak_stage() of what this predicts
 #include "training/run_layout.hpp"
 
 namespace espalier {

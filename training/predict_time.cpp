@@ -134,14 +134,14 @@ class Emulation {
                         operation.tensor.passes());
   }
 
-  // What backward does not hide from where the first chunk's gradients are complete, of the chunk whose are last at
-  // least what its own last backward does not; and the weights that are gathered after the update.
+  // What does not overlap with backward from where the first chunk's gradients are complete, of the chunk whose are
+  // last at least what its own last backward does not; and the weights that are gathered after the update.
   double exposed_reduction(std::size_t stage) const {
     const CountedTraffic& bytes = traffic_[stage];
     const auto seconds = [&](double each, double messages) {
       return each == 0 ? 0 : link_seconds(stage, Axis::dp, each, messages);
     };
-    double hiding = 0;
+    double beside = 0;
     double last = 0;
     double chunks = 0;
     for (const Operation& operation : schedules_[stage]) {
@@ -151,11 +151,11 @@ class Emulation {
         ++chunks;
       }
       if (chunks > 0)
-        hiding += each;
+        beside += each;
     }
     const double reduction = seconds(bytes.reduce, bytes.gather == 0 ? 2 : 1);  // an all_reduce is two steps
     const double of_last = reduction / std::max(1.0, chunks);
-    return std::max({0.0, reduction - hiding, of_last - last}) + seconds(bytes.gather, 1);
+    return std::max({0.0, reduction - beside, of_last - last}) + seconds(bytes.gather, 1);
   }
 
   const RunConfig& config_;
@@ -199,7 +199,8 @@ std::string how_to_measure(const RunConfig& config, const RunLayout& layout) {
       layout.mesh.size(), compute == "fp32" ? "" : " --precision fp32," + compute);
 }
 
-// @throws Error (usage) that names the key, whose file may lie beside another config.
+}  // namespace
+
 Cluster cluster_of(const RunConfig& config) {
   try {
     return cluster_from(config.run.cluster);
@@ -209,8 +210,6 @@ Cluster cluster_of(const RunConfig& config) {
     throw Error(error.code(), report);
   }
 }
-
-}  // namespace
 
 PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision) {
   PlanLayout planned;

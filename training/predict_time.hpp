@@ -42,8 +42,12 @@ TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const
 /// Of a run with [emulate]: the same lists in the simulator with the times and links that the config gives.
 TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout);
 
-/// run.cluster, or without it a machine of which only the GEMM rate of all ranks together is known: the rest is what
-/// CPUs usually have, and the error bars are wide.
+/// The machine that run.cluster names. @throws Error (usage) that names the key, whose file may lie beside another
+/// config. @pre run.cluster is set
+Cluster cluster_of(const RunConfig& config);
+
+/// A machine of which only the GEMM rate of all ranks together is known: the rest is what CPUs usually have, and the
+/// error bars are wide.
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
 
 /// The layout in the planner's terms.

@@ -110,26 +110,26 @@ PredictionCheck::Comparison PredictionCheck::compare() const {
 }
 
 void PredictionCheck::compare_memory(const std::vector<Measured>& ranks, Comparison& comparison) const {
-  const auto fullest = std::ranges::max_element(ranks, {}, [](const Measured& rank) { return rank.peak.total(); });
+  const auto highest = std::ranges::max_element(ranks, {}, [](const Measured& rank) { return rank.peak.total(); });
   const auto predicted =
       std::ranges::max_element(memory_, {}, [](const MemoryByCategory& stage) { return stage.total(); });
-  const auto peak = static_cast<double>(fullest->peak.total());
+  const auto peak = static_cast<double>(highest->peak.total());
   const auto expected = static_cast<double>(predicted->total());
   comparison.notes.push_back(
       fmt::format("peak memory (highest rank): {}, predicted {} ({:+.2f} %), plus {} in libraries",
-                  bytes_text(fullest->peak.total()), bytes_text(predicted->total()), percent_over(peak, expected),
-                  bytes_text(static_cast<std::size_t>(fullest->library_bytes))));
+                  bytes_text(highest->peak.total()), bytes_text(predicted->total()), percent_over(peak, expected),
+                  bytes_text(static_cast<std::size_t>(highest->library_bytes))));
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < num_categories; ++i)
-    if (predicted->bytes[i] + fullest->peak.bytes[i] > 0)
-      parts.push_back(fmt::format("{} {} ({})", to_string(static_cast<Category>(i)), bytes_text(fullest->peak.bytes[i]),
+    if (predicted->bytes[i] + highest->peak.bytes[i] > 0)
+      parts.push_back(fmt::format("{} {} ({})", to_string(static_cast<Category>(i)), bytes_text(highest->peak.bytes[i]),
                                   bytes_text(predicted->bytes[i])));
   comparison.notes.push_back(fmt::format("by category (predicted): {}", fmt::join(parts, ", ")));
   comparison.details["memory"] = {{"peak_bytes", static_cast<std::uint64_t>(peak)},
                                   {"predicted_bytes", static_cast<std::uint64_t>(expected)},
-                                  {"library_bytes", static_cast<std::uint64_t>(fullest->library_bytes)},
+                                  {"library_bytes", static_cast<std::uint64_t>(highest->library_bytes)},
                                   {"library_bytes_of_rank_0", static_cast<std::uint64_t>(ranks.front().library_bytes)},
-                                  {"peak_by_category", json_by_name<Category>(fullest->peak.bytes)},
+                                  {"peak_by_category", json_by_name<Category>(highest->peak.bytes)},
                                   {"predicted_by_category", json_by_name<Category>(predicted->bytes)}};
 }
 

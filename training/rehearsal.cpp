@@ -13,7 +13,7 @@
 #include "io/toml_config.hpp"
 #include "parallel/schedule_run.hpp"
 #include "planning/layout_memory.hpp"
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 #include "training/emulated_network.hpp"
 #include "training/predict_time.hpp"
 #include "training/predict_traffic.hpp"
@@ -24,7 +24,7 @@ namespace {
 
 constexpr Index num_steps = 4;               // the first is not counted
 constexpr Index microbatches_a_stage = 4;    // of many more each does what the one before did
-constexpr Index least_microbatches = 8;      // of a replica, so that its reduction has work to hide behind
+constexpr Index least_microbatches = 8;      // of a replica, so that its reduction has work to overlap with
 constexpr double seconds_a_block = 1.5e-3;   // of a core, for one micro-batch through one tiny block and back
 constexpr double share_of_cores = 0.2;       // that the tiny model may need: else ranks wait for cores
 constexpr double block_collectives = 40e-3;  // seconds of one block's, at least: shorter ones take this machine's time
@@ -46,9 +46,9 @@ PlanLayout rehearsed_layout(PlanLayout layout) {
 std::vector<Index> tiny_blocks(const std::vector<Index>& planned, const Rehearsal& rehearsal, double seconds,
                                int cores) {
   const PlanLayout& layout = rehearsal.price.layout;
-  const double num_planned = real(std::accumulate(planned.begin(), planned.end(), Index{0}));
-  const double passes = num_planned * real(layout.num_microbatches()) * layout.data * layout.tensor;
-  double share = share_of_cores * cores * seconds / (seconds_a_block * real(num_steps)) / passes;
+  const double num_planned = to_double(std::accumulate(planned.begin(), planned.end(), Index{0}));
+  const double passes = num_planned * to_double(layout.num_microbatches()) * layout.data * layout.tensor;
+  double share = share_of_cores * cores * seconds / (seconds_a_block * to_double(num_steps)) / passes;
   if (layout.tensor > 1) {
     double collectives = 0;  // seconds of one micro-batch on its way through all parts
     for (const auto& stage : rehearsal.price.chunks)
@@ -58,23 +58,23 @@ std::vector<Index> tiny_blocks(const std::vector<Index>& planned, const Rehearsa
   }
   std::vector<Index> blocks;
   for (const Index count : planned)
-    blocks.push_back(std::max<Index>(1, std::llround(std::min(1.0, share) * real(count))));
+    blocks.push_back(std::max<Index>(1, std::llround(std::min(1.0, share) * to_double(count))));
   return blocks;
 }
 
 Index rounded_up(double value, Index multiple) {
-  return multiple * std::max<Index>(1, static_cast<Index>(std::ceil(value / real(multiple))));
+  return multiple * std::max<Index>(1, static_cast<Index>(std::ceil(value / to_double(multiple))));
 }
 
 // The shape of the planned model in small: the tables of embedding and head weigh as much beside the blocks.
 std::vector<std::string> tiny_model(const PlanProblem& problem, const PlanLayout& layout, Index num_blocks) {
   const Index heads = layout.tensor;
   const Index hidden = heads * std::max<Index>(4, 16 / heads);
-  const double smaller =
-      real(hidden) / real(problem.model.hidden_size) * real(num_blocks) / real(problem.model.num_layers);
+  const double smaller = to_double(hidden) / to_double(problem.model.hidden_size) * to_double(num_blocks) /
+                         to_double(problem.model.num_layers);
   const Index sequence = rounded_up(8, layout.tensor);
   std::vector<std::string> keys =
-      model_keys({.vocab_size = rounded_up(smaller * real(problem.model.vocab_size), 4 * heads),
+      model_keys({.vocab_size = rounded_up(smaller * to_double(problem.model.vocab_size), 4 * heads),
                   .max_sequence_length = sequence,
                   .num_layers = num_blocks,
                   .hidden_size = hidden,
@@ -157,7 +157,7 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
     const auto bytes = [&](Axis axis) { return static_cast<double>(traffic[static_cast<std::size_t>(axis)]); };
     double tensor = 0;
     for (const ChunkPrice& chunk : price.chunks[static_cast<std::size_t>(stage)])
-      tensor += real(price.layout.num_microbatches()) * chunk.tensor;
+      tensor += to_double(price.layout.num_microbatches()) * chunk.tensor;
     if (bytes(Axis::tp) > 0)
       most.seconds_a_tensor_byte = std::max(most.seconds_a_tensor_byte, tensor / bytes(Axis::tp));
     const auto& list = lists[static_cast<std::size_t>(stage)];
@@ -181,8 +181,8 @@ void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_s
     // As many buckets as there would be, or as many as show how they go beside backward: on few cores the messages of
     // a thousand take longer than what is priced. What buckets are padded with is sent, too.
     const auto gradients =
-        static_cast<double>(price.memory[static_cast<std::size_t>(price.fullest_stage)][Category::gradients]);
-    const double stood_for = std::min(gradients, most_buckets * real(ReducerOptions().bucket_bytes));
+        static_cast<double>(price.memory[static_cast<std::size_t>(price.peak_stage)][Category::gradients]);
+    const double stood_for = std::min(gradients, most_buckets * to_double(ReducerOptions().bucket_bytes));
     emulate.data_message_scale = std::max(1.0, stood_for / traffic.reduced_bytes);
     const double counted_bytes = tiny_traffic(config, price).reduced_bytes * emulate.data_message_scale;
     (price.layout.data > 1 ? emulate.node_bandwidth : emulate.bandwidth) =
@@ -204,7 +204,7 @@ Rehearsal make_rehearsal(const PlanProblem& problem, const PlanLayout& layout, c
                       .planned_microbatches = layout.num_microbatches(),
                       .planned_blocks = problem.model.num_layers};
   const LayoutPrice& price = rehearsal.price;
-  rehearsal.time_scale = seconds / real(num_steps) / price.step_seconds;
+  rehearsal.time_scale = seconds / to_double(num_steps) / price.step_seconds;
   const std::vector<Index> blocks = tiny_blocks(blocks_per_part(problem.model, layout), rehearsal, seconds, cores);
   rehearsal.config = tiny_config(problem, price.layout, blocks, token_file, directory);
   emulate_work(rehearsal.config.emulate, price, rehearsal.time_scale);

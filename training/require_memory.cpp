@@ -27,7 +27,7 @@ namespace {
 
 MemoryNeed need_of(const RunConfig& config, int ranks) {
   const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
-  return {config, stages[static_cast<std::size_t>(fullest_stage(stages))].total()};
+  return {config, stages[static_cast<std::size_t>(peak_stage(stages))].total()};
 }
 
 void sort_by_need(std::vector<MemoryNeed>& needs) { std::ranges::stable_sort(needs, {}, &MemoryNeed::bytes); }
@@ -211,7 +211,7 @@ void require_memory(const RunConfig& config, const RunLayout& layout, std::size_
   if (budget == 0)
     return;
   const std::vector<MemoryByCategory> stages = predict_memory(config, layout);
-  const int stage = fullest_stage(stages);
+  const int stage = peak_stage(stages);
   const MemoryByCategory& need = stages[static_cast<std::size_t>(stage)];
   if (need.total() <= budget)
     return;

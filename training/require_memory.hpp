@@ -18,7 +18,7 @@ void require_memory(const RunConfig& config, const RunLayout& layout, std::size_
 /// share one; 0 where unknown. Collective.
 std::size_t memory_of_a_rank(const Communicator& world);
 
-/// A config and what its fullest rank is predicted to need.
+/// A config and what its rank with the highest peak memory is predicted to need.
 struct MemoryNeed {
   RunConfig config;
   std::size_t bytes = 0;

@@ -45,7 +45,7 @@ std::string RunLayout::text() const {
   if (pipeline.stages > 1)
     text += fmt::format(", {}", to_string(pipeline.kind));
   if (pipeline.chunks > 1)
-    text += fmt::format(" x {} chunks", pipeline.chunks);
+    text += fmt::format(" x {} virtual stages", pipeline.chunks);
   if (sequence_parallel)
     text += ", sequence-parallel";
   if (zero_stage > 0)

@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-/// How far a step lies above the steps before it, in spreads of theirs.
+/// How far a step lies above the steps before it, in standard deviations of theirs.
 struct SpikeScores {
   double loss = 0;
   double gradient_norm = 0;

@@ -207,13 +207,14 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
   const Index chunks = round_robin ? std::max<Index>(1, layers / stages) : c.parallel.virtual_stages;
   if (chunks > 1 && stages == 1)
     reader.problem("parallel", round_robin ? "assignment" : "virtual_stages",
-                   fmt::format("{} chunks a stage need a pipeline of two stages or more", chunks),
+                   fmt::format("{} virtual stages per stage need a pipeline of two stages or more", chunks),
                    {"parallel.pipeline"});
   if (chunks > 1 && kind && !allows_chunks(*kind))
-    reader.problem("parallel", "schedule",
-                   fmt::format("{} runs one chunk a stage, not {}; interleaved, gpipe and sequential run several",
-                               c.parallel.schedule, chunks),
-                   {"parallel.virtual_stages"});
+    reader.problem(
+        "parallel", "schedule",
+        fmt::format("{} runs one virtual stage per stage, not {}; interleaved, gpipe and sequential run several",
+                    c.parallel.schedule, chunks),
+        {"parallel.virtual_stages"});
   if (stages > layers)
     reader.problem("parallel", "pipeline",
                    fmt::format("{} stages are more than the {} layers; the most is {}", stages, layers, layers),

@@ -120,7 +120,7 @@ input() {
     parallel.schedule=interleaved
   says "4 stages x 3 virtual stages are more than the 8 layers"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2
-  says "1f1b runs one chunk a stage, not 2" "interleaved"
+  says "1f1b runs one virtual stage per stage, not 2" "interleaved"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.virtual_stages=2 parallel.schedule=interleaved
   says "need a pipeline of two stages or more"
   exits 2 "$espalier" train tiny.toml --dry-run --ranks 2 parallel.pipeline=2 'parallel.layers_per_stage=[3,4]'

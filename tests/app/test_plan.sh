@@ -40,6 +40,7 @@ expect 2 "a setting cannot be read" "${config[@]}" --set steps
 for wrong in run.steps=abc run.steps=1.5 run.steps= run.steps=0 data.train=5 'data.train=[]' data.train=; do
   expect 2 "${wrong%%=*}" "${config[@]}" --set "$wrong"
 done
+expect 2 "has a problem" "${config[@]}" --set 'optimizer.learning_rate=[1'  # and no second one of what is not given
 expect 2 "--set without --config" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --set run.steps=7
 printf '[model]\npreset = "gpt2-124m"\n' >model.toml
 model=("$espalier" plan --model model.toml --cluster a100-80)
@@ -69,7 +70,7 @@ expect 0 "note: layout 2 uses 4 of 8 devices" "${idle[@]}"
 once "of 8 devices, the others stay idle"
 "${idle[@]}" --json 2>notes.txt | python3 -c 'import json, sys; json.load(sys.stdin)' || fail "a note is inside the JSON"
 expect 0 "layout 2 uses 4 of 8 devices" cat notes.txt
-expect 0 "what bends" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,8,16,32
+expect 0 "limited by" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,8,16,32
 says "note: --scale names 8 twice: it is one point of the curve" "GiB free" "+-19 %"
 
 # The first answer is one that train runs; what is not built yet stands in one line, or is marked where nothing else is left.
@@ -151,7 +152,7 @@ expect 2 "no point of the curve is that fast" "${curve[@]}" --max-step-seconds 1
 says "goal: a step of at most 1 s: holds at none of these; the nearest is" "on 32 devices"
 both=("$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster h100:4 --batch 128)
 expect 0 "wrote both.md" "${both[@]}" --memo both.md
-grep -q "What each machine loses by it" both.md || fail "the memo does not say what each machine loses" both.md
+grep -q "What each machine gives up" both.md || fail "the memo does not say what each machine gives up" both.md
 expect 2 "goal on h100: a step of at most 3 s: met" "${both[@]}" --max-step-seconds 3
 says "goal on a100-80: a step of at most 3 s: missed" "where:  a100-80"
 "${both[@]}" --json >both.json || fail "--json of several clusters" both.json
@@ -250,5 +251,5 @@ says 'got:    model.norm = "rmsnorm", model.bias = false' 'norm = "layernorm", b
   "change these keys of [model]"
 expect 2 "this layout cannot be rehearsed" "$espalier" plan --model gpt2-124m --cluster a100-80 --batch 14 \
   --layout pipeline=7,virtual_stages=2 --rehearse refused
-says "train wants a layer on every part: 7 stages x 2 chunks of 12 layers"
+says "train wants a layer on every part: 7 stages x 2 virtual stages of 12 layers"
 summary

@@ -59,13 +59,13 @@ TEST(CompareRuns, FindingsOfOneCauseAreNotSummed) {
     line.times.step_seconds *= 1.2;
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   ASSERT_EQ(diagnosis.comparison->explained_by, Cause::slow_rank);
-  double dearest = 0;
+  double most_expensive = 0;
   for (const Finding& finding : diagnosis.findings)
     if (finding.cause == Cause::slow_rank)
-      dearest = std::max(dearest, finding.seconds);
+      most_expensive = std::max(most_expensive, finding.seconds);
   const double lost = after.run.steps.back().times.step_seconds - before.step_seconds;
   EXPECT_THAT(diagnosis.comparison->explanation,
-              HasSubstr(fmt::format("slow_rank explains {:.0f} % of the loss", 100 * dearest / lost)));
+              HasSubstr(fmt::format("slow_rank explains {:.0f} % of the loss", 100 * most_expensive / lost)));
 }
 
 // What explains most first; the text leaves out what no line of it would explain.

@@ -134,6 +134,9 @@ TEST(Report, has_data_of_all_that_the_run_holds) {
   EXPECT_TRUE(head["step_seconds"]["predicted"].is_null());
   EXPECT_EQ(head["gemm_fraction"], 0.25);
   EXPECT_EQ(head["mfu"], 0.125);
+  RecordedRun without_peak = run_of(100, 4);
+  std::ranges::for_each(without_peak.steps, [](RecordedStep& step) { step.mfu = 0; });
+  EXPECT_TRUE(report_data(without_peak)["head"]["mfu"].is_null()) << "zeros are no MFU";
   EXPECT_EQ(head["tokens_per_second"], 640);
   EXPECT_EQ(head["loss"], Json({{"first", 6}, {"last", 0.6}}));
   EXPECT_EQ(head["last_step"], 100);

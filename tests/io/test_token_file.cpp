@@ -202,9 +202,15 @@ TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
       wide[i] = -100;
       long_ones[i] = -100;
     }
-    refused(bytes_of(narrow), "32 bits: every second");
-    refused(bytes_of(wide), "32 bits: every second uint16 is at most 1");
-    refused(bytes_of(long_ones), "64 bits: three of four");
+    refused(bytes_of(narrow), "32 bits: every second uint16 is 0 or 65535");
+    refused(bytes_of(wide), "32 bits: every second uint16 is at most 1 or 65535");
+    refused(bytes_of(long_ones), "64 bits: three of four uint16 are 0 or 65535");
+    refused(swapped(bytes_of(narrow), 4), "32 bits, high byte first: every second uint16 is 0 or 65535");
+    refused(swapped(bytes_of(wide), 4), "32 bits, high byte first: every second uint16 is at most 1 or 65535");
+    refused(swapped(bytes_of(long_ones), 8), "64 bits, high byte first: three of four uint16 are 0 or 65535");
+    std::string padding(2 * count, '\0');
+    std::fill(padding.begin() + static_cast<std::ptrdiff_t>(count / 2 * 2), padding.end(), '\xff');
+    refused(padding, "nothing but 0 and 65535");
     std::string text;
     while (text.size() < 2 * count)
       text += "It was the best of times, it was \xe2\x80\x9cthe worst\xe2\x80\x9d of times.\n";
@@ -236,6 +242,10 @@ TEST(TokenFile, what_is_marked_or_shaped_otherwise_is_not_believed) {
       refused(bytes_of(doubles), "fp64");
       refused(bytes_of(brains), "bf16");
       refused(bytes_of(halves), "fp16");
+      refused(swapped(bytes_of(singles), 4), "(fp32), high byte first");
+      refused(swapped(bytes_of(doubles), 8), "(fp64), high byte first");
+      refused(swapped(bytes_of(brains), 2), "(bf16), high byte first");
+      refused(swapped(bytes_of(halves), 2), "(fp16), high byte first");
       std::string characters(2 * count, '\0');  // of a vocabulary of 65, as nanoGPT's shakespeare_char numbers them
       for (std::size_t i = 0; i < characters.size(); ++i)
         characters[i] = static_cast<char>(i * 31 % 65);

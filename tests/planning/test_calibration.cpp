@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "planning/calibration.hpp"
 #include "planning/cluster.hpp"
+#include "training/calibration.hpp"
 
 namespace espalier {
 namespace {

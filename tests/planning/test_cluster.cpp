@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "io/quantity.hpp"
 #include "planning/cluster.hpp"
-#include "planning/quantity.hpp"
 
 using namespace espalier;
 using testing::HasSubstr;
@@ -266,6 +266,11 @@ TEST(Cluster, a_rate_is_a_peak_or_measured) {
   const MatrixRate measured = read("gemm_rate = \"700 TFLOP/s\"\n");
   EXPECT_TRUE(measured.is_measured);
   EXPECT_EQ(measured.peak_flops, 700e12);
+  const MatrixRate preset = accelerator_preset("h100").rate(Precision::bf16);
+  EXPECT_DOUBLE_EQ(measured.product_share * 700e12, preset.product_share * preset.peak_flops) << "as fast as before";
+  EXPECT_DOUBLE_EQ(measured.attention_share * 700e12, preset.attention_share * preset.peak_flops);
+  EXPECT_EQ(read("gemm_rate = \"400 TFLOP/s\"\n").product_share, 1) << "no more than all of it";
+  EXPECT_EQ(read("gemm_rate = \"700 TFLOP/s\"\nproduct_share = 0.9\n").product_share, 0.9) << "the file's own";
   try {
     read("peak = \"900 TFLOP/s\"\ngemm_rate = \"700 TFLOP/s\"\n");
     ADD_FAILURE() << "two rates were read";

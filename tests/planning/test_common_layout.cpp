@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "planning/common_layout.hpp"
-#include "planning/common_memo.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/memo.hpp"
 #include "planning/plan_text.hpp"
 #include "planning/why_slower.hpp"
 #include "tests/planning/problems.hpp"
@@ -79,7 +79,7 @@ TEST(CommonLayout, it_loses_little_on_each_machine) {
   const std::string text =
       common_layout_text(problems, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
   for (const char* const part :
-       {"best for all: ", "loses", "+-19 %", "GiB", "* estimated only: train has no ZeRO-3 yet",
+       {"best for all: ", "slower", "+-19 %", "GiB", "* estimated only: train has no ZeRO-3 yet",
         "goal on a100-80: a step of at most 3 s: missed by", "goal on h100: a step of at most 3 s: met"})
     EXPECT_THAT(text, HasSubstr(part));
 }
@@ -92,7 +92,7 @@ TEST(CommonLayout, its_memo_says_what_each_machine_loses) {
   const std::string memo =
       common_memo(problems, space, common, {.most_step_seconds = 3, .least_tokens_per_second = {}});
   for (const char* const part :
-       {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "## What each machine loses by it",
+       {"# How to train gpt-22b on 32 devices of each of a100-80, h100", "## What each machine gives up",
         "**Goal on a100-80.** a step of at most 3 s: missed by", "**Goal on h100.** a step of at most 3 s: met with",
         "## How it fits in memory", "# On a100-80\n", "# On h100\n", "## The most likely bottleneck",
         "Estimated only, `train` cannot run it yet: train has no ZeRO-3 yet"})

@@ -303,13 +303,13 @@ TEST(LayoutMemory, zero_2_has_the_gradients_of_the_block_at_work) {
   EXPECT_EQ(bytes("data=1,zero=2", Category::workspace), workspace) << "one rank owns all gradients";
 }
 
-TEST(LayoutMemory, the_fullest_stage_has_the_peak) {
+TEST(LayoutMemory, the_peak_stage_has_the_peak) {
   const auto memory =
       layout_memory(model_preset("gpt-22b"), layout_of("pipeline=4", 16), espalier_implementation(), 2048);
-  const std::size_t fullest = memory[static_cast<std::size_t>(fullest_stage(memory))].total();
-  EXPECT_EQ(peak_bytes(memory), fullest);
+  const std::size_t highest = memory[static_cast<std::size_t>(peak_stage(memory))].total();
+  EXPECT_EQ(peak_bytes(memory), highest);
   for (const MemoryByCategory& stage : memory)
-    EXPECT_LE(stage.total(), fullest);
+    EXPECT_LE(stage.total(), highest);
 }
 
 // More bytes than a counter holds: they must not come out as few.

@@ -9,15 +9,14 @@
 #include <tuple>
 
 #include "core/memory_text.hpp"
+#include "core/number_format.hpp"
+#include "io/markup.hpp"
 #include "models/presets.hpp"
 #include "planning/common_layout.hpp"
-#include "planning/common_memo.hpp"
-#include "planning/gpu_caveat.hpp"
 #include "planning/layout_limits.hpp"
-#include "planning/markup.hpp"
 #include "planning/memo.hpp"
 #include "planning/mitigation.hpp"
-#include "planning/number_format.hpp"
+#include "planning/runnable.hpp"
 #include "planning/time_text.hpp"
 
 using namespace espalier;
@@ -77,7 +76,8 @@ TEST(Memo, markdown_of_plain_text_is_the_text) {
 }
 
 TEST(Memo, of_gpus_says_that_nothing_has_run_on_one) {
-  EXPECT_THAT(write("gpt2-1558m", "a100-80", 8, 64, "").text, HasSubstr(gpu_caveat));
+  EXPECT_THAT(write("gpt2-1558m", "a100-80", 8, 64, "").text,
+              HasSubstr("**Nothing has run on several GPUs yet.** All times below are predicted.\n"));
   Written cpu = write("gpt2-1558m", "a100-80", 8, 64, "");
   cpu.problem.cluster.device.moves_messages = true;
   EXPECT_THAT(memo(cpu.problem, cpu.space, cpu.result, {}), Not(HasSubstr(gpu_caveat)));
@@ -259,16 +259,16 @@ TEST(Memo, sentences_hold_for_other_machines) {
   EXPECT_THAT(one_node.text, Not(HasSubstr("between nodes")));
 }
 
-// With ZeRO-3 micro-batches cost gathers, of which other work hides what it can.
+// With ZeRO-3 micro-batches cost gathers, which overlap with other work as far as they can.
 TEST(Memo, zero_3_is_told_as_it_is) {
   const Written memo = write("gpt-30b", "a100-80:1", 8, 256, "zero=3,tensor=2,pipeline=1");
   EXPECT_THAT(memo.text, HasSubstr("and each gathers the weights anew"));
   EXPECT_THAT(memo.text, HasSubstr("summed after every micro-batch"));
   const LayoutPrice& best = memo.result.ranking.front();
-  ASSERT_GT(best.hidden_data_seconds, 0);
-  EXPECT_THAT(memo.text, HasSubstr(fmt::format("{} are hidden by other work", time_text(best.hidden_data_seconds))));
+  ASSERT_GT(best.overlapped_data_seconds, 0);
+  EXPECT_THAT(memo.text, HasSubstr(fmt::format("{} overlap with other work", time_text(best.overlapped_data_seconds))));
   EXPECT_THAT(memo.text, HasSubstr("Without that overlap the step would take "));
-  for (const char* const false_here : {"only bound", "nothing is hidden", "once per step", "last backward"})
+  for (const char* const false_here : {"only bound", "nothing overlaps", "once per step", "last backward"})
     EXPECT_THAT(memo.text, Not(HasSubstr(false_here)));
 }
 
@@ -333,7 +333,7 @@ TEST(Memo, fp8_is_told_as_it_is) {
         std::string("What stays in bf16, and why"), std::string("What stays in fp32, and why"),
         std::string("fp8 (e4m3) stores 3 bits of the significand and 4 of the exponent, ends at 448"),
         std::string("fp8 (e5m2) stores 2 bits of the significand and 5 of the exponent, ends at 57344"),
-        std::string("`train` does not compute in fp8 yet: this layout is priced, not run"),
+        std::string("`train` does not compute in fp8 yet: this layout is estimated, not run"),
         std::string("bf16 stores 7 bits"), std::string("FLOP/s in fp8")})
     EXPECT_THAT(memo.text, HasSubstr(text));
 }
@@ -379,9 +379,8 @@ TEST(Memo, goals_are_named_with_their_margin) {
                        1.04 * best.step_seconds, best.step_seconds)));
   const std::string missed = with({.most_step_seconds = {}, .least_tokens_per_second = 2 * best.tokens_per_second});
   EXPECT_THAT(missed, HasSubstr("tokens per second: missed by 50.0 %"));
-  EXPECT_THAT(missed,
-              HasSubstr(fmt::format("The nearest that a layout of the search reaches is {:.4g} tokens per second",
-                                    best.tokens_per_second)));
+  EXPECT_THAT(missed, HasSubstr(fmt::format("the nearest is {:.4g} tokens per second (--min-tokens-per-second ",
+                                            best.tokens_per_second)));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "models/presets.hpp"
-#include "planning/model_file.hpp"
+#include "training/model_file.hpp"
 #include "training/run_config.hpp"
 
 using namespace espalier;

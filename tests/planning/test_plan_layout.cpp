@@ -30,9 +30,10 @@ TEST(PlanLayout, reads_a_proposal) {
   EXPECT_EQ(layout.recompute, Recompute::full);
   EXPECT_TRUE(layout.sequence_parallel);
   EXPECT_EQ(layout.precision, Precision::fp8);
-  EXPECT_EQ(layout.text(),
-            "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 chunks), micro-batch 2, recompute full, "
-            "ZeRO-1, sequence parallel, fp8");
+  EXPECT_EQ(
+      layout.text(),
+      "tensor 8 x context 2 x data 4 x pipeline 3 (interleaved, 2 virtual stages), micro-batch 2, recompute full, "
+      "ZeRO-1, sequence parallel, fp8");
 }
 
 TEST(PlanLayout, chunks_are_interleaved_unless_a_schedule_is_named) {
@@ -165,7 +166,7 @@ TEST(PlanLayout, train_wants_a_layer_on_every_part) {
   const PlanLayout bare_ends = parse_plan_layout("pipeline=7,virtual_stages=2", {.global_batch = 14});
   ASSERT_EQ(why_impossible(problem, bare_ends), "");
   EXPECT_EQ(why_not_runnable(problem, bare_ends),
-            "train wants a layer on every part: 7 stages x 2 chunks of 12 layers");
+            "train wants a layer on every part: 7 stages x 2 virtual stages of 12 layers");
   EXPECT_EQ(why_not_runnable(problem, parse_plan_layout("pipeline=6,virtual_stages=2", {.global_batch = 12})), "");
   LayoutSpace space{.num_devices = 14, .global_batch = 14};
   space.pipeline = 7;

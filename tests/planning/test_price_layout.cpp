@@ -41,12 +41,12 @@ TEST(PriceLayout, a_share_says_what_it_is_of) {
   PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
   const PlanLayout layout = layout_of("tensor=8,pipeline=16,data=1", 256);
   const LayoutPrice of_peak = price_layout(problem, layout);
-  EXPECT_STREQ(of_peak.flops_share.name(), "mfu");
+  EXPECT_STREQ(of_peak.flops_share.text(), "MFU");
   EXPECT_NEAR(of_peak.flops_share.share,
               of_peak.tokens_per_second * model_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
   problem.cluster.device.rate(Precision::bf16).is_measured = true;
   const LayoutPrice of_rate = price_layout(problem, layout);
-  EXPECT_STREQ(of_rate.flops_share.name(), "gemm_fraction");
+  EXPECT_STREQ(of_rate.flops_share.text(), "GEMM fraction");
   EXPECT_NEAR(of_rate.flops_share.share,
               of_rate.tokens_per_second * training_flops_per_token(problem.model, 2048) / (312e12 * 128), 1e-6);
 }
@@ -65,19 +65,19 @@ TEST(PriceLayout, chunks_and_messages_are_what_the_step_is_made_of) {
     EXPECT_NEAR(16 * chunk.tensor, phases[Phase::tensor_comm], 1e-6 * work);
   }
   EXPECT_GT(price.message_seconds, 0);
-  EXPECT_GE(price.reduction_seconds, price.hidden_data_seconds);
+  EXPECT_GE(price.reduction_seconds, price.overlapped_data_seconds);
 }
 
-// Where the cores that compute also move messages, nothing of a reduction is hidden.
+// Where the cores that compute also move messages, nothing of a reduction overlaps.
 TEST(PriceLayout, cores_that_move_messages_hide_none) {
   PlanProblem problem = problem_of("gpt2-1558m", "a100-80:1", 1024);
   const PlanLayout layout = layout_of("data=8", 64);
   const LayoutPrice beside = price_layout(problem, layout);
-  EXPECT_GT(beside.hidden_data_seconds, 0.5 * beside.reduction_seconds);
+  EXPECT_GT(beside.overlapped_data_seconds, 0.5 * beside.reduction_seconds);
   problem.cluster.device.moves_messages = true;
   const LayoutPrice after = price_layout(problem, layout);
   EXPECT_NEAR(after[Phase::data_comm], after.reduction_seconds, 1e-9);
-  EXPECT_NEAR(after.hidden_data_seconds, 0, 1e-9);
+  EXPECT_NEAR(after.overlapped_data_seconds, 0, 1e-9);
 }
 
 TEST(PriceLayout, estimate_and_simulation_agree) {
@@ -106,10 +106,10 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
   EXPECT_NE(why("context=3").find("does not divide the sequence of 1024 tokens (nearest: 2 or 4)"), std::string::npos);
   for (const char* schedule : {"1f1b", "zero_bubble", "zero_bubble_2p"})
     EXPECT_EQ(why(("virtual_stages=2,pipeline=2,schedule=" + std::string(schedule)).c_str()),
-              std::string(schedule) + " has one chunk a stage, not 2: schedule=interleaved");
+              std::string(schedule) + " has one virtual stage per stage, not 2: schedule=interleaved");
   for (const char* chunks : {"", ",virtual_stages=3"})
     EXPECT_EQ(why(("pipeline=2,schedule=zero_bubble_v" + std::string(chunks)).c_str()),
-              fmt::format("zero_bubble_v has two chunks a stage, not {}: virtual_stages=2", *chunks ? 3 : 1));
+              fmt::format("zero_bubble_v has two virtual stages per stage, not {}: virtual_stages=2", *chunks ? 3 : 1));
   EXPECT_EQ(why("data=8,schedule=zero_bubble_v"), "");  // one stage has no schedule
   PlanProblem llama = problem_of("llama3-3b", "h100:4", 1024);
   EXPECT_EQ(why_impossible(llama, layout_of("tensor=8,data=4", 32)), "");
@@ -165,15 +165,15 @@ TEST(PriceLayout, says_why_a_layout_does_not_fit) {
   EXPECT_EQ(why_too_large(problem, price), "");
 }
 
-TEST(PriceLayout, overlap_hides_the_reduction) {
+TEST(PriceLayout, overlap_shortens_the_reduction) {
   PlanProblem problem = problem_of("gpt-22b", "a100-80:8");
   const PlanLayout layout = layout_of("tensor=8,data=8,zero=1,recompute=full", 64);
-  const LayoutPrice hidden = price_layout(problem, layout);
+  const LayoutPrice overlapped = price_layout(problem, layout);
   problem.implementation.overlaps_reduction = false;
   const LayoutPrice exposed = price_layout(problem, layout);
-  EXPECT_GT(exposed.step_seconds, hidden.step_seconds);
-  EXPECT_GT(hidden.hidden_data_seconds, 0);
-  EXPECT_NEAR(exposed[Phase::data_comm], hidden[Phase::data_comm] + hidden.hidden_data_seconds, 1e-9);
+  EXPECT_GT(exposed.step_seconds, overlapped.step_seconds);
+  EXPECT_GT(overlapped.overlapped_data_seconds, 0);
+  EXPECT_NEAR(exposed[Phase::data_comm], overlapped[Phase::data_comm] + overlapped.overlapped_data_seconds, 1e-9);
 }
 
 // Interleaved, the last p micro-batches go through one chunk after another, and the gradients of the chunks that they
@@ -181,19 +181,20 @@ TEST(PriceLayout, overlap_hides_the_reduction) {
 TEST(PriceLayout, more_chunks_hide_more_of_the_reduction) {
   PlanProblem problem = problem_of("gpt-22b", "a100-80:8");
   problem.implementation.overlaps_gather = true;
-  const auto hidden_share = [&](const char* text) {
+  const auto overlapped_share = [&](const char* text) {
     const LayoutPrice price = price_layout(problem, layout_of(text, 64));
-    return price.hidden_data_seconds / price.reduction_seconds;
+    return price.overlapped_data_seconds / price.reduction_seconds;
   };
-  const double one = hidden_share("tensor=2,data=8,pipeline=4,recompute=full,zero=1");
-  const double two = hidden_share("tensor=2,data=8,pipeline=4,virtual_stages=2,recompute=full,zero=1");
-  const double six = hidden_share("tensor=2,data=8,pipeline=4,virtual_stages=6,recompute=full,zero=1");
+  const double one = overlapped_share("tensor=2,data=8,pipeline=4,recompute=full,zero=1");
+  const double two = overlapped_share("tensor=2,data=8,pipeline=4,virtual_stages=2,recompute=full,zero=1");
+  const double six = overlapped_share("tensor=2,data=8,pipeline=4,virtual_stages=6,recompute=full,zero=1");
   EXPECT_GT(two, one);
   EXPECT_GT(six, two);
 }
 
-// The gradients that are complete last have the last pass of their own chunk alone to hide beside, however many others.
-TEST(PriceLayout, the_last_chunk_hides_its_own_gradients) {
+// The gradients that are complete last have the last pass of their own chunk alone to overlap with, however many
+// others.
+TEST(PriceLayout, the_last_chunk_overlaps_its_own_gradients) {
   for (const double gigabytes : {0.5, 1.0, 2.0, 4.0, 8.0}) {
     PlanProblem problem = problem_of("gpt-22b", "a100-80:8");
     problem.cluster.network.bandwidth = problem.cluster.network.alone = 1e9 * gigabytes;

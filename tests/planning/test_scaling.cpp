@@ -39,7 +39,7 @@ TEST(Scaling, more_than_all_is_explained) {
   EXPECT_THAT(points[1].what_bends, StartsWith("nothing: above 100 % because of less tensor_comm ("));
   EXPECT_THAT(points[1].what_bends, HasSubstr("does not fit on 8 devices"));
   const std::string text = scaling_text(problem, points);
-  for (const char* const part : {"+-19 %", "GiB free", "what bends: nothing: above 100 %", "efficiency", "MFU"})
+  for (const char* const part : {"+-19 %", "GiB free", "limited by nothing: above 100 %", "efficiency", "MFU"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 

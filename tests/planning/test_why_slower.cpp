@@ -26,11 +26,11 @@ TEST(WhySlower, causes_are_told_from_both_layouts) {
   const PlanProblem nodes = problem_of("gpt2-124m", "cpu:8", 1024);
   const std::string best = "data=8,precision=fp32,micro_batch=8";
   const std::string small = reason(nodes, "data=8,precision=fp32,micro_batch=1", best);
-  EXPECT_THAT(small, HasSubstr("smaller products (micro-batch 1 instead of 8)"));
+  EXPECT_THAT(small, HasSubstr("smaller matmuls (micro-batch 1 instead of 8)"));
   EXPECT_THAT(reason(nodes, best, best), StartsWith("as fast ("));
   const PlanProblem large = problem_of("gpt-200b", "a100-40:64");
   const std::string deep = reason(large, "tensor=4,pipeline=64,schedule=zero_bubble", "tensor=4,pipeline=16");
-  EXPECT_THAT(deep, Not(HasSubstr("smaller products")));
+  EXPECT_THAT(deep, Not(HasSubstr("smaller matmuls")));
 }
 
 TEST(WhySlower, norms_of_all_rows_are_a_cause) {
@@ -102,7 +102,7 @@ TEST(WhySlower, the_larger_cause_is_told) {
   EXPECT_THAT(reason(trillion, 3072, "tensor=8,pipeline=16,data=128,recompute=full,virtual_stages=4", best.c_str()),
               HasSubstr("each rank sums gradients of 2 times as many weights"));
   EXPECT_THAT(reason(trillion, 3072, "tensor=8,pipeline=32,data=64,recompute=full", best.c_str()),
-              HasSubstr("1 chunk a stage instead of 4"));
+              HasSubstr("1 virtual stage per stage instead of 4"));
 }
 
 // The same pair has the same reason among the plain ideas and among the meshes, however far down it stands.
@@ -140,7 +140,7 @@ TEST(PlainIdeas, plain_ideas_have_their_own_choices) {
   const PlanProblem problem = problem_of("gpt-22b", "a100-80:4");
   const LayoutPrice best = search_layouts(problem, space).ranking.front();
   for (const auto& [name, rejection] : plain_rejections(problem, space, &best)) {
-    const bool says = rejection.reason.find("(priced with its own tensor, ") != std::string::npos;
+    const bool says = rejection.reason.find("(estimated with its own tensor, ") != std::string::npos;
     EXPECT_EQ(says, rejection.verdict != Verdict::impossible) << name << ": " << rejection.reason;
   }
   for (const auto& [name, rejection] : plain_rejections(problem, {.num_devices = 32, .global_batch = 512}, &best))

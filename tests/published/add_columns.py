@@ -202,10 +202,24 @@ def facts_of(row: Row) -> dict[str, str]:
     }
 
 
+class TableError(Exception):
+    """A table that cannot be read as one."""
+
+
+def rows_of(reader: csv.DictReader) -> list[dict[str, str]]:
+    """Its rows. A row with more fields than the header has names would lose what it says beyond them."""
+    rows = []
+    for row in reader:
+        if more := [value for value in row.pop(None, []) if value.strip()]:
+            raise TableError(f"line {reader.line_num}: {len(more)} fields more than the header has: are commas in a field not quoted?")
+        rows.append(row)
+    return rows
+
+
 def with_columns(columns: list[str], rows: list[dict[str, str]]) -> tuple[list[str], list[dict[str, str]]]:
     filled = []
     for fields in rows:
-        row = Row({name: value for name, value in fields.items() if name is not None})
+        row = Row(fields)
         filled.append(fields | {name: fields.get(name) if name in row.fields else value for name, value in facts_of(row).items()})
     return columns + [name for name in COLUMNS if name not in columns], filled
 
@@ -217,11 +231,11 @@ def main() -> int:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            columns, rows = with_columns(list(reader.fieldnames or []), list(reader))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            columns, rows = with_columns(list(reader.fieldnames or []), rows_of(reader))
+    except (OSError, UnicodeDecodeError, csv.Error, TableError) as error:
         print(f"add_columns.py: {path}: {error}", file=sys.stderr)
         return 3
-    writer = csv.DictWriter(sys.stdout, columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return 0

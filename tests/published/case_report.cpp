@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/median.hpp"
+#include "core/memory_text.hpp"
 #include "io/json_by_name.hpp"
 #include "io/json_text.hpp"
-#include "planning/gib.hpp"
 
 namespace espalier {
 namespace {

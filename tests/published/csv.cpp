@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "planning/strings.hpp"
+#include "io/strings.hpp"
 
 namespace espalier {
 namespace {

@@ -9,14 +9,14 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/memory_text.hpp"
 #include "io/nearest_word.hpp"
+#include "io/strings.hpp"
 #include "io/units.hpp"
-#include "planning/gib.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/layout_memory.hpp"
-#include "planning/real.hpp"
-#include "planning/strings.hpp"
+#include "planning/to_double.hpp"
 #include "tests/published/published_model.hpp"
 #include "tests/published/published_program.hpp"
 #include "tests/published/published_space.hpp"
@@ -178,7 +178,7 @@ void read_device(const CsvRow& row, const std::vector<Cluster>& calibrated, Publ
 void check_parameters(PublishedCase& read) {
   if (!read.why_not.empty() || read.parameters <= 0)
     return;
-  const double of_shape = real(num_parameters(read.problem.model));
+  const double of_shape = to_double(num_parameters(read.problem.model));
   const double times = read.parameters / of_shape;
   if (times > 1 / other_model && times < other_model)
     return;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planning/real.hpp"
-#include "planning/strings.hpp"
+#include "io/strings.hpp"
+#include "planning/to_double.hpp"
 #include "tests/published/published_program.hpp"
 
 namespace espalier {
@@ -17,30 +17,33 @@ void set_llama(ModelConfig& model, bool is_llama) {
   model.norm = is_llama ? Norm::rmsnorm : Norm::layernorm;
 }
 
-// Feed-forward gated or not, head tied or not: what comes nearest to the published number of parameters; where that
-// cannot tell, what the shape suggests.
+// Feed-forward gated or not, head tied or not: what the row says; else what comes nearest to the published number of
+// parameters; where that cannot tell, what the shape suggests.
 void decide_variant(ModelConfig& model, const CsvRow& row) {
   require_word(row, "activation", {"gelu", "swiglu"});
   const bool is_told = row.has("activation");
   const bool odd_ffn = model.ffn_hidden_size != 4 * model.hidden_size;
   set_llama(model, is_told ? row.text("activation") == "swiglu" : odd_ffn);
-  model.tied_embeddings = !model.gated() && yes_or_no(row, "tied_embeddings").value_or(true);
+  const std::optional<bool> told_tied = yes_or_no(row, "tied_embeddings");
+  model.tied_embeddings = told_tied.value_or(!model.gated());
   model.bias = !model.gated();
   const std::optional<double> published = row.number("model_params");
   if (!published || is_told)
     return;
   ModelConfig best = model;
   double distance = 0.02;  // what rounding to "7.1B" may hide
-  const double own = std::abs(real(num_parameters(model)) / *published - 1);
+  const double own = std::abs(to_double(num_parameters(model)) / *published - 1);
   if (own < distance)
     return;
   distance = own;
   for (const bool gated : {false, true})
     for (const bool tied : {true, false}) {
+      if (tied != told_tied.value_or(tied))
+        continue;
       ModelConfig other = model;
       set_llama(other, gated);
       other.tied_embeddings = tied;
-      const double off = std::abs(real(num_parameters(other)) / *published - 1);
+      const double off = std::abs(to_double(num_parameters(other)) / *published - 1);
       if (off < distance - 0.02) {
         best = other;
         distance = off;
@@ -58,7 +61,7 @@ Index usual_vocabulary(ModelConfig model, const CsvRow& row) {
   if (published)
     for (const Index vocabulary : {Index{32000}, Index{50304}, Index{100352}, Index{128256}, Index{256000}}) {
       model.vocab_size = vocabulary;
-      if (std::abs(real(num_parameters(model)) / *published - 1) < rounding)
+      if (std::abs(to_double(num_parameters(model)) / *published - 1) < rounding)
         return vocabulary;
     }
   return default_vocabulary;

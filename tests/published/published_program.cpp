@@ -49,7 +49,8 @@ Implementation published_implementation(const CsvRow& row) {
   Implementation made;
   for (const Word& word : words)
     made.*word.fact = false;
-  std::istringstream text(row.has("program") ? row.text("program") : program_of_today);
+  const std::string written = row.has("program") ? row.text("program") : program_of_today;
+  std::istringstream text(written == "none" ? "" : written);
   for (std::string name; text >> name;) {
     const auto found = std::ranges::find_if(words, [&](const Word& word) { return word.name == name; });
     if (found == words.end())
@@ -58,7 +59,8 @@ Implementation published_implementation(const CsvRow& row) {
   }
   made.recomputes_attention = true;
   made.arenas_of_train = false;
-  made.gradient_bytes = static_cast<int>(row.whole("gradient_bytes").value_or(4));
+  require_word(row, "gradient_bytes", {"2", "4"});
+  made.gradient_bytes = row.text("gradient_bytes") == "2" ? 2 : 4;
   made.extra_state_bytes = static_cast<int>(row.whole("extra_state_bytes").value_or(0));
   return made;
 }

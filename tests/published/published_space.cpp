@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "planning/real.hpp"
-#include "planning/strings.hpp"
+#include "io/strings.hpp"
+#include "planning/to_double.hpp"
 #include "tests/published/published_program.hpp"
 
 namespace espalier {
@@ -48,6 +48,20 @@ std::string usual_recompute(const std::string& written) {
   return text;
 }
 
+// "3", "3.0", "ZeRO-3", "FSDP2" (its second version), "none". Not said: 1. Nothing for a word that is none.
+std::optional<int> zero_stage_of(const std::string& written) {
+  const std::string text = lower_case(written);
+  if (text.empty())
+    return 1;
+  for (const auto& [word, stage] : {std::pair("fsdp", 3), {"full", 3}, {"optimizer", 1}, {"ddp", 0}})
+    if (contains(text, word))
+      return stage;
+  if (text == "none" || text == "no" || text == "off" || text == "false")
+    return 0;
+  const std::size_t digit = text.find_first_of("0123456789");
+  return digit != text.npos && text[digit] <= '3' ? std::optional(text[digit] - '0') : std::nullopt;
+}
+
 class SpaceReader {
  public:
   explicit SpaceReader(const CsvRow& row) : row_(row) {}
@@ -85,7 +99,7 @@ class SpaceReader {
     for (const char* const column : {"tp", "pp", "cp", "dp", "vp", "micro_batch", "gpus"})
       if (row_.whole(column) == 0)
         refuse(fmt::format("{} is 0: wanted 1 or more, or nothing where it is not known", column));
-    const double product = real(shard()) * space_.data.value_or(1);
+    const double product = to_double(shard()) * space_.data.value_or(1);
     if (product > most_devices)
       refuse(fmt::format("tp x pp x cp x dp = {:g} are more than {} devices", product, most_devices));
     else if (devices_)
@@ -150,19 +164,12 @@ class SpaceReader {
       space_.schedule = row_.text("vp") == "1" ? ScheduleKind::one_f_one_b : ScheduleKind::interleaved;
   }
 
-  // "3", "3.0", "ZeRO-3", "FSDP", "FSDP2" (its second version). Under a pipeline, programs that shard gradients and
-  // weights exchange them once a step and hold them whole meanwhile (PyTorch's stages over FSDP, Llama 3's trainer):
-  // time and memory of ZeRO-1.
+  // Under a pipeline, programs that shard gradients and weights exchange them once a step and hold them whole meanwhile
+  // (PyTorch's stages over FSDP, Llama 3's trainer): time and memory of ZeRO-1.
   void read_zero_stage() {
-    const std::string zero = row_.text("zero_stage");
-    if (contains(lower_case(zero), "fsdp"))
-      space_.zero_stage = 3;
-    else if (const std::size_t digit = zero.find_first_of("0123456789"); digit == std::string::npos)
-      space_.zero_stage = 1;
-    else if (zero[digit] <= '3')
-      space_.zero_stage = zero[digit] - '0';
-    else
-      refuse(fmt::format("ZeRO stage {} is unknown", zero));
+    space_.zero_stage = zero_stage_of(row_.text("zero_stage"));
+    if (!space_.zero_stage)
+      refuse(fmt::format("ZeRO stage {} is unknown (0 to 3, FSDP, none)", row_.text("zero_stage")));
     if (space_.pipeline.value_or(1) > 1 && space_.zero_stage.value_or(0) > 1)
       space_.zero_stage = 1;
   }

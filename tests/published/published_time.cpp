@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "planning/real.hpp"
+#include "planning/to_double.hpp"
 
 namespace espalier {
 namespace {
@@ -16,17 +16,17 @@ constexpr double contradiction = 1.2;  // times: a time and a rate of one row so
 
 // Of a step without recomputation, as MFU counts [Korthikanti et al. 2022, eq. 7].
 double model_flops(const PlanProblem& problem, const LayoutSpace& space) {
-  return real(space.global_batch) * real(problem.sequence_length) *
+  return to_double(space.global_batch) * to_double(problem.sequence_length) *
          model_flops_per_token(problem.model, problem.sequence_length);
 }
 
 // With full recomputation, of GPT's block [Narayanan et al. 2021, eq. 3].
 double recomputing_flops(const PlanProblem& problem, const LayoutSpace& space) {
-  const double h = real(problem.model.hidden_size);
-  const double s = real(problem.sequence_length);
-  const double layers = real(problem.model.num_layers);
-  return 96 * real(space.global_batch) * s * layers * h * h *
-         (1 + s / (6 * h) + real(problem.model.vocab_size) / (16 * layers * h));
+  const double h = to_double(problem.model.hidden_size);
+  const double s = to_double(problem.sequence_length);
+  const double layers = to_double(problem.model.num_layers);
+  return 96 * to_double(space.global_batch) * s * layers * h * h *
+         (1 + s / (6 * h) + to_double(problem.model.vocab_size) / (16 * layers * h));
 }
 
 bool has_gpt_block(const ModelConfig& model) {
@@ -62,7 +62,7 @@ PublishedTime time_by_mfu(double percent, const CsvRow& row, const PlanProblem& 
 
 // Of a step; 0 where the batch is not known.
 double seconds_by_tokens(double tokens_per_second, const PlanProblem& problem, const LayoutSpace& space) {
-  return real(space.global_batch * problem.sequence_length) / (tokens_per_second * space.num_devices);
+  return to_double(space.global_batch * problem.sequence_length) / (tokens_per_second * space.num_devices);
 }
 
 }  // namespace

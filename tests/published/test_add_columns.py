@@ -131,6 +131,11 @@ class TestTool(unittest.TestCase):
         self.assertEqual(rows[0]["notes"], "MoE, 8 experts")
         self.assertEqual(self.run_on(first.stdout.encode()).stdout, first.stdout)
 
+    def test_rows_with_more_fields_than_the_header_are_refused(self):
+        run = self.run_on(b"id,notes\na,fine\nb,one,two,three\n")
+        self.assertEqual((run.returncode, run.stdout), (3, ""))
+        self.assertIn("line 3: 2 fields more than the header has", run.stderr)
+
     def test_what_is_no_table(self):
         self.assertEqual(self.run_on(b"\xff\xfe\x00").returncode, 3)
         missing = subprocess.run([sys.executable, TOOL, "no_such.csv"], capture_output=True, text=True, check=False)

@@ -35,7 +35,8 @@ void expect_predicted_memory(const RunConfig& config) {
   for (const Category category : {Category::weights, Category::gradients, Category::activations})
     EXPECT_EQ(after[category] - before[category], predicted[category]) << to_string(category) << ", " << what;
   // Slices end where rows do, and the first tensor rank may have a row more of the token table: the prediction is that
-  // of the fullest rank of the stage. (Besides, a trainer has small arrays that are not predicted.)
+  // of the rank of the stage with the highest peak memory. (Besides, a trainer has small arrays that are not
+  // predicted.)
   const auto share = [](const MemoryByCategory& memory) {
     return static_cast<double>(memory[Category::optimizer] + memory[Category::communication]);
   };
@@ -57,7 +58,7 @@ TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
 std::size_t predicted_total(const RunConfig& base, const std::vector<std::string>& overrides, int ranks) {
   const RunConfig config = parse_run_config(to_toml(base), "layout", overrides, ranks);
   const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
-  return stages.at(static_cast<std::size_t>(fullest_stage(stages))).total();
+  return stages.at(static_cast<std::size_t>(peak_stage(stages))).total();
 }
 
 // Between what one rank needs and what a quarter of the model needs.

@@ -202,7 +202,7 @@ bool is_data_comm(const TimelineEvent& event, int track) {
 
 // Of a step with one micro-batch, on links so slow that the reduction takes half as long as backward: which part of it
 // goes on behind backward. 1 - (the longest wait of any rank) / (what the reduction takes).
-double hidden_share(const RunConfig& config) {
+double overlapped_share(const RunConfig& config) {
   TrainerOn<Fp32> on(config, world());
   const Trainer<Fp32>& trainer = on.trainer;
   const auto traffic = reduction_traffic(trainer.reducer().plan(), on.mesh.reductions().ranks(), {}, 4, 4);
@@ -235,7 +235,7 @@ void expect_hidden(const RunConfig& base, const std::vector<std::string>& shape)
   const RunConfig config = laid_out(base, overrides);
   double best = 0;
   for (int i = 0; i < num_attempts && best < 0.85; ++i)
-    best = std::max(best, hidden_share(config));
+    best = std::max(best, overlapped_share(config));
   EXPECT_GE(best, 0.8);
 }
 

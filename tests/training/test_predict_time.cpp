@@ -95,7 +95,7 @@ TEST(PredictTime, AReductionOfTwoChunksIsHiddenByTheLastGroup) {
   }
 }
 
-// ZeRO-1 gathers weights after the update, when no backward is left to hide them.
+// ZeRO-1 gathers weights after the update, when no backward is left to overlap with them.
 TEST(PredictTime, AGatherIsHiddenByNothing) {
   for (const char* const bandwidth : {"1e6", "1e9"}) {
     const std::vector<std::string> keys{"parallel.data=2", "parallel.zero_stage=1",

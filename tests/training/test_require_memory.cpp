@@ -34,7 +34,7 @@ RunConfig small_model(std::vector<std::string> more = {}) {
 
 std::size_t need_of(const RunConfig& config) {
   const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, num_ranks));
-  return stages.at(static_cast<std::size_t>(fullest_stage(stages))).total();
+  return stages.at(static_cast<std::size_t>(peak_stage(stages))).total();
 }
 
 // What require_memory() advises under a budget of so many bytes; empty: it lets the config pass.

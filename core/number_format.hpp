@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "planning/accelerator.hpp"
-
 namespace espalier {
 
 /// A floating-point format: numbers (1 + s / 2^significand_bits) 2^e, and below the smallest of them multiples of the
@@ -32,17 +30,5 @@ inline constexpr NumberFormat bf16_format{"bf16", 7, 8, 0x1.fep127};
 /// Both of fp8 [Micikevicius et al. 2022, Table 1]: for weights and activations, and for gradients.
 inline constexpr NumberFormat e4m3_format{"fp8 (e4m3)", 3, 4, 448};
 inline constexpr NumberFormat e5m2_format{"fp8 (e5m2)", 2, 5, 57344};
-
-/// Of what is kept between operations: that of the precision, and bf16 where products cast to fp8.
-constexpr const NumberFormat& kept_format(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-    case Precision::tf32: return fp32_format;
-    case Precision::fp16: return fp16_format;
-    case Precision::bf16:
-    case Precision::fp8: break;
-  }
-  return bf16_format;
-}
 
 }  // namespace espalier

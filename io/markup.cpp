@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/markup.hpp"
+#include "io/markup.hpp"
 
 #include <cctype>
 #include <string>

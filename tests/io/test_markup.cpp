@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "planning/markup.hpp"
+#include "io/markup.hpp"
 
 namespace {
 

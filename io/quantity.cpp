@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/quantity.hpp"
+#include "io/quantity.hpp"
 
 #include <fmt/format.h>
 

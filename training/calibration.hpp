@@ -38,4 +38,16 @@ Calibration calibrate(const Accelerator& start, Precision precision, const std::
 /// The planner's seconds of a sample.
 LayerSample predicted_sample(const Accelerator& device, Precision precision, const LayerSample& sample);
 
+/// Two all_reduces as a clock saw them: of next to nothing, and of `bytes`.
+struct TimedAllReduce {
+  double small_seconds = 0;
+  double large_seconds = 0;
+  double bytes = 0;
+};
+
+/// The links for which collective_seconds gives these times: inside a node, measured among the devices of one; between
+/// nodes, measured among all devices of the cluster, whose node link is known.
+LinkTier node_link(const Cluster& cluster, const TimedAllReduce& measured);
+LinkTier network_link(const Cluster& cluster, const TimedAllReduce& measured);
+
 }  // namespace espalier

@@ -25,7 +25,4 @@ inline std::string trimmed(std::string_view text) {
                                          : std::string(text.substr(begin, text.find_last_not_of(" \t") + 1 - begin));
 }
 
-/// "1.50" as "1.5", "2.0" as "2": without the zeros, and the point, that tell nothing.
-std::string without_trailing_zeros(std::string number);
-
 }  // namespace espalier

@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// A count as a floating-point number, which compilers want to be told (-Wconversion).
-constexpr double real(Index value) { return static_cast<double>(value); }
+/// A count as a floating-point number, spelled out (-Wconversion).
+constexpr double to_double(Index value) { return static_cast<double>(value); }
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/model_file.hpp"
+#include "training/model_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -148,17 +148,6 @@ class ModelReader {
   std::vector<std::string> inherited_;  // sizes that are the preset's: "vocab_size 256"
 };
 
-[[noreturn]] void throw_unknown_model(const std::string& name) {
-  const std::string nearest = nearest_word(name, model_preset_names());
-  throw Error(
-      ExitCode::usage,
-      {.what = "unknown model",
-       .got = name.empty() ? "nothing" : name,
-       .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(model_preset_names(), ", ")),
-       .todo = nearest.empty() ? "name one of these, or a TOML file with the shape under [model] (docs/planner.md)"
-                               : fmt::format("did you mean {}?", nearest)});
-}
-
 }  // namespace
 
 PlannedModel parse_planned_model(const std::string& text, const std::string& name) {
@@ -170,7 +159,12 @@ PlannedModel planned_model(const std::string& name_or_file) {
     return parse_planned_model(read_file(name_or_file, ExitCode::usage, LargestFile::config), name_or_file);
   const std::vector<std::string>& known = model_preset_names();
   if (std::ranges::find(known, name_or_file) == known.end())
-    throw_unknown_model(name_or_file);
+    throw Error(ExitCode::usage, {.what = "unknown model",
+                                  .got = name_or_file.empty() ? "nothing" : name_or_file,
+                                  .wanted = fmt::format("a config file (*.toml) or one of {}", fmt::join(known, ", ")),
+                                  .todo = did_you_mean(name_or_file, known,
+                                                       "name one of these, or a TOML file with the shape under [model] "
+                                                       "(docs/planner.md)")});
   const ModelConfig model = model_preset(name_or_file);
   return {.model = model, .name = name_or_file, .sequence_length = model.learned_positions(), .notes = {}};
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/calibration.hpp"
+#include "training/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -53,6 +53,14 @@ double misfit(const Accelerator& device, Precision precision, const std::vector<
 
 double both_passes(const BlockTime& time) {
   return time.forward.seconds() + time.backward_input.seconds() + time.backward_weight.seconds();
+}
+
+constexpr double least_latency = 1e-9;  // that a cluster file may have
+
+// What passes each device [nccl-tests, PERFORMANCE.md]. Clocks that jitter leave it finite.
+double bus_bandwidth(const TimedAllReduce& measured, int devices) {
+  const double n = devices;
+  return 2 * (n - 1) / n * measured.bytes / std::max(least_latency, measured.large_seconds - measured.small_seconds);
 }
 
 }  // namespace
@@ -109,6 +117,19 @@ Calibration calibrate(const Accelerator& start, Precision precision, const std::
   result.median_error = median_of(errors);
   result.worst_error = errors.empty() ? 0 : *std::ranges::max_element(errors);
   return result;
+}
+
+LinkTier node_link(const Cluster& cluster, const TimedAllReduce& measured) {
+  const int devices = cluster.devices_per_node;
+  const double steps = 2 * std::log2(devices);
+  return {.bandwidth = bus_bandwidth(measured, devices), .latency = measured.small_seconds / steps};
+}
+
+LinkTier network_link(const Cluster& cluster, const TimedAllReduce& measured) {
+  const double inside_nodes = 2 * std::log2(cluster.devices_per_node) * cluster.node.latency;
+  const double steps = 2 * std::ceil(std::log2(cluster.num_nodes));
+  return {.bandwidth = bus_bandwidth(measured, cluster.num_devices()) / cluster.devices_per_node,
+          .latency = std::max(least_latency, (measured.small_seconds - inside_nodes) / steps)};
 }
 
 }  // namespace espalier
