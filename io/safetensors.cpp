@@ -10,6 +10,7 @@
 #include <cstring>
 #include <set>
 
+#include "core/parameter_spec.hpp"
 #include "core/tensor.hpp"
 #include "io/block_copy.hpp"
 #include "io/json_fields.hpp"
@@ -23,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors hold numb
 
 constexpr std::size_t length_bytes = 8;              // of the header's length
 constexpr std::size_t longest_header = 100'000'000;  // as the reference implementation has it
-constexpr Index piece_bytes = Index{8} << 20;
+constexpr Index read_at_once = Index{8} << 20;
 
 struct Dtype {
   const char* name;
@@ -46,14 +47,14 @@ const char* dtype_of(ScalarType type) {
 }
 
 // One entry of a header, with its place in the data section.
-struct Entry {
+struct HeaderEntry {
   std::string name;
   SafetensorsTensor tensor;
   IndexRange bytes;
 };
 
-Entry entry_from(const std::string& name, const nlohmann::json& item, Index data_bytes) {
-  Entry entry{.name = name, .tensor = {}, .bytes = {}};
+HeaderEntry entry_from(const std::string& name, const nlohmann::json& item, Index data_bytes) {
+  HeaderEntry entry{.name = name, .tensor = {}, .bytes = {}};
   entry.tensor.dtype = field<std::string>(item, "dtype");
   const auto dtype = std::ranges::find(dtypes, entry.tensor.dtype, [](const Dtype& d) { return std::string(d.name); });
   if (dtype == std::end(dtypes))
@@ -134,7 +135,7 @@ void SafetensorsReader::read_header(const std::string& file) {
   input.read_at(length_bytes, header.data(), length);
   const std::size_t begin = length_bytes + length;
   const auto data_bytes = static_cast<Index>(input.size() - begin);
-  std::vector<Entry> entries;
+  std::vector<HeaderEntry> entries;
   try {
     const nlohmann::json json = parse_json(header);
     if (!json.is_object())
@@ -146,9 +147,10 @@ void SafetensorsReader::read_header(const std::string& file) {
     refuse(path, "the header of a safetensors file cannot be used", error.what(),
            "the header that transformers writes");
   }
-  std::ranges::sort(entries, {}, [](const Entry& entry) { return std::pair(entry.bytes.begin, entry.bytes.end); });
+  std::ranges::sort(entries, {},
+                    [](const HeaderEntry& entry) { return std::pair(entry.bytes.begin, entry.bytes.end); });
   Index end = 0;
-  for (const Entry& entry : entries) {
+  for (const HeaderEntry& entry : entries) {
     if (entry.bytes.begin != end)
       refuse(path, "tensors of a safetensors file overlap or leave a gap",
              fmt::format("{} begins at byte {} of the data", entry.name, entry.bytes.begin),
@@ -158,7 +160,7 @@ void SafetensorsReader::read_header(const std::string& file) {
   if (end != data_bytes)
     refuse(path, "a file of weights was cut or has grown", fmt::format("{} bytes of data", data_bytes),
            fmt::format("{} by its header", end));
-  for (Entry& entry : entries) {
+  for (HeaderEntry& entry : entries) {
     entry.tensor.file = file;
     entry.tensor.offset = static_cast<Index>(begin) + entry.bytes.begin;
     if (!tensors_.emplace(entry.name, std::move(entry.tensor)).second)
@@ -193,7 +195,7 @@ void SafetensorsReader::read(const std::string& name, const std::vector<Index>& 
   const Index row = num_elements({stored.shape.begin() + 1, stored.shape.end()});
   const auto row_bytes = row * static_cast<Index>(size_of(*stored.type));
   const Index out_row_bytes = num_elements({count.begin() + 1, count.end()}) * static_cast<Index>(size_of(type));
-  const Index rows_at_once = std::max<Index>(1, piece_bytes / std::max<Index>(1, row_bytes));
+  const Index rows_at_once = std::max<Index>(1, read_at_once / std::max<Index>(1, row_bytes));
   std::vector<unsigned char> piece;
   Box source{std::vector<Index>(rank, 0), stored.shape}, target{start, count};
   for (Index done = 0; done < count[0]; done += rows_at_once) {

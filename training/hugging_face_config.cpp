@@ -59,7 +59,11 @@ ModelConfig gpt2_from(const json& config) {
 }
 
 json gpt2_to(const ModelConfig& model) {
+  // The id that transformers takes for both where none is given.
+  const json end_of_text = model.vocab_size == 50257 ? json(50256) : json();
   return {{"model_type", "gpt2"},
+          {"bos_token_id", end_of_text},
+          {"eos_token_id", end_of_text},
           {"vocab_size", model.vocab_size},
           {"n_positions", model.max_sequence_length},
           {"n_layer", model.num_layers},
@@ -126,7 +130,8 @@ Architecture architecture_of(const ModelConfig& model) {
 
 nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, ScalarType type) {
   nlohmann::ordered_json config = {{"architectures", {to_string(model.architecture)}}};
-  for (const auto& [key, value] : gpt2_to(model.config).items())
+  const json keys = gpt2_to(model.config);
+  for (const auto& [key, value] : keys.items())
     config[key] = value;
   config["dtype"] = dtype_words(type);
   config["torch_dtype"] = dtype_words(type);  // before transformers 4.56

@@ -101,15 +101,29 @@ TEST(Decoder, the_first_micro_batch_of_a_step_overwrites_gradients) {
   compare_overwritten_gradients<Bf16WithFp32Residual>();
 }
 
+// It adds the same to all scores of a query, which softmax does not see: its gradient is zero, up to rounding.
+bool is_key_bias(const std::string& name) { return name.ends_with("attention.key.bias"); }
+
+double largest(const Values& values) {
+  double most = 0;
+  for (const double value : values)
+    most = std::max(most, std::abs(value));
+  return most;
+}
+
 TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
   const Tokens tokens = tokens_with_ignored();
   TinyDecoder<Fp64> tiny(batch, length, 1);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
   tiny.model->backward(tiny.exec, 0);
   std::map<std::string, Values> weights = tiny.weights();
-  ASSERT_EQ(weights.size(), 2u + 2 * 12 + 2);
+  ASSERT_EQ(weights.size(), 2u + 2 * 16 + 2);
   for (const auto& [name, values] : tiny.weights()) {
     SCOPED_TRACE(name);
+    if (is_key_bias(name)) {
+      EXPECT_LT(largest(tiny.gradient(name)), 1e-16);
+      continue;
+    }
     const Values before = values;
     EXPECT_TRUE(gradient_check(
         [&, &parameter = name](const Values& point) {
@@ -129,9 +143,13 @@ TEST(Decoder, fp32_gradients_are_those_of_fp64) {
   single.model->backward(single.exec, 0);
   twice.model->forward(twice.exec, 0, tokens.batch(), 1.0 / 8);
   twice.model->backward(twice.exec, 0);
-  for (const Parameter& parameter : twice.parameters.parameters())
-    EXPECT_TRUE(allclose(single.gradient(parameter.spec.name), twice.gradient(parameter.spec.name), 1e-5))
-        << parameter.spec.name;
+  for (const Parameter& parameter : twice.parameters.parameters()) {
+    const std::string& name = parameter.spec.name;
+    if (is_key_bias(name))
+      EXPECT_LT(largest(single.gradient(name)), 1e-8) << name;
+    else
+      EXPECT_TRUE(allclose(single.gradient(name), twice.gradient(name), 1e-5)) << name;
+  }
 }
 
 // Two micro-batches through two slots in every order that a pipeline may choose. The token table, whose gradient grows

@@ -10,6 +10,7 @@
 #include "tests/support/tensors.hpp"
 #include "tests/training/transformers_reference.hpp"
 #include "training/hugging_face.hpp"
+#include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
 namespace espalier::test {
@@ -172,8 +173,6 @@ TEST(HuggingFace, ComputesWhatTransformersComputes) {
     expect_reference<Fp32>(checkpoint, reference, 1e-4);
   }
 }
-
-std::string bytes_of(const Path& directory) { return read_file(directory / safetensors_name, ExitCode::data); }
 
 TEST(HuggingFace, WhatIsExportedIsWhatWasImported) {
   for (const auto& [family, reference] : transformers_references())

@@ -71,7 +71,9 @@ TEST_F(NextLossOfARun, WrongWeightsAreRefusedThoughAllChecksumsAreRight) {
 
 TEST_F(NextLossOfARun, SwappedLayersAreRefused) {
   change([](Tensors& tensors, nlohmann::json&) {
-    std::swap(tensors.at("weights/h.0.attention.key.weight"), tensors.at("weights/h.1.attention.key.weight"));
+    for (const std::string name : {"query", "key", "value"})
+      std::swap(tensors.at("weights/h.0.attention." + name + ".weight"),
+                tensors.at("weights/h.1.attention." + name + ".weight"));
   });
   expect_refused();
 }

@@ -5,6 +5,7 @@
 
 #include "io/checkpoint_directory.hpp"
 #include "tests/io/support.hpp"
+#include "tests/support/tensors.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "tests/training/virtual_ranks.hpp"
 #include "training/sharded_save.hpp"
