@@ -20,6 +20,8 @@
 namespace espalier {
 namespace {
 
+using impl::end_of_queries;
+using impl::first_key;
 using impl::Head;
 using impl::head_of;
 using impl::HeadPart;
@@ -134,7 +136,7 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
           const Index queries = smaller(tile, length - q0);
           team.team_barrier();  // the tiles of the last round are no longer read
           const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
-          const Index first = shape.first_key(q0);  // that is seen by any of them; each sees keys of the first tile
+          const Index first = first_key(shape, q0);  // that is seen by any of them; each sees keys of the first tile
           for (Index k0 = first; k0 < q0 + queries; k0 += key_tile) {
             const Index keys = smaller(key_tile, q0 + queries - k0);
             team.team_barrier();  // the tiles of the last round are no longer read
@@ -148,7 +150,7 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
               S* const row = scores.data() + i * keys;
               Operand* const weights = probabilities + i * keys;
               const Index visible = smaller(keys, q0 + i + 1 - k0);  // keys not after the query; 0 or less: none here
-              const Index hidden = k0 == first ? shape.first_key(q0 + i) - first : 0;  // keys before its window
+              const Index hidden = k0 == first ? first_key(shape, q0 + i) - first : 0;  // keys before its window
               if (visible <= 0) {
                 row_for(team, keys, [&](const Index j) { weights[j] = Operand(0); });
                 continue;
@@ -254,11 +256,11 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
             S* const dv_tile = dv.data() + (group == 1 ? 0 : k0 * width);
             if (g == 0)
               row_for(team, all_keys * width, [&](const Index i) { dk_tile[i] = dv_tile[i] = S(0); });
-            const Index last_queries = shape.end_of_queries(k0 + all_keys - 1);
-            for (Index q0 = k0 / tile * tile; q0 < last_queries; q0 += tile) {
+            const Index end = end_of_queries(shape, k0 + all_keys - 1);
+            for (Index q0 = k0 / tile * tile; q0 < end; q0 += tile) {
               const Index queries = smaller(tile, length - q0);
-              const Index first_key = shape.first_key(q0);
-              const Index skipped = first_key > k0 ? first_key - k0 : 0;  // keys that none of them sees any more
+              const Index first_seen = first_key(shape, q0);
+              const Index skipped = first_seen > k0 ? first_seen - k0 : 0;  // keys that none of them sees any more
               const Index first = k0 + skipped;
               const Index keys = smaller(all_keys - skipped, q0 + queries - first);  // nor later ones yet
               team.team_barrier();  // the tiles of the last round are no longer read
@@ -276,7 +278,7 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                 Operand* const p_row = p + i * keys;
                 Operand* const ds_row = ds + i * keys;
                 const Index visible = smaller(keys, q0 + i + 1 - first);
-                const Index hidden = smaller(keys, shape.first_key(q0 + i) - first);  // 0 or less: none
+                const Index hidden = smaller(keys, first_key(shape, q0 + i) - first);  // 0 or less: none
                 const S log_sum = log_sum_exp(head * length + q0 + i);
                 const S projection = row_sum<S>(team, width, [&](const Index c) {
                   return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
@@ -299,7 +301,7 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
                           q_rows.stride, keys, width, queries, S(1));
               // A tile of queries is first met with the first key that it sees.
               tile_matmul(dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.row(skipped),
-                          k_rows.stride, queries, width, keys, k0 <= first_key ? S(0) : S(1));
+                          k_rows.stride, queries, width, keys, k0 <= first_seen ? S(0) : S(1));
             }
             team.team_barrier();
             if (g == group - 1) {

@@ -98,7 +98,7 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
         const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
         const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
         S largest = 0, denominator = 0;
-        const Index first = shape.first_key(query);
+        const Index first = first_key(shape, query);
         for (Index k0 = first; k0 <= query; k0 += lanes) {
           const Index keys = smaller(lanes, query + 1 - k0);
           for_lanes(team, keys, [&](const Index j) { p(j) = scale * dot<S>(q, k.row(k0 + j), width); });
@@ -156,7 +156,7 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
         const T* const d_o = head_of<T>(dout, shape, head).row(query);
         const S log_sum = log_sum_exp(head * shape.sequence_length + query);
         const S projection = dot<S>(d_o, head_of<T>(out, shape, head).row(query), width);
-        const Index first = shape.first_key(query);
+        const Index first = first_key(shape, query);
         for (Index k0 = first; k0 <= query; k0 += lanes) {
           const Index keys = smaller(lanes, query + 1 - k0);
           for_lanes(team, keys, [&](const Index j) {
@@ -197,7 +197,7 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
           return;
         const T* const k = head_of<T>(qkv, shape, first_head, HeadPart::key).row(key);
         const T* const v = head_of<T>(qkv, shape, first_head, HeadPart::value).row(key);
-        const Index end = shape.end_of_queries(key);
+        const Index end = end_of_queries(shape, key);
         for (Index head = first_head; head < first_head + group; ++head) {
           const Head<T> q = head_of<T>(qkv, shape, head);
           const Head<T> o = head_of<T>(out, shape, head), d_o = head_of<T>(dout, shape, head);

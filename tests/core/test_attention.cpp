@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/ops/attention.hpp"
+#include "core/ops/attention_heads.hpp"
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "tests/support/attention_result.hpp"
@@ -156,12 +157,12 @@ TEST(Attention, keys_of_a_sequence_are_counted) {
     const AttentionShape shape{s.batch, s.length, s.heads, s.head_size, s.num_kv_heads, s.window};
     double seen = 0;
     for (Index query = 0; query < s.length; ++query)
-      seen += static_cast<double>(query - shape.first_key(query) + 1);
+      seen += static_cast<double>(query - impl::first_key(shape, query) + 1);
     EXPECT_EQ(shape.seen_keys(), seen) << to_text(s);
     for (Index key = 0; key < s.length; ++key) {
-      const Index end = shape.end_of_queries(key);
-      EXPECT_TRUE(end == s.length || shape.first_key(end) > key) << key;
-      EXPECT_LE(shape.first_key(end - 1), key);
+      const Index end = impl::end_of_queries(shape, key);
+      EXPECT_TRUE(end == s.length || impl::first_key(shape, end) > key) << key;
+      EXPECT_LE(impl::first_key(shape, end - 1), key);
     }
   }
 }
