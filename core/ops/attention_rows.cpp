@@ -182,12 +182,12 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
   using S = State<T>;
   const S scale = scale_of<S>(shape);
   const RowPlan plan = plan_rows<S>(exec, shape, shape.kv_heads(), 2, 2);
+  const Index group = shape.group();
   const RowPlace place = plan.place;
   Kokkos::parallel_for(
       "espalier::core::attention_key_gradient_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
         const Index length = shape.sequence_length;
-        const Index group = shape.group();
         const Index first_head = place.head(team) * group;
         const Index key = place.row(team);
         const ScratchVector<S> dk(team.thread_scratch(place.level), width), dv(team.thread_scratch(place.level), width);
