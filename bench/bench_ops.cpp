@@ -19,6 +19,8 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/norm.hpp"
+#include "core/ops/rmsnorm.hpp"
+#include "core/ops/rotary.hpp"
 #include "core/optim/adamw.hpp"
 #include "core/random.hpp"
 
@@ -92,6 +94,37 @@ void layernorm(benchmark::State& state, int part) {
             [&](const ExecSpace& exec) { layernorm_backward_weight<S>(exec, dweight, dbias, y, x, mean, rstd, 1); });
 }
 
+template <class S>
+void rmsnorm(benchmark::State& state, int part) {
+  const auto x = random_tensor<S>(N, C), y = random_tensor<S>(N, C), dx = random_tensor<S>(N, C);
+  const auto weight = random_tensor<S>(C);
+  const auto dweight = random_tensor<State<S>>(C), rstd = random_tensor<State<S>>(N);
+  rmsnorm_forward<S>(ExecSpace(), y, rstd, x, weight, 1e-6);
+  if (part == 0)
+    measure(state, Unit::bytes, bytes<S>(2 * N * C),
+            [&](const ExecSpace& exec) { rmsnorm_forward<S>(exec, y, rstd, x, weight, 1e-6); });
+  else if (part == 1)
+    measure(state, Unit::bytes, bytes<S>(4 * N * C),
+            [&](const ExecSpace& exec) { rmsnorm_backward_input<S>(exec, dx, dx, y, x, rstd, weight); });
+  else
+    measure(state, Unit::bytes, bytes<S>(2 * N * C),
+            [&](const ExecSpace& exec) { rmsnorm_backward_weight<S>(exec, dweight, y, x, rstd, 1); });
+}
+
+// Q and K of all heads, in rows of [Q | K | V].
+template <class S>
+void rotary(benchmark::State& state, bool forward) {
+  const auto qkv = random_tensor<S>(N, 3 * C);
+  const Tensor<State<S>, 2> table("espalier::other::bench_table", T, HS);
+  make_rotary_table<State<S>>(table, rotary_frequencies({.size = HS}));
+  measure(state, Unit::bytes, bytes<S>(4 * N * C), [&](const ExecSpace& exec) {
+    if (forward)
+      rotary_forward<S>(exec, qkv, 2 * NH, HS, table, {.sequence_length = T});
+    else
+      rotary_backward<S>(exec, qkv, 2 * NH, HS, table, {.sequence_length = T});
+  });
+}
+
 // As training chooses it, while it lives.
 template <class S>
 class PreferredLibrary {
@@ -115,14 +148,25 @@ void gelu(benchmark::State& state, bool forward) {
             [&](const ExecSpace& exec) { activation_backward<S>(exec, "gelu", dx, y, x); });
 }
 
-// Products of the causal half: Q K^T and P V forward; backward makes P again and has four more.
 template <class S>
-void attention(benchmark::State& state, Index length, bool forward) {
-  const AttentionShape shape{N / length, length, NH, HS};
-  const auto qkv = random_tensor<S>(N, 3 * C), dqkv = random_tensor<S>(N, 3 * C);
+void swiglu(benchmark::State& state, bool forward) {
+  const auto x = random_tensor<S>(N, 2 * F), y = random_tensor<S>(N, F), dx = random_tensor<S>(N, 2 * F);
+  if (forward)
+    measure(state, Unit::bytes, bytes<S>(3 * N * F),
+            [&](const ExecSpace& exec) { gated_activation_forward<S>(exec, "swiglu", y, x); });
+  else
+    measure(state, Unit::bytes, bytes<S>(5 * N * F),
+            [&](const ExecSpace& exec) { gated_activation_backward<S>(exec, "swiglu", dx, y, x); });
+}
+
+// Products of the scores that are seen: Q K^T and P V forward; backward makes P again and has four more.
+template <class S>
+void attention(benchmark::State& state, Index length, bool forward, Index kv_heads = NH, Index window = 0) {
+  const AttentionShape shape{N / length, length, NH, HS, kv_heads, window};
+  const auto qkv = random_tensor<S>(N, shape.qkv_columns()), dqkv = random_tensor<S>(N, shape.qkv_columns());
   const auto out = random_tensor<S>(N, C), dout = random_tensor<S>(N, C);
   const auto log_sum_exp = random_tensor<State<S>>(N * NH);
-  const double product = static_cast<double>(N * C) * static_cast<double>(length + 1);
+  const double product = 2 * static_cast<double>(shape.batch * C) * shape.seen_keys();
   const PreferredLibrary<S> library;
   attention_forward<S>(ExecSpace(), out, log_sum_exp, qkv, shape);
   if (forward)
@@ -252,12 +296,24 @@ void add_all(const std::string& precision) {
   add(named("layernorm_forward"), [](State& s) { layernorm<S>(s, 0); });
   add(named("layernorm_backward_input"), [](State& s) { layernorm<S>(s, 1); });
   add(named("layernorm_backward_weight"), [](State& s) { layernorm<S>(s, 2); });
+  add(named("rmsnorm_forward"), [](State& s) { rmsnorm<S>(s, 0); });
+  add(named("rmsnorm_backward_input"), [](State& s) { rmsnorm<S>(s, 1); });
+  add(named("rmsnorm_backward_weight"), [](State& s) { rmsnorm<S>(s, 2); });
+  add(named("rotary_forward"), [](State& s) { rotary<S>(s, true); });
+  add(named("rotary_backward"), [](State& s) { rotary<S>(s, false); });
+  add(named("swiglu_forward"), [](State& s) { swiglu<S>(s, true); });
+  add(named("swiglu_backward"), [](State& s) { swiglu<S>(s, false); });
   add(named("gelu_forward"), [](State& s) { gelu<S>(s, true); });
   add(named("gelu_backward"), [](State& s) { gelu<S>(s, false); });
   for (const Index length : {T, 4 * T}) {
     add(named("attention_forward/" + std::to_string(length)), [=](State& s) { attention<S>(s, length, true); });
     add(named("attention_backward/" + std::to_string(length)), [=](State& s) { attention<S>(s, length, false); });
   }
+  constexpr Index kv_heads = 3, window = 256;
+  add(named("attention_grouped_forward"), [=](State& s) { attention<S>(s, T, true, kv_heads); });
+  add(named("attention_grouped_backward"), [=](State& s) { attention<S>(s, T, false, kv_heads); });
+  add(named("attention_window_forward"), [=](State& s) { attention<S>(s, 4 * T, true, NH, window); });
+  add(named("attention_window_backward"), [=](State& s) { attention<S>(s, 4 * T, false, NH, window); });
   add(named("embedding_forward"), [](State& s) { embedding<S>(s, true); });
   add(named("embedding_backward"), [](State& s) { embedding<S>(s, false); });
   add(named("cross_entropy_forward"), [](State& s) { cross_entropy<S>(s, true); });

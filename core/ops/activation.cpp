@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/ops/activation_functions.hpp"
 #include "core/ops/activation_names.hpp"
+#include "core/ops/map_row_to_pair.hpp"
 
 namespace espalier {
 namespace {
@@ -15,10 +16,12 @@ namespace {
 template <class Visit>
 void for_each_activation(const Visit& visit) {
   visit.template operator()<Gelu>("gelu", false);
+  visit.template operator()<GeluErf>("gelu_erf", false);
   visit.template operator()<Silu>("silu", false);
   visit.template operator()<Relu>("relu", false);
   visit.template operator()<ReluSquared>("relu_squared", false);
   visit.template operator()<Silu>("swiglu", true);
+  visit.template operator()<Gelu>("geglu", true);
 }
 
 template <class F, class T>
@@ -46,6 +49,39 @@ void activation_gradients(const ExecSpace& exec, const Tensor<T, 2>& dx, const T
           return static_cast<T>(static_cast<State<T>>(d) * F::derivative(static_cast<State<T>>(number)));
         };
         map_row(thread, width, out, gradient, in, g);
+      });
+}
+
+template <class F, class T>
+void gated_values(const ExecSpace& exec, const Tensor<T, 2>& y, const Tensor<T, 2>& x) {
+  using S = State<T>;
+  const Index width = y.extent(1);
+  for_rows(
+      exec, "espalier::core::gated_activation_forward", x.extent(0),
+      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
+        const auto value = [](const T gate, const T up) {
+          return static_cast<T>(F::value(static_cast<S>(gate)) * static_cast<S>(up));
+        };
+        const T* const in = &x(n, 0);
+        map_row(thread, width, &y(n, 0), value, in, in + width);
+      });
+}
+
+template <class F, class T>
+void gated_gradients(const ExecSpace& exec, const Tensor<T, 2>& dx, const Tensor<T, 2>& dy, const Tensor<T, 2>& x) {
+  using S = State<T>;
+  const Index width = dy.extent(1);
+  for_rows(
+      exec, "espalier::core::gated_activation_backward", x.extent(0),
+      KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
+        const auto gradients = [](const T d, const T gate, const T up) {
+          const S wide = static_cast<S>(d), at = static_cast<S>(gate);
+          return RowPair<S>{wide * static_cast<S>(up) * F::derivative(at), wide * F::value(at)};
+        };
+        const T* const in = &x(n, 0);
+        const T* const g = &dy(n, 0);
+        T* const out = &dx(n, 0);
+        map_row_to_pair(thread, width, out, out + width, gradients, g, in, in + width);
       });
 }
 
@@ -87,9 +123,23 @@ void activation_backward(const ExecSpace& exec, std::string_view activation, Ten
   visit_activation(activation, [&]<class F>(bool) { activation_gradients<F, T>(exec, dx, dy, x); });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                        \
-  template void activation_forward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>); \
-  template void activation_backward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>);
+template <class T>
+void gated_activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y, Tensor<T, 2> x) {
+  visit_activation(activation, [&]<class F>(bool) { gated_values<F, T>(exec, y, x); });
+}
+
+template <class T>
+void gated_activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx, Tensor<T, 2> dy,
+                               Tensor<T, 2> x) {
+  visit_activation(activation, [&]<class F>(bool) { gated_gradients<F, T>(exec, dx, dy, x); });
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                                       \
+  template void activation_forward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>);                \
+  template void activation_backward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>, Tensor<T, 2>); \
+  template void gated_activation_forward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>);          \
+  template void gated_activation_backward<T>(const ExecSpace&, std::string_view, Tensor<T, 2>, Tensor<T, 2>,          \
+                                             Tensor<T, 2>);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -21,4 +21,15 @@ template <class T>
 void activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx /* (N, F) */,
                          Tensor<T, 2> dy /* (N, F) */, Tensor<T, 2> x /* (N, F) */);
 
+/// y = f(gate) * up with x = [gate | up], for a name with a gate: SwiGLU and GeGLU (Shazeer, 2020).
+template <class T>
+void gated_activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y /* (N, F) */,
+                              Tensor<T, 2> x /* (N, 2F) */);
+
+/// dx = [dy * up * f'(gate) | dy * f(gate)]. dx may be x, and dy may be the left or the right half of dx: rows of any
+/// array may lie apart.
+template <class T>
+void gated_activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx /* (N, 2F), = */,
+                               Tensor<T, 2> dy /* (N, F) */, Tensor<T, 2> x /* (N, 2F) */);
+
 }  // namespace espalier

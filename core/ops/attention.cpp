@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/ops/attention_cudnn.hpp"
+#include "core/ops/attention_heads.hpp"
 #include "core/ops/attention_library.hpp"
 #include "core/ops/attention_rows.hpp"
 #include "core/ops/matmul_library.hpp"
@@ -18,6 +19,12 @@
 
 namespace espalier {
 namespace {
+
+using impl::end_of_queries;
+using impl::first_key;
+using impl::Head;
+using impl::head_of;
+using impl::HeadPart;
 
 // The kernels of hosts. Tiles of Q, K, V, of their gradients and of probabilities are multiplied as Operand: T where
 // the CPU has units for it, else the state type.
@@ -31,28 +38,11 @@ constexpr Index query_tile = sizeof(Operand) == 2 ? 128 : 64;
 template <class S>
 using ScratchVector = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
 
-// Where one head of one sequence lies.
-template <class T>
-struct Head {
-  T* first;
-  Index stride;
-  KOKKOS_INLINE_FUNCTION T* row(Index t) const { return first + t * stride; }
-};
-
-// Part 0, 1, 2 of a (B*T, 3*Cl) array = Q, K, V; part 0 of a (B*T, Cl) array = the head itself.
-template <class T>
-KOKKOS_INLINE_FUNCTION Head<T> head_of(const Tensor<T, 2>& array, const AttentionShape& shape, Index team, Index part) {
-  const Index b = team / shape.num_heads;
-  const Index h = team % shape.num_heads;
-  const Index stride = array.extent(1);
-  return {array.data() + b * shape.sequence_length * stride + (part * shape.num_heads + h) * shape.head_size, stride};
-}
-
-// Elements of scratch vectors of the state type and of operands.
+// A team for each of `heads` heads of a sequence, with elements of scratch vectors of the state type and of operands.
 template <class S, class Operand>
-TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, std::initializer_list<Index> tiles,
-                       std::initializer_list<Index> operands) {
-  TeamPolicy policy = row_policy(exec, shape.batch * shape.num_heads);
+TeamPolicy head_policy(const ExecSpace& exec, const AttentionShape& shape, Index heads,
+                       std::initializer_list<Index> tiles, std::initializer_list<Index> operands) {
+  TeamPolicy policy = row_policy(exec, shape.batch * heads);
   std::size_t bytes = 0;
   for (const Index size : tiles)
     bytes += ScratchVector<S>::shmem_size(static_cast<std::size_t>(size));
@@ -120,16 +110,17 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
   const Index query_size = tile * shape.head_size;
   const Index key_size = key_tile * shape.head_size;
   const TeamPolicy policy = head_policy<S, Operand>(
-      exec, shape, {score_size, tile, tile, query_size},
+      exec, shape, shape.num_heads, {score_size, tile, tile, query_size},
       {rounded<T, Operand>(score_size), copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
   Kokkos::parallel_for(
       "espalier::core::attention_forward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index length = shape.sequence_length;
         const Index width = shape.head_size;
-        const Head<T> q = head_of<T>(qkv, shape, team.league_rank(), 0);
-        const Head<T> k = head_of<T>(qkv, shape, team.league_rank(), 1);
-        const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
-        const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
+        const Index head = team.league_rank();
+        const Head<T> q = head_of<T>(qkv, shape, head);
+        const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+        const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
+        const Head<T> o = head_of<T>(out, shape, head);
         const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), score_size);        // (TQ, TK)
         const ScratchVector<S> largest(team.team_scratch(int{scratch_level}), Index{tile});      // (TQ)
         const ScratchVector<S> denominator(team.team_scratch(int{scratch_level}), Index{tile});  // (TQ)
@@ -145,7 +136,8 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
           const Index queries = smaller(tile, length - q0);
           team.team_barrier();  // the tiles of the last round are no longer read
           const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
-          for (Index k0 = 0; k0 < q0 + queries; k0 += key_tile) {
+          const Index first = first_key(shape, q0);  // that is seen by any of them; each sees keys of the first tile
+          for (Index k0 = first; k0 < q0 + queries; k0 += key_tile) {
             const Index keys = smaller(key_tile, q0 + queries - k0);
             team.team_barrier();  // the tiles of the last round are no longer read
             const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, keys, width, k_copy);
@@ -158,23 +150,27 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
               S* const row = scores.data() + i * keys;
               Operand* const weights = probabilities + i * keys;
               const Index visible = smaller(keys, q0 + i + 1 - k0);  // keys not after the query; 0 or less: none here
+              const Index hidden = k0 == first ? first_key(shape, q0 + i) - first : 0;  // keys before its window
               if (visible <= 0) {
                 row_for(team, keys, [&](const Index j) { weights[j] = Operand(0); });
                 continue;
               }
-              const S tile_largest = scale * row_max<S>(team, visible, [=](const Index j) { return row[j]; });
-              const S old_largest = k0 == 0 ? tile_largest : largest(i);
+              const S* const seen = row + hidden;
+              const S tile_largest = scale * row_max<S>(team, visible - hidden, [=](const Index j) { return seen[j]; });
+              const S old_largest = k0 == first ? tile_largest : largest(i);
               const S new_largest = tile_largest > old_largest ? tile_largest : old_largest;
               row_for(team, keys,
                       [&](const Index j) { row[j] = j < visible ? vector_exp(scale * row[j] - new_largest) : S(0); });
               team.team_barrier();
+              row_for(team, hidden, [&](const Index j) { row[j] = S(0); });
+              team.team_barrier();
               const S row_total = row_sum<S>(team, visible, [=](const Index j) { return row[j]; });
               if constexpr (!std::is_same_v<Operand, S>)
                 row_for(team, keys, [&](const Index j) { weights[j] = static_cast<Operand>(row[j]); });
-              const S shrink = k0 == 0 ? S(0) : vector_exp(old_largest - new_largest);
-              if (k0 > 0)
+              const S shrink = k0 == first ? S(0) : vector_exp(old_largest - new_largest);
+              if (k0 > first)
                 row_for(team, width, [&](const Index c) { sum(i * width + c) *= shrink; });
-              const S old_denominator = k0 == 0 ? S(0) : denominator(i);
+              const S old_denominator = k0 == first ? S(0) : denominator(i);
               team.team_barrier();  // every member has read the old maximum and denominator
               Kokkos::single(Kokkos::PerTeam(team), [&]() {
                 largest(i) = new_largest;
@@ -183,16 +179,15 @@ void forward_in(const ExecSpace& exec, const Tensor<T, 2>& out, const Tensor<Sta
             }
             team.team_barrier();
             tile_matmul(sum.data(), width, Transpose::no, probabilities, keys, Transpose::no, v_rows.first,
-                        v_rows.stride, queries, width, keys, k0 == 0 ? S(0) : S(1));
+                        v_rows.stride, queries, width, keys, k0 == first ? S(0) : S(1));
           }
           team.team_barrier();
           for (Index i = 0; i < queries; ++i) {
             const S inverse = S(1) / denominator(i);
             T* const row = o.row(q0 + i);
             row_for(team, width, [&](const Index c) { row[c] = static_cast<T>(sum(i * width + c) * inverse); });
-            Kokkos::single(Kokkos::PerTeam(team), [&]() {
-              log_sum_exp(team.league_rank() * length + q0 + i) = largest(i) + compat::log(denominator(i));
-            });
+            Kokkos::single(Kokkos::PerTeam(team),
+                           [&]() { log_sum_exp(head * length + q0 + i) = largest(i) + compat::log(denominator(i)); });
           }
         }
       });
@@ -208,26 +203,24 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
   const Index query_size = tile * shape.head_size;
   const Index key_size = key_tile * shape.head_size;
   const Index dq_size = shape.sequence_length * shape.head_size;
+  const Index group = shape.group();
+  const Index dk_size = group == 1 ? key_size : dq_size;  // kept from one head of a group to the next
   const TeamPolicy policy =
-      head_policy<S, Operand>(exec, shape, {score_size, score_size, key_size, key_size, dq_size},
+      head_policy<S, Operand>(exec, shape, shape.kv_heads(), {score_size, score_size, dk_size, dk_size, dq_size},
                               {rounded<T, Operand>(score_size), rounded<T, Operand>(score_size), copied<T>(query_size),
                                copied<T>(query_size), copied<T>(key_size), copied<T>(key_size)});
   // With P the probabilities and dP = dO V^T:  dV = P^T dO,  dS = P * (dP - rowsum(dO * O)) scale,  dQ = dS K,
   // dK = dS^T Q. P is made again from the saved log of its denominator. Gradients are summed in the state type:
-  // those of a tile of keys while queries pass, those of all queries while tiles of keys do.
+  // those of a tile of keys while queries pass, those of all queries while tiles of keys do. A team has the heads of a
+  // group one after the other.
   Kokkos::parallel_for(
       "espalier::core::attention_backward", policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index length = shape.sequence_length;
         const Index width = shape.head_size;
-        const Head<T> q = head_of<T>(qkv, shape, team.league_rank(), 0);
-        const Head<T> k = head_of<T>(qkv, shape, team.league_rank(), 1);
-        const Head<T> v = head_of<T>(qkv, shape, team.league_rank(), 2);
-        const Head<T> o = head_of<T>(out, shape, team.league_rank(), 0);
-        const Head<T> d_o = head_of<T>(dout, shape, team.league_rank(), 0);
         const ScratchVector<S> scores(team.team_scratch(int{scratch_level}), score_size);   // (TQ, TK)
         const ScratchVector<S> dscores(team.team_scratch(int{scratch_level}), score_size);  // (TQ, TK)
-        const ScratchVector<S> dk(team.team_scratch(int{scratch_level}), key_size);         // (TK, HS)
-        const ScratchVector<S> dv(team.team_scratch(int{scratch_level}), key_size);         // (TK, HS)
+        const ScratchVector<S> dk(team.team_scratch(int{scratch_level}), dk_size);          // (TK or T, HS)
+        const ScratchVector<S> dv(team.team_scratch(int{scratch_level}), dk_size);          // (TK or T, HS)
         const ScratchVector<S> dq(team.team_scratch(int{scratch_level}), dq_size);          // (T, HS)
         const ScratchVector<Operand> rounded_scores(team.team_scratch(int{scratch_level}),
                                                     rounded<T, Operand>(score_size));  // (TQ, TK)
@@ -239,65 +232,85 @@ void backward_in(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T
         const ScratchVector<Operand> v_copy(team.team_scratch(int{scratch_level}), copied<T>(key_size));     // (TK, HS)
         Operand* const p = weights_of<Operand>(scores, rounded_scores);
         Operand* const ds = weights_of<Operand>(dscores, rounded_dscores);
-        const auto store = [&](const Index part, const Index t, const Index rows, const S* from) {
-          const Head<T> to = head_of<T>(dqkv, shape, team.league_rank(), part);
+        const auto store = [&](const HeadPart part, const Index head, const Index t, const Index rows, const S* from) {
+          const Head<T> to = head_of<T>(dqkv, shape, head, part);
           for (Index i = 0; i < rows; ++i) {
             T* const row = to.row(t + i);
             row_for(team, width, [&](const Index c) { row[c] = static_cast<T>(from[i * width + c]); });
           }
         };
 
-        for (Index k0 = 0; k0 < length; k0 += key_tile) {
-          const Index all_keys = smaller(key_tile, length - k0);
-          team.team_barrier();  // the tiles of the last round are no longer read
-          const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, all_keys, width, k_copy);
-          const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, all_keys, width, v_copy);
-          row_for(team, all_keys * width, [&](const Index i) { dk(i) = dv(i) = S(0); });
-          for (Index q0 = k0 / tile * tile; q0 < length; q0 += tile) {
-            const Index queries = smaller(tile, length - q0);
-            const Index keys = smaller(all_keys, q0 + queries - k0);  // none of the later ones is visible
-            team.team_barrier();                                      // the tiles of the last round are no longer read
-            const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
-            const Head<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
-            team.team_barrier();
-            tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes, k_rows.first,
-                        k_rows.stride, queries, keys, width, S(0));
-            tile_matmul(dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
-                        v_rows.first, v_rows.stride, queries, keys, width, S(0));
-            team.team_barrier();
-            for (Index i = 0; i < queries; ++i) {
-              S* const score = scores.data() + i * keys;
-              S* const dp = dscores.data() + i * keys;
-              Operand* const p_row = p + i * keys;
-              Operand* const ds_row = ds + i * keys;
-              const Index visible = smaller(keys, q0 + i + 1 - k0);
-              const S log_sum = log_sum_exp(team.league_rank() * length + q0 + i);
-              const S projection = row_sum<S>(team, width, [&](const Index c) {
-                return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
-              });
-              row_for(team, keys, [&](const Index j) {
-                score[j] = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
-                dp[j] = scale * score[j] * (dp[j] - projection);
-              });
-              if constexpr (!std::is_same_v<Operand, S>) {  // by itself: loops of one width are vectorised best
-                row_for(team, keys, [&](const Index j) { p_row[j] = static_cast<Operand>(score[j]); });
-                row_for(team, keys, [&](const Index j) { ds_row[j] = static_cast<Operand>(dp[j]); });
+        for (Index g = 0; g < group; ++g) {
+          const Index head = team.league_rank() * group + g;
+          const Head<T> q = head_of<T>(qkv, shape, head);
+          const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+          const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
+          const Head<T> o = head_of<T>(out, shape, head);
+          const Head<T> d_o = head_of<T>(dout, shape, head);
+          for (Index k0 = 0; k0 < length; k0 += key_tile) {
+            const Index all_keys = smaller(key_tile, length - k0);
+            team.team_barrier();  // the tiles of the last round are no longer read
+            const Head<const Operand> k_rows = operand_rows<T>(team, k, k0, all_keys, width, k_copy);
+            const Head<const Operand> v_rows = operand_rows<T>(team, v, k0, all_keys, width, v_copy);
+            S* const dk_tile = dk.data() + (group == 1 ? 0 : k0 * width);
+            S* const dv_tile = dv.data() + (group == 1 ? 0 : k0 * width);
+            if (g == 0)
+              row_for(team, all_keys * width, [&](const Index i) { dk_tile[i] = dv_tile[i] = S(0); });
+            const Index end = end_of_queries(shape, k0 + all_keys - 1);
+            for (Index q0 = k0 / tile * tile; q0 < end; q0 += tile) {
+              const Index queries = smaller(tile, length - q0);
+              const Index first_seen = first_key(shape, q0);
+              const Index skipped = first_seen > k0 ? first_seen - k0 : 0;  // keys that none of them sees any more
+              const Index first = k0 + skipped;
+              const Index keys = smaller(all_keys - skipped, q0 + queries - first);  // nor later ones yet
+              team.team_barrier();  // the tiles of the last round are no longer read
+              const Head<const Operand> q_rows = operand_rows<T>(team, q, q0, queries, width, q_copy);
+              const Head<const Operand> do_rows = operand_rows<T>(team, d_o, q0, queries, width, do_copy);
+              team.team_barrier();
+              tile_matmul(scores.data(), keys, Transpose::no, q_rows.first, q_rows.stride, Transpose::yes,
+                          k_rows.row(skipped), k_rows.stride, queries, keys, width, S(0));
+              tile_matmul(dscores.data(), keys, Transpose::no, do_rows.first, do_rows.stride, Transpose::yes,
+                          v_rows.row(skipped), v_rows.stride, queries, keys, width, S(0));
+              team.team_barrier();
+              for (Index i = 0; i < queries; ++i) {
+                S* const score = scores.data() + i * keys;
+                S* const dp = dscores.data() + i * keys;
+                Operand* const p_row = p + i * keys;
+                Operand* const ds_row = ds + i * keys;
+                const Index visible = smaller(keys, q0 + i + 1 - first);
+                const Index hidden = smaller(keys, first_key(shape, q0 + i) - first);  // 0 or less: none
+                const S log_sum = log_sum_exp(head * length + q0 + i);
+                const S projection = row_sum<S>(team, width, [&](const Index c) {
+                  return static_cast<S>(d_o.row(q0 + i)[c]) * static_cast<S>(o.row(q0 + i)[c]);
+                });
+                row_for(team, keys, [&](const Index j) {
+                  score[j] = j < visible ? vector_exp(scale * score[j] - log_sum) : S(0);
+                  dp[j] = scale * score[j] * (dp[j] - projection);
+                });
+                team.team_barrier();
+                row_for(team, hidden, [&](const Index j) { score[j] = dp[j] = S(0); });
+                if constexpr (!std::is_same_v<Operand, S>) {  // by itself: loops of one width are vectorised best
+                  row_for(team, keys, [&](const Index j) { p_row[j] = static_cast<Operand>(score[j]); });
+                  row_for(team, keys, [&](const Index j) { ds_row[j] = static_cast<Operand>(dp[j]); });
+                }
               }
+              team.team_barrier();
+              tile_matmul(dv_tile + skipped * width, width, Transpose::yes, p, keys, Transpose::no, do_rows.first,
+                          do_rows.stride, keys, width, queries, S(1));
+              tile_matmul(dk_tile + skipped * width, width, Transpose::yes, ds, keys, Transpose::no, q_rows.first,
+                          q_rows.stride, keys, width, queries, S(1));
+              // A tile of queries is first met with the first key that it sees.
+              tile_matmul(dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.row(skipped),
+                          k_rows.stride, queries, width, keys, k0 <= first_seen ? S(0) : S(1));
             }
             team.team_barrier();
-            tile_matmul(dv.data(), width, Transpose::yes, p, keys, Transpose::no, do_rows.first, do_rows.stride, keys,
-                        width, queries, S(1));
-            tile_matmul(dk.data(), width, Transpose::yes, ds, keys, Transpose::no, q_rows.first, q_rows.stride, keys,
-                        width, queries, S(1));
-            // A tile of queries is first met at k0 = 0.
-            tile_matmul(dq.data() + q0 * width, width, Transpose::no, ds, keys, Transpose::no, k_rows.first,
-                        k_rows.stride, queries, width, keys, k0 == 0 ? S(0) : S(1));
+            if (g == group - 1) {
+              store(HeadPart::key, head, k0, all_keys, dk_tile);
+              store(HeadPart::value, head, k0, all_keys, dv_tile);
+            }
           }
-          team.team_barrier();
-          store(1, k0, all_keys, dk.data());
-          store(2, k0, all_keys, dv.data());
+          store(HeadPart::query, head, 0, length, dq.data());
         }
-        store(0, 0, length, dq.data());
       });
 }
 

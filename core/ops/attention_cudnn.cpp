@@ -34,8 +34,15 @@ std::optional<Cudnn>& cudnn() {
   return state;
 }
 
-bool is_for_tensor_cores(const AttentionShape& shape) {
-  return shape.batch > 0 && shape.sequence_length > 0 && shape.num_heads > 0 && is_cudnn_head_size(shape.head_size);
+// Why no plan is asked for; empty: one is.
+std::string early_refusal(const AttentionShape& shape) {
+  if (shape.batch <= 0 || shape.sequence_length <= 0 || shape.num_heads <= 0)
+    return "there are no rows";
+  if (!is_cudnn_head_size(shape.head_size))
+    return "heads are not a multiple of 8 channels";
+  if (shape.group() > 1)
+    return "heads share keys and values";
+  return shape.window > 0 && shape.window < shape.sequence_length ? "queries see a window of the keys" : "";
 }
 
 // Made at the first call.
@@ -51,7 +58,7 @@ const CudnnAttention& any_plan_of(const AttentionShape& shape) {
 // nullptr where cuDNN has none.
 template <class T>
 const CudnnAttention* plan_of(const AttentionShape& shape) {
-  if (!is_for_tensor_cores(shape))
+  if (!early_refusal(shape).empty())
     return nullptr;
   const CudnnAttention& plan = any_plan_of<T>(shape);
   return plan.refusal().empty() ? &plan : nullptr;
@@ -104,7 +111,8 @@ std::size_t cudnn_workspace_bytes(const AttentionShape& shape) {
 
 template <class T>
 std::string cudnn_refusal(const AttentionShape& shape) {
-  return is_for_tensor_cores(shape) ? any_plan_of<T>(shape).refusal() : "heads are not a multiple of 8 channels";
+  const std::string early = early_refusal(shape);
+  return early.empty() ? any_plan_of<T>(shape).refusal() : early;
 }
 
 void release_cudnn_workspaces() {

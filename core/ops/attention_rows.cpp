@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/ops/attention_heads.hpp"
 #include "core/vector_math.hpp"
 
 namespace espalier::impl {
@@ -20,23 +21,6 @@ constexpr int vector_length = exec_is_host ? 1 : 32;  // of a thread
 template <class S>
 using ScratchVector = Kokkos::View<S*, ExecSpace::scratch_memory_space, Kokkos::MemoryUnmanaged>;
 
-// Rows (T) of one head of one sequence.
-template <class T>
-struct HeadRows {
-  T* first;
-  Index stride;
-  KOKKOS_INLINE_FUNCTION T* operator()(Index t) const { return first + t * stride; }
-};
-
-// Part 0, 1, 2 of a (B*T, 3*Cl) array = Q, K, V; part 0 of a (B*T, Cl) array = the head itself.
-template <class T>
-KOKKOS_INLINE_FUNCTION HeadRows<T> head_rows(const Tensor<T, 2>& array, const AttentionShape& shape, Index head,
-                                             Index part = 0) {
-  const Index b = head / shape.num_heads, h = head % shape.num_heads;
-  const Index stride = array.extent(1);
-  return {array.data() + b * shape.sequence_length * stride + (part * shape.num_heads + h) * shape.head_size, stride};
-}
-
 template <class S, class T>
 KOKKOS_INLINE_FUNCTION S dot(const T* a, const T* b, Index width) {
   S sum = 0;
@@ -45,7 +29,7 @@ KOKKOS_INLINE_FUNCTION S dot(const T* a, const T* b, Index width) {
   return sum;
 }
 
-// Which row of which head a thread works on, and where its scratch memory lies.
+// Which row of which head (of queries, or of keys) a thread works on, and where its scratch memory lies.
 struct RowOfThread {
   Index teams_per_head;
   int level;  // of scratch memory
@@ -55,26 +39,26 @@ struct RowOfThread {
   }
 };
 
-// Teams for all rows of all heads, and scratch memory of a thread for `rows` rows of a head and `weights` times lanes.
+// Teams for all rows of `heads` heads of each sequence, and scratch memory of a thread for `rows` rows of a head and
+// `weights` times lanes.
 struct RowPlan {
   TeamPolicy policy;
   RowOfThread work;
 };
 
 template <class S>
-RowPlan plan_rows(const ExecSpace& exec, const AttentionShape& shape, Index rows, Index weights) {
+RowPlan plan_rows(const ExecSpace& exec, const AttentionShape& shape, Index heads, Index rows, Index weights) {
   constexpr std::size_t fast_bytes = std::size_t{40} << 10;  // of a team: every GPU has 48 KiB
   const Index teams_per_head = (shape.sequence_length + team_threads - 1) / team_threads;
-  const Index teams = shape.batch * shape.num_heads * teams_per_head;
+  const Index teams = shape.batch * heads * teams_per_head;
   const std::size_t bytes = static_cast<std::size_t>(rows) * ScratchVector<S>::shmem_size(shape.head_size) +
                             static_cast<std::size_t>(weights) * ScratchVector<S>::shmem_size(lanes);
   if (teams > std::numeric_limits<int>::max() || bytes > std::numeric_limits<int>::max() / team_threads)
-    throw Error(ExitCode::usage,
-                {.what = "attention wants more teams or scratch memory than Kokkos can count",
-                 .got = fmt::format("{} heads of {} positions of {} channels", shape.batch * shape.num_heads,
-                                    shape.sequence_length, shape.head_size),
-                 .wanted = "fewer than 2^31 rows, of fewer than 2^25 channels",
-                 .todo = "raise model.num_heads, or shorten batch.sequence_length"});
+    throw Error(ExitCode::usage, {.what = "attention wants more teams or scratch memory than Kokkos can count",
+                                  .got = fmt::format("{} heads of {} positions of {} channels", shape.batch * heads,
+                                                     shape.sequence_length, shape.head_size),
+                                  .wanted = "fewer than 2^31 rows, of fewer than 2^25 channels",
+                                  .todo = "raise model.num_heads, or shorten batch.sequence_length"});
   const int level = team_threads * bytes <= fast_bytes ? 0 : 1;
   TeamPolicy policy(exec, static_cast<int>(teams), team_threads, vector_length);
   policy.set_scratch_size(level, Kokkos::PerThread(static_cast<int>(bytes)));
@@ -99,7 +83,7 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
                             const Tensor<T, 2>& qkv, const AttentionShape& shape) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
-  const RowPlan plan = plan_rows<S>(exec, shape, 1, 1);
+  const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
   const RowOfThread work = plan.work;
   Kokkos::parallel_for(
       "espalier::core::attention_forward_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
@@ -110,18 +94,20 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
         const ScratchVector<S> p(team.thread_scratch(work.level), Index{lanes});
         if (query >= shape.sequence_length)
           return;
-        const T* const q = head_rows<T>(qkv, shape, head, 0)(query);
-        const HeadRows<T> k = head_rows<T>(qkv, shape, head, 1), v = head_rows<T>(qkv, shape, head, 2);
+        const T* const q = head_of<T>(qkv, shape, head).row(query);
+        const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+        const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
         S largest = 0, denominator = 0;
-        for (Index k0 = 0; k0 <= query; k0 += lanes) {
+        const Index first = first_key(shape, query);
+        for (Index k0 = first; k0 <= query; k0 += lanes) {
           const Index keys = smaller(lanes, query + 1 - k0);
-          for_lanes(team, keys, [&](const Index j) { p(j) = scale * dot<S>(q, k(k0 + j), width); });
+          for_lanes(team, keys, [&](const Index j) { p(j) = scale * dot<S>(q, k.row(k0 + j), width); });
           S new_largest = -Kokkos::reduction_identity<S>::min();
           Kokkos::parallel_reduce(
               Kokkos::ThreadVectorRange(team, keys), [&](const Index j, S& most) { most = p(j) > most ? p(j) : most; },
               Kokkos::Max<S>(new_largest));
-          new_largest = k0 > 0 && largest > new_largest ? largest : new_largest;
-          const S shrink = k0 == 0 ? S(0) : vector_exp(largest - new_largest);
+          new_largest = k0 > first && largest > new_largest ? largest : new_largest;
+          const S shrink = k0 == first ? S(0) : vector_exp(largest - new_largest);
           for_lanes(team, keys, [&](const Index j) { p(j) = vector_exp(p(j) - new_largest); });
           S total = 0;
           Kokkos::parallel_reduce(
@@ -129,13 +115,13 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
           largest = new_largest;
           denominator = denominator * shrink + total;
           for_lanes(team, width, [&](const Index c) {
-            S weighted = k0 == 0 ? S(0) : shrink * sum(c);
+            S weighted = k0 == first ? S(0) : shrink * sum(c);
             for (Index j = 0; j < keys; ++j)
-              weighted += p(j) * static_cast<S>(v(k0 + j)[c]);
+              weighted += p(j) * static_cast<S>(v.row(k0 + j)[c]);
             sum(c) = weighted;
           });
         }
-        T* const row = head_rows<T>(out, shape, head)(query);
+        T* const row = head_of<T>(out, shape, head).row(query);
         for_lanes(team, width, [&](const Index c) { row[c] = static_cast<T>(sum(c) / denominator); });
         Kokkos::single(Kokkos::PerThread(team), [&]() {
           log_sum_exp(head * shape.sequence_length + query) = largest + compat::log(denominator);
@@ -144,7 +130,8 @@ void attention_forward_rows(const ExecSpace& exec, const Tensor<T, 2>& out, cons
 }
 
 // With P the probabilities and dP = dO V^T:  dV = P^T dO,  dS = P * (dP - rowsum(dO * O)) scale,  dQ = dS K,
-// dK = dS^T Q. A row of dQ belongs to one thread, and a row of dK and of dV: P and dP are made twice.
+// dK = dS^T Q. A row of dQ belongs to one thread, and a row of dK and of dV with the queries of all heads of its group:
+// P and dP are made twice.
 
 template <class T>
 void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Tensor<T, 2>& dout,
@@ -152,7 +139,7 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
                          const AttentionShape& shape) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
-  const RowPlan plan = plan_rows<S>(exec, shape, 1, 1);
+  const RowPlan plan = plan_rows<S>(exec, shape, shape.num_heads, 1, 1);
   const RowOfThread work = plan.work;
   Kokkos::parallel_for(
       "espalier::core::attention_query_gradient_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
@@ -163,25 +150,27 @@ void query_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const 
         const ScratchVector<S> ds(team.thread_scratch(work.level), Index{lanes});
         if (query >= shape.sequence_length)
           return;
-        const T* const q = head_rows<T>(qkv, shape, head, 0)(query);
-        const HeadRows<T> k = head_rows<T>(qkv, shape, head, 1), v = head_rows<T>(qkv, shape, head, 2);
-        const T* const d_o = head_rows<T>(dout, shape, head)(query);
+        const T* const q = head_of<T>(qkv, shape, head).row(query);
+        const Head<T> k = head_of<T>(qkv, shape, head, HeadPart::key);
+        const Head<T> v = head_of<T>(qkv, shape, head, HeadPart::value);
+        const T* const d_o = head_of<T>(dout, shape, head).row(query);
         const S log_sum = log_sum_exp(head * shape.sequence_length + query);
-        const S projection = dot<S>(d_o, head_rows<T>(out, shape, head)(query), width);
-        for (Index k0 = 0; k0 <= query; k0 += lanes) {
+        const S projection = dot<S>(d_o, head_of<T>(out, shape, head).row(query), width);
+        const Index first = first_key(shape, query);
+        for (Index k0 = first; k0 <= query; k0 += lanes) {
           const Index keys = smaller(lanes, query + 1 - k0);
           for_lanes(team, keys, [&](const Index j) {
-            const S probability = vector_exp(scale * dot<S>(q, k(k0 + j), width) - log_sum);
-            ds(j) = scale * probability * (dot<S>(d_o, v(k0 + j), width) - projection);
+            const S probability = vector_exp(scale * dot<S>(q, k.row(k0 + j), width) - log_sum);
+            ds(j) = scale * probability * (dot<S>(d_o, v.row(k0 + j), width) - projection);
           });
           for_lanes(team, width, [&](const Index c) {
-            S sum = k0 == 0 ? S(0) : dq(c);
+            S sum = k0 == first ? S(0) : dq(c);
             for (Index j = 0; j < keys; ++j)
-              sum += ds(j) * static_cast<S>(k(k0 + j)[c]);
+              sum += ds(j) * static_cast<S>(k.row(k0 + j)[c]);
             dq(c) = sum;
           });
         }
-        T* const row = head_rows<T>(dqkv, shape, head, 0)(query);
+        T* const row = head_of<T>(dqkv, shape, head).row(query);
         for_lanes(team, width, [&](const Index c) { row[c] = static_cast<T>(dq(c)); });
       });
 }
@@ -192,42 +181,47 @@ void key_gradient_rows(const ExecSpace& exec, const Tensor<T, 2>& dqkv, const Te
                        const AttentionShape& shape) {
   using S = State<T>;
   const S scale = scale_of<S>(shape);
-  const RowPlan plan = plan_rows<S>(exec, shape, 2, 2);
+  const RowPlan plan = plan_rows<S>(exec, shape, shape.kv_heads(), 2, 2);
+  const Index group = shape.group();
   const RowOfThread work = plan.work;
   Kokkos::parallel_for(
       "espalier::core::attention_key_gradient_rows", plan.policy, KOKKOS_LAMBDA(const TeamMember& team) {
         const Index width = shape.head_size;
         const Index length = shape.sequence_length;
-        const Index head = work.head(team);
+        const Index first_head = work.head(team) * group;
         const Index key = work.row(team);
         const ScratchVector<S> dk(team.thread_scratch(work.level), width), dv(team.thread_scratch(work.level), width);
         const ScratchVector<S> p(team.thread_scratch(work.level), Index{lanes});
         const ScratchVector<S> ds(team.thread_scratch(work.level), Index{lanes});
         if (key >= length)
           return;
-        const HeadRows<T> q = head_rows<T>(qkv, shape, head, 0);
-        const T* const k = head_rows<T>(qkv, shape, head, 1)(key);
-        const T* const v = head_rows<T>(qkv, shape, head, 2)(key);
-        const HeadRows<T> o = head_rows<T>(out, shape, head), d_o = head_rows<T>(dout, shape, head);
-        for (Index q0 = key; q0 < length; q0 += lanes) {
-          const Index queries = smaller(lanes, length - q0);
-          for_lanes(team, queries, [&](const Index i) {
-            const T* const d_row = d_o(q0 + i);
-            p(i) = vector_exp(scale * dot<S>(q(q0 + i), k, width) - log_sum_exp(head * length + q0 + i));
-            ds(i) = scale * p(i) * (dot<S>(d_row, v, width) - dot<S>(d_row, o(q0 + i), width));
-          });
-          for_lanes(team, width, [&](const Index c) {
-            S dk_sum = q0 == key ? S(0) : dk(c), dv_sum = q0 == key ? S(0) : dv(c);
-            for (Index i = 0; i < queries; ++i) {
-              dk_sum += ds(i) * static_cast<S>(q(q0 + i)[c]);
-              dv_sum += p(i) * static_cast<S>(d_o(q0 + i)[c]);
-            }
-            dk(c) = dk_sum;
-            dv(c) = dv_sum;
-          });
+        const T* const k = head_of<T>(qkv, shape, first_head, HeadPart::key).row(key);
+        const T* const v = head_of<T>(qkv, shape, first_head, HeadPart::value).row(key);
+        const Index end = end_of_queries(shape, key);
+        for (Index head = first_head; head < first_head + group; ++head) {
+          const Head<T> q = head_of<T>(qkv, shape, head);
+          const Head<T> o = head_of<T>(out, shape, head), d_o = head_of<T>(dout, shape, head);
+          for (Index q0 = key; q0 < end; q0 += lanes) {
+            const bool is_first = head == first_head && q0 == key;
+            const Index queries = smaller(lanes, end - q0);
+            for_lanes(team, queries, [&](const Index i) {
+              const T* const d_row = d_o.row(q0 + i);
+              p(i) = vector_exp(scale * dot<S>(q.row(q0 + i), k, width) - log_sum_exp(head * length + q0 + i));
+              ds(i) = scale * p(i) * (dot<S>(d_row, v, width) - dot<S>(d_row, o.row(q0 + i), width));
+            });
+            for_lanes(team, width, [&](const Index c) {
+              S dk_sum = is_first ? S(0) : dk(c), dv_sum = is_first ? S(0) : dv(c);
+              for (Index i = 0; i < queries; ++i) {
+                dk_sum += ds(i) * static_cast<S>(q.row(q0 + i)[c]);
+                dv_sum += p(i) * static_cast<S>(d_o.row(q0 + i)[c]);
+              }
+              dk(c) = dk_sum;
+              dv(c) = dv_sum;
+            });
+          }
         }
-        T* const dk_row = head_rows<T>(dqkv, shape, head, 1)(key);
-        T* const dv_row = head_rows<T>(dqkv, shape, head, 2)(key);
+        T* const dk_row = head_of<T>(dqkv, shape, first_head, HeadPart::key).row(key);
+        T* const dv_row = head_of<T>(dqkv, shape, first_head, HeadPart::value).row(key);
         for_lanes(team, width, [&](const Index c) {
           dk_row[c] = static_cast<T>(dk(c));
           dv_row[c] = static_cast<T>(dv(c));

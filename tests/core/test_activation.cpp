@@ -18,9 +18,19 @@ using Function = double (*)(double);
 const std::map<std::string, Function>& plain_functions() {
   static const std::map<std::string, Function> functions = {
       {"gelu", [](double x) { return reference::gelu({x})[0]; }},
+      {"gelu_erf", [](double x) { return x / 2 * std::erfc(-x / std::sqrt(2.0)); }},
       {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
       {"relu", [](double x) { return x > 0 ? x : 0; }},
       {"relu_squared", [](double x) { return x > 0 ? x * x : 0; }},
+  };
+  return functions;
+}
+
+// What stands before the product, for each name with a gate.
+const std::map<std::string, Function>& plain_gates() {
+  static const std::map<std::string, Function> functions = {
+      {"swiglu", plain_functions().at("silu")},
+      {"geglu", plain_functions().at("gelu")},
   };
   return functions;
 }
@@ -31,9 +41,9 @@ Values mapped(const std::string& name, Values values) {
   return values;
 }
 
-TEST(Activation, every_function_without_a_gate_is_tested) {
+TEST(Activation, every_function_is_tested) {
   for (const std::string& name : activation_names())
-    EXPECT_EQ(plain_functions().count(name), is_gated(name) ? 0U : 1U) << name;
+    EXPECT_EQ((is_gated(name) ? plain_gates() : plain_functions()).count(name), 1U) << name;
   EXPECT_THROW(is_gated("sine"), std::logic_error);
 }
 
@@ -64,6 +74,67 @@ TEST(Activation, gradient_is_that_of_finite_differences) {
       activation_backward<float>(ExecSpace(), name, in_place, in_place, on_device<float>(x, s.rows(), s.channels()));
       EXPECT_TRUE(allclose(on_host(in_place), on_host(dx), 1e-5, {s.rows(), s.channels()}));
     }
+}
+
+TEST(Activation, gated_forward_is_that_of_plain_loops) {
+  for (const auto& [name, function] : plain_gates())
+    for_each_shape_and_type([&, &called = name, &plain = function]<class T>(const OpShape& s) {
+      const Index width = s.channels();
+      const Values x = random_values("x", s.rows() * 2 * width, 4);
+      const auto y = undefined<T>(s.rows(), width);
+      gated_activation_forward<T>(ExecSpace(), called, y, on_device<T>(x, s.rows(), 2 * width));
+      EXPECT_TRUE(allclose(on_host(y), reference::gated(plain, rounded<T>(x), width), tolerance<T>, {s.rows(), width}))
+          << called;
+    });
+}
+
+// dy beside what the gradients overwrite: in the left or the right half of their rows.
+template <class T>
+Values gated_gradient_in_place(const std::string& name, const Values& dy, const Values& x, Index width, bool left) {
+  const Index rows = static_cast<Index>(dy.size()) / width;
+  Values both(2 * dy.size(), std::nan(""));
+  for (Index n = 0; n < rows; ++n)
+    for (Index c = 0; c < width; ++c)
+      both[reference::at(n, (left ? 0 : width) + c, 2 * width)] = dy[reference::at(n, c, width)];
+  const auto dx = on_device<T>(both, rows, 2 * width);
+  const Tensor<T, 2> half =
+      Kokkos::subview(dx, Kokkos::ALL, std::pair<Index, Index>(left ? 0 : width, left ? width : 2 * width));
+  gated_activation_backward<T>(ExecSpace(), name, dx, half, on_device<T>(x, rows, 2 * width));
+  return on_host(dx);
+}
+
+TEST(Activation, gated_gradient_is_that_of_finite_differences) {
+  for (const auto& [name, function] : plain_gates())
+    for (const OpShape& s : op_shapes()) {
+      SCOPED_TRACE(name + " " + to_text(s));
+      const Index rows = s.rows(), width = s.channels();
+      const Values x = random_values("x", rows * 2 * width, 5);
+      const Values dy = random_values("dy", rows * width);
+      const auto dx = undefined<double>(rows, 2 * width);
+      gated_activation_backward<double>(ExecSpace(), name, dx, on_device<double>(dy, rows, width),
+                                        on_device<double>(x, rows, 2 * width));
+      EXPECT_TRUE(
+          gradient_check([&, &plain = function](const Values& v) { return dot(dy, reference::gated(plain, v, width)); },
+                         x, on_host(dx), 24, 1e-8, {rows, 2 * width}));
+      for (const bool left : {true, false})
+        EXPECT_TRUE(
+            allclose(gated_gradient_in_place<float>(name, dy, x, width, left), on_host(dx), 1e-5, {rows, 2 * width}));
+      const auto over_x = on_device<double>(x, rows, 2 * width);
+      gated_activation_backward<double>(ExecSpace(), name, over_x, on_device<double>(dy, rows, width), over_x);
+      EXPECT_EQ(fingerprint(over_x), fingerprint(dx));
+    }
+}
+
+TEST(Activation, gated_gradients_of_16_bits_are_those_of_fp64) {
+  for (const auto& [name, function] : plain_gates())
+    for_each_shape_and_type([&, &called = name]<class T>(const OpShape& s) {
+      const Index width = s.channels();
+      const Values x = rounded<T>(random_values("x", s.rows() * 2 * width, 4));
+      const Values dy = rounded<T>(random_values("dy", s.rows() * width));
+      EXPECT_TRUE(allclose(gated_gradient_in_place<T>(called, dy, x, width, true),
+                           gated_gradient_in_place<double>(called, dy, x, width, true), tolerance<T>,
+                           {s.rows(), 2 * width}));
+    });
 }
 
 TEST(Activation, stays_finite_far_out_and_passes_nan_on) {

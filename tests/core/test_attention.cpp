@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/ops/attention.hpp"
+#include "core/ops/attention_heads.hpp"
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "tests/support/attention_result.hpp"
@@ -44,13 +45,15 @@ std::vector<OpShape> attention_shapes() {
     shapes.push_back({1, 9, 2, head_size, 1});
   for (const Index length : {2, 127, 128, 129, 255, 256, 511, 513})
     shapes.push_back({1, length, 1, 4, 1});
+  for (const OpShape& s : grouped_and_windowed_shapes())
+    shapes.push_back(s);
   return shapes;
 }
 
 template <class T>
 void compare_forward(const OpShape& s) {
   SCOPED_TRACE(to_text(s) + " " + to_string(scalar_type_of<T>()));
-  const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
+  const Values qkv = random_values("qkv", s.rows() * s.qkv_channels(), 2);
   const AttentionResult actual = run<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
   Values log_sum_exp(actual.log_sum_exp.size());
   const Values out = reference::attention(rounded<T>(qkv), s, &log_sum_exp);
@@ -72,12 +75,12 @@ TEST(Attention, forward_is_that_of_plain_loops) {
 TEST(Attention, gradient_is_that_of_finite_differences) {
   for (const OpShape& s : attention_shapes()) {
     SCOPED_TRACE(to_text(s));
-    const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
+    const Values qkv = random_values("qkv", s.rows() * s.qkv_channels(), 2);
     const Values dout = random_values("dout", s.rows() * s.channels());
     const Values dqkv = run<double>(qkv, dout, s).dqkv;
     EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12,
-                               1e-8, {s.rows(), 3, s.heads, s.head_size}));
-    EXPECT_TRUE(allclose(run<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
+                               1e-8, {s.rows(), s.qkv_heads(), s.head_size}));
+    EXPECT_TRUE(allclose(run<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), s.qkv_heads(), s.head_size}));
   }
 }
 
@@ -86,11 +89,11 @@ TEST(Attention, gradient_is_that_of_finite_differences) {
 template <class T>
 void compare_gradient_of_16_bits(const OpShape& s) {
   SCOPED_TRACE(to_text(s) + " " + to_string(scalar_type_of<T>()));
-  const Values qkv = rounded<T>(random_values("qkv", s.rows() * 3 * s.channels(), 2));
+  const Values qkv = rounded<T>(random_values("qkv", s.rows() * s.qkv_channels(), 2));
   const Values dout = rounded<T>(random_values("dout", s.rows() * s.channels()));
   const Values actual = run<T>(qkv, dout, s).dqkv;
   const Values wanted = run<double>(qkv, dout, s).dqkv;
-  EXPECT_TRUE(allclose(actual, wanted, 24 * tolerance<T>, {s.rows(), 3, s.heads, s.head_size}));
+  EXPECT_TRUE(allclose(actual, wanted, 24 * tolerance<T>, {s.rows(), s.qkv_heads(), s.head_size}));
   double error = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i)
     error += (actual[i] - wanted[i]) * (actual[i] - wanted[i]);
@@ -116,7 +119,7 @@ TEST(Attention, large_scores_do_not_overflow) {
 TEST(Attention, what_comes_later_changes_nothing_before) {
   const OpShape s{1, 300, 2, 5, 1};
   const Values dout = random_values("dout", s.rows() * s.channels());
-  Values qkv = random_values("qkv", s.rows() * 3 * s.channels());
+  Values qkv = random_values("qkv", s.rows() * s.qkv_channels());
   const Values before = run<float>(qkv, dout, s).out;
   for (const Index changed : {299, 256, 64, 1}) {
     Values other = qkv;
@@ -126,6 +129,41 @@ TEST(Attention, what_comes_later_changes_nothing_before) {
     for (Index i = 0; i < changed * s.channels(); ++i)
       ASSERT_EQ(before[static_cast<std::size_t>(i)], after[static_cast<std::size_t>(i)])
           << "row " << i / s.channels() << " sees row " << changed;
+  }
+}
+
+// Rows out of the window, and other groups, may hold anything.
+TEST(Attention, what_no_query_sees_is_not_read) {
+  const OpShape s{1, 700, 4, 5, 1, 2, 100};
+  const Values dout = random_values("dout", s.rows() * s.channels());
+  Values qkv = random_values("qkv", s.rows() * s.qkv_channels());
+  const Index first_seen = 600;  // by queries from 699 on
+  const Values before = run<float>(qkv, dout, s).out;
+  for (Index row = 0; row < first_seen; ++row)
+    for (Index c = s.channels(); c < s.qkv_channels(); ++c)
+      qkv[reference::at(row, c, s.qkv_channels())] = 1e30;
+  for (Index row = first_seen; row < s.rows(); ++row)  // K of the second group
+    for (Index c = 5 * s.head_size; c < 6 * s.head_size; ++c)
+      qkv[reference::at(row, c, s.qkv_channels())] = 0.5;
+  const Values after = run<float>(qkv, dout, s).out;
+  for (Index c = 0; c < 2 * s.head_size; ++c)
+    EXPECT_EQ(before[reference::at(699, c, s.channels())], after[reference::at(699, c, s.channels())]) << c;
+  EXPECT_NE(before[reference::at(699, 2 * s.head_size, s.channels())],
+            after[reference::at(699, 2 * s.head_size, s.channels())]);
+}
+
+TEST(Attention, keys_of_a_sequence_are_counted) {
+  for (const OpShape& s : attention_shapes()) {
+    const AttentionShape shape{s.batch, s.length, s.heads, s.head_size, s.num_kv_heads, s.window};
+    double seen = 0;
+    for (Index query = 0; query < s.length; ++query)
+      seen += static_cast<double>(query - impl::first_key(shape, query) + 1);
+    EXPECT_EQ(shape.seen_keys(), seen) << to_text(s);
+    for (Index key = 0; key < s.length; ++key) {
+      const Index end = impl::end_of_queries(shape, key);
+      EXPECT_TRUE(end == s.length || impl::first_key(shape, end) > key) << key;
+      EXPECT_LE(impl::first_key(shape, end - 1), key);
+    }
   }
 }
 

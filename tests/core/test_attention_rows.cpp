@@ -22,12 +22,14 @@ std::vector<OpShape> shapes() {
   std::vector<OpShape> shapes = op_shapes();
   for (const Index length : {31, 32, 33, 64, 65})
     shapes.push_back({2, length, 2, 5, 1});
+  for (const OpShape& s : grouped_and_windowed_shapes())
+    shapes.push_back(s);
   return shapes;
 }
 
 TEST(AttentionRows, forward_is_that_of_plain_loops) {
   const auto check = []<class T>(const OpShape& s) {
-    const Values qkv = rounded<T>(random_values("qkv", s.rows() * 3 * s.channels(), 2));
+    const Values qkv = rounded<T>(random_values("qkv", s.rows() * s.qkv_channels(), 2));
     const AttentionResult actual = run_rows<T>(qkv, random_values("dout", s.rows() * s.channels()), s);
     Values log_sum_exp(actual.log_sum_exp.size());
     EXPECT_TRUE(
@@ -45,12 +47,12 @@ TEST(AttentionRows, forward_is_that_of_plain_loops) {
 TEST(AttentionRows, gradient_is_that_of_finite_differences) {
   for (const OpShape& s : shapes()) {
     SCOPED_TRACE(to_text(s));
-    const Values qkv = random_values("qkv", s.rows() * 3 * s.channels(), 2);
+    const Values qkv = random_values("qkv", s.rows() * s.qkv_channels(), 2);
     const Values dout = random_values("dout", s.rows() * s.channels());
     const Values dqkv = run_rows<double>(qkv, dout, s).dqkv;
     EXPECT_TRUE(gradient_check([&](const Values& v) { return dot(dout, reference::attention(v, s)); }, qkv, dqkv, 12,
-                               1e-8, {s.rows(), 3, s.heads, s.head_size}));
-    EXPECT_TRUE(allclose(run_rows<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), 3, s.heads, s.head_size}));
+                               1e-8, {s.rows(), s.qkv_heads(), s.head_size}));
+    EXPECT_TRUE(allclose(run_rows<float>(qkv, dout, s).dqkv, dqkv, 2e-5, {s.rows(), s.qkv_heads(), s.head_size}));
   }
 }
 

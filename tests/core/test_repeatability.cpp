@@ -16,6 +16,8 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/ops/norm.hpp"
+#include "core/ops/rmsnorm.hpp"
+#include "core/ops/rotary.hpp"
 #include "core/optim/adamw.hpp"
 #include "tests/support/tensors.hpp"
 
@@ -49,6 +51,23 @@ Bits bits_of_ops() {
   layernorm_backward_weight<float>(exec, dweight, dbias, dy, x, mean, rstd, 1);
   bits["layernorm_backward_weight"] = fingerprint(dweight) ^ (3 * fingerprint(dbias));
 
+  rmsnorm_forward<float>(exec, y, rstd, x, weight, 1e-6);
+  bits["rmsnorm_forward"] = fingerprint(y);
+  rmsnorm_backward_input<float>(exec, dx, dx, dy, x, rstd, weight);
+  bits["rmsnorm_backward_input"] = fingerprint(dx);
+  rmsnorm_backward_weight<float>(exec, dweight, dy, x, rstd, 1);
+  bits["rmsnorm_backward_weight"] = fingerprint(dweight);
+
+  const auto half = undefined<float>(rows, channels / 2);
+  gated_activation_forward<float>(exec, "swiglu", half, x);
+  bits["swiglu_forward"] = fingerprint(half);
+  gated_activation_backward<float>(exec, "swiglu", y, half, x);
+  bits["swiglu_backward"] = fingerprint(y);
+  const auto turns = undefined<float>(Index{150}, Index{22});
+  make_rotary_table<float>(turns, rotary_frequencies({.size = 22}));
+  rotary_forward<float>(exec, y, 4, 33, turns, {.sequence_length = 150});
+  bits["rotary_forward"] = fingerprint(y);
+
   activation_forward<float>(exec, "gelu", y, x);
   bits["gelu_forward"] = fingerprint(y);
   activation_backward<float>(exec, "gelu", y, dy, x);
@@ -65,6 +84,13 @@ Bits bits_of_ops() {
   bits["attention_forward"] = fingerprint(out);
   attention_backward<float>(exec, dqkv, out, out, log_sum_exp, qkv, shape);
   bits["attention_backward"] = fingerprint(dqkv);
+  const AttentionShape grouped{2, 150, 6, 11, 3, 70};  // (6 + 2 * 3) * 11 channels
+  const auto grouped_out = undefined<float>(rows, 66);
+  const auto grouped_sums = zeros(rows * 6);
+  attention_forward<float>(exec, grouped_out, grouped_sums, qkv, grouped);
+  bits["attention_grouped_forward"] = fingerprint(grouped_out);
+  attention_backward<float>(exec, dqkv, grouped_out, grouped_out, grouped_sums, qkv, grouped);
+  bits["attention_grouped_backward"] = fingerprint(dqkv);
 
   const auto table = on_device<float>(random_values("table", vocabulary * channels), vocabulary, channels);
   const auto positions = on_device<float>(random_values("positions", 150 * channels), 150, channels);

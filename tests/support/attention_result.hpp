@@ -18,11 +18,11 @@ struct AttentionResult {
 template <class T, class Forward, class Backward>
 AttentionResult run_attention(const Forward& forward, const Backward& backward, const Values& qkv, const Values& dout,
                               const OpShape& s) {
-  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size};
-  const auto qkv_device = on_device<T>(qkv, s.rows(), 3 * s.channels());
+  const AttentionShape shape{s.batch, s.length, s.heads, s.head_size, s.num_kv_heads, s.window};
+  const auto qkv_device = on_device<T>(qkv, s.rows(), s.qkv_channels());
   const auto out = undefined<T>(s.rows(), s.channels());
   const auto log_sum_exp = undefined<State<T>>(s.rows() * s.heads);
-  const auto dqkv = undefined<T>(s.rows(), 3 * s.channels());
+  const auto dqkv = undefined<T>(s.rows(), s.qkv_channels());
   forward(ExecSpace(), out, log_sum_exp, qkv_device, shape);
   backward(ExecSpace(), dqkv, on_device<T>(dout, s.rows(), s.channels()), out, log_sum_exp, qkv_device, shape);
   return {on_host(out), on_host(log_sum_exp), on_host(dqkv)};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -33,6 +34,20 @@ inline Values layernorm(const Values& x, const Values& weight, const Values& bia
   return y;
 }
 
+/// y (N, G*C) from x (N, G*C), weight (C): each group of C channels by itself
+inline Values rmsnorm(const Values& x, const Values& weight, double eps) {
+  const auto channels = static_cast<Index>(weight.size());
+  Values y(x.size());
+  for (Index n = 0; n < static_cast<Index>(x.size()) / channels; ++n) {
+    double square = 0;
+    for (Index c = 0; c < channels; ++c)
+      square += std::pow(x[at(n, c, channels)], 2) / static_cast<double>(channels);
+    for (Index c = 0; c < channels; ++c)
+      y[at(n, c, channels)] = x[at(n, c, channels)] / std::sqrt(square + eps) * weight[at(0, c, channels)];
+  }
+  return y;
+}
+
 inline Values gelu(const Values& x) {
   Values y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -41,6 +56,35 @@ inline Values gelu(const Values& x) {
                                (1 + std::tanh(u)));  // 1 + tanh cancels: long double
   }
   return y;
+}
+
+/// y (N, F) = f(gate) * up from x (N, 2F) = [gate | up]
+template <class F>
+Values gated(const F& f, const Values& x, Index width) {
+  Values y(x.size() / 2);
+  for (Index n = 0; n < static_cast<Index>(y.size()) / width; ++n)
+    for (Index c = 0; c < width; ++c)
+      y[at(n, c, width)] = f(x[at(n, c, 2 * width)]) * x[at(n, width + c, 2 * width)];
+  return y;
+}
+
+/// rows (N, columns), of whose first heads the channels i and i + R/2 are turned by position(n) frequencies[i], and
+/// made longer by `factor`
+template <class Position>
+Values rotary(Values rows, Index columns, Index heads, Index head_size, const Values& frequencies, double factor,
+              const Position& position) {
+  const auto pairs = static_cast<Index>(frequencies.size());
+  for (Index n = 0; n < static_cast<Index>(rows.size()) / columns; ++n)
+    for (Index h = 0; h < heads; ++h)
+      for (Index i = 0; i < pairs; ++i) {
+        const double angle = static_cast<double>(position(n)) * frequencies[static_cast<std::size_t>(i)];
+        double& a = rows[at(n, h * head_size + i, columns)];
+        double& b = rows[at(n, h * head_size + i + pairs, columns)];
+        const double turned = factor * (a * std::cos(angle) - b * std::sin(angle));
+        b = factor * (b * std::cos(angle) + a * std::sin(angle));
+        a = turned;
+      }
+  return rows;
 }
 
 /// y (N, F) = x (N, K) weight^T + bias, with weight (F, K)
@@ -70,19 +114,21 @@ inline Values embedding(const std::vector<TokenId>& tokens, const Values& token_
   return x;
 }
 
-/// out (N, C) from qkv (N, 3C); log_sum_exp (B*NH*T) too if wanted
+/// out (N, C) from qkv (N, (NH + 2 NKV)*HS); log_sum_exp (B*NH*T) too if wanted
 inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp = nullptr) {
   const Index channels = s.channels();
   Values out(static_cast<std::size_t>(s.rows() * channels), 0);
   Values probability(static_cast<std::size_t>(s.length));
   const auto part = [&](Index which, Index b, Index t, Index h, Index c) {
-    return qkv[at(b * s.length + t, which * channels + h * s.head_size + c, 3 * channels)];
+    const Index head = which == 0 ? h : s.heads + (which - 1) * s.kv_heads() + h / (s.heads / s.kv_heads());
+    return qkv[at(b * s.length + t, head * s.head_size + c, s.qkv_channels())];
   };
   for (Index b = 0; b < s.batch; ++b)
     for (Index h = 0; h < s.heads; ++h)
       for (Index t = 0; t < s.length; ++t) {
+        const Index first = s.window > 0 ? std::max<Index>(0, t + 1 - s.window) : 0;
         double largest = -HUGE_VAL;
-        for (Index k = 0; k <= t; ++k) {
+        for (Index k = first; k <= t; ++k) {
           double score = 0;
           for (Index c = 0; c < s.head_size; ++c)
             score += part(0, b, t, h, c) * part(1, b, k, h, c);
@@ -90,10 +136,10 @@ inline Values attention(const Values& qkv, const OpShape& s, Values* log_sum_exp
           largest = std::max(largest, probability[static_cast<std::size_t>(k)]);
         }
         double sum = 0;
-        for (Index k = 0; k <= t; ++k)
+        for (Index k = first; k <= t; ++k)
           sum += probability[static_cast<std::size_t>(k)] =
               std::exp(probability[static_cast<std::size_t>(k)] - largest);
-        for (Index k = 0; k <= t; ++k) {
+        for (Index k = first; k <= t; ++k) {
           const double share = probability[static_cast<std::size_t>(k)] / sum;
           for (Index c = 0; c < s.head_size; ++c)
             out[at(b * s.length + t, h * s.head_size + c, channels)] += share * part(2, b, k, h, c);
