@@ -73,6 +73,9 @@ expect 0 "layout 2 uses 4 of 8 devices" cat notes.txt
 expect 0 "limited by" "$espalier" plan --model gpt-22b --cluster a100-80 --batch 256 --scale 8,8,16,32
 says "note: --scale names 8 twice: it is one point of the curve" "GiB free" "+-19 %"
 
+# json FILE EXPRESSION: of the parsed FILE, j, the expression holds.
+json() { python3 -c "import json, sys; j = json.load(open('$1')); sys.exit(0 if $2 else 1)" || fail "not so: $2" "$1"; }
+
 # The first answer is one that train runs; what is not built yet stands in one line, or is marked where nothing else is left.
 expect 0 "not built yet: " "$espalier" plan --model gpt2-1558m --cluster h100 --batch 64 --config built.toml
 says "% faster; train has no ZeRO-3 yet" "wrote built.toml"
@@ -95,11 +98,10 @@ expect 0 '"loss"' "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster
 expect 0 "fp16" "$espalier" plan --model gpt-22b --cluster a100-80:4 --cluster v100:4 --batch 128
 
 # JSON has what was asked, what is free, the goals, and as many entries as --top says.
-# json FILE EXPRESSION: of the parsed FILE, j, the expression holds.
-json() { python3 -c "import json, sys; j = json.load(open('$1')); sys.exit(0 if $2 else 1)" || fail "not so: $2" "$1"; }
 asked=("$espalier" plan --model gpt2-124m --cluster a100-80 --batch 64 --json)
 "${asked[@]}" --top 2 >top.json || fail "--top with --json is refused"
 json top.json 'len(j["ranking"]) == 2 and len(j["rejections"]) == 2'
+json top.json 'j["ranking"][0]["mfu"] > 0 and j["ranking"][0]["gemm_fraction"] is None'
 json top.json 'j["devices"] == 8 and j["global_batch"] == 64 and j["sequence_length"] == 1024 and j["nodes"] == 1'
 json top.json 'j["device_memory_bytes"] == 80 * 2**30 and j["free_bytes"] == 74 * 2**30 and j["goals"] == []'
 json top.json 'all(0 < each["error_share"] < 1 for each in j["ranking"])'

@@ -171,11 +171,32 @@ TEST(PublishedCases, words_are_understood_in_any_case) {
   for (const char* const zero : {"FSDP", "FSDP2", "fsdp", "3", "ZeRO-3"})
     EXPECT_EQ(layout(zero, "full").zero_stage, 3) << zero;
   EXPECT_EQ(layout("ZeRO-2", "full").zero_stage, 2);
+  for (const char* const none : {"none", "No", "DDP", "0"})
+    EXPECT_EQ(layout(none, "full").zero_stage, 0) << none;
   for (const char* const full : {"Full", "YES", "Yes", "True", "Block"})
     EXPECT_EQ(layout("1", full).recompute, Recompute::full) << full;
   for (const char* const none : {"None", "No", "FALSE", "off"})
     EXPECT_EQ(layout("1", none).recompute, Recompute::none) << none;
   EXPECT_EQ(layout("1", "Selective").recompute, Recompute::selective);
+}
+
+// What a row says of its head holds, whatever the number of parameters suggests.
+TEST(PublishedCases, a_head_is_tied_where_the_row_says_so) {
+  const auto is_tied = [](const std::string& activation, const std::string& parameters, const std::string& tied) {
+    return price_table(
+               "layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,global_batch_seqs,iter_time_s,activation,"
+               "model_params,tied_embeddings\n24,2048,16,51200,2048,A100-80GB,64,1,1,64,10," +
+               activation + "," + parameters + "," + tied + "\n")[0]
+        .published.problem.model.tied_embeddings;
+  };
+  EXPECT_TRUE(is_tied("swiglu", "", "yes"));
+  EXPECT_FALSE(is_tied("gelu", "", "no"));
+  for (const char* const parameters : {"1.3e9", "1.45e9"}) {
+    EXPECT_TRUE(is_tied("", parameters, "yes")) << parameters;
+    EXPECT_FALSE(is_tied("", parameters, "no")) << parameters;
+  }
+  EXPECT_TRUE(is_tied("gelu", "", ""));
+  EXPECT_FALSE(is_tied("swiglu", "", ""));
 }
 
 TEST(PublishedCases, contradictions_and_unknown_words_are_not_priced) {

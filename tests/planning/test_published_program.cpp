@@ -26,6 +26,8 @@ TEST(PublishedProgram, is_told_by_columns) {
   EXPECT_FALSE(told.fused_attention || told.overlaps_reduction);
   EXPECT_EQ(told.gradient_bytes, 2);
   EXPECT_EQ(told.extra_state_bytes, 4);
+  const Implementation none = program("program", "none");
+  EXPECT_FALSE(none.fused_attention || none.overlaps_reduction || none.splits_messages);
   const auto why_not = [](const std::string& column, const std::string& field) {
     const std::string table =
         "id,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,pp,global_batch_seqs,micro_batch,iter_time_s," + column +
@@ -34,6 +36,9 @@ TEST(PublishedProgram, is_told_by_columns) {
   };
   EXPECT_EQ(why_not("program", "fused_attention"), "");
   EXPECT_EQ(why_not("program", "fused_attention quick"), "a word of program is unknown: quick");
+  EXPECT_EQ(why_not("program", "none"), "");
+  EXPECT_EQ(why_not("gradient_bytes", "3"), "gradient_bytes is unknown: 3");
+  EXPECT_EQ(why_not("zero_stage", "shards"), "ZeRO stage shards is unknown (0 to 3, FSDP, none)");
   EXPECT_EQ(why_not("sequence_parallel", "maybe"), "sequence_parallel is unknown: maybe");
   EXPECT_EQ(why_not("schedule", "zigzag"), "schedule zigzag is unknown");
   EXPECT_EQ(why_not("comparable", "no"), "its time is not to be compared (column comparable)");
