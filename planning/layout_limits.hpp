@@ -11,7 +11,7 @@
 namespace espalier {
 
 /// Why the layout cannot exist, in words ("5 pipeline stages need 5 layers, the model has 4"); empty when it can.
-std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout);
+std::string why_impossible(const PlanProblem& problem, const Layout& layout);
 
 /// Bytes of a device for what `train` allocates.
 std::size_t room_bytes(const PlanProblem& problem);

@@ -9,7 +9,7 @@ namespace espalier {
 std::string share_text(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
 
 LayoutPrice MemoSubject::price_in(Precision precision) const {
-  PlanLayout other = layout();
+  Layout other = layout();
   other.precision = precision;
   return price_layout(problem, other);
 }

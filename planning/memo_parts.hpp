@@ -23,7 +23,7 @@ struct MemoSubject {
   const LayoutPrice& best;
   const std::vector<PlanProblem>* machines = nullptr;  ///< that one layout is for, where it is for several
 
-  const PlanLayout& layout() const { return best.layout; }
+  const Layout& layout() const { return best.layout; }
   std::size_t room() const { return room_bytes(problem); }
   /// The recommended layout in another precision.
   LayoutPrice price_in(Precision precision) const;

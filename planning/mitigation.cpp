@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "planning/collective_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 struct TriedChange {
   std::string text;
-  PlanLayout layout;
+  Layout layout;
 };
 
 std::optional<Precision> next_lower(const Accelerator& device, Precision precision) {
@@ -28,7 +29,7 @@ std::optional<Precision> next_lower(const Accelerator& device, Precision precisi
 // Changes of one choice, the rest as it is; of two where the one makes room for the other, or takes what it leaves.
 class SmallChanges {
  public:
-  SmallChanges(const PlanProblem& problem, const PlanLayout& now) : problem_(problem), now_(now) {}
+  SmallChanges(const PlanProblem& problem, const Layout& now) : problem_(problem), now_(now) {}
 
   std::vector<TriedChange> all() {
     batches();
@@ -44,7 +45,7 @@ class SmallChanges {
  private:
   template <class Edit>
   void change(std::string text, const Edit& edit) {
-    PlanLayout other = now_;
+    Layout other = now_;
     edit(other);
     changes_.push_back({std::move(text), other});
   }
@@ -56,17 +57,17 @@ class SmallChanges {
     change(fmt::format("a global batch of {} sequences instead of {} (batch.global_batch_size; other steps, other "
                        "learning rate)",
                        2 * now_.global_batch, now_.global_batch),
-           [](PlanLayout& other) { other.global_batch *= 2; });
+           [](Layout& other) { other.global_batch *= 2; });
   }
 
   void micro_batch(Index size) {
     change(fmt::format("micro-batches of {} instead of {} (batch.micro_batch_size)", size, now_.micro_batch),
-           [&](PlanLayout& other) { other.micro_batch = size; });
+           [&](Layout& other) { other.micro_batch = size; });
   }
 
   void chunks() {
     if (now_.pipeline > 1 && now_.virtual_stages == 1)
-      change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
+      change("2 chunks a stage, interleaved (parallel.virtual_stages)", [](Layout& other) {
         other.virtual_stages = 2;
         other.schedule = ScheduleKind::interleaved;
       });
@@ -78,7 +79,7 @@ class SmallChanges {
 
   void chunks_instead(int count) {
     change(fmt::format("{} instead of {} chunks a stage (parallel.virtual_stages)", count, now_.virtual_stages),
-           [&](PlanLayout& other) {
+           [&](Layout& other) {
              other.virtual_stages = count;
              if (count == 1)
                other.schedule = ScheduleKind::one_f_one_b;
@@ -88,15 +89,15 @@ class SmallChanges {
   void schedule() {
     if (now_.pipeline > 1 && now_.schedule == ScheduleKind::one_f_one_b)
       change("the zero-bubble schedule (parallel.schedule)",
-             [](PlanLayout& other) { other.schedule = ScheduleKind::zero_bubble; });
+             [](Layout& other) { other.schedule = ScheduleKind::zero_bubble; });
   }
 
   void recomputation() {
     if (now_.recompute != Recompute::none)
-      change("no recomputation (parallel.recompute)", [](PlanLayout& other) { other.recompute = Recompute::none; });
+      change("no recomputation (parallel.recompute)", [](Layout& other) { other.recompute = Recompute::none; });
     if (now_.recompute == Recompute::full)
       change("selective recomputation (parallel.recompute)",
-             [](PlanLayout& other) { other.recompute = Recompute::selective; });
+             [](Layout& other) { other.recompute = Recompute::selective; });
   }
 
   // Larger micro-batches where more is recomputed; smaller ones, of which more may be kept.
@@ -113,7 +114,7 @@ class SmallChanges {
     change(fmt::format("micro-batches of {} instead of {} with {} recomputation (batch.micro_batch_size, "
                        "parallel.recompute)",
                        size, now_.micro_batch, mode == Recompute::none ? "no" : to_string(mode)),
-           [&](PlanLayout& other) {
+           [&](Layout& other) {
              other.micro_batch = size;
              other.recompute = mode;
            });
@@ -122,47 +123,47 @@ class SmallChanges {
   void exchanges() {
     if (now_.tensor > 1 && !now_.sequence_parallel)
       change("sequence parallelism (parallel.sequence_parallel)",
-             [](PlanLayout& other) { other.sequence_parallel = true; });
+             [](Layout& other) { other.sequence_parallel = true; });
     if (now_.zero_stage == 0 && now_.data > 1)
       zero_stage(1);
     if (now_.zero_stage > 0)
       zero_stage(now_.zero_stage - 1);
     if (now_.pipeline > 1 && now_.data > 1)
-      change(fmt::format("{} side by side (parallel.order)", now_.data_inside_pipeline ? "stages" : "replicas"),
-             [](PlanLayout& other) { other.data_inside_pipeline = !other.data_inside_pipeline; });
+      change(
+          fmt::format("{} side by side (parallel.order)", now_.data_inside_pipeline() ? "stages" : "replicas"),
+          [](Layout& other) { other.order = other.data_inside_pipeline() ? pipeline_first_order : data_first_order; });
   }
 
   void zero_stage(int stage) {
     change(fmt::format("ZeRO-{} instead of ZeRO-{} (parallel.zero_stage)", stage, now_.zero_stage),
-           [&](PlanLayout& other) { other.zero_stage = stage; });
+           [&](Layout& other) { other.zero_stage = stage; });
   }
 
   void precision() {
     if (const std::optional<Precision> lower = next_lower(problem_.cluster.device, now_.precision))
       change(
           fmt::format("products in {} instead of {} (precision.compute)", to_string(*lower), to_string(now_.precision)),
-          [&](PlanLayout& other) { other.precision = *lower; });
+          [&](Layout& other) { other.precision = *lower; });
   }
 
   const PlanProblem& problem_;
-  const PlanLayout& now_;
+  const Layout& now_;
   std::vector<TriedChange> changes_;
 };
 
 // A degree of a layout, and where a space fixes it.
 struct Degree {
-  int PlanLayout::*of_layout;
+  int Layout::*of_layout;
   std::optional<int> LayoutSpace::*of_space;
 };
-constexpr std::array<Degree, 4> degrees{{{&PlanLayout::tensor, &LayoutSpace::tensor},
-                                         {&PlanLayout::context, &LayoutSpace::context},
-                                         {&PlanLayout::data, &LayoutSpace::data},
-                                         {&PlanLayout::pipeline, &LayoutSpace::pipeline}}};
+constexpr std::array<Degree, 4> degrees{{{&Layout::tensor, &LayoutSpace::tensor},
+                                         {&Layout::context, &LayoutSpace::context},
+                                         {&Layout::data, &LayoutSpace::data},
+                                         {&Layout::pipeline, &LayoutSpace::pipeline}}};
 
 // One degree halved, another doubled; the other choices are those that suit the new degrees best. In place of a layout
 // that `train` runs come others that it runs, but for context parallelism, which it has not.
-std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const LayoutSpace& space,
-                                            const PlanLayout& now) {
+std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const LayoutSpace& space, const Layout& now) {
   LayoutSpace there = space;
   there.precisions = {now.precision};
   there.global_batch = now.global_batch;
@@ -178,13 +179,13 @@ std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const La
       there.*halved.of_space = now.*halved.of_layout / 2;
       there.*doubled.of_space = 2 * now.*doubled.of_layout;
       there.only_runnable = space.only_runnable || (runs && there.context == 1);
-      if (const std::optional<PlanLayout> layout = fastest_layout(problem, there))
+      if (const std::optional<Layout> layout = fastest_layout(problem, there))
         changes.push_back({layout->text(), *layout});
     }
   return changes;
 }
 
-std::string condition_of(const LayoutSpace& space, const PlanLayout& layout) {
+std::string condition_of(const LayoutSpace& space, const Layout& layout) {
   const std::vector<std::string> left = choices_left(space, layout);
   return left.empty() ? "" : fmt::format("if {} may change", fmt::join(left, " and "));
 }
@@ -218,19 +219,19 @@ std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem
 }
 
 // The axes whose messages are waited for.
-std::vector<AxisPlacement> axes_of(const Bottleneck& limit, const PlanLayout& layout) {
+std::vector<AxisPlacement> axes_of(const Bottleneck& limit, const Layout& layout) {
   std::vector<AxisPlacement> axes;
   if (limit.kind != Bottleneck::Kind::phase)
     return axes;
   const Phase phase = limit.phase;
   if (phase == Phase::tensor_comm && layout.tensor > 1)
-    axes.push_back(layout.tensor_axis());
+    axes.push_back(tensor_axis(layout));
   if (phase == Phase::tensor_comm && layout.context > 1)
-    axes.push_back(layout.context_axis());
+    axes.push_back(context_axis(layout));
   if (phase == Phase::pipeline_comm)
-    axes.push_back(layout.pipeline_axis());
+    axes.push_back(pipeline_axis(layout));
   if (phase == Phase::data_comm)  // of one replica: first and last stage sum the gradients of their table
-    axes.push_back(layout.data * layout.context > 1 ? layout.data_axis() : layout.pipeline_axis());
+    axes.push_back(layout.data * layout.context > 1 ? data_axis(layout) : pipeline_axis(layout));
   return axes;
 }
 
@@ -245,7 +246,7 @@ Mitigation with_faster_links(const PlanProblem& problem, const LayoutPrice& pric
 
 std::optional<Mitigation> with_more_devices(const PlanProblem& problem, const LayoutPrice& price) {
   PlanProblem better = problem;
-  PlanLayout layout = price.layout;
+  Layout layout = price.layout;
   layout.data *= 2;
   if (layout.num_microbatches() == 0 && layout.micro_batch % 2 == 0)
     layout.micro_batch /= 2;

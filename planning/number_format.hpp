@@ -40,7 +40,8 @@ constexpr const NumberFormat& kept_format(Precision precision) {
     case Precision::tf32: return fp32_format;
     case Precision::fp16: return fp16_format;
     case Precision::bf16:
-    case Precision::fp8: break;
+    case Precision::fp8:
+    case Precision::fp64: break;
   }
   return bf16_format;
 }

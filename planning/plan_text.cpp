@@ -10,6 +10,7 @@
 #include "io/units.hpp"
 #include "planning/gib.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/real.hpp"
 #include "planning/runnable.hpp"
 #include "planning/why_slower.hpp"
 
@@ -162,7 +163,7 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
   return text;
 }
 
-std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
+std::string comparison_text(const PlanProblem& problem, const std::vector<Layout>& layouts) {
   std::string text = head_text("    ", {&problem, 1});
   std::vector<LayoutPrice> prices;
   const LayoutPrice* best = nullptr;

@@ -19,13 +19,14 @@ std::optional<Accelerator> device_of(const RunConfig& config) {
 }  // namespace
 
 std::optional<double> peak_rate(const RunConfig& config, const Communicator& world) {
-  std::optional<Precision> precision = parse_precision(config.precision.compute);
+  Precision precision = config.layout.precision;
   const std::optional<Accelerator> device = device_of(config);
-  if (!precision || !device || device->moves_messages != exec_is_host)  // run.cluster may be of another machine
+  if (!is_priced(precision) || !device ||
+      device->moves_messages != exec_is_host)  // run.cluster may be of another machine
     return std::nullopt;
   if (matmul_library() == MatmulLibrary::cublaslt_tf32)
     precision = Precision::tf32;
-  const MatrixRate& rate = device->rate(*precision);
+  const MatrixRate& rate = device->rate(precision);
   if (rate.is_measured || rate.peak_flops <= 0)
     return std::nullopt;
   return rate.peak_flops * world.size() / world.context().ranks_per_device;
