@@ -333,7 +333,7 @@ int bench_ops(const BenchOpsArguments& options, int num_ranks) {
                  .got = fmt::format("{} tokens", options.shape.sequence_length),
                  .wanted = fmt::format("at most the {} positions of {}", positions, options.shape.model),
                  .todo = "lower --sequence-length, or choose another --model or model.max_sequence_length"});
-  const nlohmann::ordered_json results = with_compute_type(config.precision.compute, [&]<class T>() {
+  const nlohmann::ordered_json results = with_compute_type(config.layout.precision, [&]<class T>() {
     require_room<T>(model, options.shape);
     set_libraries<T>(config);
     return OpsBench<T>(model, options).run();
@@ -353,7 +353,7 @@ void add_bench_ops(CLI::App& bench, Chosen& chosen) {
       "ops", "Ops of a layer, table and update at the shapes of a model, matmuls by every GEMM library");
   add_shape_options(*command, options->shape);
   command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
-      ->check(CLI::IsMember(compute_types));
+      ->check(CLI::IsMember(compute_type_names()));
   command->add_option("--only", options->only, "part of a name: attention, say");
   command->add_flag("--json", options->json, "print JSON");
   command->add_option("overrides", options->overrides, "section.key=value of a config, as model.num_heads=32");

@@ -187,17 +187,17 @@ struct Measured {
 
 template <class P>
 Measured measure(RunConfig config, Runtime& runtime) {
-  const RunLayout layout = make_run_layout(config, runtime.size());
+  const Layout layout = make_run_layout(config, runtime.size());
   require_memory(config, layout, memory_of_a_rank(runtime.world()));
   const Progress progress(
       fmt::format("{}, {}, {} per step on {}: {}; 1 + {} to time, the GEMM rate before and after", config.model_name(),
-                  config.precision.compute, counted(config.tokens_per_step(), "token"), counted(runtime.size(), "rank"),
-                  layout.text(), counted(config.total_steps(), "step")),
+                  to_string(config.layout.precision), counted(config.tokens_per_step(), "token"),
+                  counted(runtime.size(), "rank"), layout.short_text(), counted(config.total_steps(), "step")),
       runtime.rank() == 0);
-  const RandomTokens tokens(config.model.shape.vocab_size,
-                            4 * (config.tokens_per_step() + config.batch.sequence_length) + 1, runtime.rank());
+  const RandomTokens tokens(config.model.shape.vocab_size, 4 * (config.tokens_per_step() + config.sequence_length) + 1,
+                            runtime.rank());
   config.data.train = {tokens.path()};
-  const ProcessMesh mesh(runtime.world(), layout.mesh, layout.pipeline.chunks > 1);
+  const ProcessMesh mesh(runtime.world(), layout.mesh(), layout.virtual_stages > 1);
 
   Measured measured;
   const std::size_t at_start = resident_bytes();
@@ -234,7 +234,7 @@ nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config
                                const std::vector<std::string>& overrides, int num_ranks) {
   const double step_seconds = median_of(measured.steps.seconds);
   const double tokens_per_second = static_cast<double>(config.tokens_per_step()) / step_seconds;
-  const double flops = tokens_per_second * training_flops_per_token(config.model.shape, config.batch.sequence_length);
+  const double flops = tokens_per_second * training_flops_per_token(config.model.shape, config.sequence_length);
   const Index parameters = num_parameters(config.model.shape);
   const MemoryByCategory& peak = measured.peak;
   const std::size_t state = peak[Category::weights] + peak[Category::gradients] + peak[Category::optimizer];
@@ -244,9 +244,9 @@ nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config
       phase_seconds[to_string(static_cast<Phase>(p))] = measured.steps.phases.seconds[p];
   nlohmann::ordered_json json = {
       {"model", config.model_name()},
-      {"micro_batch", config.batch.micro_batch_size},
-      {"sequence_length", config.batch.sequence_length},
-      {"precision", config.precision.compute},
+      {"micro_batch", config.layout.micro_batch},
+      {"sequence_length", config.sequence_length},
+      {"precision", to_string(config.layout.precision)},
       {"overrides", overrides},
       {"ranks", num_ranks},
       {"threads", ExecSpace().concurrency()},
@@ -260,7 +260,7 @@ nlohmann::ordered_json to_json(const Measured& measured, const RunConfig& config
       {"gemm_fraction", flops / measured.gemm.flops_per_second},
       {"mfu", measured.peak_rate
                   ? nlohmann::ordered_json(tokens_per_second *
-                                           model_flops_per_token(config.model.shape, config.batch.sequence_length) /
+                                           model_flops_per_token(config.model.shape, config.sequence_length) /
                                            *measured.peak_rate)
                   : nlohmann::ordered_json()},
       {"seconds", phase_seconds},
@@ -295,7 +295,7 @@ int bench_step(const BenchStepArguments& options, Runtime& runtime) {
   if (runtime.rank() == 0)
     for (const std::string& warning : config_warnings(config, runtime.size()))
       note_to_stderr("warning: " + warning);
-  const Measured measured = with_precision(config.precision, [&]<class P>() { return measure<P>(config, runtime); });
+  const Measured measured = with_precision(config, [&]<class P>() { return measure<P>(config, runtime); });
   if (runtime.rank() != 0)
     return 0;
   const nlohmann::ordered_json result = to_json(measured, config, options.overrides, runtime.size());
@@ -314,7 +314,7 @@ void add_bench_step(CLI::App& bench, Chosen& chosen) {
       bench.add_subcommand("step", "A whole training step: tokens per second, share of the GEMM rate, memory");
   add_shape_options(*command, options->shape);
   command->add_option("--precision", options->precision, "fp32 (default), bf16, fp16 or fp64")
-      ->check(CLI::IsMember(compute_types));
+      ->check(CLI::IsMember(compute_type_names()));
   command->add_option("--matmul", options->matmul, "GEMM library; auto (default): by CPU");
   command->add_option("--steps", options->steps, "steps to time; default 5")->check(between(1, 1 << 20));
   command->add_flag("--json", options->json, "print JSON");

@@ -35,11 +35,11 @@ double bubble_of(const std::vector<PipelineSchedule>& stages) {
 }
 
 // Priced with the FLOPs of each operation: uneven layers, the head and recomputation count.
-double bubble_by_flops(const RunConfig& config, const RunLayout& layout, const std::vector<PipelineSchedule>& stages) {
+double bubble_by_flops(const RunConfig& config, const Layout& layout, const std::vector<PipelineSchedule>& stages) {
+  const std::vector<std::vector<ChunkLayers>> chunks = layout.chunks();
   const auto compute = [&](int stage, const Operation& operation) {
-    const ChunkLayers& chunk =
-        layout.stages[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk));
-    return operation_flops(config.model.shape, chunk, operation.kind, config.batch.sequence_length);
+    const ChunkLayers& chunk = chunks[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk));
+    return operation_flops(config.model.shape, chunk, operation.kind, config.sequence_length);
   };
   return simulate(stages, {.compute = compute}).idle_share;
 }
@@ -49,35 +49,35 @@ std::string layers_text(const ChunkLayers& chunk) {
                           : fmt::format("layers {} to {}", chunk.first, chunk.first + chunk.count - 1);
 }
 
-void print_pipeline(const RunConfig& config, const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
-  if (layout.pipeline.stages == 1)
+void print_pipeline(const RunConfig& config, const Layout& layout, const std::vector<PipelineSchedule>& schedules) {
+  if (layout.pipeline == 1)
     return;
   const Index num_layers = config.model.shape.num_layers;
-  const int stages = layout.pipeline.stages;
+  const int stages = layout.pipeline;
+  const std::vector<std::vector<ChunkLayers>> chunks = layout.chunks();
   for (int stage = 0; stage < stages; ++stage) {
-    std::string chunks;
-    for (const ChunkLayers& chunk : layout.stages[static_cast<std::size_t>(stage)])
-      chunks += fmt::format("{}{}{}{}", chunks.empty() ? "" : "; ", chunk.embedding ? "embedding, " : "",
-                            layers_text(chunk), chunk.head ? ", head" : "");
-    print_answer("stage {:<7}{}\n", stage, chunks);
+    std::string text;
+    for (const ChunkLayers& chunk : chunks[static_cast<std::size_t>(stage)])
+      text += fmt::format("{}{}{}{}", text.empty() ? "" : "; ", chunk.embedding ? "embedding, " : "",
+                          layers_text(chunk), chunk.head ? ", head" : "");
+    print_answer("stage {:<7}{}\n", stage, text);
   }
   print_answer("transfers    {} of each micro-batch between stages, forward ({} with layers dealt round-robin)\n",
-               boundary_transfers(stage_of_layers(layout.stages)),
-               boundary_transfers(round_robin_stages(num_layers, stages)));
+               boundary_transfers(stage_of_layers(chunks)), boundary_transfers(round_robin_stages(num_layers, stages)));
   print_answer("bubble       {:.1f}% of the schedule if all operations take equally long ({}, {})\n",
-               100 * bubble_of(schedules), to_string(layout.pipeline.kind),
-               counted(layout.pipeline.microbatches, "micro-batch"));
+               100 * bubble_of(schedules), to_string(layout.schedule),
+               counted(layout.num_microbatches(), "micro-batch"));
   print_answer("{:<13}{:.1f}% estimated by FLOPs: layers of each stage, head and recomputation included\n", "",
                100 * bubble_by_flops(config, layout, schedules));
 }
 
-void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
+void print_schedule(const Layout& layout, const std::vector<PipelineSchedule>& schedules) {
   constexpr std::size_t shown = 16;
   for (std::size_t stage = 0; stage < schedules.size(); ++stage) {
     std::vector<std::string> names;
     for (const Operation& operation : schedules[stage])
       if (operation.microbatch >= 0 && operation.peer < 0)
-        names.push_back(text(operation, layout.pipeline.chunks > 1));
+        names.push_back(text(operation, layout.virtual_stages > 1));
     const std::string last = names.back();
     const bool cut = names.size() > shown;
     names.resize(std::min(names.size(), shown));
@@ -85,16 +85,16 @@ void print_schedule(const RunLayout& layout, const std::vector<PipelineSchedule>
     print_answer("{:<13}{}: {}{}\n", stage == 0 ? "schedule" : "", who, fmt::join(names, " "),
                  cut ? " ... " + last : std::string());
   }
-  print_answer("{:<13}proven for {}{}\n", "", counted(layout.mesh.size(), "rank"),
-               layout.mesh.degree(Axis::dp) > 1 ? "; gradients are reduced during the last backward" : "");
+  print_answer("{:<13}proven for {}{}\n", "", counted(layout.num_devices(), "rank"),
+               layout.data > 1 ? "; gradients are reduced during the last backward" : "");
 }
 
 // Rank by rank, then all in the order in which they would happen if all operations took alike.
-void print_events(const RunLayout& layout, const std::vector<PipelineSchedule>& schedules) {
-  const bool several = layout.pipeline.chunks > 1;
+void print_events(const Layout& layout, const std::vector<PipelineSchedule>& schedules) {
+  const bool several = layout.virtual_stages > 1;
   std::vector<const PipelineSchedule*> lists;
-  for (int rank = 0; rank < layout.mesh.size(); ++rank)
-    lists.push_back(&schedules[static_cast<std::size_t>(layout.mesh.coordinates(rank)[Axis::pp])]);
+  for (int rank = 0; rank < layout.num_devices(); ++rank)
+    lists.push_back(&schedules[static_cast<std::size_t>(layout.mesh().coordinates(rank)[Axis::pp])]);
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
     print_answer("rank {}:\n", rank);
     for (const Operation& operation : *lists[rank])
@@ -102,7 +102,7 @@ void print_events(const RunLayout& layout, const std::vector<PipelineSchedule>& 
   }
   const auto one = [](int, const Operation&) { return 1.0; };
   print_answer("all ranks:\n");
-  for (const ScheduleEvent& event : run_schedules(lists, layout.mesh, {.compute = one}).events)
+  for (const ScheduleEvent& event : run_schedules(lists, layout.mesh(), {.compute = one}).events)
     print_answer("  t={:<4g} rank {}: {}\n", event.start, event.rank,
                  text((*lists[static_cast<std::size_t>(event.rank)])[event.index], several));
 }
@@ -130,10 +130,10 @@ std::string power_of_ten_text(double value) {
 
 // What each mode would need, on all stages.
 void print_recompute(RunConfig config, int ranks) {
-  config.parallel.recompute_per_stage.clear();
+  config.layout.recompute_per_stage.clear();
   std::vector<std::string> needs;
   for (const Recompute mode : all_recompute_modes()) {
-    config.parallel.recompute = to_string(mode);
+    config.layout.recompute = mode;
     const std::vector<MemoryByCategory> stages = predict_memory(config, make_run_layout(config, ranks));
     const MemoryByCategory& peak = stages[static_cast<std::size_t>(peak_stage(stages))];
     needs.push_back(fmt::format("{} {}", to_string(mode), bytes_text(peak.total())));
@@ -144,27 +144,26 @@ void print_recompute(RunConfig config, int ranks) {
 }  // namespace
 
 int dry_run(RunConfig config, int ranks, bool events) {
-  if (config.parallel.layers_per_stage.empty())
-    config.parallel.layers_per_stage = stored_layers(config);  // a resumed run keeps its stages
-  const RunLayout layout = make_run_layout(config, ranks);
-  const std::vector<PipelineSchedule> schedules = make_schedules(layout);
+  if (config.layout.layers.empty())
+    config.layout.layers = stored_layers(config);  // a resumed run keeps its stages
+  const Layout layout = make_run_layout(config, ranks);
+  const std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
   require_proven(layout, schedules);
   if (events) {
     print_events(layout, schedules);
     return static_cast<int>(ExitCode::ok);
   }
   const ModelConfig& shape = config.model.shape;
-  const int replicas = layout.mesh.degree(Axis::dp);
+  const int replicas = layout.data;
   const double flops =
-      training_flops_per_token(shape, config.batch.sequence_length) * static_cast<double>(config.tokens_per_step());
+      training_flops_per_token(shape, config.sequence_length) * static_cast<double>(config.tokens_per_step());
   print_answer("model        {}: {} parameters, {} x {}, {}, vocabulary {}\n", config.model_name(),
                quantity_text(static_cast<double>(num_parameters(shape))), counted(shape.num_layers, "layer"),
                counted(shape.hidden_size, "channel"), counted(shape.num_heads, "head"), shape.vocab_size);
-  print_answer("mesh         {}: {}\n", counted(ranks, "rank"), layout.text());
-  print_answer("batch        {} of {} per step = {} of {} on {}{}\n",
-               counted(config.batch.global_batch_size, "sequence"), counted(config.batch.sequence_length, "token"),
-               counted(layout.pipeline.microbatches, "micro-batch"), config.batch.micro_batch_size,
-               replicas > 1 ? "each of " : "", counted(replicas, "replica"));
+  print_answer("mesh         {}: {}\n", counted(ranks, "rank"), layout.short_text());
+  print_answer("batch        {} of {} per step = {} of {} on {}{}\n", counted(config.layout.global_batch, "sequence"),
+               counted(config.sequence_length, "token"), counted(layout.num_microbatches(), "micro-batch"),
+               config.layout.micro_batch, replicas > 1 ? "each of " : "", counted(replicas, "replica"));
   print_answer("run          {}, {} tokens, {} FLOPs per step\n", counted(config.total_steps(), "step"),
                quantity_text(static_cast<double>(config.total_steps() * config.tokens_per_step())),
                power_of_ten_text(flops));

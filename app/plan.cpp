@@ -18,6 +18,7 @@
 #include "io/file.hpp"
 #include "io/own_output.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/layout_option.hpp"
 #include "planning/memo.hpp"
 #include "planning/no_layout.hpp"
 #include "planning/plan_text.hpp"
@@ -183,7 +184,7 @@ int plan_search(const PlanOptions& options, PlanTask task) {
 }
 
 // A proposal may leave devices idle, which the search never does.
-void note_idle_devices(const std::vector<PlanLayout>& layouts, int num_devices, void (*print)(std::string_view)) {
+void note_idle_devices(const std::vector<Layout>& layouts, int num_devices, void (*print)(std::string_view)) {
   for (std::size_t i = 0; i < layouts.size(); ++i)
     if (const int used = layouts[i].num_devices(); used < num_devices)
       print(fmt::format("note: layout {} uses {} of {} devices, the others stay idle (--devices {} leaves them out)\n",
@@ -192,15 +193,15 @@ void note_idle_devices(const std::vector<PlanLayout>& layouts, int num_devices, 
 
 int plan_layouts(const PlanOptions& options, const PlanTask& task) {
   const PlanProblem& problem = task.problems.front();
-  std::vector<PlanLayout> layouts;
+  std::vector<Layout> layouts;
   for (const std::string& text : options.layouts) {
-    PlanLayout start;
+    Layout start;
     start.global_batch = task.space.global_batch;
     start.precision = task.space.precisions.front();
-    layouts.push_back(parse_plan_layout(text, start));
+    layouts.push_back(parse_layout(text, start));
   }
   std::vector<LayoutPrice> prices;
-  for (const PlanLayout& layout : layouts)
+  for (const Layout& layout : layouts)
     if (why_impossible(problem, layout).empty())
       prices.push_back(price_layout(problem, layout));
   if (prices.empty() && options.json)

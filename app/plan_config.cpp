@@ -71,7 +71,7 @@ void require_trainable(const ModelConfig& model, const std::string& name) {
                                        : "name a GPT, such as gpt3-6.7b, or leave --config away"});
 }
 
-void require_runnable(const PlanProblem& problem, const PlanLayout& layout) {
+void require_runnable(const PlanProblem& problem, const Layout& layout) {
   if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "no config: train cannot run this layout",
                                   .where = layout.text(),
@@ -80,19 +80,15 @@ void require_runnable(const PlanProblem& problem, const PlanLayout& layout) {
                                   .todo = "other choices (--fix, --precision), or leave --config away"});
 }
 
-std::vector<std::string> planned_settings(const PlanProblem& problem, const PlanLayout& layout) {
+std::vector<std::string> planned_settings(const PlanProblem& problem, Layout layout) {
   std::vector<std::string> settings = model_keys(problem.model);
   const std::vector<std::string>& names = trainable_preset_names();
   const bool has_name = std::ranges::find(names, problem.model_name) != names.end();
   settings.push_back("model.preset=" + (has_name ? problem.model_name : RunConfig::Model{}.preset));
-  settings.insert(settings.end(), {fmt::format("batch.global_batch_size={}", layout.global_batch),
-                                   fmt::format("batch.micro_batch_size={}", layout.micro_batch),
-                                   fmt::format("batch.sequence_length={}", problem.sequence_length),
-                                   fmt::format("precision.compute={}", to_string(layout.precision))});
-  // A file's own [parallel] may hold lists for other stages.
-  settings.insert(settings.end(), {"parallel.assignment=consecutive", "parallel.layers_per_stage=[]",
-                                   "parallel.recompute_per_stage=[]"});
-  const std::vector<std::string> of_layout = parallel_keys(layout, blocks_per_part(problem.model, layout));
+  settings.push_back(fmt::format("batch.sequence_length={}", problem.sequence_length));
+  if (layout.pipeline > 1)
+    layout.layers = blocks_per_part(problem.model, layout);
+  const std::vector<std::string> of_layout = settings_of(layout);
   settings.insert(settings.end(), of_layout.begin(), of_layout.end());
   return settings;
 }

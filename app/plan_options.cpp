@@ -10,7 +10,7 @@
 #include "app/command_line.hpp"
 #include "app/print.hpp"
 #include "core/error.hpp"
-#include "planning/plan_layout.hpp"
+#include "planning/layout_option.hpp"
 
 namespace espalier {
 namespace {
@@ -90,7 +90,7 @@ void refuse_chosen_twice(const CLI::App& command, const PlanOptions& options, co
 void check_fixed(const CLI::App& command, const PlanOptions& options) {
   const std::string fixed = fixed_choices(options);
   const std::vector<std::string> keys =
-      options.fixed.empty() ? std::vector<std::string>{} : plan_layout_keys_in(fixed, "--fix");
+      options.fixed.empty() ? std::vector<std::string>{} : layout_keys_in(fixed, "--fix");
   refuse_chosen_twice(command, options, keys);
   if (!options.scale.empty() && std::find(keys.begin(), keys.end(), "data") != keys.end())
     throw Error(ExitCode::usage, {.what = "the number of replicas cannot be fixed along a scaling curve",

@@ -22,7 +22,7 @@ namespace {
 }
 
 Precision precision_from(const std::string& name) {
-  const std::optional<Precision> precision = parse_precision(name);
+  const std::optional<Precision> precision = parse_priced_precision(name);
   if (!precision)
     throw Error(ExitCode::usage,
                 {.what = "unknown precision",

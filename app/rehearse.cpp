@@ -196,7 +196,7 @@ Efficiency efficiency_of(const RehearsedLayout& layout, const RehearsedLayout& f
 
 std::string default_mpiexec() { return ESPALIER_MPIEXEC; }
 
-void require_rehearsable(const PlanProblem& problem, const PlanLayout& layout) {
+void require_rehearsable(const PlanProblem& problem, const Layout& layout) {
   if (const std::string reason = why_not_runnable(problem.model.num_layers, layout); !reason.empty())
     throw Error(ExitCode::usage, {.what = "this layout cannot be rehearsed",
                                   .where = layout.text(),
@@ -212,7 +212,7 @@ void require_rehearsable(const PlanProblem& problem, const PlanLayout& layout) {
 }
 
 RehearsedLayout rehearse(const PlanProblem& problem, const LayoutPrice& price, const RehearseOptions& options) {
-  const PlanLayout& layout = price.layout;
+  const Layout& layout = price.layout;
   require_rehearsable(problem, layout);
   const RehearsalFiles files(options.directory);
   prepare(files);

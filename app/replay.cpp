@@ -65,10 +65,10 @@ int replay_command(const std::string& incident_path, const std::vector<std::stri
   const Incident incident = read_incident(incident_path);
   const RunConfig config = replay_config(incident_path, overrides);
   require_memory(config, make_run_layout(config, 1), memory_of_a_rank(runtime.world()));
-  const double tolerance = default_tolerance(config.precision.compute);
+  const double tolerance = default_tolerance(config.layout.precision);
   print_answer("{}\nlayout {}; here one rank, tolerance {:g}\n\n", to_text(incident), incident.layout, tolerance);
-  const ProcessMesh mesh(runtime.world(), make_run_layout(config, 1).mesh);
-  const Replay result = with_precision(config.precision, [&]<class P>() {
+  const ProcessMesh mesh(runtime.world(), make_run_layout(config, 1).mesh());
+  const Replay result = with_precision(config, [&]<class P>() {
     return replay<P>(incident_path, incident, config, mesh,
                      [](const std::string& text) { print_answer("{}\n", text); });
   });

@@ -44,14 +44,15 @@ struct TrainArguments {
   int ranks = launched_rank().size;  ///< of a dry run
 };
 
-void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const RunLayout& layout) {
+void print_start(Console& console, const Runtime& runtime, const RunConfig& config, const Layout& layout) {
   console.note(runtime.describe());
   console.note(fmt::format("{}: {} parameters, {} tokens per step, {}, {} on {}", config.model_name(),
                            quantity_text(static_cast<double>(num_parameters(config.model.shape))),
                            quantity_text(static_cast<double>(config.tokens_per_step())),
-                           counted(config.total_steps(), "step"), config.precision.compute, layout.text()));
-  if (layout.pipeline.stages > 1)
-    console.note(fmt::format("layers of each stage: {}", fmt::join(config.parallel.layers_per_stage, ", ")));
+                           counted(config.total_steps(), "step"), to_string(config.layout.precision),
+                           layout.short_text()));
+  if (layout.pipeline > 1)
+    console.note(fmt::format("layers of each stage: {}", fmt::join(config.layout.layers, ", ")));
   if (config.emulates())
     console.note("[emulate] is on: operations and messages take at least the times given");
   for (const std::string& warning : config_warnings(config, runtime.size()))
@@ -78,8 +79,8 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
                    [&] { require_file_size(config, world.size(), read_process_limits().file_size); });
   MemoryLedger::instance().set_budget(static_cast<std::size_t>(config.run.device_memory));
   resolve_layers_per_stage(config, world);
-  const RunLayout layout = make_run_layout(config, runtime.size());
-  const ProcessMesh mesh(world, layout.mesh, layout.pipeline.chunks > 1);
+  const Layout layout = make_run_layout(config, runtime.size());
+  const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
   emulate_network(config.emulate, mesh);
 
   Console console(config.run.log_interval);
@@ -99,8 +100,8 @@ int train_command(TrainArguments& options, Runtime& runtime, std::unique_ptr<End
   };
   if (runtime.rank() == 0)
     print_start(console, runtime, config, layout);
-  const TrainOutcome outcome = with_precision(
-      config.precision, [&]<class P>() { return train<P>(config, options.train, layout, mesh, events, request); });
+  const TrainOutcome outcome =
+      with_precision(config, [&]<class P>() { return train<P>(config, options.train, layout, mesh, events, request); });
   launching.reset();  // a launch that did not begin says so once
   if (runtime.rank() == 0) {
     if (outcome != TrainOutcome::not_begun)

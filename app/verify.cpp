@@ -148,16 +148,16 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
   if (!options.reference.empty())
     require_reference(config, options.reference, runtime.size());
   if (verify_options.tolerance <= 0)
-    verify_options.tolerance = default_tolerance(config.precision.compute);
+    verify_options.tolerance = default_tolerance(config.layout.precision);
   const double tolerance = verify_options.tolerance;
   const Communicator& world = runtime.world();
   world.set_deadline(config.run.communication_timeout);
-  with_compute_type(config.precision.compute, [&]<class T>() { agree_on_libraries<T>(config, world); });
+  with_compute_type(config.layout.precision, [&]<class T>() { agree_on_libraries<T>(config, world); });
   if (runtime.rank() == 0)
     for (const std::string& warning : compute_warnings(config))
       note_to_stderr("warning: " + warning);
   if (!options.save.empty()) {
-    with_precision(config.precision, [&]<class P>() {
+    with_precision(config, [&]<class P>() {
       save_reference<P>(config, verify_options, world, options.save,
                         [](const std::string& text) { print_answer("{}\n", text); });
     });
@@ -170,7 +170,7 @@ int verify_command(const VerifyArguments& options, Runtime& runtime) {
     print_header(tolerance, verify_options);
   const auto done = [&](const VerifiedLayout& layout) { print_row(layout, tolerance); };
   const std::vector<VerifiedLayout> results =
-      with_precision(config.precision, [&]<class P>() { return verify<P>(config, verify_options, world, done); });
+      with_precision(config, [&]<class P>() { return verify<P>(config, verify_options, world, done); });
   int failed = 0;
   int ran = 0;
   for (const VerifiedLayout& layout : results) {
@@ -197,7 +197,7 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   CLI::Option* const steps =
       command->add_option("--steps", options->verify.steps, "steps of each layout; default 2")->check(at_least(1));
   command->add_option("--precision", options->precision, "fp32, bf16, fp16, or fp64, which shows every wrong reduction")
-      ->check(CLI::IsMember(compute_types));
+      ->check(CLI::IsMember(compute_type_names()));
   command
       ->add_option("--tolerance", options->verify.tolerance,
                    "largest relative error; default 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16")

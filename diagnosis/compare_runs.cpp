@@ -37,7 +37,7 @@ void add_setup(const RunSetup& before, const RunSetup& after, std::vector<Differ
     if (old_text != new_text)
       differences.push_back({what, old_text, new_text});
   };
-  add("layout", before.mesh.text(), after.mesh.text());
+  add("layout", before.layout.mesh().text(), after.layout.mesh().text());
   add("micro-batches of a replica", fmt::format("{}", before.num_microbatches()),
       fmt::format("{}", after.num_microbatches()));
   add("tokens of a step", fmt::format("{}", before.tokens_per_step()), fmt::format("{}", after.tokens_per_step()));
@@ -66,7 +66,7 @@ std::size_t place_of(const Difference& difference) {
 }
 
 double tokens_of_a_rank(const RunSetup& setup) {
-  return static_cast<double>(setup.tokens_per_step()) / static_cast<double>(setup.world_size());
+  return static_cast<double>(setup.tokens_per_step()) / static_cast<double>(setup.layout.num_devices());
 }
 
 PhaseSeconds for_1000_tokens(const RecordedRun& run, const StepProfile& profile) {
@@ -163,21 +163,21 @@ std::vector<Finding> find_effective_batch(const RecordedRun& before, const Recor
   const RunSetup& old_setup = before.setup;
   const RunSetup& new_setup = after.setup;
   const double batch_ratio =
-      static_cast<double>(new_setup.global_batch_size) / static_cast<double>(old_setup.global_batch_size);
+      static_cast<double>(new_setup.layout.global_batch) / static_cast<double>(old_setup.layout.global_batch);
   if (batch_ratio == 1 || old_setup.peak_learning_rate <= 0)
     return {};
   const double rate_ratio = new_setup.peak_learning_rate / old_setup.peak_learning_rate;
   Finding finding{.cause = Cause::effective_batch, .title = {}, .size = batch_ratio, .unit = "times the batch"};
   finding.title = fmt::format("the effective batch is {:.3g} times that of {} ({} sequences, it was {})", batch_ratio,
-                              before.directory.string(), new_setup.global_batch_size, old_setup.global_batch_size);
+                              before.directory.string(), new_setup.layout.global_batch, old_setup.layout.global_batch);
   const double root = std::sqrt(batch_ratio);
   const bool scaled =
       rate_ratio >= 0.95 * std::min(root, batch_ratio) && rate_ratio <= 1.05 * std::max(root, batch_ratio);
   finding.risk = (after_spikes ? 0.95 : 0.5) * (scaled ? 0.5 : 1);
   finding.evidence = {
-      fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})",
-                  new_setup.mesh.degree(Axis::dp), old_setup.mesh.degree(Axis::dp), new_setup.num_microbatches(),
-                  old_setup.num_microbatches(), new_setup.micro_batch_size, old_setup.micro_batch_size),
+      fmt::format("replicas {} (was {}) x micro-batches {} (was {}) x {} sequences (was {})", new_setup.layout.data,
+                  old_setup.layout.data, new_setup.num_microbatches(), old_setup.num_microbatches(),
+                  new_setup.layout.micro_batch, old_setup.layout.micro_batch),
       fmt::format("the peak learning rate is {:.3g} times that of before ({:g}, it was {:g}); the batch asks for one "
                   "between its ratio, {:.3g} times, and the square root of that, {:.3g} times",
                   rate_ratio, new_setup.peak_learning_rate, old_setup.peak_learning_rate, batch_ratio, root),
@@ -190,9 +190,10 @@ std::vector<Finding> find_effective_batch(const RecordedRun& before, const Recor
         {.setting = fmt::format("optimizer.learning_rate = {:.3g}, with optimizer.warmup_steps = {} or more",
                                 old_setup.peak_learning_rate * root,
                                 std::max(old_setup.warmup_steps, new_setup.warmup_steps))});
-  finding.changes.push_back({.setting = fmt::format("batch.global_batch_size = {}, as before: {} micro-batches of each "
-                                                    "replica",
-                                                    old_setup.global_batch_size, batch_ratio > 1 ? "fewer" : "more")});
+  finding.changes.push_back(
+      {.setting = fmt::format("batch.global_batch_size = {}, as before: {} micro-batches of each "
+                              "replica",
+                              old_setup.layout.global_batch, batch_ratio > 1 ? "fewer" : "more")});
   return {finding};
 }
 

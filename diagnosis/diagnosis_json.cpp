@@ -74,7 +74,7 @@ nlohmann::ordered_json diagnosis_data(const RecordedRun& run, const Diagnosis& d
   Json json{{"run", run.directory.string()},
             {"state", run.record.state},
             {"alive", run.life == Life::silent ? Json() : Json(run.life == Life::alive)},
-            {"layout", run.setup.mesh.text()},
+            {"layout", run.setup.layout.mesh().text()},
             {"gaps", run.gaps},
             {"findings", Json::array()}};
   for (const Finding& finding : diagnosis.findings)

@@ -45,8 +45,8 @@ std::string run_text(const RecordedRun& run, const Diagnosis& diagnosis) {
                                  run.life == Life::gone     ? " (its process is gone)"
                                  : run.life == Life::silent ? " (its process is out of sight)"
                                                             : "",
-                                 grave != nullptr ? fmt::format(", {}", grave->verdict) : "", setup.mesh.text(),
-                                 counted(setup.num_microbatches(), "micro-batch"));
+                                 grave != nullptr ? fmt::format(", {}", grave->verdict) : "",
+                                 setup.layout.mesh().text(), counted(setup.num_microbatches(), "micro-batch"));
   for (const std::string& gap : run.gaps)
     text += fmt::format("  note: {}\n", wrapped(gap, 8));
   return text;
@@ -103,7 +103,7 @@ std::string stage_table(const RecordedRun& run, const StepProfile& profile) {
   for (const Phase phase : shown)
     text += fmt::format("{:>14}", to_string(phase));
   text += '\n';
-  for (int stage = 0; stage < run.setup.stages(); ++stage) {
+  for (int stage = 0; stage < run.setup.layout.pipeline; ++stage) {
     text += fmt::format("  {:<7}", stage);
     for (const Phase phase : shown)
       text += fmt::format("{:>14.4g}", mean_seconds(profile, phase, stage));
@@ -127,7 +127,7 @@ std::string profile_text(const RecordedRun& run, const StepProfile& profile) {
     text += fmt::format("  predicted: {:.4g} s ({:+.0f} %), by {}\n", run.prediction->step_seconds,
                         100 * (profile.step_seconds / run.prediction->step_seconds - 1), run.prediction->source);
   text += phase_table(run, profile);
-  if (run.setup.stages() > 1)
+  if (run.setup.layout.pipeline > 1)
     text += stage_table(run, profile);
   return text;
 }

@@ -52,14 +52,14 @@ struct Link {
 
 std::vector<Link> links_of(const RecordedRun& run, const StepProfile& profile) {
   std::vector<Link> links;
-  const int stages = run.setup.stages();
+  const int stages = run.setup.layout.pipeline;
   for (int rank = 0; rank < static_cast<int>(profile.ranks.size()); ++rank) {
     const RankProfile& receiver = profile.ranks[at(rank)];
     const auto add = [&](OperationKind send, int step, double transit) {
       PerAxis place = receiver.place;
       place[Axis::pp] = (place[Axis::pp] + step + stages) % stages;
       if (transit > 0)
-        links.push_back({run.setup.mesh.rank_at(place), rank, send, place[Axis::pp], transit});
+        links.push_back({run.setup.layout.mesh().rank_at(place), rank, send, place[Axis::pp], transit});
     };
     add(OperationKind::send_activations, -1, receiver.activation_transit);
     add(OperationKind::send_gradients, 1, receiver.gradient_transit);
@@ -133,8 +133,8 @@ double most_messages(const RecordedRun& run, const RunFacts::SlowLink& link) {
   }
   constexpr double of_a_block = 15;  // sequence-parallel, recomputed (docs/parallelism.md)
   constexpr double of_the_ends = 10;
-  const auto blocks = static_cast<double>(setup.shape.num_layers) / setup.stages();
-  return static_cast<double>(setup.num_microbatches()) * (setup.mesh.degree(link.axis) - 1) *
+  const auto blocks = static_cast<double>(setup.shape.num_layers) / setup.layout.pipeline;
+  return static_cast<double>(setup.num_microbatches()) * (setup.layout.mesh().degree(link.axis) - 1) *
          (of_a_block * std::ceil(blocks) + of_the_ends);
 }
 
@@ -150,7 +150,7 @@ double cost_of_link_slow_at_start(const RecordedRun& run, const StepProfile& pro
 
 // Between stages find_slow_links() sees the messages of the steps themselves.
 bool is_told_by_start(const RecordedRun& run, const RunFacts::SlowLink& link) {
-  return link.axis != Axis::pp && std::max(link.from, link.to) < run.setup.world_size();
+  return link.axis != Axis::pp && std::max(link.from, link.to) < run.setup.layout.num_devices();
 }
 
 // Between replicas or tensor ranks: what the start measured.
@@ -247,13 +247,13 @@ bool has_slow_stage_link(const RecordedRun& run, const StepProfile& profile) {
 
 double least_of_group(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis, Phase phase) {
   double least = std::numeric_limits<double>::infinity();
-  for (const int member : run.setup.mesh.group(rank, axis))
+  for (const int member : run.setup.layout.mesh().group(rank, axis))
     least = std::min(least, profile.ranks[at(member)].seconds[phase]);
   return least;
 }
 
 double seconds_of_slow_links(const RecordedRun& run, const StepProfile& profile, int rank, Axis axis) {
-  const std::vector<int> group = run.setup.mesh.group(rank, axis);
+  const std::vector<int> group = run.setup.layout.mesh().group(rank, axis);
   double most = 0;
   for (const RunFacts::SlowLink& link : run.facts.slow_links)
     if (link.axis == axis && is_told_by_start(run, link) && std::ranges::find(group, link.to) != group.end())

@@ -51,14 +51,15 @@ Change balanced(const RecordedRun& run, const StepProfile& profile, const std::v
   const std::vector<Index> layers = setup.layers_of_stages();
   LayerCosts costs;
   if (setup.emulated_forward + setup.emulated_backward <= 0)
-    costs = layer_flops(setup.shape, setup.sequence_length, parse_recompute(setup.recompute).value_or(Recompute::none));
+    costs = layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute);
   const double blocks = to_double(setup.shape.num_layers) + (costs.embedding + costs.head) / costs.block;
   const double block_seconds = std::accumulate(stages.begin(), stages.end(), 0.0) / blocks;
-  const auto parts = static_cast<int>(setup.layers_per_stage.size());
+  const auto parts = static_cast<int>(setup.layout.layers.size());
   const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, parts, costs);
   std::vector<double> after = stages;
   for (int part = 0; part < parts; ++part)
-    after[at(part % setup.stages())] += block_seconds * to_double(wanted[at(part)] - setup.layers_per_stage[at(part)]);
+    after[at(part % setup.layout.pipeline)] +=
+        block_seconds * to_double(wanted[at(part)] - setup.layout.layers[at(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
           .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
           .priced_by = "the schedule, run with a layer's measured time moved"};
@@ -109,7 +110,8 @@ void find_uneven_stages(const RecordedRun& run, const StepProfile& profile, cons
     }
   }
   if (finding.changes.empty()) {
-    const bool can_chunk = run.setup.virtual_stages == 1 && run.setup.shape.num_layers >= 2 * run.setup.stages();
+    const bool can_chunk =
+        run.setup.layout.virtual_stages == 1 && run.setup.shape.num_layers >= 2 * run.setup.layout.pipeline;
     finding.changes.push_back(
         {.setting = fmt::format("no other cut of whole layers is better{}",
                                 can_chunk ? ": parallel.virtual_stages = 2 cuts finer"
@@ -135,28 +137,28 @@ std::vector<Change> ways_to_fill(const RecordedRun& run, const PipelineCosts& co
   const RunSetup& setup = run.setup;
   const double now = pipeline_time(costs).window;
   std::vector<Change> changes;
-  if (setup.micro_batch_size % 2 == 0 && !setup.is_part_of_a_step()) {
+  if (setup.layout.micro_batch % 2 == 0 && !setup.is_part_of_a_step()) {
     PipelineCosts finer = costs;
     finer.microbatches *= 2;
     for (auto& stage : finer.chunks)
       for (ChunkSeconds& chunk : stage)
         chunk = {chunk.forward / 2, chunk.backward_input / 2, chunk.backward_weight / 2};
     changes.push_back(
-        refilled(run, fmt::format("batch.micro_batch_size = {}", setup.micro_batch_size / 2), finer, 1, now));
+        refilled(run, fmt::format("batch.micro_batch_size = {}", setup.layout.micro_batch / 2), finer, 1, now));
   }
   if (!setup.is_part_of_a_step()) {
     PipelineCosts longer = costs;
     longer.microbatches *= 2;
     changes.push_back(refilled(
         run,
-        fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.global_batch_size),
+        fmt::format("batch.global_batch_size = {} (other steps, other learning rate)", 2 * setup.layout.global_batch),
         longer, 2, now));
   }
   if (costs.num_chunks() == 1 && costs.schedule == ScheduleKind::one_f_one_b) {
     PipelineCosts zero = costs;
     zero.schedule = ScheduleKind::zero_bubble;
     changes.push_back(refilled(run, "parallel.schedule = \"zero_bubble\"", zero, 1, now));
-    if (setup.shape.num_layers >= 2 * setup.stages()) {
+    if (setup.shape.num_layers >= 2 * setup.layout.pipeline) {
       PipelineCosts chunked = costs;
       chunked.schedule = ScheduleKind::interleaved;
       for (auto& stage : chunked.chunks) {
@@ -191,7 +193,8 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
   finding.seconds = time.window - time.busiest;
   finding.title =
       fmt::format("{} of a replica do not fill {} stages ({}): each idles for {:.0f} % of the pipeline's time",
-                  counted(costs.microbatches, "micro-batch"), stages.size(), run.setup.schedule, 100 * time.idle_share);
+                  counted(costs.microbatches, "micro-batch"), stages.size(), to_string(run.setup.layout.schedule),
+                  100 * time.idle_share);
   finding.evidence = {
       fmt::format("with these times and equal stages the schedule idles {:.4g} s a step", finding.seconds),
       fmt::format("measured: stages wait {:.4g} s a step for work of others (median of the ranks)",
@@ -209,13 +212,13 @@ void find_bubble(const RecordedRun& run, const StepProfile& profile, const std::
 
 // Of a stage what the least of its replicas has: one slow link is a finding of its own.
 void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  if (run.setup.stages() < 2 || has_slow_stage_link(run, profile))
+  if (run.setup.layout.pipeline < 2 || has_slow_stage_link(run, profile))
     return;
   Finding finding{.cause = Cause::stage_messages, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::pipeline_comm);
   finding.title = fmt::format("{:.4g} s of a step go into messages between stages, not overlapped", finding.seconds);
   finding.evidence = prediction_evidence(run, Phase::pipeline_comm);
-  const Index chunks = run.setup.virtual_stages;
+  const Index chunks = run.setup.layout.virtual_stages;
   if (const Index fewer = (chunks + 1) / 2; fewer < chunks)
     finding.changes = {
         {.setting = fmt::format("parallel.virtual_stages = {}", fewer),
@@ -229,12 +232,12 @@ void find_stage_messages(const RecordedRun& run, const StepProfile& profile, std
 
 void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
   const RunSetup& setup = run.setup;
-  if (setup.mesh.degree(Axis::dp) == 1)
+  if (setup.layout.data == 1)
     return;
   Finding finding{.cause = Cause::gradient_reduction, .title = {}, .unit = "s a step"};
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::dp, Phase::data_comm);
   finding.title = fmt::format("{:.4g} s of a step go into summing gradients over {} replicas, not overlapped",
-                              finding.seconds, setup.mesh.degree(Axis::dp));
+                              finding.seconds, setup.layout.data);
   std::vector<double> bytes;
   for (const auto& rank : run.ranks)
     if (!rank.empty())
@@ -247,15 +250,16 @@ void find_reduction(const RecordedRun& run, const StepProfile& profile, std::vec
   if (!setup.is_part_of_a_step())
     finding.changes = {{.setting = fmt::format("batch.global_batch_size = {} (twice the micro-batches for one "
                                                "reduction; other steps, other learning rate)",
-                                               2 * setup.global_batch_size),
+                                               2 * setup.layout.global_batch),
                         .gain_seconds = finding.seconds / 2,
                         .priced_by = "one reduction for twice the tokens; gain for as many tokens as now",
                         .grows_batch = true}};
-  if (setup.gradient_reduction == "state" && (setup.compute == "bf16" || setup.compute == "fp16"))
+  if (setup.gradient_reduction == "state" &&
+      (setup.layout.precision == Precision::bf16 || setup.layout.precision == Precision::fp16))
     finding.changes.push_back(
         {.setting = "precision.gradient_reduction = \"compute\"",
-         .gain_seconds = finding.seconds / (setup.zero_stage == 0 ? 2 : 3),
-         .priced_by = setup.zero_stage == 0
+         .gain_seconds = finding.seconds / (setup.layout.zero_stage == 0 ? 2 : 3),
+         .priced_by = setup.layout.zero_stage == 0
                           ? "half the bytes"
                           : "a third of the bytes: 2 of 4 of a gradient, none of the 2 of the weight that comes back"});
   findings.push_back(std::move(finding));
@@ -267,8 +271,8 @@ void find_optimizer(const RecordedRun& run, const StepProfile& profile, std::vec
     finding.seconds = finding.size = std::max(finding.seconds, rank.seconds[Phase::optimizer]);
   finding.title = fmt::format("the optimizer takes {:.4g} s of a step", finding.seconds);
   finding.evidence = prediction_evidence(run, Phase::optimizer);
-  const int replicas = run.setup.mesh.degree(Axis::dp);
-  if (replicas > 1 && run.setup.zero_stage == 0)
+  const int replicas = run.setup.layout.data;
+  if (replicas > 1 && run.setup.layout.zero_stage == 0)
     finding.changes = {{.setting = "parallel.zero_stage = 1",
                         .gain_seconds = finding.seconds * (1 - 1.0 / replicas),
                         .priced_by = "each replica updates its share; gathering the weights is not counted"}};

@@ -56,16 +56,16 @@ void find_crowded_cores(const RecordedRun& run, const StepProfile& profile, std:
 
 // fp64 proves, it does not train; fp32 is what there is where 16 bits have no units of their own.
 void find_wide_numbers(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  const bool is_fp64 = run.setup.compute == "fp64";
+  const bool is_fp64 = run.setup.layout.precision == Precision::fp64;
   const bool fp32_is_slow = run.facts.fast_16_bits && run.setup.shape.hidden_size >= least_hidden_size;
-  if (!is_fp64 && !(run.setup.compute == "fp32" && fp32_is_slow))
+  if (!is_fp64 && !(run.setup.layout.precision == Precision::fp32 && fp32_is_slow))
     return;
   const char* const narrower = run.facts.fast_16_bits ? "bf16" : "fp32";
   Finding finding{.cause = Cause::precision, .title = {}, .unit = "times the bytes of a number"};
   finding.size = is_fp64 && run.facts.fast_16_bits ? 4 : 2;
   finding.seconds = (1 - 1 / finding.size) * typical_compute(profile);
-  finding.title =
-      fmt::format("the run computes in {}, {} times as wide as {}", run.setup.compute, finding.size, narrower);
+  finding.title = fmt::format("the run computes in {}, {} times as wide as {}", to_string(run.setup.layout.precision),
+                              finding.size, narrower);
   finding.evidence = {is_fp64 ? "fp64 is for proofs that layouts agree; no training needs it"
                               : "this machine multiplies 16 bits on units of their own"};
   finding.changes = {{.setting = fmt::format("precision.compute = \"{}\"", narrower),

@@ -69,7 +69,7 @@ std::string not_finite_in(const RecordedStep& step, bool scales_loss) {
 }
 
 void find_not_finite(const RecordedRun& run, std::vector<Finding>& findings) {
-  const bool scales_loss = run.setup.compute == "fp16";
+  const bool scales_loss = run.setup.layout.precision == Precision::fp16;
   const auto found = std::ranges::find_if(
       run.steps, [&](const RecordedStep& step) { return !not_finite_in(step, scales_loss).empty(); });
   if (found == run.steps.end())
@@ -84,7 +84,7 @@ void find_not_finite(const RecordedRun& run, std::vector<Finding>& findings) {
 }
 
 void find_loss_scale(const RecordedRun& run, std::vector<Finding>& findings) {
-  if (run.setup.compute != "fp16" || run.steps.empty())
+  if (run.setup.layout.precision != Precision::fp16 || run.steps.empty())
     return;
   double highest = run.setup.initial_loss_scale;
   for (const RecordedStep& step : run.steps)
@@ -122,7 +122,8 @@ void find_skipped_steps(const RecordedRun& run, std::vector<Finding>& findings) 
   finding.title = fmt::format("{} of {} steps were skipped", skipped, run.steps.size());
   finding.risk = std::min(0.9, 0.2 + share);
   if (overflows > 0) {
-    finding.evidence.push_back(fmt::format("of {} a gradient overflowed {}", overflows, run.setup.compute));
+    finding.evidence.push_back(
+        fmt::format("of {} a gradient overflowed {}", overflows, to_string(run.setup.layout.precision)));
     finding.changes = {{.setting = "precision.compute = \"bf16\""},
                        {.setting = "a longer precision.loss_scale_growth_interval"}};
   }

@@ -7,14 +7,14 @@
 #include <algorithm>
 
 #include "diagnosis/find_limits.hpp"
-#include "diagnosis/recorded_layout.hpp"
+#include "diagnosis/layout_room.hpp"
 
 namespace espalier {
 namespace {
 
 bool tensor_crosses_nodes(const RecordedRun& run) {
-  for (int rank = 0; rank < run.setup.world_size(); ++rank)
-    for (const int member : run.setup.mesh.group(rank, Axis::tp))
+  for (int rank = 0; rank < run.setup.layout.num_devices(); ++rank)
+    for (const int member : run.setup.layout.mesh().group(rank, Axis::tp))
       if (run.node_of(member) != run.node_of(rank))
         return true;
   return false;
@@ -47,16 +47,16 @@ struct FewerRanks {
   std::string setting;
   std::string half;         // of what each rank then has half
   std::string not_counted;  // of the gain
-  PlanLayout layout;
+  Layout layout;
 };
 
 std::vector<FewerRanks> ways_to_fewer_ranks(const RunSetup& setup) {
   std::vector<FewerRanks> ways;
-  PlanLayout half = recorded_layout(setup);
+  Layout half = setup.layout;
   half.tensor /= 2;
   const std::string tensor = fmt::format("parallel.tensor = {}", half.tensor);
   if (setup.num_microbatches() % 2 == 0) {
-    PlanLayout layout = half;
+    Layout layout = half;
     layout.data *= 2;
     ways.push_back(
         {tensor + ", with twice the replicas", "half the micro-batches", "longer sums of gradients are", layout});
@@ -66,9 +66,9 @@ std::vector<FewerRanks> ways_to_fewer_ranks(const RunSetup& setup) {
                       "longer sums of gradients are", layout});
     }
   }
-  if (2 * setup.stages() * setup.virtual_stages <= setup.shape.num_layers) {
+  if (2 * setup.layout.pipeline * setup.layout.virtual_stages <= setup.shape.num_layers) {
     half.pipeline *= 2;
-    half.blocks_given.clear();
+    half.layers.clear();
     if (half.schedule == ScheduleKind::sequential)
       half.schedule = ScheduleKind::one_f_one_b;
     ways.push_back({fmt::format("{}, parallel.pipeline = {}", tensor, half.pipeline), "half the layers",
@@ -103,7 +103,7 @@ Change fewer_tensor_ranks(const RunSetup& setup, int degree, double seconds) {
 }  // namespace
 
 void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector<Finding>& findings) {
-  const int degree = run.setup.mesh.degree(Axis::tp);
+  const int degree = run.setup.layout.tensor;
   if (degree == 1)
     return;
   const bool crosses = tensor_crosses_nodes(run);
@@ -112,7 +112,7 @@ void find_tensor(const RecordedRun& run, const StepProfile& profile, std::vector
   finding.seconds = finding.size = exposed_seconds(run, profile, Axis::tp, Phase::tensor_comm);
   finding.title = fmt::format("{:.4g} s of a step go into exchanges of {} tensor ranks{}", finding.seconds, degree,
                               crosses ? ", which lie on different nodes" : "");
-  finding.evidence = {fmt::format("order of the ranks: {}", to_string(run.setup.mesh.order))};
+  finding.evidence = {fmt::format("order of the ranks: {}", to_string(run.setup.layout.order))};
   for (std::string& line : prediction_evidence(run, Phase::tensor_comm))
     finding.evidence.push_back(std::move(line));
   if (crosses)

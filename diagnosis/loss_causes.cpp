@@ -115,7 +115,7 @@ void add_small_batch(const RunSetup& setup, Finding& finding) {
   if (const Index tokens = setup.tokens_per_step(); tokens < few_tokens)
     add_cause(finding, fmt::format("a step has {}: its gradient is mostly noise", counted(tokens, "token")),
               fmt::format("batch.global_batch_size = {} (now {})",
-                          setup.global_batch_size * (few_tokens + tokens - 1) / tokens, setup.global_batch_size));
+                          setup.layout.global_batch * (few_tokens + tokens - 1) / tokens, setup.layout.global_batch));
 }
 
 // A rate that was at its end long before the run was.

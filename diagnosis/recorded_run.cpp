@@ -254,7 +254,7 @@ std::string ranks_text(const std::vector<std::size_t>& ranks) {
 
 // Rank 0's own are in metrics.jsonl as well.
 std::vector<std::vector<StepTimes>> ranks_of(RecordedRun& run) {
-  std::vector<std::vector<StepTimes>> ranks(static_cast<std::size_t>(run.setup.world_size()));
+  std::vector<std::vector<StepTimes>> ranks(static_cast<std::size_t>(run.setup.layout.num_devices()));
   std::vector<std::size_t> missing;
   std::map<std::string, std::vector<std::size_t>> ranks_with;  // each hole
   for (std::size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
@@ -288,7 +288,7 @@ bool has_traced(const RecordedRun& run) {
 
 // Empty where no rank left one.
 std::vector<Path> traces_of(RecordedRun& run) {
-  std::vector<Path> traces(static_cast<std::size_t>(run.setup.world_size()));
+  std::vector<Path> traces(static_cast<std::size_t>(run.setup.layout.num_devices()));
   std::vector<std::size_t> missing;
   for (std::size_t rank = 0; rank < traces.size(); ++rank) {
     const Path path = run.directory / "trace" / fmt::format("rank-{:05}.json", rank);
@@ -381,7 +381,7 @@ RecordedRun read_recorded_run(const Path& directory) {
   run.life = life_of(run);
   run.steps = steps_of(run);
   run.ranks = ranks_of(run);
-  run.prediction = prediction_of(directory / "prediction.json", run.setup.stages(), run.gaps);
+  run.prediction = prediction_of(directory / "prediction.json", run.setup.layout.pipeline, run.gaps);
   run.newest_checkpoint = newest_checkpoint_in(directory / "checkpoints", run.record.id, run.gaps);
   run.traces = traces_of(run);
   return run;

@@ -41,11 +41,11 @@ ConfigReader reader_of(const std::string& config, const Path& path) {
 }
 
 // With parallel.data left open, the number of ranks that wrote decides; 0: unknown.
-MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
+void read_mesh(ConfigReader& reader, int world_size, const Path& path, Layout& layout) {
   Index tensor = 1;
   Index pipeline = 1;
   Index data = 0;
-  std::string order = "tp,dp,pp";
+  std::string order = to_string(layout.order);
   require(reader.read("parallel", "tensor", tensor, allowed_degree), "parallel.tensor", path);
   require(reader.read("parallel", "pipeline", pipeline, allowed_degree), "parallel.pipeline", path);
   require(reader.read("parallel", "data", data, {0, allowed_degree.max}), "parallel.data", path);
@@ -55,12 +55,46 @@ MeshLayout mesh_of(ConfigReader& reader, int world_size, const Path& path) {
   if (tensor > world_size || pipeline > world_size)
     throw_damaged(path.string(), "the layout needs more ranks than left a record",
                   fmt::format("tensor {}, pipeline {}, {} ranks", tensor, pipeline, world_size));
+  layout.tensor = static_cast<int>(tensor);
+  layout.pipeline = static_cast<int>(pipeline);
   try {
-    return make_layout(world_size, static_cast<int>(tensor), static_cast<int>(data), static_cast<int>(pipeline),
-                       axis_order_from(order));
+    layout.order = axis_order_from(order);
+    layout.data = make_layout(world_size, layout.tensor, static_cast<int>(data), layout.pipeline).degree(Axis::dp);
   } catch (const Error& error) {
     throw_damaged(path.string(), error.report().what, error.report().got);
   }
+}
+
+// A word that this version does not know stands for the default.
+template <class Choice>
+void read_word(ConfigReader& reader, const char* section, const char* key, Choice& choice,
+               const std::vector<Choice>& choices) {
+  std::string word;
+  reader.read(section, key, word);
+  for (const Choice each : choices)
+    if (word == to_string(each))
+      choice = each;
+}
+
+Layout layout_of(ConfigReader& reader, int world_size, const Path& path, Layout layout) {
+  read_mesh(reader, world_size, path, layout);
+  Index virtual_stages = 1;
+  Index zero_stage = 0;
+  read_word(reader, "parallel", "schedule", layout.schedule, all_schedule_kinds());
+  reader.read("parallel", "virtual_stages", virtual_stages, allowed_degree);
+  read_word(reader, "parallel", "assignment", layout.assignment, {Assignment::consecutive, Assignment::round_robin});
+  read_word(reader, "parallel", "recompute", layout.recompute, all_recompute_modes());
+  reader.read("parallel", "layers_per_stage", layout.layers, {1, 1 << 14});
+  reader.read("parallel", "zero_stage", zero_stage, {0, 1});
+  reader.read("parallel", "sequence_parallel", layout.sequence_parallel);
+  require(reader.read("batch", "global_batch_size", layout.global_batch, allowed_batch_size), "batch.global_batch_size",
+          path);
+  require(reader.read("batch", "micro_batch_size", layout.micro_batch, allowed_batch_size), "batch.micro_batch_size",
+          path);
+  read_word(reader, "precision", "compute", layout.precision, all_precisions());
+  layout.virtual_stages = static_cast<int>(virtual_stages);
+  layout.zero_stage = static_cast<int>(zero_stage);
+  return layout;
 }
 
 ModelConfig shape_of(ConfigReader& reader, const Path& path) {
@@ -98,19 +132,17 @@ void read_emulation(ConfigReader& reader, RunSetup& setup) {
 
 }  // namespace
 
-Index RunSetup::num_microbatches() const {
-  return std::max<Index>(1, global_batch_size / (micro_batch_size * mesh.degree(Axis::dp)));
-}
+Index RunSetup::num_microbatches() const { return std::max<Index>(1, layout.num_microbatches()); }
 
 std::vector<Index> RunSetup::layers_of_stages() const {
-  const auto num_stages = static_cast<std::size_t>(stages());
+  const auto num_stages = static_cast<std::size_t>(layout.pipeline);
   if (num_stages == 1)
     return {shape.num_layers};
-  if (layers_per_stage.empty() || layers_per_stage.size() % num_stages != 0)
+  if (layout.layers.empty() || layout.layers.size() % num_stages != 0)
     return {};
   std::vector<Index> layers(num_stages);
-  for (std::size_t part = 0; part < layers_per_stage.size(); ++part)
-    layers[part % num_stages] += layers_per_stage[part];
+  for (std::size_t part = 0; part < layout.layers.size(); ++part)
+    layers[part % num_stages] += layout.layers[part];
   return layers;
 }
 
@@ -118,21 +150,9 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
   ConfigReader reader = reader_of(config, path);
   RunSetup setup;
   setup.shape = shape_of(reader, path);
-  setup.mesh = mesh_of(reader, world_size, path);
-  reader.read("parallel", "schedule", setup.schedule);
-  reader.read("parallel", "virtual_stages", setup.virtual_stages, allowed_degree);
-  reader.read("parallel", "assignment", setup.assignment);
-  reader.read("parallel", "recompute", setup.recompute);
-  reader.read("parallel", "layers_per_stage", setup.layers_per_stage, {1, 1 << 14});
-  reader.read("parallel", "zero_stage", setup.zero_stage, {0, 1});
-  reader.read("parallel", "sequence_parallel", setup.sequence_parallel);
-  require(reader.read("batch", "global_batch_size", setup.global_batch_size, allowed_batch_size),
-          "batch.global_batch_size", path);
-  require(reader.read("batch", "micro_batch_size", setup.micro_batch_size, allowed_batch_size),
-          "batch.micro_batch_size", path);
+  setup.layout = layout_of(reader, world_size, path, setup.layout);
   require(reader.read("batch", "sequence_length", setup.sequence_length, allowed_batch_size), "batch.sequence_length",
           path);
-  reader.read("precision", "compute", setup.compute);
   reader.read("precision", "gradient_reduction", setup.gradient_reduction);
   reader.read("precision", "initial_loss_scale", setup.initial_loss_scale, allowed_rate);
   reader.read("precision", "minimum_loss_scale", setup.minimum_loss_scale, allowed_rate);
@@ -162,10 +182,10 @@ RunSetup recorded_setup(const std::string& config, const Path& path, int world_s
                   wrong.front().substr(colon + 2));
   }
   const std::vector<std::string> impossible = problems(setup.shape);
-  if (!impossible.empty() || setup.stages() * setup.virtual_stages > setup.shape.num_layers)
+  if (!impossible.empty() || Index{setup.layout.pipeline} * setup.layout.virtual_stages > setup.shape.num_layers)
     throw_damaged(path.string(), "config.toml describes a model that cannot be built",
                   impossible.empty() ? "more stages than layers" : impossible.front());
-  const std::vector<Index>& layers = setup.layers_per_stage;
+  const std::vector<Index>& layers = setup.layout.layers;
   if (!layers.empty() && std::accumulate(layers.begin(), layers.end(), Index{0}) != setup.shape.num_layers)
     throw_damaged(path.string(), "parallel.layers_per_stage and model.num_layers disagree",
                   fmt::format("{} layers together, of {}", fmt::join(layers, " + "), setup.shape.num_layers));

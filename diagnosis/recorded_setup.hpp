@@ -6,27 +6,18 @@
 #include <vector>
 
 #include "io/file.hpp"
+#include "models/layout.hpp"
 #include "models/model_config.hpp"
 #include "parallel/emulated_links.hpp"
-#include "parallel/mesh_layout.hpp"
 
 namespace espalier {
 
 /// The keys of config.toml that say how the work was cut and paced.
 struct RunSetup {
   ModelConfig shape;
-  MeshLayout mesh;
-  std::string schedule = "1f1b";
-  Index virtual_stages = 1;
-  std::string assignment = "consecutive";
-  std::string recompute = "none";
-  std::vector<Index> layers_per_stage;  ///< chunk by chunk in forward order; empty: one stage, or not known
-  Index zero_stage = 0;
-  bool sequence_parallel = false;
-  Index global_batch_size = 0;  ///< sequences
-  Index micro_batch_size = 0;
+  /// As the config has it: degrees are filled in, `layers` are open of one stage and where they are not known.
+  Layout layout = {.precision = Precision::fp32};
   Index sequence_length = 0;
-  std::string compute = "fp32";
   std::string gradient_reduction = "state";
   double peak_learning_rate = 0;
   Index warmup_steps = 0;
@@ -56,12 +47,10 @@ struct RunSetup {
   double tensor_message_scale = 1;
   double data_message_scale = 1;
 
-  int world_size() const { return mesh.size(); }
-  int stages() const { return mesh.degree(Axis::pp); }
   Index num_microbatches() const;  ///< of a replica in a step
   /// Does it stand for a plan whose step has more micro-batches?
   bool is_part_of_a_step() const { return planned_microbatches > num_microbatches(); }
-  Index tokens_per_step() const { return global_batch_size * sequence_length; }
+  Index tokens_per_step() const { return layout.global_batch * sequence_length; }
   /// Layers of each stage, all its chunks together; empty where not known.
   std::vector<Index> layers_of_stages() const;
 };

@@ -106,15 +106,15 @@ ReportJson head_of(const RecordedRun& run) {
 }
 
 std::string layout_text(const RunSetup& setup) {
-  std::string text = setup.mesh.text();
-  if (setup.stages() > 1)
-    text += fmt::format(", {}", setup.schedule);
-  if (setup.virtual_stages > 1)
-    text += fmt::format(" x {} virtual stages", setup.virtual_stages);
-  if (setup.zero_stage > 0 && setup.mesh.degree(Axis::dp) > 1)
-    text += fmt::format(", ZeRO-{}", setup.zero_stage);
-  if (setup.recompute != "none")
-    text += fmt::format(", recompute {}", setup.recompute);
+  std::string text = setup.layout.mesh().text();
+  if (setup.layout.pipeline > 1)
+    text += fmt::format(", {}", to_string(setup.layout.schedule));
+  if (setup.layout.virtual_stages > 1)
+    text += fmt::format(" x {} virtual stages", setup.layout.virtual_stages);
+  if (setup.layout.zero_stage > 0 && setup.layout.data > 1)
+    text += fmt::format(", ZeRO-{}", setup.layout.zero_stage);
+  if (setup.layout.recompute != Recompute::none)
+    text += fmt::format(", recompute {}", to_string(setup.layout.recompute));
   return text;
 }
 
@@ -146,10 +146,10 @@ ReportJson facts_of(const RecordedRun& run) {
                        counted(setup.shape.num_heads, "head"), setup.shape.vocab_size));
   add_fact(facts, "layout", layout_text(setup));
   add_fact(facts, "batch",
-           fmt::format("{} of {}, {} of {} a replica", counted(setup.global_batch_size, "sequence"),
+           fmt::format("{} of {}, {} of {} a replica", counted(setup.layout.global_batch, "sequence"),
                        counted(setup.sequence_length, "token"), counted(setup.num_microbatches(), "micro-batch"),
-                       setup.micro_batch_size));
-  add_fact(facts, "precision", setup.compute);
+                       setup.layout.micro_batch));
+  add_fact(facts, "precision", to_string(setup.layout.precision));
   if (setup.emulated_forward > 0 || setup.links.within_node.latency > 0 || setup.links.within_node.bytes_per_second > 0)
     add_fact(facts, "emulated", "operations or links are slowed down to given times ([emulate])");
   add_fact(facts, "started",

@@ -142,7 +142,7 @@ ReportJson ranks_data(const RecordedRun& run) {
   for (const std::size_t rank : ranks_to_show(ranks))
     if (!run.ranks[rank].empty())
       rows.push_back({{"rank", rank},
-                      {"stage", run.setup.mesh.coordinates(static_cast<int>(rank))[Axis::pp]},
+                      {"stage", run.setup.layout.mesh().coordinates(static_cast<int>(rank))[Axis::pp]},
                       {"seconds", phase_seconds(ranks[rank])}});
   return {{"num_ranks", ranks.size()}, {"rows", rows}};
 }

@@ -101,7 +101,7 @@ void add_calibrated_compute(StepProfile& profile, const RecordedRun& run) {
 // Predicted, by the simulator where operations are imitated; counted where a run has no prediction.
 void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   const RunSetup& setup = run.setup;
-  const auto num_stages = at(setup.stages());
+  const auto num_stages = at(setup.layout.pipeline);
   profile.stage_work.assign(num_stages, 1);
   if (num_stages == 1)
     return;
@@ -121,8 +121,7 @@ void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   const std::vector<Index> layers = setup.layers_of_stages();
   if (layers.empty())
     return;
-  const LayerCosts costs =
-      layer_flops(setup.shape, setup.sequence_length, parse_recompute(setup.recompute).value_or(Recompute::none));
+  const LayerCosts costs = layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute);
   for (std::size_t stage = 0; stage < num_stages; ++stage)
     profile.stage_work[stage] = static_cast<double>(layers[stage]) * costs.block;
   profile.stage_work.front() += costs.embedding;
@@ -135,9 +134,9 @@ StepProfile profile_steps(const RecordedRun& run) {
   StepProfile profile;
   std::tie(profile.first_step, profile.last_step) = steps_to_look_at(run);
   std::vector<std::vector<StepTimes>> ranks;
-  for (int rank = 0; rank < run.setup.world_size(); ++rank) {
+  for (int rank = 0; rank < run.setup.layout.num_devices(); ++rank) {
     ranks.push_back(between(run.ranks[at(rank)], profile.first_step, profile.last_step));
-    profile.ranks.push_back(profile_rank(ranks.back(), run.setup.mesh.coordinates(rank)));
+    profile.ranks.push_back(profile_rank(ranks.back(), run.setup.layout.mesh().coordinates(rank)));
   }
   const std::vector<StepTimes>& root = ranks.front();
   profile.num_steps = static_cast<Index>(root.size());
@@ -152,8 +151,8 @@ StepProfile profile_steps(const RecordedRun& run) {
 }
 
 std::vector<std::vector<double>> work_of_replicas(const RecordedRun& run, const StepProfile& profile) {
-  const auto replicas = at(run.setup.mesh.degree(Axis::dp));
-  const auto stages = at(run.setup.stages());
+  const auto replicas = at(run.setup.layout.data);
+  const auto stages = at(run.setup.layout.pipeline);
   std::vector<std::vector<double>> work(replicas, std::vector<double>(stages));
   std::vector<std::vector<double>> exchange(replicas, std::vector<double>(stages, 1e300));
   for (const RankProfile& rank : profile.ranks) {
@@ -177,11 +176,11 @@ PipelineCosts pipeline_of(const RecordedRun& run, const StepProfile& profile,
     compute += rank.compute();
   }
   const double forward_share = compute > 0 ? forward / compute : 1.0 / 3;
-  const auto chunks =
-      static_cast<std::size_t>(run.setup.assignment == "round_robin" ? run.setup.shape.num_layers / run.setup.stages()
-                                                                     : run.setup.virtual_stages);
+  const auto chunks = static_cast<std::size_t>(run.setup.layout.assignment == Assignment::round_robin
+                                                   ? run.setup.shape.num_layers / run.setup.layout.pipeline
+                                                   : run.setup.layout.virtual_stages);
   PipelineCosts costs;
-  costs.schedule = parse_schedule_kind(run.setup.schedule).value_or(ScheduleKind::one_f_one_b);
+  costs.schedule = run.setup.layout.schedule;
   costs.microbatches = run.setup.num_microbatches();
   const double parts = static_cast<double>(costs.microbatches) * static_cast<double>(chunks);
   for (const double seconds : stage_seconds) {

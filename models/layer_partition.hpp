@@ -12,6 +12,15 @@
 
 namespace espalier {
 
+/// How layers come to stages.
+enum class Assignment {
+  consecutive,  ///< neighbours stay together
+  round_robin   ///< each layer is a chunk of its own: for comparison only
+};
+constexpr const char* to_string(Assignment assignment) {
+  return assignment == Assignment::round_robin ? "round_robin" : "consecutive";
+}
+
 /// Consecutive transformer blocks, with what stands before the first and behind the last one of the model.
 struct ChunkLayers {
   Index first = 0;

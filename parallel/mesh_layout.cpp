@@ -54,8 +54,8 @@ void refuse_layout(int world_size, const PerAxis& wanted, const std::string& pro
                                 .todo = fmt::format("nearest layouts that fit: {}", nearest)});
 }
 
-std::array<Axis, num_axes> axis_order_from(std::string_view text) {
-  std::array<Axis, num_axes> order{};
+AxisOrder axis_order_from(std::string_view text) {
+  AxisOrder order{};
   std::array<bool, num_axes> named{};
   std::string_view rest = text;
   bool right = true;
@@ -78,7 +78,7 @@ std::array<Axis, num_axes> axis_order_from(std::string_view text) {
   return order;
 }
 
-std::string to_string(const std::array<Axis, num_axes>& order) {
+std::string to_string(const AxisOrder& order) {
   return fmt::format("{},{},{}", to_string(order[0]), to_string(order[1]), to_string(order[2]));
 }
 
@@ -169,7 +169,7 @@ std::vector<MeshLayout> layouts_by_distance(int world_size, const PerAxis& wante
   return layouts;
 }
 
-MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, std::array<Axis, num_axes> order) {
+MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order) {
   const PerAxis wanted{{tensor, data, pipeline}};
   if (tensor < 1 || pipeline < 1 || data < 0)
     refuse_layout(world_size, wanted, "the degrees of parallelism must be positive (data = 0: what is left)");

@@ -12,10 +12,14 @@
 
 namespace espalier {
 
-/// "tp,dp,pp": the axes in the order of the ranks, fastest first.
-/// @throws Error (ExitCode::usage) unless each axis is named once.
-std::array<Axis, num_axes> axis_order_from(std::string_view text);
-std::string to_string(const std::array<Axis, num_axes>& order);
+/// The axes in the order of the ranks, fastest first.
+using AxisOrder = std::array<Axis, num_axes>;
+inline constexpr AxisOrder data_first_order{Axis::tp, Axis::dp, Axis::pp};
+inline constexpr AxisOrder pipeline_first_order{Axis::tp, Axis::pp, Axis::dp};  ///< neighbouring stages side by side
+
+/// "tp,dp,pp". @throws Error (ExitCode::usage) unless each axis is named once.
+AxisOrder axis_order_from(std::string_view text);
+std::string to_string(const AxisOrder& order);
 
 /// One number an axis: degrees, or the coordinates of a rank.
 struct PerAxis {
@@ -28,8 +32,8 @@ struct PerAxis {
 /// How many ranks along each axis, and which axis runs fastest. Pure arithmetic, for any world size.
 /// With the default order: rank = tp + tp_size * (dp + dp_size * pp).
 struct MeshLayout {
-  PerAxis degrees;                                                 ///< tp, dp, pp
-  std::array<Axis, num_axes> order{Axis::tp, Axis::dp, Axis::pp};  ///< fastest first
+  PerAxis degrees;  ///< tp, dp, pp
+  AxisOrder order = data_first_order;
 
   int size() const;
   int degree(Axis axis) const { return degrees[axis]; }
@@ -59,8 +63,7 @@ struct MeshLayout {
 
 /// The layout of a world; data = 0 takes what is left.
 /// @throws Error (ExitCode::usage) with all factors and the nearest layouts that fit.
-MeshLayout make_layout(int world_size, int tensor, int data, int pipeline,
-                       std::array<Axis, num_axes> order = {Axis::tp, Axis::dp, Axis::pp});
+MeshLayout make_layout(int world_size, int tensor, int data, int pipeline, AxisOrder order = data_first_order);
 
 /// @throws Error (ExitCode::usage): the problem, all factors and the nearest layouts that fit.
 [[noreturn]] void refuse_layout(int world_size, const PerAxis& wanted, const std::string& problem);

@@ -8,18 +8,13 @@
 namespace espalier {
 namespace {
 
-constexpr std::array<const char*, num_precisions> names{"fp32", "tf32", "fp16", "bf16", "fp8"};
 constexpr double tile = 128;  // rows and columns of a result that one processor makes at a time
 
 }  // namespace
 
-const char* to_string(Precision precision) { return names[static_cast<std::size_t>(precision)]; }
-
-std::optional<Precision> parse_precision(std::string_view name) {
-  for (std::size_t i = 0; i < num_precisions; ++i)
-    if (name == names[i])
-      return static_cast<Precision>(i);
-  return std::nullopt;
+std::optional<Precision> parse_priced_precision(std::string_view name) {
+  const std::optional<Precision> precision = parse_precision(name);
+  return precision && is_priced(*precision) ? precision : std::nullopt;
 }
 
 int activation_bytes(Precision precision) {
@@ -36,7 +31,7 @@ std::vector<std::string> precision_names(const Accelerator& device) {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < num_precisions; ++i)
     if (device.has(static_cast<Precision>(i)))
-      found.emplace_back(names[i]);
+      found.emplace_back(to_string(static_cast<Precision>(i)));
   return found;
 }
 

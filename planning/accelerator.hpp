@@ -9,15 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "core/precision.hpp"
 #include "core/scalars.hpp"
 
 namespace espalier {
 
-/// What matrix products are computed in.
-enum class Precision { fp32, tf32, fp16, bf16, fp8 };
+/// Devices have rates of the first of all precisions, of all but fp64.
 inline constexpr std::size_t num_precisions = 5;
-const char* to_string(Precision precision);
-std::optional<Precision> parse_precision(std::string_view name);
+constexpr bool is_priced(Precision precision) { return static_cast<std::size_t>(precision) < num_precisions; }
+std::optional<Precision> parse_priced_precision(std::string_view name);
 
 /// What attention, head and loss are computed in where the products of the blocks are in `precision`: bf16 for fp8.
 inline Precision attention_precision(Precision precision) {

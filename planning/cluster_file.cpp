@@ -34,6 +34,7 @@ Sane sane_peak(Precision precision) {
     case Precision::fp16:
     case Precision::bf16: return {1e9, 2.5e16};
     case Precision::fp8: return {1e9, 5e16};
+    case Precision::fp64: break;  // has no rate
   }
   return {1e9, 5e16};
 }

@@ -42,6 +42,23 @@ Spread spread(const Cluster& cluster, const AxisPlacement& axis) {
 
 }  // namespace
 
+AxisPlacement data_axis(const Layout& layout) {
+  // Context ranks hold the same weights: their gradients are summed in the same collective. They lie side by side above
+  // the tensor ranks; replicas follow them, or follow the stages.
+  const int size = layout.data * layout.context;
+  if (layout.data_inside_pipeline())
+    return {.size = size, .stride = layout.tensor};
+  return {.size = size,
+          .stride = layout.tensor,
+          .run = layout.context,
+          .run_stride = layout.tensor * layout.context * layout.pipeline};
+}
+
+AxisPlacement pipeline_axis(const Layout& layout) {
+  const int inside = layout.tensor * layout.context;
+  return {layout.pipeline, layout.data_inside_pipeline() ? inside * layout.data : inside};
+}
+
 int AxisPlacement::per_node(const Cluster& cluster) const { return spread(cluster, *this).members; }
 
 int AxisPlacement::num_nodes(const Cluster& cluster) const { return spread(cluster, *this).nodes; }

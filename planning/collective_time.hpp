@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/work.hpp"
+#include "models/layout.hpp"
 #include "planning/cluster.hpp"
 
 namespace espalier {
@@ -21,6 +22,12 @@ struct AxisPlacement {
   /// Nodes that a group touches, the most of any.
   int num_nodes(const Cluster& cluster) const;
 };
+
+/// The groups of a layout's ranks.
+inline AxisPlacement tensor_axis(const Layout& layout) { return {layout.tensor, 1}; }
+inline AxisPlacement context_axis(const Layout& layout) { return {layout.context, layout.tensor}; }
+AxisPlacement data_axis(const Layout& layout);  ///< replicas of a shard: data x context
+AxisPlacement pipeline_axis(const Layout& layout);
 
 /// Seconds of a collective whose whole payload (the reduced array, the gathered array) has `bytes`.
 /// Ring: all_reduce moves 2 (n - 1) / n of it through each device, the others (n - 1) / n [nccl-tests, PERFORMANCE.md];

@@ -20,7 +20,7 @@ struct Candidate {
   std::vector<LayoutPrice> prices;
   double worst_loss = 0;
 
-  const PlanLayout& layout() const { return prices.front().layout; }
+  const Layout& layout() const { return prices.front().layout; }
 };
 
 class CommonSearch {
@@ -45,7 +45,7 @@ class CommonSearch {
  private:
   // Each machine alone; false where one has no layout. What is good on one of them is tried on all.
   bool search_each() {
-    std::vector<PlanLayout> good;
+    std::vector<Layout> good;
     for (const PlanProblem& problem : problems_) {
       const SearchResult own = search_layouts(problem, space_);
       if (own.ranking.empty())
@@ -54,7 +54,7 @@ class CommonSearch {
       for (const LayoutPrice& price : own.ranking)
         good.push_back(price.layout);
     }
-    for (const PlanLayout& layout : good)
+    for (const Layout& layout : good)
       if (std::optional<Candidate> candidate = priced(layout, Effort::simulate))
         candidates_.push_back(std::move(*candidate));
     return true;
@@ -63,7 +63,7 @@ class CommonSearch {
   // Of each mesh of ranks the layout that loses least by its closed form, and of these the best few.
   void add_estimated() {
     std::map<MeshDegrees, Candidate> meshes;
-    for (const PlanLayout& layout : all_layouts())
+    for (const Layout& layout : all_layouts())
       if (std::optional<Candidate> candidate = priced(layout, Effort::estimate)) {
         const auto [known, is_first] = meshes.try_emplace(degrees_of(layout), *candidate);
         if (!is_first && key_of(*candidate) < key_of(known->second))
@@ -78,13 +78,13 @@ class CommonSearch {
   }
 
   // Spaces differ by the nodes alone, which bound the tensor axis: that of the largest holds the others.
-  std::vector<PlanLayout> all_layouts() const {
+  std::vector<Layout> all_layouts() const {
     const auto nodes = [](const PlanProblem& problem) { return problem.cluster.devices_per_node; };
     return enumerate_layouts(*std::ranges::max_element(problems_, {}, nodes), space_);
   }
 
   // Nothing where it is impossible or too large on one machine.
-  std::optional<Candidate> priced(const PlanLayout& layout, Effort effort) const {
+  std::optional<Candidate> priced(const Layout& layout, Effort effort) const {
     Candidate candidate;
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       if (!why_impossible(problems_[i], layout).empty())

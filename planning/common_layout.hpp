@@ -13,7 +13,7 @@ namespace espalier {
 /// One configuration for several machines: of all layouts that fit everywhere the one whose worst loss against each
 /// machine's own best is smallest.
 struct CommonLayout {
-  std::optional<PlanLayout> layout;
+  std::optional<Layout> layout;
   std::vector<LayoutPrice> prices;  ///< of `layout` on each machine
   std::vector<LayoutPrice> bests;   ///< of each machine alone
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planning/collective_time.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/to_double.hpp"
 
@@ -23,11 +24,11 @@ constexpr double overlapped_share = 0.7;  // of a tensor collective that is cut 
 struct Block {
   const ModelConfig& model;
   const Cluster& cluster;
-  const PlanLayout& layout;
+  const Layout& layout;
   const Implementation& implementation;
   double rows, c, f, kv, t, e, sequences, length, heads;
 
-  Block(const ModelConfig& m, const Cluster& machine, const PlanLayout& plan, const Implementation& how, Index tokens)
+  Block(const ModelConfig& m, const Cluster& machine, const Layout& plan, const Implementation& how, Index tokens)
       : model(m),
         cluster(machine),
         layout(plan),
@@ -110,7 +111,7 @@ struct Block {
   double tensor_seconds(const Work& work) const {
     double seconds = 0;
     for (const CollectiveWork& one : work.collectives)
-      seconds += to_double(one.count) * collective_seconds(cluster, one.kind, layout.tensor_axis(),
+      seconds += to_double(one.count) * collective_seconds(cluster, one.kind, tensor_axis(layout),
                                                            to_double(one.elements * one.element_bytes));
     return seconds * (implementation.overlaps_tensor ? 1 - overlapped_share : 1);
   }
@@ -120,7 +121,7 @@ struct Block {
     if (layout.context == 1)
       return 0;
     const double bytes = (backward ? 2 : 1) * 2 * e * rows * kv;
-    const double sent = (layout.context - 1) * message_seconds(cluster, layout.context_axis(), bytes);
+    const double sent = (layout.context - 1) * message_seconds(cluster, context_axis(layout), bytes);
     return beside(device(), attention_seconds, sent) - attention_seconds;
   }
 
@@ -164,7 +165,7 @@ PassTime operator*(double count, PassTime pass) {
   return pass;
 }
 
-BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                      const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
   const LayerWork work = block_work(block_shape(model, layout, sequence_length), activation_type(layout.precision));
@@ -215,11 +216,11 @@ BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Pla
     time.recompute.elementwise = traffic_seconds(cluster.device, work.recompute_for_weight.elementwise_bytes);
     time.recompute.host = block.host(0.2);
   }
-  time.recompute = layout.recompute_share * time.recompute;
+  time.recompute = implementation.recompute_share * time.recompute;
   return time;
 }
 
-BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                     const Implementation& implementation, Index sequence_length) {
   const Block block(model, cluster, layout, implementation, sequence_length);
   const double columns = to_double(model.vocab_size) / block.t;
@@ -246,13 +247,13 @@ BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Plan
   time.backward_input.host = block.host(0.4);
   if (layout.tensor > 1)
     time.backward_input.tensor =
-        collective_seconds(cluster, Collective::all_reduce, layout.tensor_axis(), block.e * block.rows * block.c);
+        collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * block.rows * block.c);
   time.backward_weight.products =
       product(to_double(table_gradient.m) / block.t, to_double(table_gradient.n), to_double(table_gradient.k));
   return time;
 }
 
-BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                          Index sequence_length) {
   const Implementation any;  // the same in all
   const Block block(model, cluster, layout, any, sequence_length);
@@ -261,7 +262,7 @@ BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const
   time.forward.elementwise = traffic_seconds(cluster.device, 6 * block.e * elements);
   time.forward.host = block.host(0.2);
   if (layout.tensor > 1)
-    time.forward.tensor = collective_seconds(cluster, Collective::all_reduce, layout.tensor_axis(), block.e * elements);
+    time.forward.tensor = collective_seconds(cluster, Collective::all_reduce, tensor_axis(layout), block.e * elements);
   time.backward_weight.elementwise = traffic_seconds(cluster.device, 10 * block.e * elements);
   time.backward_weight.host = block.host(0.2);
   return time;

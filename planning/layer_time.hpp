@@ -3,8 +3,9 @@
 #pragma once
 
 #include "models/cost.hpp"
+#include "models/layout.hpp"
 #include "planning/cluster.hpp"
-#include "planning/plan_layout.hpp"
+#include "planning/implementation.hpp"
 
 namespace espalier {
 
@@ -36,13 +37,12 @@ struct BlockTime {
   PassTime recompute;
 };
 
-BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime block_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                      const Implementation& implementation, Index sequence_length);
 
 /// Final norm, logits and loss; the embedding.
-BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
+BlockTime head_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout,
                     const Implementation& implementation, Index sequence_length);
-BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const PlanLayout& layout,
-                         Index sequence_length);
+BlockTime embedding_time(const ModelConfig& model, const Cluster& cluster, const Layout& layout, Index sequence_length);
 
 }  // namespace espalier

@@ -30,7 +30,7 @@ std::string nearest_text(const std::vector<Index>& sizes) {
 }
 
 // The degrees of the tensor axis that divide all that it must, next to the layout's.
-std::string nearest_tensor_text(const PlanProblem& problem, const PlanLayout& layout) {
+std::string nearest_tensor_text(const PlanProblem& problem, const Layout& layout) {
   const ModelConfig& model = problem.model;
   const auto divides = [&](Index t) {
     return model.num_heads % t == 0 && (model.kv_heads() % t == 0 || t % model.kv_heads() == 0) &&
@@ -54,7 +54,7 @@ std::vector<Index> nearest_sizes(Index wanted, Index most, const std::function<b
   return found;
 }
 
-std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout) {
+std::string why_impossible(const PlanProblem& problem, const Layout& layout) {
   const ModelConfig& model = problem.model;
   if (layout.num_devices() > problem.cluster.num_devices())
     return fmt::format("it needs {} devices, the machine has {}", layout.num_devices(), problem.cluster.num_devices());

@@ -13,7 +13,7 @@
 namespace espalier {
 
 /// Why the layout cannot exist, in words ("5 pipeline stages need 5 layers, the model has 4"); empty when it can.
-std::string why_impossible(const PlanProblem& problem, const PlanLayout& layout);
+std::string why_impossible(const PlanProblem& problem, const Layout& layout);
 
 /// Of the sizes from 1 to `most` that are possible, the nearest below `wanted` and the nearest above it, at most
 /// `farthest` away.

@@ -10,6 +10,7 @@
 #include "models/block_memory.hpp"
 #include "models/logit_rows.hpp"
 #include "parallel/reduction_plan.hpp"
+#include "planning/accelerator.hpp"
 #include "planning/pipeline_time.hpp"
 #include "planning/to_double.hpp"
 
@@ -55,7 +56,7 @@ struct StageElements {
 // What `train` keeps for backward beside the slots (ActivationPlan::take_gradients): gradients of one block and of the
 // stream on both sides, two sets where they are sent; of a split backward those of all blocks, as often as weight parts
 // wait.
-double gradient_workspace(const PlanLayout& layout, const Stage& stage, const BlockMemory& block) {
+double gradient_workspace(const Layout& layout, const Stage& stage, const BlockMemory& block) {
   const double stream = to_double(block.stream);
   double bytes = to_double(block.full);
   if (layout.schedule == ScheduleKind::zero_bubble) {
@@ -75,7 +76,7 @@ double gradient_workspace(const PlanLayout& layout, const Stage& stage, const Bl
 // Memory of a rank of each stage, category by category.
 class StageMemory {
  public:
-  StageMemory(const ModelConfig& model, const PlanLayout& layout, const Implementation& implementation,
+  StageMemory(const ModelConfig& model, const Layout& layout, const Implementation& implementation,
               Index sequence_length)
       : model_(model),
         layout_(layout),
@@ -109,7 +110,7 @@ class StageMemory {
   }
 
  private:
-  static PlanLayout without_recomputation(PlanLayout layout) {
+  static Layout without_recomputation(Layout layout) {
     layout.recompute = Recompute::none;
     return layout;
   }
@@ -224,7 +225,7 @@ class StageMemory {
   }
 
   const ModelConfig& model_;
-  const PlanLayout& layout_;
+  const Layout& layout_;
   const Implementation& implementation_;
   double replicas_;  // ranks with the same shard
   double rows_;      // of a micro-batch on a rank
@@ -259,13 +260,13 @@ StateBytes sharded_state_bytes(StateBytes bytes, int zero_stage, double replicas
   return bytes;
 }
 
-BlockShape block_shape(const ModelConfig& model, const PlanLayout& layout, Index sequence_length) {
+BlockShape block_shape(const ModelConfig& model, const Layout& layout, Index sequence_length) {
   return make_block_shape(model, layout.tensor, layout.sequence_parallel, layout.micro_batch,
                           std::max<Index>(1, sequence_length / layout.context));
 }
 
-double activation_bytes_per_layer(const ModelConfig& model, const PlanLayout& layout,
-                                  const Implementation& implementation, Index sequence_length) {
+double activation_bytes_per_layer(const ModelConfig& model, const Layout& layout, const Implementation& implementation,
+                                  Index sequence_length) {
   const BlockShape shape = block_shape(model, layout, sequence_length);
   const ScalarType type = activation_type(layout.precision);
   const bool of_attention = layout.recompute == Recompute::selective && implementation.recomputes_attention;
@@ -283,39 +284,38 @@ double activation_bytes_per_layer(const ModelConfig& model, const PlanLayout& la
               to_double(shape.tokens()) * to_double(sequence_length);
   }
   if (layout.recompute == Recompute::full)
-    return layout.recompute_share * to_double(block.stream) + (1 - layout.recompute_share) * kept;
+    return implementation.recompute_share * to_double(block.stream) + (1 - implementation.recompute_share) * kept;
   return kept;
 }
 
-double kv_size_on_rank(const ModelConfig& model, const PlanLayout& layout) {
+double kv_size_on_rank(const ModelConfig& model, const Layout& layout) {
   return to_double(model.head_size()) * std::ceil(to_double(model.kv_heads()) / layout.tensor);
 }
 
-double parameters_per_layer_on_rank(const ModelConfig& model, const PlanLayout& layout) {
+double parameters_per_layer_on_rank(const ModelConfig& model, const Layout& layout) {
   const double norms = 2 * to_double(norm_parameters(model));
   const double copied_columns = 2 * (kv_size_on_rank(model, layout) - to_double(model.kv_size()) / layout.tensor);
   return norms + (to_double(parameters_per_layer(model)) - norms) / layout.tensor +
          to_double(model.hidden_size) * copied_columns;
 }
 
-double vocabulary_on_rank(const ModelConfig& model, const PlanLayout& layout, const Implementation& implementation) {
+double vocabulary_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation) {
   const double multiple = to_double(implementation.logit_multiple);
   return multiple * std::ceil(std::ceil(to_double(model.vocab_size) / layout.tensor) / multiple);
 }
 
-double embedding_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
+double embedding_parameters_on_rank(const ModelConfig& model, const Layout& layout,
                                     const Implementation& implementation) {
   return to_double(model.hidden_size) *
          (vocabulary_on_rank(model, layout, implementation) + to_double(model.learned_positions()));
 }
 
-double head_parameters_on_rank(const ModelConfig& model, const PlanLayout& layout,
-                               const Implementation& implementation) {
+double head_parameters_on_rank(const ModelConfig& model, const Layout& layout, const Implementation& implementation) {
   const double table = model.tied_embeddings ? 0 : vocabulary_on_rank(model, layout, implementation);
   return to_double(norm_parameters(model)) + to_double(model.hidden_size) * table;
 }
 
-std::size_t attention_workspace_on_rank(const ModelConfig& model, const PlanLayout& layout,
+std::size_t attention_workspace_on_rank(const ModelConfig& model, const Layout& layout,
                                         const Implementation& implementation, Index sequence_length) {
   if (!implementation.cudnn_attention || activation_bytes(layout.precision) != 2)
     return 0;
@@ -339,11 +339,11 @@ std::vector<Index> blocks_per_part(Index num_layers, int parts) {
   return blocks;
 }
 
-std::vector<Index> blocks_per_part(const ModelConfig& model, const PlanLayout& layout) {
-  return layout.blocks_given.empty() ? blocks_per_part(model.num_layers, layout.num_parts()) : layout.blocks_given;
+std::vector<Index> blocks_per_part(const ModelConfig& model, const Layout& layout) {
+  return layout.layers.empty() ? blocks_per_part(model.num_layers, layout.num_parts()) : layout.layers;
 }
 
-std::vector<MemoryByCategory> layout_memory(const ModelConfig& model, const PlanLayout& layout,
+std::vector<MemoryByCategory> layout_memory(const ModelConfig& model, const Layout& layout,
                                             const Implementation& implementation, Index sequence_length) {
   const StageMemory memory_of(model, layout, implementation, sequence_length);
   std::vector<MemoryByCategory> memory;

@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/layout_option.hpp"
 #include "planning/runnable.hpp"
 
 namespace espalier {
@@ -45,7 +46,7 @@ std::vector<int> chunk_counts(const PlanProblem& problem, const LayoutSpace& spa
 }
 
 // The open choices that cost nothing to combine, for one mesh of ranks.
-void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, PlanLayout mesh) {
+void append_choices(std::vector<Layout>& layouts, const LayoutSpace& space, Layout mesh) {
   const std::vector<Recompute> modes = fixed_or(space.recompute, all_recompute_modes());
   const int replicas = mesh.data * mesh.context;
   const std::vector<int> stages =
@@ -66,16 +67,17 @@ void append_choices(std::vector<PlanLayout>& layouts, const LayoutSpace& space, 
         }
 }
 
-void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& problem, const LayoutSpace& space,
-                         PlanLayout mesh) {
+void append_microbatches(std::vector<Layout>& layouts, const PlanProblem& problem, const LayoutSpace& space,
+                         Layout mesh) {
   const Index per_replica = std::max<Index>(1, space.global_batch / mesh.data);
   for (const Index size : fixed_or(space.micro_batch, divisors<Index>(per_replica, 16)))
     for (const int chunks : chunk_counts(problem, space, mesh.pipeline)) {
       mesh.micro_batch = size;
       mesh.virtual_stages = chunks;
       const bool both_orders = space.tries_orders && mesh.pipeline > 1 && mesh.data > 1;
-      const std::vector<bool> orders =
-          fixed_or(space.data_inside_pipeline, both_orders ? std::vector<bool>{true, false} : std::vector<bool>{true});
+      const std::vector<AxisOrder> orders =
+          fixed_or(space.order,
+                   both_orders ? std::vector{data_first_order, pipeline_first_order} : std::vector{data_first_order});
       std::vector<ScheduleKind> schedules;
       if (space.schedule)
         schedules = {*space.schedule};
@@ -86,9 +88,9 @@ void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& pr
       if (!space.schedule && chunks == 1 && mesh.pipeline > 1 && space.tries_zero_bubble)
         schedules.push_back(ScheduleKind::zero_bubble);
       for (const ScheduleKind schedule : schedules)
-        for (const bool data_inside : orders) {
+        for (const AxisOrder& order : orders) {
           mesh.schedule = schedule;
-          mesh.data_inside_pipeline = data_inside;
+          mesh.order = order;
           append_choices(layouts, space, mesh);
         }
     }
@@ -96,8 +98,8 @@ void append_microbatches(std::vector<PlanLayout>& layouts, const PlanProblem& pr
 
 }  // namespace
 
-std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const LayoutSpace& space) {
-  std::vector<PlanLayout> layouts;
+std::vector<Layout> enumerate_layouts(const PlanProblem& problem, const LayoutSpace& space) {
+  std::vector<Layout> layouts;
   const int devices = space.num_devices;
   const int most_tensor = std::min(devices, 2 * problem.cluster.devices_per_node);
   const std::vector<int> tensors = fixed_or(space.tensor, divisors(devices, std::min(most_tensor, 64)));
@@ -112,25 +114,24 @@ std::vector<PlanLayout> enumerate_layouts(const PlanProblem& problem, const Layo
       for (const int pipeline : fixed_or(space.pipeline, divisors(left, most_stages))) {
         if (left % pipeline != 0 || (space.data && *space.data != left / pipeline))
           continue;
-        PlanLayout mesh;
+        Layout mesh;
         mesh.tensor = tensor;
         mesh.context = context;
         mesh.pipeline = pipeline;
         mesh.data = left / pipeline;
         mesh.global_batch = space.global_batch;
-        mesh.recompute_share = space.recompute_share;
         append_microbatches(layouts, problem, space, mesh);
       }
     }
   if (space.only_runnable)
-    std::erase_if(
-        layouts, [&](const PlanLayout& layout) { return !why_not_runnable(problem.model.num_layers, layout).empty(); });
+    std::erase_if(layouts,
+                  [&](const Layout& layout) { return !why_not_runnable(problem.model.num_layers, layout).empty(); });
   return layouts;
 }
 
 void fix_choices(LayoutSpace& space, const std::string& text) {
-  const PlanLayout given = parse_plan_layout(text, {}, "--fix");
-  for (const std::string& key : plan_layout_keys_in(text, "--fix"))
+  const Layout given = parse_layout(text, {}, "--fix");
+  for (const std::string& key : layout_keys_in(text, "--fix"))
     if (key == "precision")
       space.precisions = {given.precision};
     else
@@ -153,10 +154,10 @@ void fix_choices(LayoutSpace& space, const std::string& text) {
                                   .todo = "leave one of the two open"});
 }
 
-std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space) {
-  std::optional<PlanLayout> best;
+std::optional<Layout> fastest_layout(const PlanProblem& problem, const LayoutSpace& space) {
+  std::optional<Layout> best;
   double seconds = 0;
-  for (const PlanLayout& layout : enumerate_layouts(problem, space)) {
+  for (const Layout& layout : enumerate_layouts(problem, space)) {
     if (!why_impossible(problem, layout).empty())
       continue;
     const LayoutPrice price = price_layout(problem, layout, Effort::estimate);
@@ -170,7 +171,7 @@ std::optional<PlanLayout> fastest_layout(const PlanProblem& problem, const Layou
   return best;
 }
 
-std::vector<std::string> choices_left(const LayoutSpace& space, const PlanLayout& layout) {
+std::vector<std::string> choices_left(const LayoutSpace& space, const Layout& layout) {
   std::vector<std::string> left;
   if (space.global_batch != layout.global_batch)
     left.emplace_back("the batch");

@@ -118,7 +118,7 @@ class Memo : MemoText {
           : layout_.zero_stage == 3       ? "bound the activations, and each gathers the weights anew"
           : layout_.zero_stage == 2       ? "bound the activations, and each sums its gradients"
                                           : "only bound the activations");
-      if (const std::optional<PlanLayout> split = plain_split())
+      if (const std::optional<Layout> split = plain_split())
         compare_microbatches(
             *split,
             fmt::format("Split naively into {} stages of {} (recompute {}), {}, they ", split->pipeline,
@@ -132,16 +132,16 @@ class Memo : MemoText {
 
   // What somebody tries first who has met neither tensor parallelism nor ZeRO: as few stages as have room for their
   // states, micro-batches of one sequence, and recomputation where these do not fit otherwise.
-  std::optional<PlanLayout> plain_split() const {
-    std::optional<PlanLayout> split;
+  std::optional<Layout> plain_split() const {
+    std::optional<Layout> split;
     const int devices = layout_.num_devices();
     const auto most = static_cast<int>(std::min<Index>(devices, problem_.model.num_layers + 2));
     for (int stages = 2; stages <= most; ++stages) {
-      const PlanLayout next{.data = devices / stages,
-                            .pipeline = stages,
-                            .global_batch = layout_.global_batch,
-                            .recompute = layout_.recompute,
-                            .precision = layout_.precision};
+      const Layout next{.data = devices / stages,
+                        .pipeline = stages,
+                        .global_batch = layout_.global_batch,
+                        .recompute = layout_.recompute,
+                        .precision = layout_.precision};
       if (devices % stages != 0 || !why_impossible(problem_, next).empty())
         continue;
       split = next;
@@ -154,7 +154,7 @@ class Memo : MemoText {
     return split;
   }
 
-  bool states_fit(const PlanLayout& layout) const {
+  bool states_fit(const Layout& layout) const {
     const auto memory = layout_memory(problem_.model, layout, problem_.implementation, problem_.sequence_length);
     return std::ranges::all_of(memory, [&](const MemoryByCategory& stage) {
       return stage[Category::weights] + stage[Category::gradients] + stage[Category::optimizer] <= room_;
@@ -162,8 +162,8 @@ class Memo : MemoText {
   }
 
   // The same stages with the whole share of a replica as one micro-batch; `split` begins a sentence about them.
-  void compare_microbatches(const PlanLayout& pipelined, const std::string& split) {
-    PlanLayout naive = pipelined;
+  void compare_microbatches(const Layout& pipelined, const std::string& split) {
+    Layout naive = pipelined;
     naive.micro_batch = pipelined.global_batch / pipelined.data;
     naive.schedule = ScheduleKind::one_f_one_b;
     naive.virtual_stages = 1;
@@ -181,7 +181,7 @@ class Memo : MemoText {
           counted(pipelined.num_microbatches(), "micro-batch"), pipelined.micro_batch, to_string(pipelined.schedule),
           100 * with.idle_share, time_text(with.step_seconds), subject_.fit_text(with),
           bare.step_seconds / with.step_seconds);
-    PlanLayout half = pipelined;
+    Layout half = pipelined;
     half.micro_batch *= 2;
     if (pipelined.num_microbatches() % 2 == 0 && why_impossible(problem_, half).empty()) {
       const LayoutPrice fewer = price_layout(problem_, half);
@@ -237,7 +237,7 @@ class Memo : MemoText {
   const std::vector<ScalePoint>& scaling_;
   const Goal& goal_;
   const LayoutPrice& best_;
-  const PlanLayout& layout_;
+  const Layout& layout_;
   MemoSubject subject_;
   std::size_t room_;
 };

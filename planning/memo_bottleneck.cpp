@@ -40,7 +40,7 @@ class BottleneckPart : MemoText {
 
  private:
   // One layout for several machines changes on all of them: why it cannot on another, else empty.
-  std::string obstacle_elsewhere(const PlanLayout& layout) const {
+  std::string obstacle_elsewhere(const Layout& layout) const {
     for (const PlanProblem& machine : *subject_.machines) {
       std::string reason = why_impossible(machine, layout);
       if (reason.empty())

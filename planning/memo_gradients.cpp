@@ -4,6 +4,7 @@
 
 #include "io/quantity.hpp"
 #include "io/units.hpp"
+#include "planning/collective_time.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/memo_parts.hpp"
 #include "planning/time_text.hpp"
@@ -21,7 +22,7 @@ double gradient_bytes(const MemoSubject& subject) {
 }
 
 double blocks_of_first_stage(const MemoSubject& subject) {
-  const PlanLayout& layout = subject.layout();
+  const Layout& layout = subject.layout();
   const std::vector<Index> blocks = blocks_per_part(subject.problem.model, layout);
   double sum = 0;
   for (int chunk = 0; chunk < layout.virtual_stages; ++chunk)
@@ -50,7 +51,7 @@ std::string overlap_text(const MemoSubject& subject) {
 }
 
 std::string replicas_text(const MemoSubject& subject) {
-  const PlanLayout& layout = subject.layout();
+  const Layout& layout = subject.layout();
   const LayoutPrice& best = subject.best;
   const int ranks = layout.data * layout.context;
   const double kept =
@@ -68,7 +69,7 @@ std::string replicas_text(const MemoSubject& subject) {
       layout.data > 1 && layout.context > 1
           ? fmt::format("{} ranks ({} replicas x context {})", ranks, layout.data, layout.context)
           : counted(ranks, "rank"),
-      place_text(subject, layout.data_axis()), real_bytes_text(elements * gradient_bytes(subject)),
+      place_text(subject, data_axis(layout)), real_bytes_text(elements * gradient_bytes(subject)),
       gradient_bytes(subject));
   if (layout.zero_stage == 3)
     text += " Weights are gathered before each use.";
@@ -92,13 +93,13 @@ std::string table_text(const MemoSubject& subject) {
       "- The token embedding is also the head. The first and the last stage each make a part of its gradient, "
       "{} per rank. They sum the parts once per step, after the last backward, {}. "
       "That takes {} ({}), and nothing overlaps it.\n",
-      real_bytes_text(table), place_text(subject, subject.layout().pipeline_axis()),
+      real_bytes_text(table), place_text(subject, pipeline_axis(subject.layout())),
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }
 
 // What every tensor rank holds whole: sequence parallelism gives each other rows.
 std::string tensor_text(const MemoSubject& subject) {
-  const PlanLayout& layout = subject.layout();
+  const Layout& layout = subject.layout();
   const ModelConfig& model = subject.problem.model;
   if (!layout.sequence_parallel)
     return fmt::format(
@@ -132,7 +133,7 @@ std::string copied_heads_text(const MemoSubject& subject) {
 }  // namespace
 
 std::string gradients_part(const MemoSubject& subject) {
-  const PlanLayout& layout = subject.layout();
+  const Layout& layout = subject.layout();
   const ModelConfig& model = subject.problem.model;
   std::string text = "## Where gradients are synchronised, and what it costs\n\n";
   std::string others;

@@ -13,7 +13,7 @@ namespace espalier {
 std::string share_text(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
 
 LayoutPrice MemoSubject::price_in(Precision precision) const {
-  PlanLayout other = layout();
+  Layout other = layout();
   other.precision = precision;
   return price_layout(problem, other);
 }
@@ -33,7 +33,7 @@ void MemoText::say_caveat(const std::vector<PlanProblem>& machines) {
     say("**{}.** All times below are predicted.\n\n", gpu_caveat);
 }
 
-void MemoText::say_model_and_batch(const PlanProblem& problem, const PlanLayout& layout, const std::string& machine) {
+void MemoText::say_model_and_batch(const PlanProblem& problem, const Layout& layout, const std::string& machine) {
   say("Model: {:.4g} billion parameters, {} layers, hidden size {}. {}"
       "Batch: {} of {} tokens, in {} of {} on each of {}.\n\n",
       to_double(num_parameters(problem.model)) / 1e9, problem.model.num_layers, problem.model.hidden_size, machine,
@@ -41,7 +41,7 @@ void MemoText::say_model_and_batch(const PlanProblem& problem, const PlanLayout&
       counted(layout.num_microbatches(), "micro-batch"), layout.micro_batch, counted(layout.data, "replica"));
 }
 
-void MemoText::say_if_estimated_only(const PlanProblem& problem, const PlanLayout& layout) {
+void MemoText::say_if_estimated_only(const PlanProblem& problem, const Layout& layout) {
   if (const std::string reason = why_not_runnable(problem, layout); !reason.empty())
     say("Estimated only, `train` cannot run it yet: {}.\n\n", reason);
 }

@@ -23,7 +23,7 @@ struct MemoSubject {
   const LayoutPrice& best;
   const std::vector<PlanProblem>* machines = nullptr;  ///< that one layout is for, where it is for several
 
-  const PlanLayout& layout() const { return best.layout; }
+  const Layout& layout() const { return best.layout; }
   std::size_t room() const { return room_bytes(problem); }
   /// The recommended layout in another precision.
   LayoutPrice price_in(Precision precision) const;
@@ -60,9 +60,9 @@ class MemoText {
   /// The caveat, where a machine has GPUs.
   void say_caveat(const std::vector<PlanProblem>& machines);
   /// Sizes of the model and of the batch, `machine` between them: "Machine: ... ".
-  void say_model_and_batch(const PlanProblem& problem, const PlanLayout& layout, const std::string& machine);
+  void say_model_and_batch(const PlanProblem& problem, const Layout& layout, const std::string& machine);
   /// What `train` lacks to run the layout, if anything.
-  void say_if_estimated_only(const PlanProblem& problem, const PlanLayout& layout);
+  void say_if_estimated_only(const PlanProblem& problem, const Layout& layout);
 
   std::string text_;
 };

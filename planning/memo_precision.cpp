@@ -60,7 +60,7 @@ class PrecisionPart : MemoText {
 
   // The same layout in bf16, where `train` runs that.
   std::string runnable_instead() const {
-    PlanLayout layout = best_.layout;
+    Layout layout = best_.layout;
     layout.precision = Precision::bf16;
     return why_not_runnable(subject_.problem, layout).empty() ? "; in bf16, above, it runs as it is" : "";
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "planning/collective_time.hpp"
 #include "planning/layout_limits.hpp"
 #include "planning/runnable.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 struct TriedChange {
   std::string text;
-  PlanLayout layout;
+  Layout layout;
 };
 
 std::optional<Precision> next_lower(const Accelerator& device, Precision precision) {
@@ -26,7 +27,7 @@ std::optional<Precision> next_lower(const Accelerator& device, Precision precisi
 }
 
 // Changes of one choice, the rest as it is; of two where the one makes room for the other, or takes what it leaves.
-std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLayout& now) {
+std::vector<TriedChange> small_changes(const PlanProblem& problem, const Layout& now) {
   std::vector<TriedChange> changes;
   const auto change = [&](std::string text, const auto& edit) {
     changes.push_back({std::move(text), now});
@@ -34,13 +35,13 @@ std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLay
   };
   const auto micro_batch = [&](Index size) {
     change(fmt::format("micro-batches of {} instead of {} (batch.micro_batch_size)", size, now.micro_batch),
-           [&](PlanLayout& other) { other.micro_batch = size; });
+           [&](Layout& other) { other.micro_batch = size; });
   };
   const auto micro_batch_with = [&](Index size, Recompute mode) {
     change(fmt::format("micro-batches of {} instead of {} with {} recomputation (batch.micro_batch_size, "
                        "parallel.recompute)",
                        size, now.micro_batch, mode == Recompute::none ? "no" : to_string(mode)),
-           [&](PlanLayout& other) {
+           [&](Layout& other) {
              other.micro_batch = size;
              other.recompute = mode;
            });
@@ -48,7 +49,7 @@ std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLay
   const auto virtual_stages = [&](int count) {
     change(
         fmt::format("{} instead of {} virtual stages per stage (parallel.virtual_stages)", count, now.virtual_stages),
-        [&](PlanLayout& other) {
+        [&](Layout& other) {
           other.virtual_stages = count;
           if (count == 1)
             other.schedule = ScheduleKind::one_f_one_b;
@@ -56,7 +57,7 @@ std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLay
   };
   const auto zero_stage = [&](int stage) {
     change(fmt::format("ZeRO-{} instead of ZeRO-{} (parallel.zero_stage)", stage, now.zero_stage),
-           [&](PlanLayout& other) { other.zero_stage = stage; });
+           [&](Layout& other) { other.zero_stage = stage; });
   };
 
   if (now.micro_batch % 2 == 0)
@@ -65,9 +66,9 @@ std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLay
   change(fmt::format("a global batch of {} sequences instead of {} (batch.global_batch_size; other steps, other "
                      "learning rate)",
                      2 * now.global_batch, now.global_batch),
-         [](PlanLayout& other) { other.global_batch *= 2; });
+         [](Layout& other) { other.global_batch *= 2; });
   if (now.pipeline > 1 && now.virtual_stages == 1)
-    change("2 virtual stages per stage, interleaved (parallel.virtual_stages)", [](PlanLayout& other) {
+    change("2 virtual stages per stage, interleaved (parallel.virtual_stages)", [](Layout& other) {
       other.virtual_stages = 2;
       other.schedule = ScheduleKind::interleaved;
     });
@@ -77,12 +78,12 @@ std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLay
     virtual_stages(now.virtual_stages / 2);
   if (now.pipeline > 1 && now.schedule == ScheduleKind::one_f_one_b)
     change("the zero-bubble schedule (parallel.schedule)",
-           [](PlanLayout& other) { other.schedule = ScheduleKind::zero_bubble; });
+           [](Layout& other) { other.schedule = ScheduleKind::zero_bubble; });
   if (now.recompute != Recompute::none)
-    change("no recomputation (parallel.recompute)", [](PlanLayout& other) { other.recompute = Recompute::none; });
+    change("no recomputation (parallel.recompute)", [](Layout& other) { other.recompute = Recompute::none; });
   if (now.recompute == Recompute::full)
     change("selective recomputation (parallel.recompute)",
-           [](PlanLayout& other) { other.recompute = Recompute::selective; });
+           [](Layout& other) { other.recompute = Recompute::selective; });
   for (const Recompute mode : all_recompute_modes()) {  // larger micro-batches where more is recomputed; smaller ones
     if (mode > now.recompute)                           // of which more may be kept
       micro_batch_with(2 * now.micro_batch, mode);
@@ -90,35 +91,33 @@ std::vector<TriedChange> small_changes(const PlanProblem& problem, const PlanLay
       micro_batch_with(now.micro_batch / 2, mode);
   }
   if (now.tensor > 1 && !now.sequence_parallel)
-    change("sequence parallelism (parallel.sequence_parallel)",
-           [](PlanLayout& other) { other.sequence_parallel = true; });
+    change("sequence parallelism (parallel.sequence_parallel)", [](Layout& other) { other.sequence_parallel = true; });
   if (now.zero_stage == 0 && now.data > 1)
     zero_stage(1);
   if (now.zero_stage > 0)
     zero_stage(now.zero_stage - 1);
   if (now.pipeline > 1 && now.data > 1)
-    change(fmt::format("{} side by side (parallel.order)", now.data_inside_pipeline ? "stages" : "replicas"),
-           [](PlanLayout& other) { other.data_inside_pipeline = !other.data_inside_pipeline; });
+    change(fmt::format("{} side by side (parallel.order)", now.data_inside_pipeline() ? "stages" : "replicas"),
+           [](Layout& other) { other.order = other.data_inside_pipeline() ? pipeline_first_order : data_first_order; });
   if (const std::optional<Precision> lower = next_lower(problem.cluster.device, now.precision))
     change(fmt::format("matmuls in {} instead of {} (precision.compute)", to_string(*lower), to_string(now.precision)),
-           [&](PlanLayout& other) { other.precision = *lower; });
+           [&](Layout& other) { other.precision = *lower; });
   return changes;
 }
 
 // A degree of a layout, and where a space fixes it.
 struct Degree {
-  int PlanLayout::*of_layout;
+  int Layout::*of_layout;
   std::optional<int> LayoutSpace::*of_space;
 };
-constexpr std::array<Degree, 4> degrees{{{&PlanLayout::tensor, &LayoutSpace::tensor},
-                                         {&PlanLayout::context, &LayoutSpace::context},
-                                         {&PlanLayout::data, &LayoutSpace::data},
-                                         {&PlanLayout::pipeline, &LayoutSpace::pipeline}}};
+constexpr std::array<Degree, 4> degrees{{{&Layout::tensor, &LayoutSpace::tensor},
+                                         {&Layout::context, &LayoutSpace::context},
+                                         {&Layout::data, &LayoutSpace::data},
+                                         {&Layout::pipeline, &LayoutSpace::pipeline}}};
 
 // One degree halved, another doubled; the other choices are those that suit the new degrees best. In place of a layout
 // that `train` runs come others that it runs, but for context parallelism, which it has not.
-std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const LayoutSpace& space,
-                                            const PlanLayout& now) {
+std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const LayoutSpace& space, const Layout& now) {
   LayoutSpace there = space;
   there.precisions = {now.precision};
   there.global_batch = now.global_batch;
@@ -134,13 +133,13 @@ std::vector<TriedChange> changes_of_degrees(const PlanProblem& problem, const La
       there.*halved.of_space = now.*halved.of_layout / 2;
       there.*doubled.of_space = 2 * now.*doubled.of_layout;
       there.only_runnable = space.only_runnable || (runs && there.context == 1);
-      if (const std::optional<PlanLayout> layout = fastest_layout(problem, there))
+      if (const std::optional<Layout> layout = fastest_layout(problem, there))
         changes.push_back({layout->text(), *layout});
     }
   return changes;
 }
 
-std::string condition_of(const LayoutSpace& space, const PlanLayout& layout) {
+std::string condition_of(const LayoutSpace& space, const Layout& layout) {
   const std::vector<std::string> left = choices_left(space, layout);
   return left.empty() ? "" : fmt::format("if {} may change", fmt::join(left, " and "));
 }
@@ -174,19 +173,19 @@ std::optional<LayoutPrice> price_with_short_gradients(const PlanProblem& problem
 }
 
 // The axes whose messages are waited for.
-std::vector<AxisPlacement> axes_of(const Bottleneck& limit, const PlanLayout& layout) {
+std::vector<AxisPlacement> axes_of(const Bottleneck& limit, const Layout& layout) {
   std::vector<AxisPlacement> axes;
   if (limit.kind != Bottleneck::Kind::phase)
     return axes;
   const Phase phase = limit.phase;
   if (phase == Phase::tensor_comm && layout.tensor > 1)
-    axes.push_back(layout.tensor_axis());
+    axes.push_back(tensor_axis(layout));
   if (phase == Phase::tensor_comm && layout.context > 1)
-    axes.push_back(layout.context_axis());
+    axes.push_back(context_axis(layout));
   if (phase == Phase::pipeline_comm)
-    axes.push_back(layout.pipeline_axis());
+    axes.push_back(pipeline_axis(layout));
   if (phase == Phase::data_comm)  // of one replica: first and last stage sum the gradients of their table
-    axes.push_back(layout.data * layout.context > 1 ? layout.data_axis() : layout.pipeline_axis());
+    axes.push_back(layout.data * layout.context > 1 ? data_axis(layout) : pipeline_axis(layout));
   return axes;
 }
 
@@ -201,7 +200,7 @@ Mitigation with_faster_links(const PlanProblem& problem, const LayoutPrice& pric
 
 std::optional<Mitigation> with_more_devices(const PlanProblem& problem, const LayoutPrice& price) {
   PlanProblem better = problem;
-  PlanLayout layout = price.layout;
+  Layout layout = price.layout;
   layout.data *= 2;
   if (layout.num_microbatches() == 0 && layout.micro_batch % 2 == 0)
     layout.micro_batch /= 2;

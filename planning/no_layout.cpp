@@ -68,15 +68,15 @@ std::vector<Size> sizes_of(const Asked& asked) {
 bool is_possible(const Asked& asked) {
   if (!problems(asked.problem.model).empty() || !problems(asked.problem.cluster).empty())
     return false;
-  const std::vector<PlanLayout> layouts = enumerate_layouts(asked.problem, asked.space);
+  const std::vector<Layout> layouts = enumerate_layouts(asked.problem, asked.space);
   return std::any_of(layouts.begin(), layouts.end(),
-                     [&](const PlanLayout& layout) { return why_impossible(asked.problem, layout).empty(); });
+                     [&](const Layout& layout) { return why_impossible(asked.problem, layout).empty(); });
 }
 
 // Of a device, for the smallest layout that can exist.
 std::size_t least_bytes(const Asked& asked) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
-  for (const PlanLayout& layout : enumerate_layouts(asked.problem, asked.space))
+  for (const Layout& layout : enumerate_layouts(asked.problem, asked.space))
     if (why_impossible(asked.problem, layout).empty())
       least = std::min(least, peak_bytes(layout_memory(asked.problem.model, layout, asked.problem.implementation,
                                                        asked.problem.sequence_length)));

@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "core/scalars.hpp"
 #include "parallel/pipeline_schedule.hpp"
-#include "planning/plan_layout.hpp"
 
 namespace espalier {
 

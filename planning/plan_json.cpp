@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json layout_json(const PlanLayout& layout) {
+Json layout_json(const Layout& layout) {
   return {{"tensor", layout.tensor},
           {"context", layout.context},
           {"data", layout.data},
@@ -25,7 +25,7 @@ Json layout_json(const PlanLayout& layout) {
           {"recompute", to_string(layout.recompute)},
           {"zero_stage", layout.zero_stage},
           {"sequence_parallel", layout.sequence_parallel},
-          {"order", layout.data_inside_pipeline ? "tp,dp,pp" : "tp,pp,dp"},
+          {"order", to_string(layout.order)},
           {"precision", to_string(layout.precision)}};
 }
 
@@ -150,12 +150,12 @@ Json search_head_json(const PlanProblem& problem, const LayoutSpace& space, cons
 
 }  // namespace
 
-std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<PlanLayout>& layouts) {
+std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<Layout>& layouts) {
   Json json = model_json(problem);
   json.update(machine_json(problem));
   json.update(size_json(space));
   json["layouts"] = Json::array();
-  for (const PlanLayout& layout : layouts)
+  for (const Layout& layout : layouts)
     if (const std::string reason = impossible_text(problem, layout); !reason.empty())
       json["layouts"].push_back({{"layout", layout_json(layout)}, {"impossible", reason}});
     else

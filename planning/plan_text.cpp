@@ -163,11 +163,11 @@ std::string rejections_text(const std::vector<PlainRejection>& plain, const Sear
   return text;
 }
 
-std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts) {
+std::string comparison_text(const PlanProblem& problem, const std::vector<Layout>& layouts) {
   std::string text = head_text("    ", {&problem, 1});
   std::vector<std::optional<LayoutPrice>> prices;
   std::optional<std::size_t> best;
-  for (const PlanLayout& layout : layouts) {
+  for (const Layout& layout : layouts) {
     const bool possible = why_impossible(problem, layout).empty();
     prices.push_back(possible ? std::optional(price_layout(problem, layout)) : std::nullopt);
     if (possible && why_too_large(problem, *prices.back()).empty() &&

@@ -27,7 +27,7 @@ std::string price_text(const PlanProblem& problem, const LayoutPrice& price);
 std::string rejections_text(const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
 
 /// Proposals side by side, with the reason where one is impossible or does not fit.
-std::string comparison_text(const PlanProblem& problem, const std::vector<PlanLayout>& layouts);
+std::string comparison_text(const PlanProblem& problem, const std::vector<Layout>& layouts);
 
 /// A point a line, in the columns of the ranking behind devices, batch and efficiency; what bends the curve, and from
 /// which size on each goal holds.
@@ -50,7 +50,7 @@ std::string search_json(const PlanProblem& problem, const LayoutSpace& space, co
 std::string no_layout_json(const PlanProblem& problem, const LayoutSpace& space, const ErrorReport& error,
                            const std::vector<PlainRejection>& plain, const SearchResult& result, std::size_t most);
 /// `layouts`, an entry each: its price, or why it is impossible.
-std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<PlanLayout>& layouts);
+std::string layouts_json(const PlanProblem& problem, const LayoutSpace& space, const std::vector<Layout>& layouts);
 /// `points`, an entry each, and `goals`.
 std::string scaling_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal = {});
 /// `layout` and `machines`; where there is none, null, an empty list, and the error as `no_layout`.

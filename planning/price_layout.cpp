@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planning/collective_time.hpp"
 #include "planning/layer_time.hpp"
 #include "planning/layout_memory.hpp"
 #include "planning/pipeline_time.hpp"
@@ -44,7 +45,7 @@ struct ChunkTimes {
 
 class Pricer {
  public:
-  Pricer(const PlanProblem& problem, const PlanLayout& layout)
+  Pricer(const PlanProblem& problem, const Layout& layout)
       : problem_(problem),
         layout_(layout),
         states_(state_bytes(layout.precision, problem.implementation)),
@@ -148,7 +149,7 @@ class Pricer {
     const double each = elements(chunk) / count;
     const auto seconds = [&](Collective kind, double bytes) {
       return count *
-             collective_seconds(cluster(), kind, layout_.data_axis(), bytes * each, problem_.implementation.one_ring);
+             collective_seconds(cluster(), kind, data_axis(layout_), bytes * each, problem_.implementation.one_ring);
     };
     const double gather = layout_.zero_stage == 3 ? seconds(Collective::all_gather, states_.weights) : 0;
     const double scatter = seconds(Collective::reduce_scatter, states_.gradients);
@@ -164,13 +165,13 @@ class Pricer {
   double stage_message() const {
     const double rows = to_double(layout_.micro_batch) * to_double(problem_.sequence_length) / layout_.context;
     double bytes = activation_bytes(layout_.precision) * rows * to_double(problem_.model.hidden_size);
-    const AxisPlacement axis = layout_.pipeline_axis();
+    const AxisPlacement axis = pipeline_axis(layout_);
     if (layout_.tensor == 1 || (!problem_.implementation.splits_messages && !layout_.sequence_parallel))
       return message_seconds(cluster(), axis, bytes);
     const double part = message_seconds(cluster(), axis, bytes / layout_.tensor);
     return layout_.sequence_parallel
                ? part
-               : part + collective_seconds(cluster(), Collective::all_gather, layout_.tensor_axis(), bytes);
+               : part + collective_seconds(cluster(), Collective::all_gather, tensor_axis(layout_), bytes);
   }
 
   // The work of a stage, what all stages spend alike, and waiting for the rest of the window.
@@ -242,13 +243,13 @@ class Pricer {
       const double table =
           vocabulary_on_rank(problem_.model, layout_, problem_.implementation) * to_double(problem_.model.hidden_size);
       price.tied_seconds =
-          2 * message_seconds(cluster(), layout_.pipeline_axis(), table * problem_.implementation.gradient_bytes / 2);
+          2 * message_seconds(cluster(), pipeline_axis(layout_), table * problem_.implementation.gradient_bytes / 2);
       price.reduction_seconds = price.tied_seconds;
       result[Phase::data_comm] += price.tied_seconds;
     }
     if (replicas <= 1)
       return result;
-    const AxisPlacement axis = layout_.data_axis();
+    const AxisPlacement axis = data_axis(layout_);
     double reduce = 0;  // once a step
     double gather = 0;
     if (layout_.zero_stage == 0)
@@ -299,7 +300,7 @@ class Pricer {
   }
 
   const PlanProblem& problem_;
-  const PlanLayout& layout_;
+  const Layout& layout_;
   StateBytes states_;
   Parts parts_;
   std::vector<std::vector<ChunkParts>> stages_;
@@ -314,7 +315,7 @@ FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, doubl
   return {.share = tokens_per_second * flops / (rate.peak_flops * num_devices), .of_gemm_rate = rate.is_measured};
 }
 
-LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort) {
+LayoutPrice price_layout(const PlanProblem& problem, const Layout& layout, Effort effort) {
   return Pricer(problem, layout).price(effort);
 }
 

@@ -8,9 +8,10 @@
 #include "core/memory_ledger.hpp"
 #include "core/phases.hpp"
 #include "models/cost.hpp"
+#include "models/layout.hpp"
 #include "planning/cluster.hpp"
+#include "planning/implementation.hpp"
 #include "planning/pipeline_time.hpp"
-#include "planning/plan_layout.hpp"
 
 namespace espalier {
 
@@ -40,7 +41,7 @@ FlopsShare flops_share(const PlanProblem& problem, const MatrixRate& rate, doubl
 
 /// What one step of a layout costs.
 struct LayoutPrice {
-  PlanLayout layout;
+  Layout layout;
   double step_seconds = 0;
   PhaseSeconds seconds = {};                         ///< of the busiest stage; they add up to step_seconds
   double recompute_seconds = 0;                      ///< of its backward, what recomputation takes
@@ -81,6 +82,6 @@ enum class Effort {
 };
 
 /// Prices a layout. @pre why_impossible() is empty (planning/layout_limits.hpp).
-LayoutPrice price_layout(const PlanProblem& problem, const PlanLayout& layout, Effort effort = Effort::simulate);
+LayoutPrice price_layout(const PlanProblem& problem, const Layout& layout, Effort effort = Effort::simulate);
 
 }  // namespace espalier

@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-std::vector<std::string> lacks_of_layout(Index num_layers, const PlanLayout& layout) {
+std::vector<std::string> lacks_of_layout(Index num_layers, const Layout& layout) {
   std::vector<std::string> lacks;
   if (layout.context > 1)
     lacks.emplace_back("train has no context parallelism yet");
@@ -29,17 +29,17 @@ std::vector<std::string> lacks_of_layout(Index num_layers, const PlanLayout& lay
 
 }  // namespace
 
-std::string why_not_runnable(Index num_layers, const PlanLayout& layout) {
+std::string why_not_runnable(Index num_layers, const Layout& layout) {
   return fmt::format("{}", fmt::join(lacks_of_layout(num_layers, layout), "; "));
 }
 
-std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout) {
+std::string why_not_runnable(const PlanProblem& problem, const Layout& layout) {
   const std::string of_model = why_not_trainable(problem.model);
   const std::string of_layout = why_not_runnable(problem.model.num_layers, layout);
   return of_model + (of_model.empty() || of_layout.empty() ? "" : "; ") + of_layout;
 }
 
-std::string what_else_lacks(const PlanProblem& problem, const PlanLayout& layout, const PlanLayout& other) {
+std::string what_else_lacks(const PlanProblem& problem, const Layout& layout, const Layout& other) {
   std::vector<std::string> lacks = lacks_of_layout(problem.model.num_layers, layout);
   const std::vector<std::string> known = lacks_of_layout(problem.model.num_layers, other);
   std::erase_if(lacks, [&](const std::string& each) { return std::ranges::find(known, each) != known.end(); });

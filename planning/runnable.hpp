@@ -13,12 +13,12 @@ inline constexpr const char* gpu_caveat = "Nothing has run on several GPUs yet";
 
 /// What `train` lacks to run the layout with a model of so many layers, whatever else the model is ("train has no
 /// ZeRO-3 yet"); empty when it lacks nothing.
-std::string why_not_runnable(Index num_layers, const PlanLayout& layout);
+std::string why_not_runnable(Index num_layers, const Layout& layout);
 
 /// The same, and what it lacks to run the model.
-std::string why_not_runnable(const PlanProblem& problem, const PlanLayout& layout);
+std::string why_not_runnable(const PlanProblem& problem, const Layout& layout);
 
 /// What it lacks to run `layout` and not to run `other`: "train does not compute in fp8 yet"; empty when nothing.
-std::string what_else_lacks(const PlanProblem& problem, const PlanLayout& layout, const PlanLayout& other);
+std::string what_else_lacks(const PlanProblem& problem, const Layout& layout, const Layout& other);
 
 }  // namespace espalier

@@ -65,7 +65,7 @@ PhaseChange largest_change(const ScalePoint& first, const ScalePoint& now, doubl
 
 // Of the layout of a larger point, with as many replicas fewer as the first point has devices fewer.
 std::string why_not_on_the_first(const PlanProblem& problem, const ScalePoint& first, const ScalePoint& now) {
-  PlanLayout same = now.price->layout;
+  Layout same = now.price->layout;
   const int shard = same.num_devices() / same.data;
   if (first.num_devices < shard)
     return fmt::format("; {} devices are too few for its {} shards", first.num_devices, shard);

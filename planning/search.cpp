@@ -34,15 +34,15 @@ bool better(const LayoutPrice& a, const LayoutPrice& b) {
 // shorter under sequence parallelism.
 using Timetable = std::tuple<Index, int, ScheduleKind, bool, bool>;
 
-Timetable timetable_of(const PlanLayout& layout) {
-  return {layout.micro_batch, layout.virtual_stages, layout.schedule, layout.data_inside_pipeline,
+Timetable timetable_of(const Layout& layout) {
+  return {layout.micro_batch, layout.virtual_stages, layout.schedule, layout.data_inside_pipeline(),
           layout.sequence_parallel};
 }
 
 // A layout by its closed form: `bound` is the step without a wait for messages between stages, which the list of
 // operations does not undercut by more than the closed form's own error.
 struct Estimate {
-  PlanLayout layout;
+  Layout layout;
   double step_seconds = 0;
   double bound = 0;
 };
@@ -56,9 +56,9 @@ struct Candidates {
   std::map<MeshDegrees, Rejection> impossible;
 };
 
-Candidates price_all(const PlanProblem& problem, const std::vector<PlanLayout>& layouts, SearchResult& result) {
+Candidates price_all(const PlanProblem& problem, const std::vector<Layout>& layouts, SearchResult& result) {
   Candidates found;
-  for (const PlanLayout& layout : layouts) {
+  for (const Layout& layout : layouts) {
     ++result.num_considered;
     const MeshDegrees mesh = degrees_of(layout);
     if (std::string reason = why_impossible(problem, layout); !reason.empty()) {
@@ -116,28 +116,28 @@ double bound_of(const Choices* choices) {
 }
 
 // The ideas that everybody has first, for the devices and the batch of the space, one sequence a micro-batch.
-std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space) {
-  PlanLayout start;
+std::vector<std::pair<std::string, Layout>> plain_layouts(const PlanProblem& problem, const LayoutSpace& space) {
+  Layout start;
   start.global_batch = space.global_batch;
   start.precision = space.precisions.front();
   const int devices = space.num_devices;
   if (devices == 1)
     return {};
-  std::vector<std::pair<std::string, PlanLayout>> plain;
-  PlanLayout data = start;
+  std::vector<std::pair<std::string, Layout>> plain;
+  Layout data = start;
   data.data = devices;
   plain.emplace_back("data parallelism alone", data);
   data.zero_stage = 3;
   plain.emplace_back("data parallelism with ZeRO-3", data);
-  PlanLayout tensor = start;
+  Layout tensor = start;
   tensor.tensor = devices;
   plain.emplace_back("tensor parallelism alone", tensor);
-  PlanLayout pipeline = start;
+  Layout pipeline = start;
   pipeline.pipeline = std::min<int>(devices, static_cast<int>(std::min<Index>(problem.model.num_layers, 1 << 20)));
   pipeline.pipeline = std::gcd(pipeline.pipeline, devices);
   pipeline.data = devices / pipeline.pipeline;
   if (pipeline.pipeline > 1 && space.global_batch % pipeline.data == 0) {
-    PlanLayout naive = pipeline;
+    Layout naive = pipeline;
     naive.micro_batch = space.global_batch / pipeline.data;
     plain.emplace_back("a pipeline over all devices, without micro-batches", naive);
     plain.emplace_back("a pipeline over all devices, with micro-batches", pipeline);
@@ -146,7 +146,7 @@ std::vector<std::pair<std::string, PlanLayout>> plain_layouts(const PlanProblem&
 }
 
 // Why a search over the space has not found it.
-std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& layout) {
+std::string why_not_found(const PlanProblem& problem, const LayoutSpace& space, const Layout& layout) {
   if (!choices_left(space, layout).empty())
     return "not with the choices that are fixed";
   if (std::string lacks = why_not_runnable(problem.model.num_layers, layout); space.only_runnable && !lacks.empty())
@@ -168,7 +168,7 @@ Rejection not_chosen(const PlanProblem& problem, const LayoutSpace& space, const
 
 // An idea as somebody would tune it who holds on to it, by recomputation and, where it begins with one sequence, by the
 // micro-batch: the fastest that fits, else the one that needs least; none where all are impossible.
-std::optional<LayoutPrice> tuned(const PlanProblem& problem, const PlanLayout& idea) {
+std::optional<LayoutPrice> tuned(const PlanProblem& problem, const Layout& idea) {
   std::optional<LayoutPrice> best;
   const auto key = [&](const LayoutPrice& price) {
     const bool fits = why_too_large(problem, price).empty();
@@ -176,7 +176,7 @@ std::optional<LayoutPrice> tuned(const PlanProblem& problem, const PlanLayout& i
   };
   for (const Recompute recompute : all_recompute_modes())
     for (const Index micro_batch : {1, 2, 4, 8}) {
-      PlanLayout layout = idea;
+      Layout layout = idea;
       layout.recompute = recompute;
       layout.micro_batch *= micro_batch;
       if ((micro_batch > 1 && idea.micro_batch > 1) || !why_impossible(problem, layout).empty())
@@ -187,7 +187,7 @@ std::optional<LayoutPrice> tuned(const PlanProblem& problem, const PlanLayout& i
   return best;
 }
 
-PlanLayout with_dividing_batch(PlanLayout layout) {
+Layout with_dividing_batch(Layout layout) {
   layout.global_batch = layout.micro_batch * layout.data;
   return layout;
 }
@@ -199,12 +199,12 @@ std::string with_memory(std::string reason, const PlanProblem& problem, const st
 }
 
 // An idea keeps what makes it one, and need not have what --fix gives.
-std::string own_choices_text(const LayoutSpace& space, const PlanLayout& idea) {
+std::string own_choices_text(const LayoutSpace& space, const Layout& idea) {
   const std::vector<std::string> left = choices_left(space, idea);
   return left.empty() ? "" : fmt::format(" (estimated with its own {}, not as fixed)", fmt::join(left, ", "));
 }
 
-Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const PlanLayout& idea,
+Rejection rejection_of(const PlanProblem& problem, const LayoutSpace& space, const Layout& idea,
                        const LayoutPrice* best) {
   const std::optional<LayoutPrice> price = tuned(problem, idea);
   if (!price)
@@ -228,7 +228,7 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
   std::optional<LayoutPrice> fastest;
   for (const int context : {2, 4, 8, 16}) {
     open.context = context;
-    if (const std::optional<PlanLayout> layout = fastest_layout(problem, open))
+    if (const std::optional<Layout> layout = fastest_layout(problem, open))
       if (LayoutPrice price = price_layout(problem, *layout); !fastest || better(price, *fastest))
         fastest = std::move(price);
   }
@@ -238,22 +238,22 @@ std::optional<Rejection> rejected_context(const PlanProblem& problem, const Layo
 }
 
 // Whether a layout is an idea with choices beside it, and no other split.
-bool follows(const PlanLayout& layout, const PlanLayout& idea) {
+bool follows(const Layout& layout, const Layout& idea) {
   return degrees_of(layout) == degrees_of(idea) && (layout.zero_stage == 3) == (idea.zero_stage == 3) &&
          (layout.pipeline == 1 || (layout.num_microbatches() == 1) == (idea.num_microbatches() == 1));
 }
 
 }  // namespace
 
-int complexity(const PlanLayout& layout) {
+int complexity(const Layout& layout) {
   return layout.zero_stage + (layout.sequence_parallel ? 1 : 0) + (layout.recompute != Recompute::none ? 1 : 0) +
          (layout.virtual_stages - 1) + (layout.schedule == ScheduleKind::zero_bubble ? 1 : 0) +
-         (layout.data_inside_pipeline ? 0 : 1);
+         (layout.data_inside_pipeline() ? 0 : 1);
 }
 
-std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout) {
+std::string impossible_text(const PlanProblem& problem, const Layout& layout) {
   std::string reason = why_impossible(problem, layout);
-  const PlanLayout divided = with_dividing_batch(layout);
+  const Layout divided = with_dividing_batch(layout);
   if (reason.empty() || !why_impossible(problem, divided).empty())
     return reason;
   return with_memory(reason, problem, price_layout(problem, divided));

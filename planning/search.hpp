@@ -14,7 +14,7 @@ namespace espalier {
 enum class Verdict { impossible, too_large, slower, not_searched };
 
 struct Rejection {
-  PlanLayout layout;
+  Layout layout;
   Verdict verdict = Verdict::impossible;
   std::string reason;  ///< in words: "does not fit: ...", "tensor 16 does not divide ...", "slower by 12 %: ..."
 };
@@ -33,7 +33,7 @@ struct SearchResult {
 };
 
 /// How much machinery a layout needs: of those that are as fast as each other that with least wins.
-int complexity(const PlanLayout& layout);
+int complexity(const Layout& layout);
 
 /// Prices the whole space in closed form, simulates the `most_simulated` best meshes, ranks them. Deterministic.
 SearchResult search_layouts(const PlanProblem& problem, const LayoutSpace& space, std::size_t most_simulated = 16);
@@ -49,7 +49,7 @@ SearchResult recommend_layouts(const PlanProblem& problem, LayoutSpace& space);
 std::string not_built_text(const PlanProblem& problem, const SearchResult& result);
 
 /// why_impossible(); where only the batch does not divide, also what is wrong with one that does: "does not fit: ...".
-std::string impossible_text(const PlanProblem& problem, const PlanLayout& layout);
+std::string impossible_text(const PlanProblem& problem, const Layout& layout);
 
 /// Why a proposal that everybody makes first is not the answer.
 struct PlainRejection {

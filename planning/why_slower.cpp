@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/units.hpp"
+#include "planning/collective_time.hpp"
 #include "planning/time_text.hpp"
 
 namespace espalier {
@@ -22,8 +23,8 @@ std::string instead_text(Index count, Index of_best) {
 
 // Products of one tensor rank and one micro-batch, against those of the best; empty where none are smaller, or some are
 // and others larger.
-std::string smaller_products(const PlanLayout& layout, const PlanLayout& best) {
-  const auto rows = [](const PlanLayout& of) { return static_cast<double>(of.micro_batch) / of.context; };
+std::string smaller_products(const Layout& layout, const Layout& best) {
+  const auto rows = [](const Layout& of) { return static_cast<double>(of.micro_batch) / of.context; };
   if (layout.tensor < best.tensor || rows(layout) > rows(best))
     return {};
   std::vector<std::string> changes;
@@ -85,8 +86,8 @@ std::string cause_of_backward(const LayoutPrice& price, const LayoutPrice& best)
              : fmt::format("recompute {} repeats more work than {}", to_string(mode), to_string(of_best));
 }
 
-std::string cause_of_tensor_messages(const Cluster& cluster, const PlanLayout& layout, const PlanLayout& best) {
-  const auto crosses = [&](const PlanLayout& of) { return of.tensor > 1 && crosses_nodes(cluster, of.tensor_axis()); };
+std::string cause_of_tensor_messages(const Cluster& cluster, const Layout& layout, const Layout& best) {
+  const auto crosses = [&](const Layout& of) { return of.tensor > 1 && crosses_nodes(cluster, tensor_axis(of)); };
   if (crosses(layout) && !crosses(best))
     return "its tensor ranks lie on several nodes";
   if (layout.tensor > best.tensor)
@@ -102,16 +103,14 @@ std::string cause_of_tensor_messages(const Cluster& cluster, const PlanLayout& l
   return {};
 }
 
-std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
-  const auto shares = [](const PlanLayout& of) {
+std::string cause_of_bubble(const Layout& layout, const Layout& best) {
+  const auto shares = [](const Layout& of) {
     return fmt::format("{} stages share {}", of.pipeline, counted(of.num_microbatches(), "micro-batch"));
   };
   if (best.pipeline == 1)
     return shares(layout);
   // Of a plain pipeline the share that fills and drains it.
-  const auto ends = [](const PlanLayout& of) {
-    return (of.pipeline - 1.0) / static_cast<double>(of.num_microbatches());
-  };
+  const auto ends = [](const Layout& of) { return (of.pipeline - 1.0) / static_cast<double>(of.num_microbatches()); };
   const double longer_ends = ends(layout) / ends(best);
   const double fewer_chunks = static_cast<double>(best.virtual_stages) / layout.virtual_stages;
   if (longer_ends > 1.01 && longer_ends >= fewer_chunks)
@@ -125,10 +124,10 @@ std::string cause_of_bubble(const PlanLayout& layout, const PlanLayout& best) {
   return {};
 }
 
-std::string cause_of_stage_messages(const Cluster& cluster, const PlanLayout& layout, const PlanLayout& best) {
+std::string cause_of_stage_messages(const Cluster& cluster, const Layout& layout, const Layout& best) {
   if (best.pipeline == 1)
     return "messages between stages are waited for";
-  if (crosses_nodes(cluster, layout.pipeline_axis()) && !crosses_nodes(cluster, best.pipeline_axis()))
+  if (crosses_nodes(cluster, pipeline_axis(layout)) && !crosses_nodes(cluster, pipeline_axis(best)))
     return "its stages lie on several nodes";
   if (layout.pipeline * layout.virtual_stages > best.pipeline * best.virtual_stages)
     return fmt::format("{} parts of the model instead of {} send to the next", layout.pipeline * layout.virtual_stages,
@@ -140,7 +139,7 @@ std::string cause_of_stage_messages(const Cluster& cluster, const PlanLayout& la
 }
 
 // Under ZeRO-3 weights are gathered, under ZeRO-2 gradients scattered, for every micro-batch.
-std::string cause_of_every_microbatch(const PlanLayout& layout, const PlanLayout& best) {
+std::string cause_of_every_microbatch(const Layout& layout, const Layout& best) {
   const char* const what = layout.zero_stage == 3 ? "weights are gathered" : "gradients are scattered";
   if (layout.zero_stage < 2)
     return {};
@@ -153,20 +152,20 @@ std::string cause_of_every_microbatch(const PlanLayout& layout, const PlanLayout
 }
 
 std::string cause_of_gradient_messages(const Cluster& cluster, const LayoutPrice& price, const LayoutPrice& best) {
-  const PlanLayout& layout = price.layout;
-  const auto replicas = [](const PlanLayout& of) { return Index{of.data} * of.context; };
+  const Layout& layout = price.layout;
+  const auto replicas = [](const Layout& of) { return Index{of.data} * of.context; };
   if (std::string cause = cause_of_every_microbatch(layout, best.layout); !cause.empty())
     return cause;
   if (replicas(layout) == 1)
     return best.tied_seconds > 0 ? ""
                                  : "first and last stage add up the gradients of the token embedding that they share";
-  if (replicas(best.layout) > 1 && crosses_nodes(cluster, layout.data_axis()) &&
-      !crosses_nodes(cluster, best.layout.data_axis()))
+  if (replicas(best.layout) > 1 && crosses_nodes(cluster, data_axis(layout)) &&
+      !crosses_nodes(cluster, data_axis(best.layout)))
     return "its replicas lie on several nodes";
   // A ring of r ranks sends 2 (r - 1) / r times what each holds: the size of the shards counts for more than r.
   const double larger_shards =
       static_cast<double>(best.layout.tensor * best.layout.pipeline) / (layout.tensor * layout.pipeline);
-  const auto sent = [&](const PlanLayout& of) { return 1 - 1.0 / static_cast<double>(replicas(of)); };
+  const auto sent = [&](const Layout& of) { return 1 - 1.0 / static_cast<double>(replicas(of)); };
   if (larger_shards > 1 && larger_shards * sent(best.layout) >= sent(layout))
     return fmt::format("each rank sums gradients of {:.3g} times as many weights", larger_shards);
   if (replicas(layout) > replicas(best.layout))

@@ -68,8 +68,7 @@ double bus_bandwidth(const TimedAllReduce& measured, int devices) {
 LayerSample predicted_sample(const Accelerator& device, Precision precision, const LayerSample& sample) {
   Cluster cluster;
   cluster.device = device;
-  const PlanLayout layout{
-      .micro_batch = sample.micro_batch, .global_batch = sample.micro_batch, .precision = precision};
+  const Layout layout{.micro_batch = sample.micro_batch, .global_batch = sample.micro_batch, .precision = precision};
   const Implementation implementation = espalier_implementation(device.moves_messages);
   LayerSample predicted = sample;
   predicted.block = both_passes(block_time(sample.model, cluster, layout, implementation, sample.sequence_length));

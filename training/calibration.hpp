@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/cost.hpp"
-#include "planning/plan_layout.hpp"
+#include "planning/accelerator.hpp"
 
 namespace espalier {
 

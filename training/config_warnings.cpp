@@ -12,18 +12,20 @@
 namespace espalier {
 namespace {
 
-bool is_16_bits(const RunConfig& c) { return c.precision.compute == "bf16" || c.precision.compute == "fp16"; }
+bool is_16_bits(const RunConfig& c) {
+  return c.layout.precision == Precision::bf16 || c.layout.precision == Precision::fp16;
+}
 
 // Libraries that are named, and have no kernels for the compute type: a run takes others in their place.
 void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warnings) {
   const auto warn = [&](const char* key, const std::string& name, const char* does, const char* instead) {
-    warnings.push_back(
-        fmt::format("run.{} = \"{}\" {}, and compute is {}: {}", key, name, does, c.precision.compute, instead));
+    warnings.push_back(fmt::format("run.{} = \"{}\" {}, and compute is {}: {}", key, name, does,
+                                   to_string(c.layout.precision), instead));
   };
   const std::string& matmul = c.run.matmul;
-  if (matmul == "cublaslt_tf32" && c.precision.compute != "fp32")
+  if (matmul == "cublaslt_tf32" && c.layout.precision != Precision::fp32)
     warn("matmul", matmul, "rounds only fp32 matmuls", "it does what \"cublaslt\" does");
-  if (matmul == "onednn" && c.precision.compute == "fp64")
+  if (matmul == "onednn" && c.layout.precision == Precision::fp64)
     warn("matmul", matmul, "has no fp64 matmuls", "another library multiplies");
   if (!exec_is_host && matmul == "kokkos_kernels" && is_16_bits(c))
     warn("matmul", matmul, "has no 16-bit matmuls on GPUs", "our own kernel multiplies");
@@ -35,14 +37,14 @@ void warn_of_other_libraries(const RunConfig& c, std::vector<std::string>& warni
 
 std::vector<std::string> compute_warnings(const RunConfig& c) {
   std::vector<std::string> warnings;
-  if (c.precision.compute != "fp16" && c.precision.loss_scale != LossScaleConfig{})
+  if (c.layout.precision != Precision::fp16 && c.precision.loss_scale != LossScaleConfig{})
     warnings.push_back(fmt::format("the loss scale of [precision] does nothing: compute is {}, which needs none",
-                                   c.precision.compute));
+                                   to_string(c.layout.precision)));
   if (!is_16_bits(c) && (c.precision.residual != "compute" || c.precision.gradient_reduction != "state"))
     warnings.push_back(
         fmt::format("precision.residual and precision.gradient_reduction do nothing: compute is {}, of which the state "
                     "is as well",
-                    c.precision.compute));
+                    to_string(c.layout.precision)));
   warn_of_other_libraries(c, warnings);
   for (const auto& [key, sentence] : absent_libraries(c))
     warnings.push_back(fmt::format(
@@ -52,21 +54,21 @@ std::vector<std::string> compute_warnings(const RunConfig& c) {
 
 std::vector<std::string> config_warnings(const RunConfig& c, int world_size) {
   std::vector<std::string> warnings = compute_warnings(c);
-  const Index replicas = world_size / (c.parallel.tensor * c.parallel.pipeline);
-  if (c.parallel.zero_stage > 0 && replicas == 1)
+  const Index replicas = world_size / (c.layout.tensor * c.layout.pipeline);
+  if (c.layout.zero_stage > 0 && replicas == 1)
     warnings.emplace_back("parallel.zero_stage does nothing: there is only one replica");
-  if (c.parallel.sequence_parallel && c.parallel.tensor == 1)
+  if (c.layout.sequence_parallel && c.layout.tensor == 1)
     warnings.emplace_back("parallel.sequence_parallel does nothing: tensor is 1");
-  if (c.parallel.pipeline == 1 && !c.parallel.layers_per_stage.empty())
+  if (c.layout.pipeline == 1 && !c.layout.layers.empty())
     warnings.emplace_back("parallel.layers_per_stage does nothing: there is one stage");
-  if (!c.parallel.recompute_per_stage.empty() && c.parallel.recompute != "none")
+  if (!c.layout.recompute_per_stage.empty() && c.layout.recompute != Recompute::none)
     warnings.emplace_back("parallel.recompute does nothing: recompute_per_stage says what each stage does");
-  const Index microbatches = c.batch.global_batch_size / std::max<Index>(1, c.batch.micro_batch_size * replicas);
-  if (c.parallel.pipeline > 1 && microbatches < c.parallel.pipeline)
+  const Index microbatches = c.layout.global_batch / std::max<Index>(1, c.layout.micro_batch * replicas);
+  if (c.layout.pipeline > 1 && microbatches < c.layout.pipeline)
     warnings.push_back(
         fmt::format("{} micro-batches keep at most {} of {} stages busy: lower batch.micro_batch_size, or raise "
                     "batch.global_batch_size",
-                    microbatches, microbatches, c.parallel.pipeline));
+                    microbatches, microbatches, c.layout.pipeline));
   if (c.optimizer.warmup_steps >= c.total_steps())
     warnings.push_back(
         fmt::format("the run ends inside the warm-up of the learning rate: optimizer.warmup_steps is {}, and it has {}",

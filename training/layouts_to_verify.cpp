@@ -44,14 +44,15 @@ std::string text_of_layout(const std::vector<std::string>& overrides) {
     ESPALIER_ASSERT(found != overrides.end(), "a layout to verify names all that its text tells");
     return found->substr(head.size());
   };
-  RunLayout layout;
-  layout.mesh.degrees = {{std::stoi(value("tensor")), std::stoi(value("data")), std::stoi(value("pipeline"))}};
-  layout.pipeline.kind = parse_schedule_kind(value("schedule")).value();
-  layout.pipeline.stages = layout.mesh.degree(Axis::pp);
-  layout.pipeline.chunks = std::stoi(value("virtual_stages"));
+  Layout layout;
+  layout.tensor = std::stoi(value("tensor"));
+  layout.data = std::stoi(value("data"));
+  layout.pipeline = std::stoi(value("pipeline"));
+  layout.schedule = parse_schedule_kind(value("schedule")).value();
+  layout.virtual_stages = std::stoi(value("virtual_stages"));
   layout.zero_stage = std::stoi(value("zero_stage"));
   layout.sequence_parallel = value("sequence_parallel") == "true";
-  return layout.text();
+  return layout.short_text();
 }
 
 std::vector<std::string> one_rank_overrides() {
@@ -75,10 +76,10 @@ RunConfig shrunk(const RunConfig& config) {
   shape.num_heads = std::min<Index>(shape.num_heads, 8);
   shape.hidden_size = std::min(shape.hidden_size, channels_a_head * shape.num_heads);
   shape.ffn_hidden_size = std::min(shape.ffn_hidden_size, 4 * shape.hidden_size);
-  small.batch.sequence_length = std::min<Index>(small.batch.sequence_length, 32);
-  small.batch.micro_batch_size = 1;  // any number of replicas up to the batch divides it
-  small.batch.global_batch_size = 16;
-  small.parallel.layers_per_stage.clear();
+  small.sequence_length = std::min<Index>(small.sequence_length, 32);
+  small.layout.micro_batch = 1;  // any number of replicas up to the batch divides it
+  small.layout.global_batch = 16;
+  small.layout.layers.clear();
   return small;
 }
 

@@ -13,7 +13,7 @@ namespace espalier {
 /// and without sequence parallelism and virtual stages. Pure.
 std::vector<std::vector<std::string>> layouts_to_verify(const RunConfig& config, int world_size);
 
-/// RunLayout::text() of one of them, also of one that make_run_layout() cannot make for this model.
+/// Layout::short_text() of one of them, also of one that make_run_layout() cannot make for this model.
 std::string text_of_layout(const std::vector<std::string>& overrides);
 
 /// Overrides that lay any config out on one rank; with more, plain data parallelism.

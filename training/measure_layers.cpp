@@ -20,9 +20,10 @@ bool measurement_fits(const RunConfig& config) {
   if (config.run.device_memory == 0)
     return true;
   RunConfig one = config;
-  one.parallel = {};
+  one.layout = {.micro_batch = config.layout.micro_batch,
+                .global_batch = config.layout.micro_batch,
+                .precision = config.layout.precision};
   one.model.shape.num_layers = 1;
-  one.batch.global_batch_size = one.batch.micro_batch_size;
   return predict_memory(one, make_run_layout(one, 1)).front().total() <
          static_cast<std::size_t>(config.run.device_memory);
 }
@@ -38,8 +39,8 @@ LayerCosts measure_layer_costs(const RunConfig& config, Recompute recompute) {
   Decoder<P> model(parameters, shape, one_chunk(1, recompute), TensorParallel<Compute<P>>());
   parameters.allocate();
   parameters.initialize(exec, 1);
-  model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length, 1);
-  const auto rows = static_cast<std::size_t>(config.batch.micro_batch_size * config.batch.sequence_length);
+  model.plan_activations(config.layout.micro_batch, config.sequence_length, 1);
+  const auto rows = static_cast<std::size_t>(config.layout.micro_batch * config.sequence_length);
   std::vector<TokenId> tokens(rows);
   for (std::size_t i = 0; i < rows; ++i)
     tokens[i] = static_cast<TokenId>(static_cast<Index>(i * 7919) % shape.vocab_size);
@@ -74,8 +75,8 @@ LayerCosts layer_costs(const RunConfig& config, Recompute recompute) {
   if (config.emulates_operations())
     return {};  // an emulated operation takes what it is told to, however many layers it has: as even as can be
   if (!measurement_fits(config))
-    return layer_flops(config.model.shape, config.batch.sequence_length, recompute);
-  return with_precision(config.precision, [&]<class P>() { return measure_layer_costs<P>(config, recompute); });
+    return layer_flops(config.model.shape, config.sequence_length, recompute);
+  return with_precision(config, [&]<class P>() { return measure_layer_costs<P>(config, recompute); });
 }
 
 }  // namespace
@@ -83,35 +84,32 @@ LayerCosts layer_costs(const RunConfig& config, Recompute recompute) {
 std::vector<Index> stored_layers(const RunConfig& config) {
   const Path path = Path(config.run.directory) / "config.toml";
   try {
-    const RunConfig stored = read_run_config(path, {"parallel.data=1", "parallel.tensor=1"},
-                                             static_cast<int>(config.parallel.pipeline), Libraries::known);
-    if (stored.parallel.pipeline == config.parallel.pipeline &&
-        stored.parallel.virtual_stages == config.parallel.virtual_stages &&
-        stored.parallel.assignment == config.parallel.assignment &&
+    const RunConfig stored =
+        read_run_config(path, {"parallel.data=1", "parallel.tensor=1"}, config.layout.pipeline, Libraries::known);
+    if (stored.layout.pipeline == config.layout.pipeline &&
+        stored.layout.virtual_stages == config.layout.virtual_stages &&
+        stored.layout.assignment == config.layout.assignment &&
         stored.model.shape.num_layers == config.model.shape.num_layers)
-      return stored.parallel.layers_per_stage;
+      return stored.layout.layers;
   } catch (const Error&) {  // none, or of another shape: nothing to keep
   }
   return {};
 }
 
 void resolve_layers_per_stage(RunConfig& config, const Communicator& world) {
-  if (config.parallel.pipeline == 1 || config.parallel.assignment == "round_robin" ||
-      !config.parallel.layers_per_stage.empty())
+  if (config.layout.pipeline == 1 || config.layout.assignment == Assignment::round_robin ||
+      !config.layout.layers.empty())
     return;
-  const auto parts = static_cast<std::size_t>(config.parallel.pipeline * config.parallel.virtual_stages);
+  const auto parts = static_cast<std::size_t>(config.layout.num_parts());
   std::vector<Index> layers;
   if (world.rank() == 0) {
     layers = stored_layers(config);
-    if (layers.size() != parts) {
-      layers = balanced_layers(config, static_cast<int>(config.parallel.pipeline),
-                               static_cast<int>(config.parallel.virtual_stages),
-                               [&](Recompute recompute) { return layer_costs(config, recompute); });
-    }
+    if (layers.size() != parts)
+      layers = balanced_layers(config, [&](Recompute recompute) { return layer_costs(config, recompute); });
   }
   layers.resize(parts);
   broadcast(world, std::span<Index>(layers), 0);
-  config.parallel.layers_per_stage = layers;
+  config.layout.layers = layers;
 }
 
 #define ESPALIER_INSTANTIATE(P) template LayerCosts measure_layer_costs<P>(const RunConfig&, Recompute);

@@ -95,7 +95,7 @@ TimedAllReduce time_all_reduce(const Communicator& ranks) {
           .bytes = sizeof(float) * static_cast<double>(large)};
 }
 
-RunConfig config_of(const Shape& shape, const std::string& compute) {
+RunConfig config_of(const Shape& shape, Precision compute) {
   return parse_run_config(
       "", "espalier bench machine",
       {fmt::format("model.vocab_size={}", shape.vocab_size),
@@ -104,13 +104,13 @@ RunConfig config_of(const Shape& shape, const std::string& compute) {
        fmt::format("model.ffn_hidden_size={}", 4 * shape.channels),
        fmt::format("batch.micro_batch_size={}", shape.micro_batch),
        fmt::format("batch.global_batch_size={}", shape.micro_batch), "run.steps=1", "data.train=[\"none\"]",
-       "precision.compute=" + compute},
+       fmt::format("precision.compute={}", to_string(compute))},
       1);
 }
 
 // All ranks at once; of a few rounds the best, of the ranks the slowest.
 template <class T>
-LayerSample measure_sample(const Communicator& world, const Shape& shape, const std::string& compute) {
+LayerSample measure_sample(const Communicator& world, const Shape& shape, Precision compute) {
   const RunConfig config = config_of(shape, compute);
   constexpr int rounds = 3;
   std::array<double, 3> best{};
@@ -131,7 +131,7 @@ LayerSample measure_sample(const Communicator& world, const Shape& shape, const 
 }
 
 Precision precision_named(const std::string& compute) {
-  const std::optional<Precision> precision = parse_precision(compute);
+  const std::optional<Precision> precision = parse_priced_precision(compute);
   if (!precision)
     throw Error(ExitCode::usage, {.what = "the planner does not know this precision",
                                   .got = compute,
@@ -141,11 +141,10 @@ Precision precision_named(const std::string& compute) {
 }
 
 template <class T>
-Calibration measure_precision(const Communicator& world, const Accelerator& start, const std::string& compute,
+Calibration measure_precision(const Communicator& world, const Accelerator& start, Precision precision,
                               bool device_known) {
-  const Precision precision = precision_named(compute);
   RunConfig config;
-  config.precision.compute = compute;
+  config.layout.precision = precision;
   agree_on_libraries<T>(config, world);
   Accelerator device = start;
   device.rate(precision) = {.peak_flops = measure_gemm_rate<T>(world, exec_is_host ? 2048 : 8192) / world.size(),
@@ -156,7 +155,7 @@ Calibration measure_precision(const Communicator& world, const Accelerator& star
                             .is_measured = true};
   std::vector<LayerSample> samples;
   for (const Shape& shape : shapes)
-    samples.push_back(measure_sample<T>(world, shape, compute));
+    samples.push_back(measure_sample<T>(world, shape, precision));
   release_matmul_workspace();
   release_attention_workspace();
   return calibrate(device, precision, samples, device_known);
@@ -190,10 +189,11 @@ Cluster measure_machine(const Communicator& world, const std::vector<std::string
   for (const std::string& compute : precisions) {
     say(fmt::format("layers in {}", compute));
     const bool device_known = !fits.empty();
+    const Precision precision = precision_named(compute);
     const Calibration found = with_compute_type(
-        compute, [&]<class T>() { return measure_precision<T>(world, device, compute, device_known); });
+        precision, [&]<class T>() { return measure_precision<T>(world, device, precision, device_known); });
     device = found.device;
-    fits.push_back({precision_named(compute), found.median_error, found.worst_error});
+    fits.push_back({precision, found.median_error, found.worst_error});
     device.error_share = std::clamp(found.worst_error, device.error_share, 0.5);  // of the worst of them
   }
   if (host.size() > 1) {

@@ -19,8 +19,9 @@ namespace {
 double tolerance_between(const std::string& stored, ScalarType own) {
   if (stored.empty())
     return next_loss_tolerance(own);
-  return with_compute_type(
-      stored, [&]<class T>() { return std::max(next_loss_tolerance(scalar_type_of<T>()), next_loss_tolerance(own)); });
+  return with_compute_type(parse_precision(stored).value(), [&]<class T>() {
+    return std::max(next_loss_tolerance(scalar_type_of<T>()), next_loss_tolerance(own));
+  });
 }
 
 }  // namespace

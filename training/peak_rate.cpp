@@ -27,13 +27,14 @@ double share_of_device(const Accelerator& device) {
 std::optional<double> peak_rate(const RunConfig& config, const Communicator& world) {
   if (config.emulates_operations())
     return std::nullopt;
-  std::optional<Precision> precision = parse_precision(config.precision.compute);
+  Precision precision = config.layout.precision;
   const std::optional<Accelerator> device = device_of(config);
-  if (!precision || !device || device->moves_messages != exec_is_host)  // run.cluster may be of another machine
+  if (!is_priced(precision) || !device ||
+      device->moves_messages != exec_is_host)  // run.cluster may be of another machine
     return std::nullopt;
   if (matmul_library() == MatmulLibrary::cublaslt_tf32)
     precision = Precision::tf32;
-  const MatrixRate& rate = device->rate(*precision);
+  const MatrixRate& rate = device->rate(precision);
   if (rate.is_measured || rate.peak_flops <= 0)
     return std::nullopt;
   return rate.peak_flops * share_of_device(*device) * world.size() / world.context().ranks_per_device;

@@ -18,19 +18,19 @@ namespace {
 
 // What a save behind the training keeps on a rank: the weights (or masters) and moments that it writes.
 template <class T>
-std::uint64_t checkpoint_copy(const RunConfig& config, const RunLayout& layout, int rank,
+std::uint64_t checkpoint_copy(const RunConfig& config, const Layout& layout, int rank,
                               const ParameterStore<T>& parameters) {
   if (!config.checkpoint.async)
     return 0;
   const bool is_shared = layout.zero_stage > 0;
   const std::vector<IndexRange> all = {{0, parameters.flat_size()}};
   const auto owned = [&] {
-    return plan_reduction(parameters.segments(), parameters.parameters(), layout.mesh.group_ranks(rank),
+    return plan_reduction(parameters.segments(), parameters.parameters(), layout.mesh().group_ranks(rank),
                           reducer_options(config, layout), sizeof(State<T>))
         .owned;
   };
   const auto counted = [&](const std::vector<IndexRange>& ranges, bool by_slice) {
-    return total_size(counted_ranges(parameters.parameters(), ranges, layout.mesh, rank, by_slice));
+    return total_size(counted_ranges(parameters.parameters(), ranges, layout.mesh(), rank, by_slice));
   };
   const Index moments = counted(is_shared ? owned() : all, is_shared);
   const Index weights = has_masters<T> ? moments : counted(all, false);
@@ -39,12 +39,12 @@ std::uint64_t checkpoint_copy(const RunConfig& config, const RunLayout& layout, 
 
 // Moments, buffers and copies of the replica that has most of them: slices end where rows do, so replicas differ.
 template <class T>
-void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const RunLayout& layout, PerAxis place,
+void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const Layout& layout, PerAxis place,
                        const ParameterStore<T>& parameters) {
   const ReducerOptions options = reducer_options(config, layout);
   const auto ranks_of = [&](int replica) {
     place[Axis::dp] = replica;
-    return layout.mesh.group_ranks(layout.mesh.rank_at(place));
+    return layout.mesh().group_ranks(layout.mesh().rank_at(place));
   };
   // Replicas cut alike and own different slices.
   const ReductionPlan plan =
@@ -58,14 +58,14 @@ void set_largest_share(MemoryByCategory& memory, const RunConfig& config, const 
   const Index alone = total_size(plan.owned) - own_slices(ranks_of(0));  // reduced with nobody
   const auto flat = static_cast<std::uint64_t>(parameters.flat_size());
   std::uint64_t most = 0;
-  for (int replica = 0; replica < layout.mesh.degree(Axis::dp); ++replica) {
+  for (int replica = 0; replica < layout.data; ++replica) {
     const GroupRanks ranks = ranks_of(replica);
     const auto moments = layout.zero_stage > 0 ? static_cast<std::uint64_t>(alone + own_slices(ranks)) : flat;
     const std::uint64_t optimizer = (has_masters<T> ? 3 : 2) * moments * sizeof(State<T>);
     const std::uint64_t communication = reduction_memory(plan, ranks, options, sizeof(State<T>));
     // On a GPU the copy lies in the memory of the host.
     const std::uint64_t copy =
-        exec_is_host ? checkpoint_copy(config, layout, layout.mesh.rank_at(place), parameters) : 0;
+        exec_is_host ? checkpoint_copy(config, layout, layout.mesh().rank_at(place), parameters) : 0;
     if (optimizer + communication + copy < most)
       continue;
     most = optimizer + communication + copy;
@@ -88,14 +88,15 @@ std::uint64_t library_workspaces(const RunConfig& config, const AttentionShape& 
 }
 
 template <class P>
-MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout& layout, int stage, int tensor_rank) {
-  const std::vector<ChunkLayers>& chunks = layout.stages[static_cast<std::size_t>(stage)];
+MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const Layout& layout, int stage, int tensor_rank) {
+  const std::vector<ChunkLayers> chunks = layout.chunks()[static_cast<std::size_t>(stage)];
   ParameterStore<Compute<P>> parameters;
-  const TensorParallel<Compute<P>> tensor(tensor_rank, layout.mesh.degree(Axis::tp), layout.sequence_parallel);
+  const TensorParallel<Compute<P>> tensor(tensor_rank, layout.tensor, layout.sequence_parallel);
   const Decoder<P> model(parameters, config.model.shape, chunks, tensor);
   parameters.lay_out();
-  const auto activations = model.measure_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                                                     activation_memory(make_schedule(layout.pipeline, stage), chunks));
+  const auto activations =
+      model.measure_activations(config.layout.micro_batch, config.sequence_length,
+                                activation_memory(make_schedule(layout.pipeline_shape(), stage), chunks));
   MemoryByCategory memory;
   const auto set = [&](Category category, std::uint64_t bytes) {
     memory.bytes[static_cast<std::size_t>(category)] = static_cast<std::size_t>(bytes);
@@ -112,34 +113,33 @@ MemoryByCategory memory_of_tensor_rank(const RunConfig& config, const RunLayout&
 
 }  // namespace
 
-AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout) {
+AttentionShape attention_shape(const RunConfig& config, const Layout& layout) {
   const ModelConfig& shape = config.model.shape;
-  return {.batch = config.batch.micro_batch_size,
-          .sequence_length = config.batch.sequence_length,
-          .num_heads = shape.num_heads / layout.mesh.degree(Axis::tp),
+  return {.batch = config.layout.micro_batch,
+          .sequence_length = config.sequence_length,
+          .num_heads = shape.num_heads / layout.tensor,
           .head_size = shape.hidden_size / shape.num_heads};
 }
 
 template <class P>
-MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout, int stage) {
+MemoryByCategory predict_memory(const RunConfig& config, const Layout& layout, int stage) {
   // The first tensor rank has the most rows; under sequence parallelism the others share gradients with it, unevenly.
   MemoryByCategory peak = memory_of_tensor_rank<P>(config, layout, stage, 0);
-  for (int rank = 1; layout.sequence_parallel && rank < layout.mesh.degree(Axis::tp); ++rank)
+  for (int rank = 1; layout.sequence_parallel && rank < layout.tensor; ++rank)
     if (const MemoryByCategory memory = memory_of_tensor_rank<P>(config, layout, stage, rank);
         memory.total() > peak.total())
       peak = memory;
   return peak;
 }
 
-std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout) {
+std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout) {
   std::vector<MemoryByCategory> stages;
-  for (int stage = 0; stage < layout.pipeline.stages; ++stage)
-    stages.push_back(
-        with_precision(config.precision, [&]<class P>() { return predict_memory<P>(config, layout, stage); }));
+  for (int stage = 0; stage < layout.pipeline; ++stage)
+    stages.push_back(with_precision(config, [&]<class P>() { return predict_memory<P>(config, layout, stage); }));
   return stages;
 }
 
-#define ESPALIER_INSTANTIATE(P) template MemoryByCategory predict_memory<P>(const RunConfig&, const RunLayout&, int);
+#define ESPALIER_INSTANTIATE(P) template MemoryByCategory predict_memory<P>(const RunConfig&, const Layout&, int);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

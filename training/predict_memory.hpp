@@ -12,14 +12,14 @@
 namespace espalier {
 
 /// One micro-batch of a rank.
-AttentionShape attention_shape(const RunConfig& config, const RunLayout& layout);
+AttentionShape attention_shape(const RunConfig& config, const Layout& layout);
 
 /// Bytes by category that a Trainer will allocate on a rank of `stage`, from the shapes alone; of the ranks of the
 /// stage the one that has most. Library scratch, which only a measurement knows, is not in it.
 template <class P>
-MemoryByCategory predict_memory(const RunConfig& config, const RunLayout& layout, int stage);
+MemoryByCategory predict_memory(const RunConfig& config, const Layout& layout, int stage);
 
 /// The same for all stages, in the precision of the config.
-std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const RunLayout& layout);
+std::vector<MemoryByCategory> predict_memory(const RunConfig& config, const Layout& layout);
 
 }  // namespace espalier

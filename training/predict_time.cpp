@@ -25,8 +25,8 @@ struct CountedTraffic {
   double gather = 0;  // weights that were updated
 };
 
-CountedTraffic counted_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
-  return with_precision(config.precision, [&]<class P>() {
+CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, int rank) {
+  return with_precision(config, [&]<class P>() {
     const std::array<std::uint64_t, num_axes> bytes = predict_traffic<P>(config, layout, rank);
     const TrafficByGroup reductions = predict_reduction_traffic<P>(config, layout, rank);
     const auto counted = [&](Axis axis) {
@@ -45,10 +45,10 @@ CountedTraffic counted_traffic(const RunConfig& config, const RunLayout& layout,
 // The links and times of [emulate].
 class Emulation {
  public:
-  Emulation(const RunConfig& config, const RunLayout& layout)
-      : config_(config), layout_(layout), schedules_(make_schedules(layout)) {
-    for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
-      ranks_.push_back(layout.mesh.first_rank_of_stage(stage));
+  Emulation(const RunConfig& config, const Layout& layout)
+      : config_(config), layout_(layout), chunks_(layout.chunks()), schedules_(make_schedules(config, layout)) {
+    for (int stage = 0; stage < layout.pipeline; ++stage) {
+      ranks_.push_back(layout.mesh().first_rank_of_stage(stage));
       traffic_.push_back(counted_traffic(config, layout, ranks_.back()));
     }
   }
@@ -86,10 +86,8 @@ class Emulation {
   }
 
   double work(int stage, const Operation& operation) const {
-    const ChunkLayers& layers =
-        layout_.stages[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk));
-    return emulated_seconds(config_.emulate, operation.kind, layers.count,
-                            operation.chunk * layout_.pipeline.stages + stage);
+    const ChunkLayers& layers = chunks_[static_cast<std::size_t>(stage)].at(static_cast<std::size_t>(operation.chunk));
+    return emulated_seconds(config_.emulate, operation.kind, layers.count, layout_.part_of(stage, operation.chunk));
   }
 
   Simulation simulation(double messages) const {
@@ -109,7 +107,7 @@ class Emulation {
   // Seconds of `bytes` in so many `messages` one after another from a stage's rank along an axis.
   double link_seconds(std::size_t stage, Axis axis, double bytes, double messages) const {
     const RunConfig::Emulate& e = config_.emulate;
-    const std::vector<int> group = layout_.mesh.group(ranks_[stage], axis);
+    const std::vector<int> group = layout_.mesh().group(ranks_[stage], axis);
     const bool inside = e.ranks_per_node == 0 || std::ranges::all_of(group, [&](int rank) {
                           return rank / e.ranks_per_node == group.front() / e.ranks_per_node;
                         });
@@ -159,7 +157,8 @@ class Emulation {
   }
 
   const RunConfig& config_;
-  const RunLayout& layout_;
+  const Layout& layout_;
+  std::vector<std::vector<ChunkLayers>> chunks_;
   std::vector<PipelineSchedule> schedules_;
   std::vector<int> ranks_;               // one of each stage
   std::vector<CountedTraffic> traffic_;  // of these
@@ -180,23 +179,20 @@ RunConfig::Emulate without_faults(RunConfig::Emulate emulate) {
 }
 
 // What the planner's formulas do not know of a run; empty where they know it.
-std::string why_no_price(const RunConfig& config, const RunLayout& layout) {
-  if (!parse_precision(config.precision.compute))
-    return fmt::format("the planner cannot estimate precision.compute = \"{}\"", config.precision.compute);
-  if (config.parallel.assignment == "round_robin")
+std::string why_no_price(const Layout& layout) {
+  if (!is_priced(layout.precision))
+    return fmt::format("the planner cannot estimate precision.compute = \"{}\"", to_string(layout.precision));
+  if (layout.assignment == Assignment::round_robin)
     return "the planner cannot estimate parallel.assignment = \"round_robin\"";
-  const Recompute first = layout.stages.front().front().recompute;
-  const bool uniform = std::ranges::all_of(layout.stages, [&](const std::vector<ChunkLayers>& stage) {
-    return std::ranges::all_of(stage, [&](const ChunkLayers& chunk) { return chunk.recompute == first; });
-  });
-  return uniform ? "" : "the planner cannot estimate recomputation that differs between stages";
+  return layout.recompute_per_stage.empty() ? ""
+                                            : "the planner cannot estimate recomputation that differs between stages";
 }
 
-std::string how_to_measure(const RunConfig& config, const RunLayout& layout) {
-  const std::string& compute = config.precision.compute;
+std::string how_to_measure(const Layout& layout) {
+  const std::string compute = to_string(layout.precision);
   return fmt::format(
       "measure the machine as the run uses it: mpiexec -n {0} espalier bench machine{1} --output ranks_{0}.toml",
-      layout.mesh.size(), compute == "fp32" ? "" : " --precision fp32," + compute);
+      layout.num_devices(), compute == "fp32" ? "" : " --precision fp32," + compute);
 }
 
 }  // namespace
@@ -211,27 +207,6 @@ Cluster cluster_of(const RunConfig& config) {
   }
 }
 
-PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision) {
-  PlanLayout planned;
-  planned.tensor = layout.mesh.degree(Axis::tp);
-  planned.data = layout.mesh.degree(Axis::dp);
-  planned.pipeline = layout.pipeline.stages;
-  planned.virtual_stages = layout.pipeline.chunks;
-  planned.micro_batch = config.batch.micro_batch_size;
-  planned.global_batch = config.batch.global_batch_size;
-  planned.recompute = layout.stages.front().front().recompute;
-  planned.zero_stage = layout.zero_stage;
-  planned.sequence_parallel = layout.sequence_parallel;
-  const auto place = [&](Axis axis) { return std::ranges::find(layout.mesh.order, axis) - layout.mesh.order.begin(); };
-  planned.data_inside_pipeline = place(Axis::dp) < place(Axis::pp);
-  planned.precision = precision;
-  planned.schedule = layout.pipeline.kind;
-  for (int chunk = 0; chunk < layout.pipeline.chunks; ++chunk)
-    for (const std::vector<ChunkLayers>& stage : layout.stages)
-      planned.blocks_given.push_back(stage[static_cast<std::size_t>(chunk)].count);
-  return planned;
-}
-
 std::vector<std::string> model_keys(const ModelConfig& shape) {
   return {fmt::format("model.vocab_size={}", shape.vocab_size),
           fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
@@ -239,23 +214,6 @@ std::vector<std::string> model_keys(const ModelConfig& shape) {
           fmt::format("model.hidden_size={}", shape.hidden_size),
           fmt::format("model.num_heads={}", shape.num_heads),
           fmt::format("model.ffn_hidden_size={}", shape.ffn_hidden_size)};
-}
-
-std::vector<std::string> parallel_keys(const PlanLayout& layout, const std::vector<Index>& blocks) {
-  std::vector<std::string> keys{
-      fmt::format("parallel.tensor={}", layout.tensor),
-      fmt::format("parallel.pipeline={}", layout.pipeline),
-      fmt::format("parallel.data={}", layout.data),
-      fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
-      fmt::format("parallel.schedule={}", to_string(layout.schedule)),
-      fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
-      fmt::format("parallel.recompute={}", to_string(layout.recompute)),
-      fmt::format("parallel.zero_stage={}", layout.zero_stage),
-      fmt::format("parallel.order={}", layout.data_inside_pipeline ? "tp,dp,pp" : "tp,pp,dp"),
-  };
-  if (layout.pipeline > 1)
-    keys.push_back(fmt::format("parallel.layers_per_stage=[{}]", fmt::join(blocks, ", ")));
-  return keys;
 }
 
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
@@ -278,49 +236,47 @@ Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
   return cluster;
 }
 
-TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
+TimeOutlook predict_time(const RunConfig& config, const Layout& layout, const Cluster& cluster,
                          const std::string& source) {
-  if (std::string reason = why_no_price(config, layout); !reason.empty())
+  if (std::string reason = why_no_price(layout); !reason.empty())
     return {.why_not = std::move(reason)};
   const PlanProblem problem{.model = config.model.shape,
                             .cluster = cluster,
                             .implementation = espalier_implementation(cluster.device.moves_messages),
-                            .sequence_length = config.batch.sequence_length};
-  const PlanLayout planned = plan_layout(config, layout, parse_precision(config.precision.compute).value());
-  if (const std::string reason = why_impossible(problem, planned); !reason.empty())
-    return {.why_not = fmt::format("{} is of another machine: {}; {}", source, reason, how_to_measure(config, layout))};
-  const LayoutPrice price = price_layout(problem, planned);
+                            .sequence_length = config.sequence_length};
+  if (const std::string reason = why_impossible(problem, layout); !reason.empty())
+    return {.why_not = fmt::format("{} is of another machine: {}; {}", source, reason, how_to_measure(layout))};
+  const LayoutPrice price = price_layout(problem, layout);
   TimePrediction prediction{
       .step_seconds = price.step_seconds, .stages = price.stages, .error_share = price.error_share, .source = source};
-  if (cluster.device.moves_messages && layout.mesh.size() < cluster.devices_per_node) {
+  if (cluster.device.moves_messages && layout.num_devices() < cluster.devices_per_node) {
     prediction.error_share = std::max(prediction.error_share, uncalibrated_error);
     prediction.note = fmt::format("{} is of {} ranks at work, and fewer are faster: {}", source,
-                                  cluster.devices_per_node, how_to_measure(config, layout));
+                                  cluster.devices_per_node, how_to_measure(layout));
   }
   prediction.calibrated = cluster.device.moves_messages && prediction.error_share < uncalibrated_error;
   return {.time = std::move(prediction)};
 }
 
-TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, double gemm_rate) {
+TimeOutlook time_outlook(const RunConfig& config, const Layout& layout, double gemm_rate) {
   if (config.emulates_operations())
     return {.time = predict_emulated_time(config, layout)};
   if (without_faults(config.emulate) != RunConfig::Emulate{})
     return {.why_not =
                 "[emulate] imitates links between real operations, which is neither this machine nor another: "
                 "leave them out, or imitate the operations too (emulate.forward)"};
-  if (std::string reason = why_no_price(config, layout); !reason.empty())
+  if (std::string reason = why_no_price(layout); !reason.empty())
     return {.why_not = std::move(reason)};
   if (!config.run.cluster.empty())
     return predict_time(config, layout, cluster_of(config), config.run.cluster);
   if (!exec_is_host)
     return {.why_not = fmt::format("run.cluster names no machine: a preset, such as run.cluster=h100, or {}",
-                                   how_to_measure(config, layout))};
-  const Precision precision = parse_precision(config.precision.compute).value();
-  return predict_time(config, layout, assumed_cluster(layout.mesh.size(), precision, gemm_rate),
+                                   how_to_measure(layout))};
+  return predict_time(config, layout, assumed_cluster(layout.num_devices(), layout.precision, gemm_rate),
                       "the GEMM rate alone; for a better estimate set run.cluster (espalier bench machine)");
 }
 
-TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout) {
+TimePrediction predict_emulated_time(const RunConfig& config, const Layout& layout) {
   return Emulation(config, layout).predict();
 }
 

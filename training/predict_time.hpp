@@ -31,16 +31,16 @@ struct TimeOutlook {
 /// What `train` tells of its step: by [emulate] where that imitates operations, else by run.cluster, or without it by
 /// the GEMM rate. Of the healthy run: faults that [emulate] injects are what is to stand out against it.
 /// @param gemm_rate FLOP/s of all ranks together
-TimeOutlook time_outlook(const RunConfig& config, const RunLayout& layout, double gemm_rate);
+TimeOutlook time_outlook(const RunConfig& config, const Layout& layout, double gemm_rate);
 
 /// By the planner's formulas (planning/price_layout) on this cluster. Nothing where
 /// the planner knows no price (fp64, layers dealt out round-robin, recomputation that differs between stages), or the
 /// cluster has not so many devices or not this precision.
-TimeOutlook predict_time(const RunConfig& config, const RunLayout& layout, const Cluster& cluster,
+TimeOutlook predict_time(const RunConfig& config, const Layout& layout, const Cluster& cluster,
                          const std::string& source);
 
 /// Of a run with [emulate]: the same lists in the simulator with the times and links that the config gives.
-TimePrediction predict_emulated_time(const RunConfig& config, const RunLayout& layout);
+TimePrediction predict_emulated_time(const RunConfig& config, const Layout& layout);
 
 /// The machine that run.cluster names. @throws Error (usage) that names the key, whose file may lie beside another
 /// config. @pre run.cluster is set
@@ -50,14 +50,7 @@ Cluster cluster_of(const RunConfig& config);
 /// error bars are wide.
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
 
-/// The layout in the planner's terms.
-PlanLayout plan_layout(const RunConfig& config, const RunLayout& layout, Precision precision);
-
 /// The keys of [model] for a shape: "model.num_layers=12", ...
 std::vector<std::string> model_keys(const ModelConfig& shape);
-
-/// The way back: the keys of [parallel] ("parallel.tensor=2", ...) for a layout that `train` can run.
-/// @param blocks of each part of the model in its order
-std::vector<std::string> parallel_keys(const PlanLayout& layout, const std::vector<Index>& blocks);
 
 }  // namespace espalier

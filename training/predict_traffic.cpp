@@ -29,32 +29,32 @@ std::uint64_t bytes_sent(const Work& work, int rank, int size) {
 }  // namespace
 
 template <class P>
-TrafficByGroup predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
-  const PerAxis place = layout.mesh.coordinates(rank);
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank) {
+  const PerAxis place = layout.mesh().coordinates(rank);
   ParameterStore<Compute<P>> parameters;
-  const TensorParallel<Compute<P>> tensor(place[Axis::tp], layout.mesh.degree(Axis::tp), layout.sequence_parallel);
-  const Decoder<P> model(parameters, config.model.shape, layout.stages.at(static_cast<std::size_t>(place[Axis::pp])),
+  const TensorParallel<Compute<P>> tensor(place[Axis::tp], layout.tensor, layout.sequence_parallel);
+  const Decoder<P> model(parameters, config.model.shape, layout.chunks().at(static_cast<std::size_t>(place[Axis::pp])),
                          tensor);
   parameters.lay_out();
-  const GroupRanks ranks = layout.mesh.group_ranks(rank);
+  const GroupRanks ranks = layout.mesh().group_ranks(rank);
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                             reducer_options(config, layout), sizeof(State<Compute<P>>));
   return reduction_traffic(plan, ranks, reducer_options(config, layout), sizeof(State<Compute<P>>), sizeof(Compute<P>));
 }
 
 template <class P>
-std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank) {
-  const PerAxis place = layout.mesh.coordinates(rank);
+std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const Layout& layout, int rank) {
+  const PerAxis place = layout.mesh().coordinates(rank);
   const auto stage = static_cast<std::size_t>(place[Axis::pp]);
-  const int size = layout.mesh.degree(Axis::tp);
-  const BlockShape shape =
-      make_block_shape(config.model.shape, size, layout.sequence_parallel, config.batch.micro_batch_size,
-                       config.batch.sequence_length, place[Axis::tp]);
+  const int size = layout.tensor;
+  const BlockShape shape = make_block_shape(config.model.shape, size, layout.sequence_parallel,
+                                            config.layout.micro_batch, config.sequence_length, place[Axis::tp]);
   const ModelWork work = model_work<P>(config.model.shape, shape);
   std::array<std::uint64_t, num_axes> bytes{};
-  const std::vector<PipelineSchedule> schedules = make_schedules(layout);
+  const std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
+  const std::vector<std::vector<ChunkLayers>> chunks = layout.chunks();
   for (const Operation& operation : schedules[stage]) {
-    const ChunkLayers& chunk = layout.stages[stage].at(static_cast<std::size_t>(operation.chunk));
+    const ChunkLayers& chunk = chunks[stage].at(static_cast<std::size_t>(operation.chunk));
     bytes[static_cast<std::size_t>(Axis::tp)] +=
         bytes_sent(operation_work(work, chunk, operation.kind), place[Axis::tp], size);
     if (is_send(operation.kind))
@@ -66,9 +66,9 @@ std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, con
   return bytes;
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                                  \
-  template TrafficByGroup predict_reduction_traffic<P>(const RunConfig&, const RunLayout&, int); \
-  template std::array<std::uint64_t, num_axes> predict_traffic<P>(const RunConfig&, const RunLayout&, int);
+#define ESPALIER_INSTANTIATE(P)                                                               \
+  template TrafficByGroup predict_reduction_traffic<P>(const RunConfig&, const Layout&, int); \
+  template std::array<std::uint64_t, num_axes> predict_traffic<P>(const RunConfig&, const Layout&, int);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

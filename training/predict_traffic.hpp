@@ -19,10 +19,10 @@ namespace espalier {
 ///   dp  the gradients' reduction, all its groups, and with ZeRO-1 the gathering of weights.
 /// The few numbers that the whole world sums once a step (loss, norm, flags) belong to no axis.
 template <class P>
-std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const RunLayout& layout, int rank);
+std::array<std::uint64_t, num_axes> predict_traffic(const RunConfig& config, const Layout& layout, int rank);
 
 /// What of it the reduction of each group of parameters sends, and the gathering of its weights.
 template <class P>
-TrafficByGroup predict_reduction_traffic(const RunConfig& config, const RunLayout& layout, int rank);
+TrafficByGroup predict_reduction_traffic(const RunConfig& config, const Layout& layout, int rank);
 
 }  // namespace espalier

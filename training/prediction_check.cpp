@@ -29,13 +29,13 @@ struct PredictionCheck::Measured {
   double step_seconds = 0;
 };
 
-PredictionCheck::PredictionCheck(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh,
+PredictionCheck::PredictionCheck(const RunConfig& config, const Layout& layout, const ProcessMesh& mesh,
                                  double gemm_rate)
     : mesh_(mesh),
       memory_(predict_memory(config, layout)),
       outlook_(time_outlook(config, layout, gemm_rate)),
       seconds_at_gemm_rate_(static_cast<double>(config.tokens_per_step()) *
-                            training_flops_per_token(config.model.shape, config.batch.sequence_length) / gemm_rate) {}
+                            training_flops_per_token(config.model.shape, config.sequence_length) / gemm_rate) {}
 
 std::string PredictionCheck::json() const {
   nlohmann::ordered_json json = {{"format", "espalier-prediction"}, {"format_version", 1}};

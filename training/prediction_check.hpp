@@ -16,7 +16,7 @@ namespace espalier {
 class PredictionCheck {
  public:
   /// @param gemm_rate FLOP/s of all ranks together, for a run without run.cluster
-  PredictionCheck(const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh, double gemm_rate);
+  PredictionCheck(const RunConfig& config, const Layout& layout, const ProcessMesh& mesh, double gemm_rate);
 
   /// prediction.json of a run directory (docs/running.md). The same on all ranks.
   std::string json() const;

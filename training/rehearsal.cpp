@@ -35,7 +35,7 @@ constexpr double percent_of_longest = 1e4;   // so that shorter parts are told t
 
 // The layout with as many micro-batches as fill and empty its pipeline; a multiple of the stages, as `interleaved`
 // wants.
-PlanLayout rehearsed_layout(PlanLayout layout) {
+Layout rehearsed_layout(Layout layout) {
   const Index most = std::max(least_microbatches, microbatches_a_stage * layout.pipeline);
   layout.global_batch = std::min(layout.num_microbatches(), most) * layout.micro_batch * layout.data;
   return layout;
@@ -45,7 +45,7 @@ PlanLayout rehearsed_layout(PlanLayout layout) {
 // this machine's own messages do not reach. Each then stands for those of several planned blocks.
 std::vector<Index> tiny_blocks(const std::vector<Index>& planned, const Rehearsal& rehearsal, double seconds,
                                int cores) {
-  const PlanLayout& layout = rehearsal.price.layout;
+  const Layout& layout = rehearsal.price.layout;
   const double num_planned = to_double(std::accumulate(planned.begin(), planned.end(), Index{0}));
   const double passes = num_planned * to_double(layout.num_microbatches()) * layout.data * layout.tensor;
   double share = share_of_cores * cores * seconds / (seconds_a_block * to_double(num_steps)) / passes;
@@ -67,7 +67,7 @@ Index rounded_up(double value, Index multiple) {
 }
 
 // The shape of the planned model in small: the tables of embedding and head weigh as much beside the blocks.
-std::vector<std::string> tiny_model(const PlanProblem& problem, const PlanLayout& layout, Index num_blocks) {
+std::vector<std::string> tiny_model(const PlanProblem& problem, const Layout& layout, Index num_blocks) {
   const Index heads = layout.tensor;
   const Index hidden = heads * std::max<Index>(4, 16 / heads);
   const double smaller = to_double(hidden) / to_double(problem.model.hidden_size) * to_double(num_blocks) /
@@ -84,20 +84,21 @@ std::vector<std::string> tiny_model(const PlanProblem& problem, const PlanLayout
   return keys;
 }
 
-RunConfig tiny_config(const PlanProblem& problem, const PlanLayout& layout, const std::vector<Index>& blocks,
+RunConfig tiny_config(const PlanProblem& problem, const Layout& layout, const std::vector<Index>& blocks,
                       const std::string& token_file, const std::string& directory) {
   const Index num_blocks = std::accumulate(blocks.begin(), blocks.end(), Index{0});
   std::vector<std::string> keys = tiny_model(problem, layout, num_blocks);
-  PlanLayout placed = layout;
-  placed.data_inside_pipeline = false;  // see emulate_messages; times are priced, wherever ranks lie
-  const std::vector<std::string> of_layout = parallel_keys(placed, blocks);
+  Layout tiny = layout;
+  tiny.micro_batch = 1;
+  tiny.global_batch = layout.num_microbatches() * layout.data;
+  tiny.order = pipeline_first_order;  // see emulate_messages; times are priced, wherever ranks lie
+  tiny.precision = layout.precision == Precision::fp32 ? Precision::fp32 : Precision::bf16;
+  tiny.layers = layout.pipeline > 1 ? blocks : std::vector<Index>();
+  const std::vector<std::string> of_layout = settings_of(tiny);
   keys.insert(keys.end(), of_layout.begin(), of_layout.end());
-  keys.insert(keys.end(), {override_text("data.train", token_file),
-                           fmt::format("batch.global_batch_size={}", layout.num_microbatches() * layout.data),
-                           "batch.micro_batch_size=1",
-                           fmt::format("precision.compute={}", layout.precision == Precision::fp32 ? "fp32" : "bf16"),
-                           "stability.straggler_window=0", override_text("run.directory", directory),
-                           fmt::format("run.steps={}", num_steps), "run.matmul=tiled"});
+  keys.insert(keys.end(),
+              {override_text("data.train", token_file), "stability.straggler_window=0",
+               override_text("run.directory", directory), fmt::format("run.steps={}", num_steps), "run.matmul=tiled"});
   return parse_run_config("", "rehearsal", keys, layout.num_devices());
 }
 
@@ -136,9 +137,9 @@ struct TinyTraffic {
   double reduced_bytes = 0;          // of those that [emulate] scales
 };
 
-double reduced_bytes(const RunConfig& config, const RunLayout& layout, int rank) {
+double reduced_bytes(const RunConfig& config, const Layout& layout, int rank) {
   const auto traffic =
-      with_precision(config.precision, [&]<class P>() { return predict_reduction_traffic<P>(config, layout, rank); });
+      with_precision(config, [&]<class P>() { return predict_reduction_traffic<P>(config, layout, rank); });
   std::uint64_t bytes = 0;
   for (const GroupKey& group : reduction_groups)
     if (has_message_scale(group))
@@ -147,12 +148,12 @@ double reduced_bytes(const RunConfig& config, const RunLayout& layout, int rank)
 }
 
 TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
-  const RunLayout layout = make_run_layout(config, price.layout.num_devices());
-  const std::vector<PipelineSchedule> lists = make_schedules(layout);
+  const Layout layout = make_run_layout(config, price.layout.num_devices());
+  const std::vector<PipelineSchedule> lists = make_schedules(config, layout);
   TinyTraffic most;
-  for (int stage = 0; stage < layout.pipeline.stages; ++stage) {
-    const auto traffic = with_precision(config.precision, [&]<class P>() {
-      return predict_traffic<P>(config, layout, layout.mesh.first_rank_of_stage(stage));
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    const auto traffic = with_precision(config, [&]<class P>() {
+      return predict_traffic<P>(config, layout, layout.mesh().first_rank_of_stage(stage));
     });
     const auto bytes = [&](Axis axis) { return static_cast<double>(traffic[static_cast<std::size_t>(axis)]); };
     double tensor = 0;
@@ -165,7 +166,7 @@ TinyTraffic tiny_traffic(const RunConfig& config, const LayoutPrice& price) {
     if (sends > 0)
       most.message_bytes = std::max(most.message_bytes, bytes(Axis::pp) / static_cast<double>(sends));
     most.reduced_bytes =
-        std::max(most.reduced_bytes, reduced_bytes(config, layout, layout.mesh.first_rank_of_stage(stage)));
+        std::max(most.reduced_bytes, reduced_bytes(config, layout, layout.mesh().first_rank_of_stage(stage)));
   }
   return most;
 }
@@ -198,7 +199,7 @@ void emulate_messages(RunConfig& config, const LayoutPrice& price, double time_s
 
 }  // namespace
 
-Rehearsal make_rehearsal(const PlanProblem& problem, const PlanLayout& layout, const std::string& token_file,
+Rehearsal make_rehearsal(const PlanProblem& problem, const Layout& layout, const std::string& token_file,
                          const std::string& directory, double seconds, int cores) {
   Rehearsal rehearsal{.price = price_layout(problem, rehearsed_layout(layout)),
                       .planned_microbatches = layout.num_microbatches(),

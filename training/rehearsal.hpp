@@ -30,7 +30,7 @@ struct Rehearsal {
 /// @param seconds that its steps take together
 /// @param cores that its ranks share
 /// @pre why_not_runnable() of layers and layout is empty. @throws Error (usage) where the config would be refused.
-Rehearsal make_rehearsal(const PlanProblem& problem, const PlanLayout& layout, const std::string& token_file,
+Rehearsal make_rehearsal(const PlanProblem& problem, const Layout& layout, const std::string& token_file,
                          const std::string& directory, double seconds, int cores);
 
 /// Writes the tokens that it trains on.

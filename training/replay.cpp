@@ -97,8 +97,8 @@ Replay replay(const Path& incident_path, const Incident& incident, const RunConf
     result.tensors = gradient_norms(whole.trainer(), report.loss_scale);
   }
   RunConfig one_sample = config;
-  one_sample.batch.global_batch_size = 1;
-  one_sample.batch.micro_batch_size = 1;
+  one_sample.layout.global_batch = 1;
+  one_sample.layout.micro_batch = 1;
   ReplayTrainer<P> single(one_sample, mesh, checkpoint);
   for (Index sample = incident.samples.begin; sample < incident.samples.end; ++sample) {
     const StepReport report = single.compute(incident.step, sample);

@@ -13,7 +13,7 @@ namespace espalier {
 
 void require_file_size(const RunConfig& config, int num_ranks, std::size_t limit) {
   const Index bytes_per_parameter =  // weights or masters, and two moments
-      3 * static_cast<Index>(config.precision.compute == "fp64" ? sizeof(double) : sizeof(float));
+      3 * static_cast<Index>(config.layout.precision == Precision::fp64 ? sizeof(double) : sizeof(float));
   const Index bytes = num_parameters(config.model.shape) * bytes_per_parameter;
   const Index ranks_per_file = config.checkpoint.ranks_per_file;
   const Index most_files = (num_ranks + ranks_per_file - 1) / ranks_per_file;

@@ -33,8 +33,8 @@ MemoryNeed need_of(const RunConfig& config, int ranks) {
 void sort_by_need(std::vector<MemoryNeed>& needs) { std::ranges::stable_sort(needs, {}, &MemoryNeed::bytes); }
 
 void recompute_everywhere(RunConfig& config, Recompute mode) {
-  config.parallel.recompute = to_string(mode);
-  config.parallel.recompute_per_stage.clear();
+  config.layout.recompute = mode;
+  config.layout.recompute_per_stage.clear();
 }
 
 // "batch.micro_batch_size = 1, parallel.recompute = "full"": what to set in `config` to get `other`.
@@ -51,14 +51,14 @@ std::vector<MemoryNeed> leaner_settings(const RunConfig& config, int ranks) {
   constexpr Change changes[] = {
       [](RunConfig& c) { recompute_everywhere(c, Recompute::selective); },
       [](RunConfig& c) { recompute_everywhere(c, Recompute::full); },
-      [](RunConfig& c) { c.batch.micro_batch_size = 1; },
-      [](RunConfig& c) { c.parallel.zero_stage = 1; },
-      [](RunConfig& c) { c.parallel.sequence_parallel = true; },
-      [](RunConfig& c) { c.precision.compute = "bf16"; },
+      [](RunConfig& c) { c.layout.micro_batch = 1; },
+      [](RunConfig& c) { c.layout.zero_stage = 1; },
+      [](RunConfig& c) { c.layout.sequence_parallel = true; },
+      [](RunConfig& c) { c.layout.precision = Precision::bf16; },
       [](RunConfig& c) { c.precision.residual = "compute"; },
       [](RunConfig& c) { c.checkpoint.async = false; },
-      [](RunConfig& c) { c.parallel.schedule = "1f1b"; },
-      [](RunConfig& c) { c.parallel.schedule = "sequential"; },
+      [](RunConfig& c) { c.layout.schedule = ScheduleKind::one_f_one_b; },
+      [](RunConfig& c) { c.layout.schedule = ScheduleKind::sequential; },
   };
   const std::size_t present = need_of(config, ranks).bytes;
   std::vector<MemoryNeed> leaner;
@@ -82,12 +82,16 @@ std::vector<RunConfig> meshes(const RunConfig& config, int ranks) {
       if (ranks % (tensor * pipeline) != 0)
         continue;
       RunConfig other = config;
-      other.parallel = {};
-      other.parallel.order = config.parallel.order;
-      other.parallel.recompute = config.parallel.recompute;
-      other.parallel.tensor = tensor;
-      other.parallel.pipeline = pipeline;
-      other.parallel.zero_stage = tensor * pipeline < ranks ? 1 : 0;
+      const Layout& given = config.layout;
+      other.layout = {.tensor = tensor,
+                      .data = 0,
+                      .pipeline = pipeline,
+                      .micro_batch = given.micro_batch,
+                      .global_batch = given.global_batch,
+                      .recompute = given.recompute,
+                      .zero_stage = tensor * pipeline < ranks ? 1 : 0,
+                      .order = given.order,
+                      .precision = given.precision};
       if (is_valid_layout(other, ranks))
         configs.push_back(other);
     }
@@ -112,8 +116,8 @@ std::string layouts_that_fit(const RunConfig& config, std::size_t budget) {
         found.push_back(std::move(need));
     sort_by_need(found);
     for (std::size_t i = 0; i < std::min(most_layouts, found.size()); ++i)
-      layouts.push_back(
-          fmt::format("{} ({} per rank)", make_run_layout(found[i].config, ranks).text(), budget_text(found[i].bytes)));
+      layouts.push_back(fmt::format("{} ({} per rank)", make_run_layout(found[i].config, ranks).short_text(),
+                                    budget_text(found[i].bytes)));
     worlds += found.empty() ? 0 : 1;
   }
   return fmt::format("{}", fmt::join(layouts, "; "));
@@ -155,26 +159,26 @@ std::string device_memory_text() {
 
 MemoryNeed least_memory(const RunConfig& config, int ranks) {
   struct Types {
-    const char* compute;
+    Precision compute;
     const char* gradient_reduction;
   };
-  const char* const half = config.precision.compute == "fp16" ? "fp16" : "bf16";
-  const Types all_types[] = {{half, "state"}, {half, "compute"}, {"fp32", "state"}};
+  const Precision half = config.layout.precision == Precision::fp16 ? Precision::fp16 : Precision::bf16;
+  const Types all_types[] = {{half, "state"}, {half, "compute"}, {Precision::fp32, "state"}};
   RunConfig lean = config;
-  lean.batch.micro_batch_size = 1;
+  lean.layout.micro_batch = 1;
   lean.checkpoint.async = false;
   lean.precision.residual = "compute";
   MemoryNeed least = need_of(config, ranks);
   for (RunConfig other : meshes(lean, ranks)) {
     // 16-bit weights and fp32 gradients, shared evenly: where these are too much, the rest is.
-    const auto shared = static_cast<double>(other.parallel.tensor * other.parallel.pipeline);
+    const auto shared = static_cast<double>(other.layout.tensor * other.layout.pipeline);
     if (6 * static_cast<double>(num_parameters(config.model.shape)) / shared > static_cast<double>(least.bytes))
       continue;
     const auto try_types = [&] {
       for (const Recompute mode : all_recompute_modes())
         for (const Types& types : all_types) {
           recompute_everywhere(other, mode);
-          other.precision.compute = types.compute;
+          other.layout.precision = types.compute;
           other.precision.gradient_reduction = types.gradient_reduction;
           if (MemoryNeed need = need_of(other, ranks); need.bytes < least.bytes)
             least = std::move(need);
@@ -182,10 +186,10 @@ MemoryNeed least_memory(const RunConfig& config, int ranks) {
     };
     for (const bool sequence_parallel : {false, true})
       for (const bool keeps_one : {false, true}) {  // micro-batch a stage, which waits the longer for it
-        if ((sequence_parallel && other.parallel.tensor == 1) || (keeps_one && other.parallel.pipeline == 1))
+        if ((sequence_parallel && other.layout.tensor == 1) || (keeps_one && other.layout.pipeline == 1))
           continue;
-        other.parallel.sequence_parallel = sequence_parallel;
-        other.parallel.schedule = keeps_one ? "sequential" : "1f1b";
+        other.layout.sequence_parallel = sequence_parallel;
+        other.layout.schedule = keeps_one ? ScheduleKind::sequential : ScheduleKind::one_f_one_b;
         if (is_valid_layout(other, ranks))
           try_types();
       }
@@ -203,7 +207,7 @@ std::size_t memory_of_a_rank(const Communicator& world) {
   return static_cast<std::size_t>(all_reduce(world, own, ReduceOp::min));
 }
 
-void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available) {
+void require_memory(const RunConfig& config, const Layout& layout, std::size_t available) {
   const auto set = static_cast<std::size_t>(config.run.device_memory);
   // What others hold of a GPU is not to be had, whatever the config says.
   const bool is_set = set > 0 && (exec_is_host || available == 0 || set <= available);
@@ -220,11 +224,11 @@ void require_memory(const RunConfig& config, const RunLayout& layout, std::size_
               {.what = is_set         ? "the model does not fit the memory budget of a rank"
                        : exec_is_host ? "the model does not fit the memory that this machine has for a rank"
                                       : "the model does not fit the memory that is free on a GPU",
-               .where = fmt::format("stage {} of {} on {}", stage, stages.size(), layout.text()),
+               .where = fmt::format("stage {} of {} on {}", stage, stages.size(), layout.short_text()),
                .got = fmt::format("a need of {}: {}", budget_text(need.total()), biggest_categories(need)),
                .wanted = is_set ? fmt::format("at most run.device_memory = {}", bytes_text(budget))
                                 : fmt::format("at most {}{}", bytes_text(budget), device_memory_text()),
-               .todo = advice_for_these_ranks(config, layout.mesh.size(), budget) +
+               .todo = advice_for_these_ranks(config, layout.num_devices(), budget) +
                        (fitting.empty()
                             ? fmt::format("no layout of up to 4096 ranks fits with the other settings as they are{}",
                                           is_set ? "; or raise run.device_memory" : "")

@@ -12,7 +12,7 @@ namespace espalier {
 /// @throws Error (ExitCode::memory) when a stage needs more than run.device_memory, or, where the config sets none,
 /// than `available` bytes (0: not known): need, budget, the biggest categories, the settings that lower the need, the
 /// least that these ranks can do with, and the smallest layouts that would fit.
-void require_memory(const RunConfig& config, const RunLayout& layout, std::size_t available = 0);
+void require_memory(const RunConfig& config, const Layout& layout, std::size_t available = 0);
 
 /// What the machine has for each of its ranks, the least of all machines; on GPUs what is free for each of those that
 /// share one; 0 where unknown. Collective.

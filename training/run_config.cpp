@@ -9,13 +9,12 @@
 #include <filesystem>
 #include <limits>
 
+#include "core/error.hpp"
 #include "core/ops/attention_library.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
-#include "models/presets.hpp"
-#include "models/recompute.hpp"
-#include "parallel/pipeline_schedule.hpp"
+#include "training/config_visitors.hpp"
 #include "training/validate_config.hpp"
 #include "training/with_compute_type.hpp"
 
@@ -33,6 +32,7 @@ constexpr Index longest_sequence = 1 << 24;
 const IntegerRange layers{1, 1 << 14};
 const IntegerRange channels{1, 1 << 18};
 constexpr double not_given = -1;
+const std::vector<Assignment> assignments = {Assignment::consecutive, Assignment::round_robin};
 const std::vector<std::string> state_or_compute = {"state", "compute"};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
 
@@ -43,12 +43,36 @@ std::vector<std::string> trainable_activations() {
   return names;
 }
 
-// The words of these choices, behind those that come first.
-template <class List>
-std::vector<std::string> words_of(const List& choices, std::vector<std::string> words = {}) {
-  for (const auto choice : choices)
-    words.emplace_back(to_string(choice));
-  return words;
+// Those of a layout, which it is read from and written to.
+template <class L, class Visitor>
+void visit_batch(L& layout, Visitor&& v) {
+  v.integer("global_batch_size", layout.global_batch, batch_size, "sequences per step, over all replicas");
+  v.integer("micro_batch_size", layout.micro_batch, batch_size,
+            "sequences per forward pass; not given: up to 8, as divisible");
+}
+
+template <class L, class Visitor>
+void visit_parallel(L& layout, Visitor&& v) {
+  v.section("parallel", "How the ranks are used: tensor x pipeline x data = number of ranks.");
+  v.integer("tensor", layout.tensor, degree, "ranks that share each matrix");
+  v.integer("pipeline", layout.pipeline, degree, "stages of consecutive layers");
+  v.integer("data", layout.data, {0, degree.max}, "replicas; 0: the remaining ranks");
+  v.boolean("sequence_parallel", layout.sequence_parallel, "split norms and residuals over the tensor ranks");
+  v.choice("schedule", layout.schedule, schedule_kinds_with_lists(), "order of forward and backward in a pipeline");
+  v.integer("virtual_stages", layout.virtual_stages, degree, "model chunks per stage (interleaved)");
+  v.choice("assignment", layout.assignment, assignments, "layers of a stage; round_robin is for comparison only");
+  v.integers("layers_per_stage", layout.layers, layers,
+             "layers of each stage, or of each chunk in forward order; []: balanced by measured time");
+  v.choice("recompute", layout.recompute, all_recompute_modes(),
+           "activations that backward computes again (docs/memory.md)");
+  v.recompute_modes("recompute_per_stage", layout.recompute_per_stage, "the same for each stage; []: recompute on all");
+  v.integer("zero_stage", layout.zero_stage, {0, 1}, "1: replicas share the optimizer state (ZeRO-1)");
+  v.order("order", layout.order, "order of the mesh axes in the rank numbers, fastest first");
+}
+
+template <class L, class Visitor>
+void visit_compute(L& layout, Visitor&& v) {
+  v.choice("compute", layout.precision, compute_types, "type of weights and activations; fp64 for proofs");
 }
 
 // Every key once: its place in the struct, what values it takes, what it means. Reading and writing both walk through
@@ -76,33 +100,14 @@ void visit_keys(Config& c, Visitor&& v) {
           "at each launch, files up to this total size are compared with their checksums");
 
   v.section("batch", "");
-  v.integer("global_batch_size", c.batch.global_batch_size, batch_size, "sequences per step, over all replicas");
-  v.integer("micro_batch_size", c.batch.micro_batch_size, batch_size,
-            "sequences per forward pass; not given: up to 8, as divisible");
-  v.integer("sequence_length", c.batch.sequence_length, {0, longest_sequence},
-            "tokens per sequence; 0: max_sequence_length");
+  visit_batch(c.layout, v);
+  v.integer("sequence_length", c.sequence_length, {0, longest_sequence}, "tokens per sequence; 0: max_sequence_length");
 
-  v.section("parallel", "How the ranks are used: tensor x pipeline x data = number of ranks.");
-  v.integer("tensor", c.parallel.tensor, degree, "ranks that share each matrix");
-  v.integer("pipeline", c.parallel.pipeline, degree, "stages of consecutive layers");
-  v.integer("data", c.parallel.data, {0, degree.max}, "replicas; 0: the remaining ranks");
-  v.boolean("sequence_parallel", c.parallel.sequence_parallel, "split norms and residuals over the tensor ranks");
-  v.choice("schedule", c.parallel.schedule, words_of(schedule_kinds_with_lists()),
-           "order of forward and backward in a pipeline");
-  v.integer("virtual_stages", c.parallel.virtual_stages, degree, "model chunks per stage (interleaved)");
-  v.choice("assignment", c.parallel.assignment, {"consecutive", "round_robin"},
-           "layers of a stage; round_robin is for comparison only");
-  v.integers("layers_per_stage", c.parallel.layers_per_stage, layers,
-             "layers of each stage, or of each chunk in forward order; []: balanced by measured time");
-  v.choice("recompute", c.parallel.recompute, words_of(all_recompute_modes()),
-           "activations that backward computes again (docs/memory.md)");
-  v.strings("recompute_per_stage", c.parallel.recompute_per_stage, "the same for each stage; []: recompute on all");
-  v.integer("zero_stage", c.parallel.zero_stage, {0, 1}, "1: replicas share the optimizer state (ZeRO-1)");
-  v.text("order", c.parallel.order, "order of the mesh axes in the rank numbers, fastest first");
+  visit_parallel(c.layout, v);
 
   v.section("precision",
             "With 16-bit compute types, master weights, moments, gradients, mean and rstd, and losses are fp32.");
-  v.choice("compute", c.precision.compute, compute_types, "type of weights and activations; fp64 for proofs");
+  visit_compute(c.layout, v);
   v.choice("residual", c.precision.residual, state_or_compute,
            "type of the residual stream, also between stages; state: fp32 with 16-bit types");
   v.choice("gradient_reduction", c.precision.gradient_reduction, state_or_compute,
@@ -203,104 +208,34 @@ void visit_keys(Config& c, Visitor&& v) {
   v.seconds("delay", c.emulate.delay, {0, 1e6}, "time by which they are late");
 }
 
-class ReadingVisitor {
- public:
-  explicit ReadingVisitor(ConfigReader& reader) : reader_(reader) {}
-  void section(const char* name, const char*) { section_ = name; }
-  void preset(RunConfig::Model& model) {
-    const std::vector<std::string>& names = trainable_preset_names();
-    if (std::find(names.begin(), names.end(), model.preset) != names.end())  // an unknown one is reported already
-      model.shape = model_preset(model.preset);
-  }
-  void integer(const char* key, Index& value, IntegerRange range, const char*) {
-    if (!reader_.read(section_, key, value, range) && section_ == "model")
-      reader_.derive(section_, key, {"model.preset"});
-  }
-  void count(const char* key, Index& value, IntegerRange range, const char*) {
-    reader_.read_count(section_, key, value, range);
-  }
-  void bytes(const char* key, Index& value, IntegerRange range, const char*) {
-    reader_.read_bytes(section_, key, value, range);
-  }
-  void real(const char* key, double& value, RealRange range, const char*) { reader_.read(section_, key, value, range); }
-  void seconds(const char* key, double& value, RealRange range, const char*) {
-    reader_.read_seconds(section_, key, value, range);
-  }
-  void boolean(const char* key, bool& value, const char*) { reader_.read(section_, key, value); }
-  void integers(const char* key, std::vector<Index>& value, IntegerRange range, const char*) {
-    reader_.read(section_, key, value, range);
-  }
-  void text(const char* key, std::string& value, const char*) { reader_.read(section_, key, value); }
-  void strings(const char* key, std::vector<std::string>& value, const char*) { reader_.read(section_, key, value); }
-  void choice(const char* key, std::string& value, const std::vector<std::string>& choices, const char*) {
-    reader_.read(section_, key, value, choices);
-  }
-
- private:
-  ConfigReader& reader_;
-  std::string section_;
-};
-
-class WritingVisitor {
- public:
-  void section(const char* name, const char* comment) {
-    section_ = name;
-    writer_.section(name, comment);
-  }
-  void preset(const RunConfig::Model&) {}
-  void integer(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
-  void count(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
-  void bytes(const char* key, Index value, IntegerRange, const char* comment) { write(key, value, comment); }
-  void real(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
-  void seconds(const char* key, double value, RealRange, const char* comment) { write(key, value, comment); }
-  void boolean(const char* key, bool value, const char* comment) { write(key, value, comment); }
-  void integers(const char* key, const std::vector<Index>& value, IntegerRange, const char* comment) {
-    write(key, value, comment);
-  }
-  void text(const char* key, const std::string& value, const char* comment) { write(key, value, comment); }
-  void strings(const char* key, const std::vector<std::string>& value, const char* comment) {
-    write(key, value, comment);
-  }
-  void choice(const char* key, const std::string& value, const std::vector<std::string>& choices, const char* comment) {
-    write(key, value, fmt::format("{} ({})", comment, fmt::join(choices, ", ")).c_str());
-  }
-  std::string result() const { return writer_.text(); }
-
- private:
-  template <class Value>
-  void write(const char* key, const Value& value, const char* comment) {
-    writer_.write(section_, key, value, comment);
-  }
-  ConfigWriter writer_;
-  std::string section_;
-};
-
 // Rounded to 12 digits: the resolved config says 3e-05, not 2.9999999999999997e-05.
 double tenth(double value) { return std::stod(fmt::format("{:.12g}", value / 10)); }
 
 RunConfig resolve(ConfigReader& reader, int world_size, Libraries libraries) {
   RunConfig config;
   config.optimizer.minimum_learning_rate = not_given;
-  config.batch.micro_batch_size = 0;  // not given: by layout
-  visit_keys(config, ReadingVisitor(reader));
+  config.layout.micro_batch = 0;  // not given: by layout
+  ReadingVisitor read(reader);
+  visit_keys(config, read);
   reader.check_unknown();
   if (config.optimizer.minimum_learning_rate == not_given) {
     config.optimizer.minimum_learning_rate = tenth(config.optimizer.learning_rate);
     reader.derive("optimizer", "minimum_learning_rate", {"optimizer.learning_rate"});
   }
-  if (config.batch.sequence_length == 0) {
-    config.batch.sequence_length = config.model.shape.max_sequence_length;
+  if (config.sequence_length == 0) {
+    config.sequence_length = config.model.shape.max_sequence_length;
     reader.derive("batch", "sequence_length", {"model.max_sequence_length"});
   }
-  if (config.batch.micro_batch_size == 0)
+  if (config.layout.micro_batch == 0)
     reader.derive("batch", "micro_batch_size",
                   {"batch.global_batch_size", "parallel.data", "parallel.tensor", "parallel.pipeline"});
   if (libraries == Libraries::present)
     for (const auto& [key, sentence] : absent_libraries(config))
       reader.problem("run", key, sentence);
   validate_run_config(config, reader, world_size);
-  if (config.batch.micro_batch_size == 0)
-    config.batch.micro_batch_size = fitting_micro_batch(config, world_size);
+  read.report_unread();
+  if (config.layout.micro_batch == 0)
+    config.layout.micro_batch = fitting_micro_batch(config, world_size);
   reader.finish();
   return config;
 }
@@ -344,6 +279,15 @@ RunConfig parse_run_config(const std::string& text, const std::string& name, con
                            int world_size, Libraries libraries) {
   ConfigReader reader(text, name, overrides);
   return resolve(reader, world_size, libraries);
+}
+
+std::vector<std::string> settings_of(const Layout& layout) {
+  SettingsVisitor settings("batch");
+  visit_batch(layout, settings);
+  visit_parallel(layout, settings);
+  settings.section("precision", "");
+  visit_compute(layout, settings);
+  return settings.result();
 }
 
 std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config) {

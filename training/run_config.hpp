@@ -9,6 +9,7 @@
 #include "core/optim/adamw_config.hpp"
 #include "core/optim/learning_rate.hpp"
 #include "io/file.hpp"
+#include "models/layout.hpp"
 #include "models/model_config.hpp"
 #include "models/presets.hpp"
 #include "training/loss_scaler.hpp"
@@ -29,29 +30,13 @@ struct RunConfig {
     Index check_limit = Index{8} << 30;  ///< bytes
   } data;
 
-  struct Batch {
-    Index global_batch_size = 8;
-    Index micro_batch_size = 8;  ///< not in the file: what divides among replicas and stages, up to 8
-    Index sequence_length = 0;   ///< 0: the model's max_sequence_length
-  } batch;
-
-  struct Parallel {
-    Index tensor = 1;
-    Index pipeline = 1;
-    Index data = 0;  ///< 0: what is left
-    bool sequence_parallel = false;
-    std::string schedule = "1f1b";
-    Index virtual_stages = 1;
-    std::string assignment = "consecutive";
-    std::vector<Index> layers_per_stage;  ///< empty: balanced by cost
-    std::string recompute = "none";
-    std::vector<std::string> recompute_per_stage;  ///< empty: `recompute` on all
-    Index zero_stage = 0;
-    std::string order = "tp,dp,pp";
-  } parallel;
+  /// [parallel], the batch sizes and precision.compute as the file has them: data may be 0 (what is left), layers may
+  /// be open; make_run_layout() fills them in. micro_batch that is not in the file: what divides among replicas and
+  /// stages, up to 8.
+  Layout layout = {.data = 0, .micro_batch = 8, .global_batch = 8, .precision = espalier::Precision::fp32};
+  Index sequence_length = 0;  ///< 0 in the file: the model's max_sequence_length
 
   struct Precision {
-    std::string compute = "fp32";
     std::string residual = "compute";
     std::string gradient_reduction = "state";
     LossScaleConfig loss_scale;  ///< fp16 only
@@ -136,7 +121,7 @@ struct RunConfig {
   bool emulates() const { return emulate != Emulate{}; }
   bool emulates_operations() const { return emulate.forward > 0; }
 
-  Index tokens_per_step() const { return batch.global_batch_size * batch.sequence_length; }
+  Index tokens_per_step() const { return layout.global_batch * sequence_length; }
   std::string model_name() const;  ///< the preset; "custom" where a key of [model] changes its shape
   std::string run_name() const;    ///< the last part of run.directory
   Index total_steps() const;       ///< by steps or tokens, whichever ends first
@@ -155,6 +140,9 @@ RunConfig read_run_config(const Path& file, const std::vector<std::string>& over
 /// The same from a text; `name` stands for the file in messages.
 RunConfig parse_run_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
                            int world_size, Libraries libraries = Libraries::present);
+
+/// The keys that give a config this layout, and no other: "batch.micro_batch_size=1", "parallel.tensor=2", ...
+std::vector<std::string> settings_of(const Layout& layout);
 
 /// One sentence for each key that names a library which this build lacks, by the key: {"matmul", "..."}.
 std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config);

@@ -97,7 +97,7 @@ std::optional<StoredState::NextLoss> next_loss_in(const json& state, Index globa
   StoredState::NextLoss next{.samples = field<Index>(stored, "samples", IntegerRange{1, global_batch}),
                              .loss = field<double>(stored, "loss"),
                              .compute = field_or(stored, "compute", std::string())};
-  if (!next.compute.empty() && std::ranges::count(compute_types, next.compute) == 0)
+  if (!next.compute.empty() && std::ranges::count(compute_type_names(), next.compute) == 0)
     refuse_field("compute", stored.at("compute"), "a compute type");
   return next;
 }

@@ -47,7 +47,7 @@ bool is_multiple(Index step, Index interval) { return interval > 0 && step % int
 template <class P>
 class Loop {
  public:
-  Loop(const RunConfig& config, const TrainOptions& options, const RunLayout& layout, const ProcessMesh& mesh,
+  Loop(const RunConfig& config, const TrainOptions& options, const Layout& layout, const ProcessMesh& mesh,
        const TrainEvents& events, const std::function<std::string()>& stop_request)
       : config_(config),
         options_(options),
@@ -253,7 +253,7 @@ class Loop {
 
   // A spike that cannot be kept is no reason to end the run.
   void record_anomaly(const Trainer<P>& trainer, CheckpointSaver<P>& saver, const StepReport& report) {
-    const Incident incident = incident_of(report, config_, layout_.text());
+    const Incident incident = incident_of(report, config_, layout_.short_text());
     note(to_text(incident));
     if (config_.stability.keep_incidents > 0)
       saver.drain();  // one save at a time
@@ -290,8 +290,8 @@ class Loop {
     progress.tokens_per_second = static_cast<double>(config_.tokens_per_step()) / report.step_seconds;
     progress.gemm_fraction = prediction_->seconds_at_gemm_rate() / report.step_seconds;
     if (peak_rate_)
-      progress.mfu = progress.tokens_per_second *
-                     model_flops_per_token(config_.model.shape, config_.batch.sequence_length) / *peak_rate_;
+      progress.mfu = progress.tokens_per_second * model_flops_per_token(config_.model.shape, config_.sequence_length) /
+                     *peak_rate_;
     return progress;
   }
 
@@ -339,7 +339,7 @@ class Loop {
 
   const RunConfig& config_;
   const TrainOptions& options_;
-  const RunLayout& layout_;
+  const Layout& layout_;
   const ProcessMesh& mesh_;
   const TrainEvents& events_;
   bool is_root_;
@@ -356,14 +356,13 @@ class Loop {
 }  // namespace
 
 template <class P>
-TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
-                   const ProcessMesh& mesh, const TrainEvents& events,
-                   const std::function<std::string()>& stop_request) {
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const Layout& layout, const ProcessMesh& mesh,
+                   const TrainEvents& events, const std::function<std::string()>& stop_request) {
   return Loop<P>(config, options, layout, mesh, events, stop_request).run();
 }
 
-#define ESPALIER_INSTANTIATE(P)                                                                               \
-  template TrainOutcome train<P>(const RunConfig&, const TrainOptions&, const RunLayout&, const ProcessMesh&, \
+#define ESPALIER_INSTANTIATE(P)                                                                            \
+  template TrainOutcome train<P>(const RunConfig&, const TrainOptions&, const Layout&, const ProcessMesh&, \
                                  const TrainEvents&, const std::function<std::string()>&);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE

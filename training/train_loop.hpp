@@ -48,8 +48,7 @@ enum class TrainOutcome { completed, stopped, not_begun };
 /// rank stops all of them, with a checkpoint and without a validation, and stands in run.json. Afterwards the position
 /// of this rank says whether it came to the end.
 template <class P>
-TrainOutcome train(const RunConfig& config, const TrainOptions& options, const RunLayout& layout,
-                   const ProcessMesh& mesh, const TrainEvents& events,
-                   const std::function<std::string()>& stop_request);
+TrainOutcome train(const RunConfig& config, const TrainOptions& options, const Layout& layout, const ProcessMesh& mesh,
+                   const TrainEvents& events, const std::function<std::string()>& stop_request);
 
 }  // namespace espalier

@@ -21,9 +21,9 @@ namespace {
 
 LoaderOptions loader_options(const RunConfig& config, const ProcessMesh& mesh) {
   LoaderOptions options;
-  options.micro_batch_size = config.batch.micro_batch_size;
-  options.sequence_length = config.batch.sequence_length;
-  options.global_batch_size = config.batch.global_batch_size;
+  options.micro_batch_size = config.layout.micro_batch;
+  options.sequence_length = config.sequence_length;
+  options.global_batch_size = config.layout.global_batch;
   options.rank = mesh.dp().rank();
   options.size = mesh.dp().size();
   options.seed = static_cast<std::uint64_t>(config.run.seed);
@@ -71,8 +71,8 @@ std::vector<SquaredNorm::Range> norm_ranges(const std::vector<IndexRange>& range
 // As memory of one element, which is filled and copied without the host: a scalar of Kokkos' is not.
 Tensor<double, 1> element(const Tensor<double, 0>& scalar) { return Tensor<double, 1>(scalar.data(), 1); }
 
-std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
-  std::vector<PipelineSchedule> schedules = make_schedules(layout);
+std::vector<PipelineSchedule> proven_schedules(const RunConfig& config, const Layout& layout) {
+  std::vector<PipelineSchedule> schedules = make_schedules(config, layout);
   require_proven(layout, schedules);
   return schedules;
 }
@@ -80,15 +80,15 @@ std::vector<PipelineSchedule> proven_schedules(const RunLayout& layout) {
 }  // namespace
 
 template <class P>
-Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh)
+Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const Layout& layout, const ProcessMesh& mesh)
     : exec_(exec),
       config_(config),
       mesh_(&mesh),
       learning_rate_(config.learning_rate()),
-      model_(parameters_, config.model.shape, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank())),
+      model_(parameters_, config.model.shape, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank())),
              TensorParallel<Compute<P>>(mesh.tp(), layout.sequence_parallel)),
       loader_(open_files(config.data.train, tokenizer_), loader_options(config, mesh)),
-      schedule_(proven_schedules(layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
+      schedule_(proven_schedules(config, layout).at(static_cast<std::size_t>(mesh.pp().rank()))),
       reducer_(make_reducer(exec, mesh, parameters_, reducer_options(config, layout))),
       optimizer_(parameters_, config.optimizer.adamw, reducer_.owned()),
       counted_weights_(counted_ranges(parameters_.parameters(), {{0, parameters_.flat_size()}}, mesh.layout(),
@@ -107,8 +107,8 @@ Trainer<P>::Trainer(const ExecSpace& exec, const RunConfig& config, const RunLay
     validation_.emplace(open_files(config.data.validation, tokenizer_), loader_options(config, mesh),
                         config.run.eval_samples);
   model_.use_graphs(config.run.cuda_graphs);
-  model_.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                          activation_memory(schedule_, layout.stages.at(static_cast<std::size_t>(mesh.pp().rank()))));
+  model_.plan_activations(config.layout.micro_batch, config.sequence_length,
+                          activation_memory(schedule_, layout.chunks().at(static_cast<std::size_t>(mesh.pp().rank()))));
   parameters_.initialize(exec_, static_cast<std::uint64_t>(config.run.seed));
   optimizer_.initialize_masters(exec_, static_cast<std::uint64_t>(config.run.seed));
   if constexpr (std::is_same_v<Compute<P>, float16>)
@@ -190,7 +190,7 @@ StepReport Trainer<P>::compute_gradients(const std::function<bool()>& stop_reque
   }
   mesh_->pp().rest_device_edges(false);  // all kernels have been at work
   report.step = steps_done_ + 1;
-  report.samples = {loader_.position() - config_.batch.global_batch_size, loader_.position()};
+  report.samples = {loader_.position() - config_.layout.global_batch, loader_.position()};
   return report;
 }
 
@@ -281,7 +281,7 @@ void Trainer<P>::apply(StepReport& report) {
 
 template <class P>
 Index Trainer<P>::tokens() const {
-  return (loader_.position() - loader_.num_passed_over()) * config_.batch.sequence_length;
+  return (loader_.position() - loader_.num_passed_over()) * config_.sequence_length;
 }
 
 template <class P>
@@ -343,16 +343,16 @@ std::optional<double> Trainer<P>::evaluate(const std::function<bool(Index, Index
 
 template <class P>
 double Trainer<P>::next_loss(Index num_samples) {
-  return mean_loss(loader_.preview(num_samples), num_samples * config_.batch.sequence_length);
+  return mean_loss(loader_.preview(num_samples), num_samples * config_.sequence_length);
 }
 
 template <class P>
 double Trainer<P>::past_loss(Index num_samples) {
   const Index position = loader_.position();
-  loader_.seek(position - config_.batch.global_batch_size);
+  loader_.seek(position - config_.layout.global_batch);
   const std::vector<Batch> batches = loader_.preview(num_samples);
   loader_.seek(position);
-  return mean_loss(batches, num_samples * config_.batch.sequence_length);
+  return mean_loss(batches, num_samples * config_.sequence_length);
 }
 
 template <class P>

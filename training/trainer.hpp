@@ -47,7 +47,7 @@ class Trainer {
  public:
   /// Collective over the mesh, whose layout is that of `layout`. Allocates everything a step needs and initialises the
   /// weights from the seed. `mesh` must outlive it.
-  Trainer(const ExecSpace& exec, const RunConfig& config, const RunLayout& layout, const ProcessMesh& mesh);
+  Trainer(const ExecSpace& exec, const RunConfig& config, const Layout& layout, const ProcessMesh& mesh);
 
   /// One step: the gradients, then the update. `stop_requested` is asked when the gradients are there; the yes of any
   /// rank comes back as report.stop on all of them.
@@ -77,7 +77,7 @@ class Trainer {
   double next_loss(Index num_samples);
   /// The same of the first samples of the step just taken. @pre a step has been taken
   double past_loss(Index num_samples);
-  Index next_samples() const { return config_.batch.micro_batch_size * mesh_->dp().size(); }
+  Index next_samples() const { return config_.layout.micro_batch * mesh_->dp().size(); }
 
   const ParameterStore<Compute<P>>& parameters() const { return parameters_; }
   const AdamW<Compute<P>>& optimizer() const { return optimizer_; }

@@ -30,21 +30,19 @@ std::string nearest_multiples(Index value, Index unit) {
 }
 
 // The degrees in front of another number of ranks than theirs. They are in range, each by itself.
-Index ranks_of(const RunConfig::Parallel& c) { return c.tensor * std::max<Index>(1, c.data) * c.pipeline; }
+Index ranks_of(const Layout& c) { return Index{c.tensor} * std::max(1, c.data) * c.pipeline; }
 
 // "tensor 2 x data 2 x pipeline 1; ...": those that pass every check of the config, the nearest first. Lists with an
 // entry for each stage would have to follow.
 std::string nearest_layouts(const RunConfig& c, int world_size) {
-  const PerAxis wanted{
-      {static_cast<int>(c.parallel.tensor), static_cast<int>(c.parallel.data), static_cast<int>(c.parallel.pipeline)}};
   std::vector<std::string> found;
-  for (const MeshLayout& mesh : layouts_by_distance(world_size, wanted)) {
+  for (const MeshLayout& mesh : layouts_by_distance(world_size, c.layout.mesh().degrees)) {
     RunConfig other = c;
-    other.parallel.tensor = mesh.degree(Axis::tp);
-    other.parallel.data = mesh.degree(Axis::dp);
-    other.parallel.pipeline = mesh.degree(Axis::pp);
-    other.parallel.layers_per_stage.clear();
-    other.parallel.recompute_per_stage.clear();
+    other.layout.tensor = mesh.degree(Axis::tp);
+    other.layout.data = mesh.degree(Axis::dp);
+    other.layout.pipeline = mesh.degree(Axis::pp);
+    other.layout.layers.clear();
+    other.layout.recompute_per_stage.clear();
     if (found.size() < 3 && is_valid_layout(other, world_size))
       found.push_back(mesh.text());
   }
@@ -53,11 +51,11 @@ std::string nearest_layouts(const RunConfig& c, int world_size) {
 
 // What to do about a mesh of another number of ranks: start on that number, or share these ranks otherwise.
 std::string mesh_advice(const RunConfig& c, int world_size) {
-  const Index wanted = ranks_of(c.parallel);
+  const Index wanted = ranks_of(c.layout);
   std::string start;
   if (wanted <= most_ranks && is_valid_layout(c, static_cast<int>(wanted)))
     start = fmt::format("start on {}{}: mpiexec -n {} espalier ..., or --dry-run --ranks {}", counted(wanted, "rank"),
-                        c.parallel.data > 0 ? "" : " or a multiple", wanted, wanted);
+                        c.layout.data > 0 ? "" : " or a multiple", wanted, wanted);
   if (world_size == 1 && !start.empty())  // forgotten, more likely than meant
     return start;
   const std::string nearest = nearest_layouts(c, world_size);
@@ -67,25 +65,12 @@ std::string mesh_advice(const RunConfig& c, int world_size) {
   return start.empty() ? share : share + "; or " + start;
 }
 
-std::optional<std::array<Axis, num_axes>> check_order(const RunConfig& c, ConfigReader& reader) {
-  try {
-    return axis_order_from(c.parallel.order);
-  } catch (const Error& error) {
-    const ErrorReport& report = error.report();
-    reader.problem("parallel", "order", fmt::format("got {}, wanted {}; {}", report.got, report.wanted, report.todo));
-    return std::nullopt;
-  }
-}
-
 std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, int world_size) {
-  const auto order = check_order(c, reader);
-  const RunConfig::Parallel& p = c.parallel;
-  const Index fixed = p.tensor * p.pipeline;
+  const Layout& p = c.layout;
+  const Index fixed = Index{p.tensor} * p.pipeline;
   const bool divides = world_size % fixed == 0;
   if (divides && (p.data == 0 || fixed * p.data == world_size))
-    return order ? std::optional(make_layout(world_size, static_cast<int>(p.tensor), static_cast<int>(p.data),
-                                             static_cast<int>(p.pipeline), *order))
-                 : std::nullopt;
+    return make_layout(world_size, p.tensor, p.data, p.pipeline, p.order);
   const std::string factors = p.data > 0 ? fmt::format("tensor {} x data {} x pipeline {} takes {}", p.tensor, p.data,
                                                        p.pipeline, counted(ranks_of(p), "rank"))
                                          : fmt::format("tensor {} x pipeline {} takes {} or a multiple", p.tensor,
@@ -99,14 +84,14 @@ std::optional<MeshLayout> check_mesh(const RunConfig& c, ConfigReader& reader, i
 }
 
 void check_batch(const RunConfig& c, ConfigReader& reader, Index replicas) {
-  const Index unit = replicas * c.batch.micro_batch_size;
-  const bool has_shares = c.batch.global_batch_size % replicas == 0;
-  const Index size = std::gcd(c.batch.global_batch_size / replicas, c.batch.micro_batch_size);
-  if (unit > 0 && c.batch.global_batch_size % unit != 0)
+  const Index unit = replicas * c.layout.micro_batch;
+  const bool has_shares = c.layout.global_batch % replicas == 0;
+  const Index size = std::gcd(c.layout.global_batch / replicas, c.layout.micro_batch);
+  if (unit > 0 && c.layout.global_batch % unit != 0)
     reader.problem("batch", "global_batch_size",
                    fmt::format("{} is not divisible by micro_batch_size {} x {} replicas; the nearest that are: {}{}",
-                               c.batch.global_batch_size, c.batch.micro_batch_size, replicas,
-                               nearest_multiples(c.batch.global_batch_size, unit),
+                               c.layout.global_batch, c.layout.micro_batch, replicas,
+                               nearest_multiples(c.layout.global_batch, unit),
                                has_shares ? fmt::format("; or micro_batch_size {}", size) : std::string()),
                    {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
 }
@@ -119,14 +104,13 @@ void check_sizes(const RunConfig& c, ConfigReader& reader) {
   const double of_a_layer = 24 * channels + 8 * static_cast<double>(shape.ffn_hidden_size);
   const double of_a_token =
       static_cast<double>(shape.num_layers) * of_a_layer + 8 * channels + 4 * static_cast<double>(shape.vocab_size);
-  const auto tokens = static_cast<double>(std::max(c.batch.global_batch_size, c.batch.micro_batch_size)) *
-                      static_cast<double>(c.batch.sequence_length);
+  const auto tokens = static_cast<double>(std::max(c.layout.global_batch, c.layout.micro_batch)) *
+                      static_cast<double>(c.sequence_length);
   if (tokens * of_a_token * sizeof(double) > countable)
-    reader.problem(
-        "batch", "global_batch_size",
-        fmt::format("{} sequences x {} tokens through {} layers of {} channels are more bytes than can be "
-                    "counted; lower one of them",
-                    c.batch.global_batch_size, c.batch.sequence_length, shape.num_layers, shape.hidden_size));
+    reader.problem("batch", "global_batch_size",
+                   fmt::format("{} sequences x {} tokens through {} layers of {} channels are more bytes than can be "
+                               "counted; lower one of them",
+                               c.layout.global_batch, c.sequence_length, shape.num_layers, shape.hidden_size));
   else if ((c.run.steps > 0 || c.run.tokens > 0) && static_cast<double>(c.total_steps()) * tokens > countable)
     reader.problem(
         "run", c.run.steps > 0 ? "steps" : "tokens",
@@ -136,12 +120,12 @@ void check_sizes(const RunConfig& c, ConfigReader& reader) {
 // The ranks plan, prove and keep the lists of a whole step.
 void check_microbatches(const RunConfig& c, ConfigReader& reader, Index replicas) {
   constexpr Index most = 1 << 16;
-  const Index microbatches = c.batch.global_batch_size / (c.batch.micro_batch_size * replicas);
+  const Index microbatches = c.layout.global_batch / (c.layout.micro_batch * replicas);
   if (microbatches > most)
     reader.problem("batch", "global_batch_size",
                    fmt::format("{} makes {} micro-batches a step on each replica, wanted at most {}: raise "
                                "micro_batch_size, or take more replicas",
-                               c.batch.global_batch_size, microbatches, most),
+                               c.layout.global_batch, microbatches, most),
                    {"batch.micro_batch_size", "parallel.tensor", "parallel.pipeline", "parallel.data"});
 }
 
@@ -159,7 +143,7 @@ void check_learning_rate(const RunConfig::Optimizer& c, ConfigReader& reader) {
 }
 
 void check_tensor(const RunConfig& c, ConfigReader& reader) {
-  const Index tensor = c.parallel.tensor;
+  const Index tensor = c.layout.tensor;
   const auto wants_multiple = [&](const char* section, const char* key, Index value) {
     if (value % tensor != 0)
       reader.problem(section, key,
@@ -174,46 +158,44 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
         "model", "vocab_size",
         fmt::format("{} is less than the {} ranks of tensor that share it", c.model.shape.vocab_size, tensor),
         {"parallel.tensor"});
-  const Index rows = c.batch.micro_batch_size * c.batch.sequence_length;
-  if (c.parallel.sequence_parallel && rows % tensor != 0)
-    reader.problem(
-        "parallel", "sequence_parallel",
-        fmt::format("micro_batch_size {} x sequence_length {} = {} rows cannot be shared by {} ranks of "
-                    "tensor; the nearest numbers of rows that can: {}",
-                    c.batch.micro_batch_size, c.batch.sequence_length, rows, tensor, nearest_multiples(rows, tensor)),
-        {"batch.micro_batch_size", "batch.sequence_length", "parallel.tensor"});
+  const Index rows = c.layout.micro_batch * c.sequence_length;
+  if (c.layout.sequence_parallel && rows % tensor != 0)
+    reader.problem("parallel", "sequence_parallel",
+                   fmt::format("micro_batch_size {} x sequence_length {} = {} rows cannot be shared by {} ranks of "
+                               "tensor; the nearest numbers of rows that can: {}",
+                               c.layout.micro_batch, c.sequence_length, rows, tensor, nearest_multiples(rows, tensor)),
+                   {"batch.micro_batch_size", "batch.sequence_length", "parallel.tensor"});
 }
 
 void check_round_robin(const RunConfig& c, ConfigReader& reader) {
-  if (c.parallel.virtual_stages != 1 || !c.parallel.layers_per_stage.empty())
+  if (c.layout.virtual_stages != 1 || !c.layout.layers.empty())
     reader.problem("parallel", "assignment",
                    "round_robin makes each layer a chunk of its own: leave virtual_stages and layers_per_stage away");
-  if (c.model.shape.num_layers % c.parallel.pipeline != 0)
+  if (c.model.shape.num_layers % c.layout.pipeline != 0)
     reader.problem("parallel", "assignment",
                    fmt::format("round_robin deals {} layers out to {} stages unevenly; the nearest numbers of layers "
                                "that divide: {}",
-                               c.model.shape.num_layers, c.parallel.pipeline,
-                               nearest_multiples(c.model.shape.num_layers, c.parallel.pipeline)),
+                               c.model.shape.num_layers, c.layout.pipeline,
+                               nearest_multiples(c.model.shape.num_layers, c.layout.pipeline)),
                    {"model.num_layers", "parallel.pipeline"});
 }
 
 void check_pipeline(const RunConfig& c, ConfigReader& reader) {
   const Index layers = c.model.shape.num_layers;
-  const Index stages = c.parallel.pipeline;
-  const bool round_robin = c.parallel.assignment == "round_robin";
-  const auto kind = parse_schedule_kind(c.parallel.schedule);  // an unknown one is reported already
+  const Index stages = c.layout.pipeline;
+  const bool round_robin = c.layout.assignment == Assignment::round_robin;
   if (round_robin)
     check_round_robin(c, reader);
-  const Index chunks = round_robin ? std::max<Index>(1, layers / stages) : c.parallel.virtual_stages;
+  const Index chunks = round_robin ? std::max<Index>(1, layers / stages) : c.layout.virtual_stages;
   if (chunks > 1 && stages == 1)
     reader.problem("parallel", round_robin ? "assignment" : "virtual_stages",
                    fmt::format("{} virtual stages per stage need a pipeline of two stages or more", chunks),
                    {"parallel.pipeline"});
-  if (chunks > 1 && kind && !allows_chunks(*kind))
+  if (chunks > 1 && !allows_chunks(c.layout.schedule))
     reader.problem(
         "parallel", "schedule",
         fmt::format("{} runs one virtual stage per stage, not {}; interleaved, gpipe and sequential run several",
-                    c.parallel.schedule, chunks),
+                    to_string(c.layout.schedule), chunks),
         {"parallel.virtual_stages"});
   if (stages > layers)
     reader.problem("parallel", "pipeline",
@@ -223,7 +205,7 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
     reader.problem("parallel", "virtual_stages",
                    fmt::format("{} stages x {} virtual stages are more than the {} layers", stages, chunks, layers),
                    {"model.num_layers", "parallel.pipeline"});
-  const std::vector<Index>& given = c.parallel.layers_per_stage;
+  const std::vector<Index>& given = c.layout.layers;
   if (given.empty() || round_robin)
     return;
   const Index sum = std::accumulate(given.begin(), given.end(), Index{0});
@@ -238,24 +220,11 @@ void check_pipeline(const RunConfig& c, ConfigReader& reader) {
 }
 
 void check_recompute(const RunConfig& c, ConfigReader& reader) {
-  const std::vector<std::string>& given = c.parallel.recompute_per_stage;
-  if (!given.empty() && static_cast<Index>(given.size()) != c.parallel.pipeline)
-    reader.problem(
-        "parallel", "recompute_per_stage",
-        fmt::format("has {} entries, wanted one for each of the {} stages", given.size(), c.parallel.pipeline),
-        {"parallel.pipeline"});
-  std::vector<std::string> names;
-  for (const Recompute mode : all_recompute_modes())
-    names.emplace_back(to_string(mode));
-  for (std::size_t stage = 0; stage < given.size(); ++stage) {
-    if (parse_recompute(given[stage]))
-      continue;
-    const std::string nearest = nearest_word(given[stage], names);
-    reader.problem(
-        "parallel", "recompute_per_stage",
-        fmt::format("got \"{}\" for stage {}, wanted one of \"{}\"{}", given[stage], stage, fmt::join(names, "\", \""),
-                    nearest.empty() ? std::string() : fmt::format("; did you mean \"{}\"?", nearest)));
-  }
+  const auto given = static_cast<int>(c.layout.recompute_per_stage.size());
+  if (given > 0 && given != c.layout.pipeline)
+    reader.problem("parallel", "recompute_per_stage",
+                   fmt::format("has {} entries, wanted one for each of the {} stages", given, c.layout.pipeline),
+                   {"parallel.pipeline"});
 }
 
 // Factors of two can be taken off a gradient again without rounding it.
@@ -278,7 +247,7 @@ void check_loss_scale(const LossScaleConfig& c, ConfigReader& reader) {
 }
 
 void check_emulation(const RunConfig& c, ConfigReader& reader) {
-  const Index parts = c.parallel.pipeline * c.parallel.virtual_stages;
+  const Index parts = Index{c.layout.pipeline} * c.layout.virtual_stages;
   const auto check = [&](const char* key, const std::vector<Index>& percent) {
     const auto given = static_cast<Index>(percent.size());
     if (given > 0 && given != parts)
@@ -304,10 +273,10 @@ void check_injected_faults(const RunConfig::Emulate& emulate, ConfigReader& read
 void check_layout(const RunConfig& given, ConfigReader& reader, int world_size) {
   const std::optional<MeshLayout> mesh = check_mesh(given, reader, world_size);
   RunConfig c = given;
-  if (c.batch.micro_batch_size == 0)
-    c.batch.micro_batch_size = fitting_micro_batch(given, world_size);
+  if (c.layout.micro_batch == 0)
+    c.layout.micro_batch = fitting_micro_batch(given, world_size);
   // On a mesh that is wrong there are the replicas that were asked for.
-  const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max<Index>(1, c.parallel.data);
+  const Index replicas = mesh ? mesh->degree(Axis::dp) : std::max(1, c.layout.data);
   check_batch(c, reader, replicas);
   check_microbatches(c, reader, replicas);
   check_tensor(c, reader);
@@ -319,11 +288,10 @@ void check_layout(const RunConfig& given, ConfigReader& reader, int world_size) 
 
 Index fitting_micro_batch(const RunConfig& c, int world_size) {
   constexpr Index most = 8;
-  const Index replicas = c.parallel.data > 0
-                             ? c.parallel.data
-                             : std::max<Index>(1, world_size / (c.parallel.tensor * c.parallel.pipeline));
-  Index size = std::clamp<Index>(c.batch.global_batch_size / replicas / c.parallel.pipeline, 1, most);
-  while (size > 1 && c.batch.global_batch_size % (replicas * size) != 0)
+  const Index replicas =
+      c.layout.data > 0 ? c.layout.data : std::max<Index>(1, world_size / (Index{c.layout.tensor} * c.layout.pipeline));
+  Index size = std::clamp<Index>(c.layout.global_batch / replicas / c.layout.pipeline, 1, most);
+  while (size > 1 && c.layout.global_batch % (replicas * size) != 0)
     --size;
   return size;
 }
@@ -338,9 +306,9 @@ void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_siz
   for (const auto& [key, files] : {std::pair("train", &c.data.train), {"validation", &c.data.validation}})
     if (std::ranges::find(*files, "") != files->end())
       reader.problem("data", key, "a token file has no name");
-  if (c.batch.sequence_length > c.model.shape.max_sequence_length)
+  if (c.sequence_length > c.model.shape.max_sequence_length)
     reader.problem("batch", "sequence_length",
-                   fmt::format("{} is longer than the model's max_sequence_length {}", c.batch.sequence_length,
+                   fmt::format("{} is longer than the model's max_sequence_length {}", c.sequence_length,
                                c.model.shape.max_sequence_length),
                    {"model.max_sequence_length"});
   if (c.run.steps == 0 && c.run.tokens == 0)

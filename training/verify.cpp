@@ -160,7 +160,7 @@ std::vector<Candidate> candidates(const RunConfig& config, int world_size) {
     Candidate candidate;
     try {
       candidate.config = parse_run_config(to_toml(config), "layout", overrides, world_size);
-      candidate.result.text = make_run_layout(*candidate.config, world_size).text();
+      candidate.result.text = make_run_layout(*candidate.config, world_size).short_text();
     } catch (const Error& error) {
       candidate.result.text = text_of_layout(overrides);
       candidate.result.skipped = first_problem(error.what());
@@ -209,8 +209,8 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
     world.inject(injected);
     for (Candidate& candidate : all) {
       if (candidate.config) {
-        const RunLayout layout = make_run_layout(*candidate.config, world.size());
-        const ProcessMesh mesh(world, layout.mesh, layout.pipeline.chunks > 1);
+        const Layout layout = make_run_layout(*candidate.config, world.size());
+        const ProcessMesh mesh(world, layout.mesh(), layout.virtual_stages > 1);
         Trainer<P> trainer(ExecSpace(), *candidate.config, layout, mesh);
         Comparison<P>(world, snapshot, groups, trainer, candidate.result.errors).run(step);
       }
@@ -224,14 +224,14 @@ std::vector<VerifiedLayout> verify(const RunConfig& config, const VerifyOptions&
   return results;
 }
 
-double default_tolerance(const std::string& compute_type) {
+double default_tolerance(Precision compute) {
   // Of 16-bit types: some ten roundings to 8 or 11 bits lie between a weight and its gradient, and shards round partial
   // sums that one rank never sees.
-  if (compute_type == "bf16")
+  if (compute == Precision::bf16)
     return 0.05;
-  if (compute_type == "fp16")
+  if (compute == Precision::fp16)
     return 0.01;
-  return compute_type == "fp64" ? 1e-10 : 1e-4;
+  return compute == Precision::fp64 ? 1e-10 : 1e-4;
 }
 
 #define ESPALIER_INSTANTIATE(P)                                                                               \

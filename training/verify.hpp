@@ -44,7 +44,7 @@ struct VerifiedLayout {
 };
 
 /// What layouts may differ by: 1e-4 in fp32, 1e-10 in fp64, 0.05 in bf16, 0.01 in fp16.
-double default_tolerance(const std::string& compute_type);
+double default_tolerance(Precision compute);
 
 /// Runs a few steps in every layout. Each step of a layout starts from the reference's weights and moments; its update
 /// uses the reference's gradients, as Adam makes full steps of the rounding errors in a gradient of zero (the bias of

@@ -29,9 +29,9 @@ Reference<P>::Reference(const RunConfig& config, const VerifyOptions& options, c
   if (!takes_part_)
     return;
   const RunConfig own = parse_run_config(to_toml(config), "the reference", options.reference, group_.size());
-  const RunLayout layout = make_run_layout(own, group_.size());
-  text_ = layout.text();
-  mesh_.emplace(group_, layout.mesh);
+  const Layout layout = make_run_layout(own, group_.size());
+  text_ = layout.short_text();
+  mesh_.emplace(group_, layout.mesh());
   trainer_ = std::make_unique<Trainer<P>>(ExecSpace(), own, layout, *mesh_);
 }
 

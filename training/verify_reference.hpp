@@ -43,7 +43,7 @@ class Reference {
   /// The next step. Collective over the world.
   Snapshot step();
 
-  /// RunLayout::text(), on rank 0.
+  /// Layout::short_text(), on rank 0.
   const std::string& text() const { return text_; }
 
  private:

@@ -33,13 +33,15 @@ class SimulatedRun {
                const SimulatedFaults& faults = {})
       : faults_(faults) {
     RunSetup& setup = run.setup;
-    setup.mesh = make_layout(tensor * data * pipeline, tensor, data, pipeline);
+    setup.layout.tensor = tensor;
+    setup.layout.data = data;
+    setup.layout.pipeline = pipeline;
     setup.shape.num_layers = 0;
     for (const Index count : layers)
       setup.shape.num_layers += count;
-    setup.layers_per_stage = pipeline > 1 ? layers : std::vector<Index>();
-    setup.micro_batch_size = 2;
-    setup.global_batch_size = 2 * microbatches * data;
+    setup.layout.layers = pipeline > 1 ? layers : std::vector<Index>();
+    setup.layout.micro_batch = 2;
+    setup.layout.global_batch = 2 * microbatches * data;
     setup.sequence_length = 128;
     setup.emulated_forward = layer_forward;
     setup.emulated_backward = 2 * layer_forward;
@@ -83,22 +85,22 @@ class SimulatedRun {
   // The slowest tensor rank sets the pace of its stage; the others wait in collectives.
   void simulate_step(const std::vector<Index>& layers) {
     const RunSetup& setup = run.setup;
-    const int stages = setup.stages();
+    const int stages = setup.layout.pipeline;
     const auto lists = make_schedules(
         {.stages = stages, .microbatches = static_cast<int>(setup.num_microbatches()), .ties_embeddings = false});
-    std::vector<double> ends(at(setup.mesh.degree(Axis::dp)));
-    std::vector<StepTimes> times(at(setup.world_size()));
-    for (int replica = 0; replica < setup.mesh.degree(Axis::dp); ++replica) {
+    std::vector<double> ends(at(setup.layout.data));
+    std::vector<StepTimes> times(at(setup.layout.num_devices()));
+    for (int replica = 0; replica < setup.layout.data; ++replica) {
       const auto rank_of = [&](int stage, int tensor) {
         PerAxis place;
         place[Axis::tp] = tensor;
         place[Axis::dp] = replica;
         place[Axis::pp] = stage;
-        return setup.mesh.rank_at(place);
+        return setup.layout.mesh().rank_at(place);
       };
       const auto of_stage = [&](int stage, OperationKind kind) {
         double longest = 0;
-        for (int tensor = 0; tensor < setup.mesh.degree(Axis::tp); ++tensor)
+        for (int tensor = 0; tensor < setup.layout.tensor; ++tensor)
           longest = std::max(longest, operation(rank_of(stage, tensor), layers[at(stage)], kind));
         return longest;
       };
@@ -111,7 +113,7 @@ class SimulatedRun {
                       }});
       ends[at(replica)] = simulation.makespan;
       for (int stage = 0; stage < stages; ++stage)
-        for (int tensor = 0; tensor < setup.mesh.degree(Axis::tp); ++tensor) {
+        for (int tensor = 0; tensor < setup.layout.tensor; ++tensor) {
           const int rank = rank_of(stage, tensor);
           const double m = static_cast<double>(setup.num_microbatches());
           PhaseSeconds& seconds = times[at(rank)].seconds;
@@ -127,8 +129,8 @@ class SimulatedRun {
     }
     const double pipelines = *std::max_element(ends.begin(), ends.end());
     step_seconds = pipelines + faults_.reduction + faults_.tensor + faults_.stall;
-    for (int rank = 0; rank < setup.world_size(); ++rank) {
-      const double waits = pipelines - ends[at(setup.mesh.coordinates(rank)[Axis::dp])];
+    for (int rank = 0; rank < setup.layout.num_devices(); ++rank) {
+      const double waits = pipelines - ends[at(setup.layout.mesh().coordinates(rank)[Axis::dp])];
       times[at(rank)].seconds[Phase::data_comm] = faults_.reduction + waits;
       times[at(rank)].seconds[Phase::data] = faults_.stall;
       times[at(rank)].step_seconds = step_seconds;

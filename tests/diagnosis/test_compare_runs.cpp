@@ -103,19 +103,21 @@ TEST(CompareRuns, SameRunHasNothingToExplain) {
 }
 
 // 30 billion parameters as the planner prices them: what a run of this layout would leave.
-RecordedRun priced_run(const PlanProblem& problem, const PlanLayout& layout, double learning_rate) {
+RecordedRun priced_run(const PlanProblem& problem, const Layout& layout, double learning_rate) {
   const LayoutPrice price = price_layout(problem, layout);
   RecordedRun run;
   run.directory = fmt::format("30b-on-{}", layout.num_devices());
   run.record.state = "completed";
   RunSetup& setup = run.setup;
-  setup.mesh = make_layout(layout.num_devices(), layout.tensor, layout.data, layout.pipeline);
-  setup.micro_batch_size = layout.micro_batch;
-  setup.global_batch_size = layout.global_batch;
+  setup.layout.tensor = layout.tensor;
+  setup.layout.data = layout.data;
+  setup.layout.pipeline = layout.pipeline;
+  setup.layout.micro_batch = layout.micro_batch;
+  setup.layout.global_batch = layout.global_batch;
   setup.sequence_length = problem.sequence_length;
   setup.shape.num_layers = problem.model.num_layers;
-  setup.layers_per_stage.assign(static_cast<std::size_t>(layout.pipeline), problem.model.num_layers / layout.pipeline);
-  setup.compute = "bf16";
+  setup.layout.layers.assign(static_cast<std::size_t>(layout.pipeline), problem.model.num_layers / layout.pipeline);
+  setup.layout.precision = Precision::bf16;
   setup.clip_grad_norm = 1;
   setup.peak_learning_rate = learning_rate;
   setup.warmup_steps = 500;
@@ -145,7 +147,7 @@ TEST(CompareRuns, ReplicasAndMicrobatchesDoubled) {
   problem.cluster.network.bandwidth = problem.cluster.network.alone = 3e9;
   problem.implementation = espalier_implementation();
   problem.sequence_length = 2048;
-  PlanLayout layout;
+  Layout layout;
   layout.tensor = 8;
   layout.pipeline = 4;
   layout.global_batch = 16;

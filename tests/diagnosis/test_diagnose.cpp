@@ -6,7 +6,7 @@
 
 #include "core/memory_text.hpp"
 #include "diagnosis/diagnose.hpp"
-#include "diagnosis/recorded_layout.hpp"
+#include "diagnosis/layout_room.hpp"
 #include "planning/layout_memory.hpp"
 #include "tests/diagnosis/named_findings.hpp"
 #include "tests/diagnosis/simulated_run.hpp"
@@ -50,7 +50,7 @@ TEST(Diagnose, SlowLink) {
 // Sets how long the messages to a stage are on their way, and what waiting for them takes of a step.
 void set_messages(RecordedRun& run, int stage, double activations, double gradients, double seconds) {
   for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
-    if (run.setup.mesh.coordinates(static_cast<int>(rank))[Axis::pp] == stage)
+    if (run.setup.layout.mesh().coordinates(static_cast<int>(rank))[Axis::pp] == stage)
       for (StepTimes& step : run.ranks[rank]) {
         step.activation_transit = activations;
         step.gradient_transit = gradients;
@@ -88,8 +88,8 @@ TEST(Diagnose, SlowCableOfTwoStages) {
 TEST(Diagnose, FewerChunksSaveTheMessagesThatGo) {
   for (const auto& [chunks, fewer, share] : {std::tuple{3, 2, 1.0 / 3}, {2, 1, 1.0 / 2}}) {
     SimulatedRun simulated(1, 1, 2, 32, {6, 6});
-    simulated.run.setup.virtual_stages = chunks;
-    simulated.run.setup.schedule = "interleaved";
+    simulated.run.setup.layout.virtual_stages = chunks;
+    simulated.run.setup.layout.schedule = ScheduleKind::interleaved;
     const double seconds = 0.4 * simulated.step_seconds;
     set_messages(simulated.run, 0, 0, 0.05, seconds);
     set_messages(simulated.run, 1, 0.05, 0, seconds);
@@ -240,8 +240,8 @@ TEST(Diagnose, ExposedReduction) {
   EXPECT_EQ(first(diagnose(emulated)).evidence.front(), "predicted: 0 s") << "bytes of another model";
   for (const auto& [zero_stage, share] : {std::pair{0, 1.0 / 2}, {1, 1.0 / 3}}) {  // ZeRO-1: weights come back
     RecordedRun run = simulated.run;
-    run.setup.compute = "bf16";
-    run.setup.zero_stage = zero_stage;
+    run.setup.layout.precision = Precision::bf16;
+    run.setup.layout.zero_stage = zero_stage;
     const Diagnosis in_16_bit = diagnose(run);
     const Finding& finding = first(in_16_bit);
     ASSERT_EQ(finding.changes.back().setting, "precision.gradient_reduction = \"compute\"");
@@ -281,7 +281,7 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
   SimulatedRun simulated(4, 1, 2, 8, {2, 2}, {.tensor = 0.4});
   RunSetup& setup = simulated.run.setup;
   setup.links.ranks_per_node = 8;
-  setup.compute = "bf16";
+  setup.layout.precision = Precision::bf16;
   setup.shape = {.vocab_size = 256,  // else the token table is most of it
                  .max_sequence_length = 128,
                  .num_layers = 4,
@@ -301,10 +301,10 @@ TEST(Diagnose, FewerTensorRanksMustFit) {
   setup.cluster = "h100";
   EXPECT_EQ(change().setting, "parallel.tensor = 2, with twice the replicas");
   EXPECT_THAT(change().priced_by, HasSubstr("it fits: stage "));
-  PlanLayout half = recorded_layout(setup);
+  Layout half = setup.layout;
   half.tensor /= 2;
   half.data *= 2;
-  const auto budget_for = [&](const PlanLayout& layout) {
+  const auto budget_for = [&](const Layout& layout) {
     return static_cast<Index>(
         peak_bytes(layout_memory(setup.shape, layout, espalier_implementation(), setup.sequence_length)));
   };
@@ -328,12 +328,12 @@ TEST(Diagnose, OwnAttentionNeedsNoWorkspace) {
                  .hidden_size = 768,
                  .num_heads = 12,
                  .ffn_hidden_size = 3072};
-  setup.global_batch_size = 4;
-  setup.micro_batch_size = 4;
+  setup.layout.global_batch = 4;
+  setup.layout.micro_batch = 4;
   setup.sequence_length = 1024;
-  setup.compute = "bf16";
+  setup.layout.precision = Precision::bf16;
   setup.cluster = "h100";
-  const PlanLayout layout = recorded_layout(setup);
+  const Layout& layout = setup.layout;
   Implementation implementation = espalier_implementation();
   const auto need = [&] { return bytes_text(peak_bytes(layout_memory(setup.shape, layout, implementation, 1024))); };
   EXPECT_THAT(room_for(setup, layout).text, HasSubstr("stage 0 needs " + need() + ","));

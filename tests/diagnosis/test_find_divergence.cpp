@@ -150,7 +150,7 @@ TEST(FindDivergence, AnyNumberThatIsNoneIsFound) {
   run.steps[20].gradient_norm = nan;
   EXPECT_EQ(only_finding(run).title, "the gradient norm is nan at step 21");
   EXPECT_EQ(only_finding(run).verdict, "not finite");
-  run.setup.compute = "fp16";
+  run.setup.layout.precision = Precision::fp16;
   run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 0.5;
   EXPECT_EQ(only_finding(run).title, "the validation loss is nan at step 50");
 }

@@ -26,10 +26,10 @@ TEST(FindSettings, MoreThreadsThanCoresAndWideNumbers) {
   EXPECT_THAT(first(diagnose(run)).title, HasSubstr("4 threads share 2 cores"));
   EXPECT_THAT(first(diagnose(run)).changes.front().setting, HasSubstr("OMP_NUM_THREADS=2"));
   run.facts.host_threads = 2;
-  run.setup.compute = "fp64";
+  run.setup.layout.precision = Precision::fp64;
   EXPECT_EQ(first(diagnose(run)).cause, Cause::precision);
   EXPECT_EQ(first(diagnose(run)).changes.front().setting, "precision.compute = \"fp32\"");
-  run.setup.compute = "fp32";
+  run.setup.layout.precision = Precision::fp32;
   EXPECT_TRUE(diagnose(run).findings.empty()) << "16 bits are no faster here";
   run.facts.fast_16_bits = true;
   EXPECT_EQ(first(diagnose(run)).changes.front().setting, "precision.compute = \"bf16\"");
@@ -42,7 +42,7 @@ TEST(FindSettings, WideNumbersExplainTheLostSpeed) {
   for (SimulatedRun* each : {&before, &after})
     each->run.setup.emulated_forward = each->run.setup.emulated_backward = 0;
   after.run.prediction.reset();  // fp64 has none
-  after.run.setup.compute = "fp64";
+  after.run.setup.layout.precision = Precision::fp64;
   const Diagnosis diagnosis = diagnose(after.run, &before.run);
   ASSERT_TRUE(diagnosis.comparison && diagnosis.comparison->explained_by);
   EXPECT_EQ(*diagnosis.comparison->explained_by, Cause::precision);

@@ -75,7 +75,7 @@ TEST(FindStability, LossThatNeverFalls) {
 
 TEST(FindStability, LossScaleThatCollapses) {
   RecordedRun run = calm_run(100);
-  run.setup.compute = "fp16";
+  run.setup.layout.precision = Precision::fp16;
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     run.steps[i].loss_scale = i < 50 ? 65536 : std::max(1.0, 65536 / std::pow(2, static_cast<double>(i) - 49));
     run.steps[i].skipped_steps = i < 50 ? 0 : static_cast<Index>(i) - 49;
@@ -91,7 +91,7 @@ TEST(FindStability, LossScaleThatCollapses) {
 // A scale that may go no lower than where it starts has not fallen.
 TEST(FindStability, ConstantLossScaleIsNoCollapse) {
   RecordedRun run = calm_run(100);
-  run.setup.compute = "fp16";
+  run.setup.layout.precision = Precision::fp16;
   run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 128;
   for (RecordedStep& step : run.steps)
     step.loss_scale = 128;
@@ -104,7 +104,7 @@ TEST(FindStability, ConstantLossScaleIsNoCollapse) {
 // Of the first step it is known that nothing was skipped before; of a record that begins later it is not.
 TEST(FindStability, SkipOfTheFirstStepCounts) {
   RecordedRun run = calm_run(10);
-  run.setup.compute = "fp16";
+  run.setup.layout.precision = Precision::fp16;
   run.setup.initial_loss_scale = 1;
   for (RecordedStep& step : run.steps)
     step.skipped_steps = 1;
@@ -117,16 +117,16 @@ TEST(FindStability, SkipOfTheFirstStepCounts) {
 
 // The spike guard skips in every precision, and of its skips bf16 is no cure.
 TEST(FindStability, StepsSkippedAsSpikesAreCountedInEveryPrecision) {
-  for (const char* const compute : {"bf16", "fp32", "fp16"}) {
+  for (const Precision compute : {Precision::bf16, Precision::fp32, Precision::fp16}) {
     RecordedRun run = calm_run(100);
-    run.setup.compute = compute;
+    run.setup.layout.precision = compute;
     run.setup.initial_loss_scale = run.setup.minimum_loss_scale = 0.5;  // far from a collapse
     for (std::size_t i = 0; i < run.steps.size(); ++i) {
       run.steps[i].skipped_steps = static_cast<Index>(i) / 5;
       run.steps[i].is_anomaly = i % 5 == 0;
     }
     const std::vector<Finding> findings = find_instability(run);
-    ASSERT_EQ(findings.size(), 1u) << compute;
+    ASSERT_EQ(findings.size(), 1u) << to_string(compute);
     EXPECT_EQ(findings[0].cause, Cause::skipped_steps);
     EXPECT_NEAR(findings[0].size, 0.2, 0.02);
     ASSERT_EQ(findings[0].changes.size(), 1u);

@@ -23,7 +23,7 @@ namespace {
 TEST_F(RecordedRunTest, ReadsWhatTrainWrites) {
   const RecordedRun run = read();
   EXPECT_EQ(run.record.state, "completed");
-  EXPECT_EQ(run.setup.world_size(), 2);
+  EXPECT_EQ(run.setup.layout.num_devices(), 2);
   EXPECT_EQ(run.facts.host_of(0), "b");
   EXPECT_EQ(run.facts.host_of(7), "unknown host");
   ASSERT_EQ(run.facts.slow_links.size(), 1u);

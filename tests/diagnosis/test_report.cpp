@@ -44,9 +44,9 @@ RecordedRun run_of(Index num_steps, int num_ranks) {
                      .hidden_size = 16,
                      .num_heads = 2,
                      .ffn_hidden_size = 64};
-  run.setup.mesh = make_layout(num_ranks, 1, 1, num_ranks);
-  run.setup.global_batch_size = 8;
-  run.setup.micro_batch_size = 2;
+  run.setup.layout.pipeline = num_ranks;
+  run.setup.layout.global_batch = 8;
+  run.setup.layout.micro_batch = 2;
   run.setup.sequence_length = 8;
   for (Index step = 1; step <= num_steps; ++step) {
     RecordedStep line;
@@ -182,7 +182,8 @@ TEST(Report, compares_with_the_prediction) {
 
 TEST(Report, a_long_run_of_many_ranks_stays_small) {
   RecordedRun run = run_of(20000, 1);
-  run.setup.mesh = make_layout(200, 1, 200, 1);
+  run.setup.layout.data = 200;
+  run.setup.layout.pipeline = 1;
   run.ranks.assign(200, {times_of(1, 0.1), times_of(2, 0.1)});
   run.ranks[150] = {times_of(1, 0.1), times_of(2, 0.2)};  // works most
   run.steps[12345].loss = 77;

@@ -14,13 +14,14 @@ namespace espalier::test {
 
 /// The config with which `train` would run a layout of a model, in bf16 and with attention of our own; to predict from,
 /// nothing runs it.
-inline RunConfig config_of_layout(const ModelConfig& shape, const PlanLayout& layout) {
+inline RunConfig config_of_layout(const ModelConfig& shape, Layout layout) {
   std::vector<std::string> keys = model_keys(shape);
-  keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "precision.compute=bf16", "run.attention=own",
-                           fmt::format("batch.global_batch_size={}", layout.global_batch),
-                           fmt::format("batch.micro_batch_size={}", layout.micro_batch)});
-  const std::vector<std::string> parallel = parallel_keys(layout, blocks_per_part(shape, layout));
-  keys.insert(keys.end(), parallel.begin(), parallel.end());
+  keys.insert(keys.end(), {"data.train=[\"x\"]", "run.steps=1", "run.attention=own"});
+  layout.precision = Precision::bf16;
+  if (layout.pipeline > 1)
+    layout.layers = blocks_per_part(shape, layout);
+  const std::vector<std::string> of_layout = settings_of(layout);
+  keys.insert(keys.end(), of_layout.begin(), of_layout.end());
   return parse_run_config("", "test", keys, static_cast<int>(layout.num_devices()));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/presets.hpp"
+#include "planning/layout_option.hpp"
 #include "planning/price_layout.hpp"
 
 namespace espalier::test {
@@ -19,10 +20,10 @@ inline PlanProblem problem_of(const char* model, const char* cluster, Index sequ
 }
 
 /// "tensor=8,pipeline=4" on a batch of so many sequences.
-inline PlanLayout layout_of(const char* text, Index batch) {
-  PlanLayout start;
+inline Layout layout_of(const char* text, Index batch) {
+  Layout start;
   start.global_batch = batch;
-  return parse_plan_layout(text, start);
+  return parse_layout(text, start);
 }
 
 }  // namespace espalier::test

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/presets.hpp"
+#include "planning/collective_time.hpp"
 #include "planning/layer_time.hpp"
 
 using namespace espalier;
@@ -71,7 +72,7 @@ TEST(LayerTime, a_block_takes_the_published_time) {
        {Published{Recompute::none, false, 7.7, 11.9}, Published{Recompute::none, true, 7.2, 11.8},
         Published{Recompute::full, false, 7.7, 19.5}, Published{Recompute::selective, false, 7.7, 13.2},
         Published{Recompute::selective, true, 7.2, 13.1}}) {
-    PlanLayout layout;
+    Layout layout;
     layout.tensor = 8;
     layout.micro_batch = 4;
     layout.precision = Precision::fp16;
@@ -93,7 +94,7 @@ TEST(LayerTime, recomputation_repeats_all_but_the_last_collective) {
       for (const int context : {1, 4}) {
         Implementation program;
         program.recomputes_last_product = last_product;
-        PlanLayout layout;
+        Layout layout;
         layout.tensor = 4;
         layout.context = context;
         layout.sequence_parallel = sequence_parallel;
@@ -118,7 +119,7 @@ TEST(LayerTime, tuned_attention_is_that_of_the_device) {
   Implementation program;
   const auto products = [&](bool tuned) {
     program.tuned_attention = tuned;
-    return block_time(model, cluster, PlanLayout{}, program, 8192).forward.products;
+    return block_time(model, cluster, Layout{}, program, 8192).forward.products;
   };
   const double flops = 2.0 * 8192 * (8192 + 128) * 4096;
   EXPECT_NEAR(products(false) - products(true), flops / (989e12 * 0.1) - flops / (989e12 * 0.4), 1e-9);
@@ -132,7 +133,7 @@ TEST(LayerTime, operators_that_are_kernels_move_more) {
   const ModelConfig model = model_preset("llama3-8b");
   const Cluster cluster = cluster_preset("h100");
   for (const bool sequence_parallel : {false, true}) {
-    PlanLayout layout;
+    Layout layout;
     layout.tensor = 2;
     layout.sequence_parallel = sequence_parallel;
     Implementation program;
@@ -153,23 +154,23 @@ TEST(LayerTime, choices_move_time_the_way_they_must) {
   const Cluster cluster = cluster_preset("h100:4");
   const Implementation program;
   const auto seconds = [&](auto edit) {
-    PlanLayout layout;
+    Layout layout;
     edit(layout);
     const BlockTime time = block_time(model, cluster, layout, program, 8192);
     return time.forward.seconds() + time.backward_input.seconds() + time.backward_weight.seconds() +
            time.recompute.seconds();
   };
-  const double plain = seconds([](PlanLayout&) {});
-  EXPECT_GT(seconds([](PlanLayout& layout) { layout.recompute = Recompute::full; }), 1.15 * plain);
-  EXPECT_LT(seconds([](PlanLayout& layout) { layout.recompute = Recompute::full; }), 1.40 * plain);
-  EXPECT_LT(seconds([](PlanLayout& layout) { layout.precision = Precision::fp8; }), plain);
-  const double tensor2 = seconds([](PlanLayout& layout) { layout.tensor = 2; });
+  const double plain = seconds([](Layout&) {});
+  EXPECT_GT(seconds([](Layout& layout) { layout.recompute = Recompute::full; }), 1.15 * plain);
+  EXPECT_LT(seconds([](Layout& layout) { layout.recompute = Recompute::full; }), 1.40 * plain);
+  EXPECT_LT(seconds([](Layout& layout) { layout.precision = Precision::fp8; }), plain);
+  const double tensor2 = seconds([](Layout& layout) { layout.tensor = 2; });
   EXPECT_GT(tensor2, plain / 2);
   EXPECT_LT(tensor2, plain);
-  const double near = seconds([](PlanLayout& layout) { layout.tensor = 8; });
-  EXPECT_GT(seconds([](PlanLayout& layout) { layout.tensor = 32; }), 2 * near / 4);  // over four nodes
-  EXPECT_LT(seconds([](PlanLayout& layout) { layout.context = 2; }), plain);
-  EXPECT_NEAR(seconds([](PlanLayout& layout) { layout.micro_batch = 4; }) / (4 * plain), 1, 0.1);
+  const double near = seconds([](Layout& layout) { layout.tensor = 8; });
+  EXPECT_GT(seconds([](Layout& layout) { layout.tensor = 32; }), 2 * near / 4);  // over four nodes
+  EXPECT_LT(seconds([](Layout& layout) { layout.context = 2; }), plain);
+  EXPECT_NEAR(seconds([](Layout& layout) { layout.micro_batch = 4; }) / (4 * plain), 1, 0.1);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(LayoutMemory, activations_follow_the_published_formulas) {
   const double h = 6144;
   const double a = 64;
   const auto bytes = [&](int tensor, bool sequence, Recompute recompute) {
-    PlanLayout layout;
+    Layout layout;
     layout.tensor = tensor;
     layout.micro_batch = 4;
     layout.sequence_parallel = sequence;
@@ -90,7 +90,7 @@ TEST(LayoutMemory, activations_follow_the_published_formulas) {
 // Of the same paper's abstract: both techniques together take 5 times less than tensor parallelism alone.
 TEST(LayoutMemory, selective_recomputation_saves_what_was_published) {
   for (const char* name : {"gpt3-175b", "gpt-530b"}) {
-    PlanLayout layout;
+    Layout layout;
     layout.tensor = 8;
     const ModelConfig model = with_dropout(name);
     const double without = activation_bytes_per_layer(model, layout, unfused(), 2048);
@@ -113,7 +113,7 @@ TEST(LayoutMemory, blocks_are_spread_evenly) {
 
 // The first stage of 1F1B holds p micro-batches, the last one; both hold the table of a tied model.
 TEST(LayoutMemory, stages_differ_as_the_schedule_says) {
-  PlanLayout layout;
+  Layout layout;
   layout.pipeline = 4;
   layout.global_batch = 16;
   const auto memory = layout_memory(model_preset("gpt2-1558m"), layout, {}, 1024);
@@ -126,7 +126,7 @@ TEST(LayoutMemory, stages_differ_as_the_schedule_says) {
 
 // Whatever plans, it is the planned device that decides how many logits exist at once.
 TEST(LayoutMemory, a_gpu_has_more_logits_at_a_time) {
-  const PlanLayout layout = layout_of("micro_batch=8", 8);
+  const Layout layout = layout_of("micro_batch=8", 8);
   const auto workspace = [&](bool on_host) {
     const auto memory = layout_memory(model_preset("gpt2-124m"), layout, espalier_implementation(on_host), 1024);
     return static_cast<double>(memory[0][Category::workspace]);
@@ -145,7 +145,7 @@ TEST(LayoutMemory, a_gpu_has_rows_of_zeros_in_the_token_table) {
   for (const auto& [text, ours, rows] : {std::tuple("micro_batch=4", Index{50257}, Index{47}),
                                          std::tuple("micro_batch=4,tensor=2", Index{25129}, Index{23})}) {
     SCOPED_TRACE(text);
-    const PlanLayout layout = layout_of(text, 4);
+    const Layout layout = layout_of(text, 4);
     EXPECT_EQ(vocabulary_on_rank(model, layout, on_host), ours);
     EXPECT_EQ(vocabulary_on_rank(model, layout, on_gpu), ours + rows);
     Parameter table;
@@ -180,7 +180,7 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
   EXPECT_EQ(held("micro_batch=4,precision=fp32", on_gpu), 0u);
   EXPECT_EQ(held("micro_batch=4", own), 0u);
   EXPECT_EQ(held("micro_batch=4", espalier_implementation(true)), 0u);
-  const PlanLayout stages = layout_of("pipeline=2,micro_batch=4", 16);
+  const Layout stages = layout_of("pipeline=2,micro_batch=4", 16);
   const auto with = layout_memory(model, stages, on_gpu, 1024);
   const auto without = layout_memory(model, stages, own, 1024);
   for (std::size_t stage = 0; stage < 2; ++stage)
@@ -191,7 +191,7 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
 // Stages of a plan against what `train` lays out for the config of that plan: its own sums, without memory.
 void expect_memory_of_train(const std::string& model, const std::string& text, Index global_batch) {
   SCOPED_TRACE(model + " " + text);
-  const PlanLayout layout = layout_of(text.c_str(), global_batch);
+  const Layout layout = layout_of(text.c_str(), global_batch);
   const ModelConfig shape = model_preset(model);
   const RunConfig config = config_of_layout(shape, layout);
   const auto exact = predict_memory(config, make_run_layout(config, layout.num_devices()));
@@ -240,7 +240,7 @@ TEST(LayoutMemory, agrees_on_every_schedule) {
 // What fits by the plan fits by the sums of `train`, too: the margin covers what they have more.
 TEST(LayoutMemory, what_fits_leaves_room_for_the_sums_of_train) {
   const ModelConfig shape = model_preset("gpt3-6.7b");
-  const PlanLayout layout = layout_of("data=4,tensor=2,zero=1,recompute=full", 32);
+  const Layout layout = layout_of("data=4,tensor=2,zero=1,recompute=full", 32);
   const RunConfig config = config_of_layout(shape, layout);
   const std::size_t exact = predict_memory(config, make_run_layout(config, layout.num_devices())).front().total();
   PlanProblem problem{.model = shape,
@@ -273,17 +273,17 @@ TEST(LayoutMemory, tensor_ranks_beyond_the_kv_heads_have_copies) {
 TEST(LayoutMemory, a_gate_has_a_gradient_of_its_own) {
   ModelConfig model = model_preset("llama3-8b");
   ASSERT_TRUE(model.gated());
-  const auto workspace = [&](bool gated, const PlanLayout& layout) {
+  const auto workspace = [&](bool gated, const Layout& layout) {
     model.activation = gated ? "swiglu" : "gelu";
     return static_cast<double>(layout_memory(model, layout, espalier_implementation(), 2048)[1][Category::workspace]);
   };
   const double column = 2 * 2048 * 14336.0 / 2;  // in bf16, of one micro-batch on one of two tensor ranks
-  const PlanLayout plain = layout_of("tensor=2,pipeline=4", 16);
+  const Layout plain = layout_of("tensor=2,pipeline=4", 16);
   EXPECT_NEAR(workspace(true, plain) - workspace(false, plain), column, 1);
-  const PlanLayout split = layout_of("tensor=2,pipeline=4,schedule=zero_bubble", 16);
+  const Layout split = layout_of("tensor=2,pipeline=4,schedule=zero_bubble", 16);
   EXPECT_NEAR(workspace(true, split) - workspace(false, split), 2 * 8 * column,
               1);  // two weight parts of 8 blocks wait
-  const PlanLayout again = layout_of("tensor=2,pipeline=4,schedule=zero_bubble,recompute=full", 16);
+  const Layout again = layout_of("tensor=2,pipeline=4,schedule=zero_bubble,recompute=full", 16);
   // The block at work is filled again with one column more.
   EXPECT_NEAR(workspace(true, again) - workspace(false, again), (2 * 8 + 1) * column, 1);
 }
@@ -318,7 +318,7 @@ TEST(LayoutMemory, what_no_device_could_hold_stays_much) {
   model.num_layers = 1 << 14;
   model.hidden_size = 1 << 18;
   model.ffn_hidden_size = 1 << 20;
-  const PlanLayout layout{.micro_batch = 1 << 24, .global_batch = 1 << 24};
+  const Layout layout{.micro_batch = 1 << 24, .global_batch = 1 << 24};
   const std::size_t bytes = peak_bytes(layout_memory(model, layout, espalier_implementation(), 1 << 24));
   EXPECT_GT(bytes, std::size_t{1} << 57);
   EXPECT_LT(bytes, std::size_t{1} << 62);

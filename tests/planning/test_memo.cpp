@@ -14,6 +14,7 @@
 #include "models/presets.hpp"
 #include "planning/common_layout.hpp"
 #include "planning/layout_limits.hpp"
+#include "planning/layout_option.hpp"
 #include "planning/memo.hpp"
 #include "planning/mitigation.hpp"
 #include "planning/runnable.hpp"
@@ -191,7 +192,7 @@ TEST(Memo, the_first_mitigation_answers_the_bottleneck) {
 TEST(Memo, changes_of_what_was_given_come_after) {
   const Written memo = write("gpt3-175b", "a100-80:16", 128, 64, "pipeline=16,tensor=8");
   const LayoutPrice slow = price_layout(
-      memo.problem, parse_plan_layout("pipeline=16,tensor=8", {.global_batch = 64}));  // 16 stages, no chunks: a bubble
+      memo.problem, parse_layout("pipeline=16,tensor=8", {.global_batch = 64}));  // 16 stages, no chunks: a bubble
   ASSERT_EQ(bottleneck(slow).name(), "bubble");
   const std::vector<Mitigation> options = mitigations(memo.problem, memo.space, slow);
   const auto batch = std::find_if(options.begin(), options.end(), [](const Mitigation& option) {
@@ -239,7 +240,7 @@ TEST(Memo, layouts_that_do_not_fit_are_marked) {
   const Written memo = write("gpt-30b", "a100-80:1", 8, 256, "pipeline=4");
   const std::size_t half = memo.text.find("Half as many, twice as large");
   ASSERT_NE(half, std::string::npos);
-  PlanLayout layout = memo.result.ranking.front().layout;
+  Layout layout = memo.result.ranking.front().layout;
   layout.micro_batch *= 2;
   ASSERT_NE(why_too_large(memo.problem, price_layout(memo.problem, layout)), "");
   EXPECT_NE(memo.text.find("which does not fit", half), std::string::npos);
@@ -322,7 +323,7 @@ TEST(Memo, types_of_16_bits_are_told_by_their_bits) {
 TEST(Memo, fp8_is_told_as_it_is) {
   const Written memo = write("gpt3-13b", "h100:2", 16, 128, "", Precision::fp8);
   const LayoutPrice& best = memo.result.ranking.front();
-  PlanLayout layout = best.layout;
+  Layout layout = best.layout;
   layout.precision = Precision::bf16;
   const LayoutPrice bf16 = price_layout(memo.problem, layout);
   EXPECT_EQ(bf16.memory_bytes, best.memory_bytes);

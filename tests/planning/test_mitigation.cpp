@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "models/presets.hpp"
+#include "planning/layout_option.hpp"
 #include "planning/memo.hpp"
 #include "planning/mitigation.hpp"
 
@@ -68,11 +69,11 @@ TEST(Mitigation, micro_batches_change_together_with_recomputation) {
                                .implementation = espalier_implementation(),
                                .sequence_length = 2048};
   const LayoutSpace space{.num_devices = 32, .global_batch = 128, .only_runnable = true};
-  PlanLayout layout;
+  Layout layout;
   layout.global_batch = space.global_batch;
   const auto option = [&](const std::string& start, const std::string& change) {
     const LayoutPrice price =
-        price_layout(problem, parse_plan_layout("tensor=8,data=4,sequence_parallel=1,zero_stage=1," + start, layout));
+        price_layout(problem, parse_layout("tensor=8,data=4,sequence_parallel=1,zero_stage=1," + start, layout));
     for (const Mitigation& each : mitigations(problem, space, price))
       if (each.change == change)
         return each;
@@ -99,14 +100,13 @@ TEST(Mitigation, a_better_machine_has_the_links_that_are_waited_for) {
                                .cluster = cluster_preset("a100-80:16"),
                                .implementation = espalier_implementation(),
                                .sequence_length = 2048};
-  PlanLayout layout;
+  Layout layout;
   layout.global_batch = 256;
-  const LayoutPrice inside =
-      price_layout(problem, parse_plan_layout("tensor=8,pipeline=16,schedule=zero_bubble", layout));
+  const LayoutPrice inside = price_layout(problem, parse_layout("tensor=8,pipeline=16,schedule=zero_bubble", layout));
   ASSERT_EQ(bottleneck(inside).name(), "tensor_comm");
   EXPECT_EQ(better_machine(problem, inside)->change, "twice the bandwidth inside the node");
   EXPECT_GT(better_machine(problem, inside)->saved, 0);
-  const LayoutPrice across = price_layout(problem, parse_plan_layout("tensor=16,pipeline=8", layout));
+  const LayoutPrice across = price_layout(problem, parse_layout("tensor=16,pipeline=8", layout));
   ASSERT_EQ(bottleneck(across).name(), "tensor_comm");
   EXPECT_EQ(better_machine(problem, across)->change, "twice the bandwidth between nodes");
   // Of tensor and context ranks those whose links matter more: here few activations inside nodes, keys between them.
@@ -114,7 +114,7 @@ TEST(Mitigation, a_better_machine_has_the_links_that_are_waited_for) {
   slow_network.cluster.network.bandwidth /= 100;
   slow_network.cluster.network.alone /= 100;
   const LayoutPrice both =
-      price_layout(slow_network, parse_plan_layout("tensor=2,context=8,pipeline=8,micro_batch=4", layout));
+      price_layout(slow_network, parse_layout("tensor=2,context=8,pipeline=8,micro_batch=4", layout));
   ASSERT_EQ(bottleneck(both).name(), "tensor_comm");
   EXPECT_EQ(better_machine(slow_network, both)->change, "twice the bandwidth between nodes");
 }

@@ -45,7 +45,7 @@ TEST(ModelFile, takes_every_config_of_train) {
   RunConfig config;
   config.model.preset = "gpt2-355m";
   config.model.shape = model_preset("gpt2-355m");
-  config.batch.global_batch_size = 32;
+  config.layout.global_batch = 32;
   const PlannedModel planned = parse_planned_model(to_toml(config), "config.toml");
   EXPECT_EQ(planned.model, model_preset("gpt2-355m")) << "all keys are given, none differs";
   EXPECT_EQ(planned.global_batch, 32);

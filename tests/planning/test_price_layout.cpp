@@ -39,7 +39,7 @@ TEST(PriceLayout, phases_add_up_to_the_step) {
 // The peak of the maker makes an MFU, whose attention is counted without causality; a measured rate a GEMM fraction.
 TEST(PriceLayout, a_share_says_what_it_is_of) {
   PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
-  const PlanLayout layout = layout_of("tensor=8,pipeline=16,data=1", 256);
+  const Layout layout = layout_of("tensor=8,pipeline=16,data=1", 256);
   const LayoutPrice of_peak = price_layout(problem, layout);
   EXPECT_STREQ(of_peak.flops_share.text(), "MFU");
   EXPECT_NEAR(of_peak.flops_share.share,
@@ -71,7 +71,7 @@ TEST(PriceLayout, chunks_and_messages_are_what_the_step_is_made_of) {
 // Where the cores that compute also move messages, nothing of a reduction overlaps.
 TEST(PriceLayout, cores_that_move_messages_hide_none) {
   PlanProblem problem = problem_of("gpt2-1558m", "a100-80:1", 1024);
-  const PlanLayout layout = layout_of("data=8", 64);
+  const Layout layout = layout_of("data=8", 64);
   const LayoutPrice beside = price_layout(problem, layout);
   EXPECT_GT(beside.overlapped_data_seconds, 0.5 * beside.reduction_seconds);
   problem.cluster.device.moves_messages = true;
@@ -84,7 +84,7 @@ TEST(PriceLayout, estimate_and_simulation_agree) {
   const PlanProblem problem = problem_of("gpt3-175b", "a100-80:16");
   for (const char* text : {"tensor=8,pipeline=16,data=1", "tensor=8,pipeline=8,data=2,virtual_stages=3",
                            "tensor=8,pipeline=4,data=4", "tensor=8,pipeline=8,data=2,schedule=zero_bubble"}) {
-    const PlanLayout layout = layout_of(text, 256);
+    const Layout layout = layout_of(text, 256);
     const double ratio =
         price_layout(problem, layout, Effort::estimate).step_seconds / price_layout(problem, layout).step_seconds;
     EXPECT_NEAR(ratio, 1, 0.08) << text;
@@ -130,8 +130,8 @@ TEST(PriceLayout, says_why_a_layout_is_impossible) {
 // ZB-V: the model goes down the stages and up again, so that the first has its first and last part [Qi et al. 2023].
 TEST(PriceLayout, zero_bubble_v_goes_down_the_stages_and_up_again) {
   const PlanProblem problem = problem_of("gpt2-124m", "a100-80", 1024);
-  PlanLayout layout = layout_of("pipeline=3,virtual_stages=2,schedule=zero_bubble_v", 32);
-  layout.blocks_given = {3, 2, 1, 1, 1, 4};
+  Layout layout = layout_of("pipeline=3,virtual_stages=2,schedule=zero_bubble_v", 32);
+  layout.layers = {3, 2, 1, 1, 1, 4};
   EXPECT_EQ(layout.part_of(0, 1), 5);
   EXPECT_EQ(layout.part_of(2, 1), 3);
   const LayoutPrice price = price_layout(problem, layout);
@@ -167,7 +167,7 @@ TEST(PriceLayout, says_why_a_layout_does_not_fit) {
 
 TEST(PriceLayout, overlap_shortens_the_reduction) {
   PlanProblem problem = problem_of("gpt-22b", "a100-80:8");
-  const PlanLayout layout = layout_of("tensor=8,data=8,zero=1,recompute=full", 64);
+  const Layout layout = layout_of("tensor=8,data=8,zero=1,recompute=full", 64);
   const LayoutPrice overlapped = price_layout(problem, layout);
   problem.implementation.overlaps_reduction = false;
   const LayoutPrice exposed = price_layout(problem, layout);

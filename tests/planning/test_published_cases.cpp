@@ -166,7 +166,7 @@ TEST(PublishedCases, words_are_understood_in_any_case) {
     const auto cases = price_table(columns + "x,24,2048,16,51200,2048,A100-80GB,64,1,1,64,64,1,BF16," + zero + "," +
                                    recompute + ",10\n");
     EXPECT_TRUE(cases[0].price) << zero << ", " << recompute << ": " << cases[0].published.why_not;
-    return cases[0].price ? cases[0].price->layout : PlanLayout{};
+    return cases[0].price ? cases[0].price->layout : Layout{};
   };
   for (const char* const zero : {"FSDP", "FSDP2", "fsdp", "3", "ZeRO-3"})
     EXPECT_EQ(layout(zero, "full").zero_stage, 3) << zero;

@@ -22,8 +22,8 @@ namespace {
 TEST(Scenario, a_200b_needs_a_hybrid) {
   const PlanProblem problem = problem_of("gpt-200b", "a100-40:64");
   EXPECT_NEAR(num_parameters(problem.model), 200e9, 5e9);
-  const PlanLayout replicas = layout_of("data=512", 1024);
-  const PlanLayout hybrid = layout_of("data=4,tensor=8,pipeline=16,recompute=full,zero=1,sequence_parallel=1", 1024);
+  const Layout replicas = layout_of("data=512", 1024);
+  const Layout hybrid = layout_of("data=4,tensor=8,pipeline=16,recompute=full,zero=1,sequence_parallel=1", 1024);
   const std::string reason = why_too_large(problem, price_layout(problem, replicas));
   EXPECT_THAT(reason, HasSubstr("does not fit: stage 0 needs 3.3"));  // TiB: 18 bytes a parameter
   EXPECT_THAT(reason, HasSubstr("optimizer"));
@@ -46,7 +46,7 @@ TEST(Scenario, b_32_devices_scale_almost_linearly) {
   EXPECT_NE(why_too_large(problem, price_layout(problem, layout_of("data=32", 512))), "");
   const SearchResult result = search_layouts(problem, space);
   ASSERT_FALSE(result.ranking.empty());
-  const PlanLayout& best = result.ranking.front().layout;
+  const Layout& best = result.ranking.front().layout;
   EXPECT_LE(best.tensor, 8);  // inside a node
   const std::vector<ScalePoint> points = predict_scaling(problem, space, {8, 16, 32}, false);
   ASSERT_TRUE(points[0].price && points[1].price && points[2].price);
@@ -62,7 +62,7 @@ TEST(Scenario, c_one_redesign_answers_three_failures) {
   const Index batch = 256;
   const std::string memory = why_too_large(problem, price_layout(problem, layout_of("data=8", batch)));
   EXPECT_THAT(memory, HasSubstr("does not fit"));
-  PlanLayout naive = layout_of("tensor=2,pipeline=4,recompute=full", batch);
+  Layout naive = layout_of("tensor=2,pipeline=4,recompute=full", batch);
   naive.micro_batch = batch;
   const LayoutPrice idle = price_layout(problem, naive);
   EXPECT_NEAR(idle.idle_share, 0.75, 0.02);  // (p - 1)/(m + p - 1) of 4 stages and one micro-batch

@@ -46,7 +46,7 @@ TEST(Search, finds_the_best_of_the_whole_space) {
   const LayoutSpace space{.num_devices = 8, .global_batch = 64};
   const SearchResult result = search_layouts(problem, space);
   double best = 1e9;
-  for (const PlanLayout& layout : enumerate_layouts(problem, space)) {
+  for (const Layout& layout : enumerate_layouts(problem, space)) {
     if (!why_impossible(problem, layout).empty())
       continue;
     const LayoutPrice price = price_layout(problem, layout);

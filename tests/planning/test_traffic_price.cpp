@@ -4,6 +4,7 @@
 
 #include "models/cost.hpp"
 #include "parallel/schedule_run.hpp"
+#include "planning/collective_time.hpp"
 #include "planning/layer_time.hpp"
 #include "tests/planning/config_of_layout.hpp"
 #include "tests/planning/problems.hpp"
@@ -34,11 +35,11 @@ TEST(TrafficPrice, every_operation_has_the_collectives_of_train) {
   for (const bool sequence_parallel : {false, true})
     for (const Recompute recompute : all_recompute_modes()) {
       SCOPED_TRACE(std::string(to_string(recompute)) + (sequence_parallel ? ", sequence parallel" : ""));
-      PlanLayout layout = layout_of("tensor=4,micro_batch=2", 8);
+      Layout layout = layout_of("tensor=4,micro_batch=2", 8);
       layout.sequence_parallel = sequence_parallel;
       layout.recompute = recompute;
       const double rows = 2 * 1024.0;
-      const double one = collective_seconds(problem.cluster, Collective::all_gather, layout.tensor_axis(),
+      const double one = collective_seconds(problem.cluster, Collective::all_gather, tensor_axis(layout),
                                             2 * rows * static_cast<double>(problem.model.hidden_size));
       const ModelWork work =
           model_work<Bf16>(problem.model, make_block_shape(problem.model, 4, sequence_parallel, 2, 1024));
@@ -63,13 +64,13 @@ TEST(TrafficPrice, a_step_has_the_bytes_of_train) {
         "tensor=2,pipeline=3,recompute=full", "tensor=2,pipeline=3,sequence_parallel=1,recompute=full",
         "tensor=2,pipeline=3,sequence_parallel=1,schedule=zero_bubble", "tensor=2,pipeline=3,virtual_stages=2"}) {
     SCOPED_TRACE(text);
-    const PlanLayout layout = layout_of(text, 12);
+    const Layout layout = layout_of(text, 12);
     const LayoutPrice price = price_layout(problem, layout);
     const RunConfig config = config_of_layout(problem.model, layout);
-    const RunLayout run = make_run_layout(config, static_cast<int>(layout.num_devices()));
-    const std::vector<PipelineSchedule> lists = make_schedules(run);
+    const Layout run = make_run_layout(config, static_cast<int>(layout.num_devices()));
+    const std::vector<PipelineSchedule> lists = make_schedules(run.pipeline_shape());
     for (int stage = 0; stage < layout.pipeline; ++stage) {
-      const auto bytes = predict_traffic<Bf16>(config, run, run.mesh.first_rank_of_stage(stage));
+      const auto bytes = predict_traffic<Bf16>(config, run, run.mesh().first_rank_of_stage(stage));
       const double tensor = static_cast<double>(bytes[static_cast<std::size_t>(Axis::tp)]) / bandwidth;
       const PhaseSeconds& phases = price.stages[static_cast<std::size_t>(stage)];
       EXPECT_NEAR(phases[Phase::tensor_comm], tensor, 0.01 * tensor) << "stage " << stage;
@@ -98,7 +99,7 @@ TEST(TrafficPrice, work_of_a_chunk_is_without_collectives) {
 // Gradients of ZeRO-1 are scattered beside the last backward; the updated weights are gathered when it is over.
 TEST(TrafficPrice, a_gather_is_waited_for) {
   const PlanProblem problem = without_latencies();
-  const PlanLayout layout = layout_of("data=8,zero=1", 64);
+  const Layout layout = layout_of("data=8,zero=1", 64);
   const LayoutPrice price = price_layout(problem, layout);
   const RunConfig config = config_of_layout(problem.model, layout);
   const auto traffic = predict_reduction_traffic<Bf16>(config, make_run_layout(config, 8), 0);

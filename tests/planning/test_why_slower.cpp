@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planning/collective_time.hpp"
 #include "planning/search.hpp"
 #include "planning/time_text.hpp"
 #include "planning/why_slower.hpp"
@@ -64,13 +65,13 @@ TEST(WhySlower, a_cause_holds_for_one_of_two) {
     for (const LayoutPrice& fast : prices) {
       if (fast.step_seconds >= slow.step_seconds)
         continue;
-      const PlanLayout& a = slow.layout;
-      const PlanLayout& b = fast.layout;
+      const Layout& a = slow.layout;
+      const Layout& b = fast.layout;
       const std::string reason = why_slower(problem, slow, fast);
       SCOPED_TRACE(a.text() + " against " + b.text() + ": " + reason);
       const auto says = [&](const char* text) { return reason.find(text) != std::string::npos; };
       told += says(", ") ? 1 : 0;
-      EXPECT_TRUE(!says("tensor ranks lie on several nodes") || !nodes(b.tensor_axis()));
+      EXPECT_TRUE(!says("tensor ranks lie on several nodes") || !nodes(tensor_axis(b)));
       EXPECT_TRUE(!says("tensor ranks exchange") || a.tensor > b.tensor);
       EXPECT_TRUE(!says("context ranks exchange") || a.context > b.context);
       EXPECT_TRUE(!says("recompute ") || a.recompute > b.recompute || says(" in recompute"));
@@ -79,7 +80,7 @@ TEST(WhySlower, a_cause_holds_for_one_of_two) {
                   (a.pipeline - 1) * b.num_microbatches() > (b.pipeline - 1) * a.num_microbatches());
       EXPECT_TRUE(!says("summed over") || a.data * a.context > b.data * b.context);
       EXPECT_TRUE(!says("as many weights") || a.tensor * a.pipeline < b.tensor * b.pipeline);
-      EXPECT_TRUE(!says("replicas lie on several nodes") || !nodes(b.data_axis()));
+      EXPECT_TRUE(!says("replicas lie on several nodes") || !nodes(data_axis(b)));
       EXPECT_TRUE(!says("are gathered") || b.zero_stage < 3 || a.num_microbatches() > b.num_microbatches());
       EXPECT_TRUE(!says("messages between stages") || b.pipeline == 1);
     }

@@ -110,13 +110,12 @@ std::string origin_of(const std::string& source) {
   return word.substr(0, word.find('/', word.find('/', file) + 1));
 }
 
-PlanLayout first_layout(const PublishedCase& read) {
-  PlanLayout layout;
+Layout first_layout(const PublishedCase& read) {
+  Layout layout;
   layout.tensor = read.space.tensor.value_or(1);
   layout.data = read.space.data.value_or(1);
   layout.micro_batch = layout.global_batch = read.space.micro_batch.value_or(1);
   layout.recompute = read.space.recompute.value_or(Recompute::none);
-  layout.recompute_share = read.space.recompute_share;
   layout.sequence_parallel = read.space.sequence_parallel.value_or(false) && layout.tensor > 1;
   layout.precision = read.space.precisions.front();
   layout.zero_stage = read.space.zero_stage.value_or(0);
@@ -217,6 +216,7 @@ PublishedCase read_row(const CsvRow& row, const std::vector<Cluster>& calibrated
   read.one_block = row.text("layers") == "1" && !row.has("vocab") && !row.has("global_batch_seqs");
   const PublishedSpace published = published_space(row, read.one_block);
   read.space = published.space;
+  read.problem.implementation.recompute_share = published.recompute_share;
   read_device(row, calibrated, read);  // before what the degrees contradict: no correction of them would price it
   refuse(read, published.why_not);
   read_measured(row, read);
@@ -302,14 +302,14 @@ PricedCase price_case(PublishedCase published) {
                                time.backward_weight.seconds();
     return priced;
   }
-  std::optional<PlanLayout> layout = fastest_layout(read.problem, read.space);
+  std::optional<Layout> layout = fastest_layout(read.problem, read.space);
   if (!layout) {  // published, so it fitted: what is not known of it does not matter that much
     PlanProblem roomy = read.problem;
     roomy.cluster.device.memory_bytes *= 1000;
     layout = fastest_layout(roomy, read.space);
   }
   if (!layout) {
-    const std::vector<PlanLayout> all = enumerate_layouts(read.problem, read.space);
+    const std::vector<Layout> all = enumerate_layouts(read.problem, read.space);
     read.why_not =
         all.empty() ? "its degrees do not multiply to its devices" : why_impossible(read.problem, all.front());
     return priced;

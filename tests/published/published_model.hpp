@@ -5,7 +5,7 @@
 #include <string>
 
 #include "models/cost.hpp"
-#include "planning/plan_layout.hpp"
+#include "planning/implementation.hpp"
 #include "tests/published/csv.hpp"
 
 namespace espalier {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "planning/plan_layout.hpp"
+#include "planning/implementation.hpp"
 #include "tests/published/csv.hpp"
 
 namespace espalier {

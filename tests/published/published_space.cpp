@@ -78,7 +78,7 @@ class SpaceReader {
     read_schedule();
     space_.tries_zero_bubble = false;
     space_.tries_uneven_chunks = false;
-    return {space_, why_not_};
+    return {space_, recompute_share_, why_not_};
   }
 
  private:
@@ -148,7 +148,7 @@ class SpaceReader {
       space_.recompute = Recompute::none;
     else if (recompute.starts_with("selective-layer") || recompute.starts_with("selective-op")) {
       space_.recompute = Recompute::full;  // every second layer, or every second product of each layer
-      space_.recompute_share = 0.5;
+      recompute_share_ = 0.5;
     } else if (recompute.starts_with("selective"))
       space_.recompute = Recompute::selective;
     else if (!recompute.empty())
@@ -176,6 +176,7 @@ class SpaceReader {
 
   const CsvRow& row_;
   LayoutSpace space_;
+  double recompute_share_ = 1;
   std::optional<int> devices_;
   std::string why_not_;
 };

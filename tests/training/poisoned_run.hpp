@@ -18,7 +18,7 @@ inline RunConfig poisoned_config(const SharedFolder& folder, const std::string& 
   more.insert(more.begin(), {"stability.spike_window=8", "stability.spike_threshold=6",
                              "run.directory=\"" + (folder / name).string() + "\""});
   RunConfig config = tiny_config(folder, ranks, more);
-  const Index length = config.batch.sequence_length;
+  const Index length = config.sequence_length;
   constexpr Index num_tokens = 5000;
   const Index num_samples = (num_tokens - 1) / length;
   std::vector<IndexRange> windows;

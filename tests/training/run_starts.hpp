@@ -32,8 +32,8 @@ struct Start {
 inline Start start_run(const RunConfig& config, TrainOptions options,
                        const std::function<std::string()>& request = {}) {
   Start start;
-  const RunLayout layout = make_run_layout(config, world().size());
-  const ProcessMesh mesh(world(), layout.mesh);
+  const Layout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh());
   world().position().set_step(-1);  // not that of the start before
   world().position().set_operation(-1, "", -1, -1);
   TrainEvents events;

@@ -94,8 +94,8 @@ TEST(CheckTokenFiles, TrainingBeginsWithIt) {
   const SharedFolder folder("training_checks");
   const RunConfig config = tiny_config(folder, world().size());
   damage(config.data.train.at(0));
-  const RunLayout layout = make_run_layout(config, world().size());
-  const ProcessMesh mesh(world(), layout.mesh);
+  const Layout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh());
   EXPECT_THROW(train<Fp32>(config, {}, layout, mesh, {}, {}), Error);
 }
 

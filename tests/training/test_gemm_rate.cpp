@@ -77,7 +77,7 @@ TEST(PeakRate, is_that_of_all_devices_where_it_is_known) {
       write_file_atomically(file, cluster);
     barrier(world());
     RunConfig config;
-    config.precision.compute = "bf16";
+    config.layout.precision = Precision::bf16;
     config.run.cluster = is_text ? file : cluster;
     const std::optional<double> peak = peak_rate(config, world());
     barrier(world());

@@ -32,7 +32,7 @@ Overrides degrees(int tensor, int data, int pipeline, Overrides more = {}) {
 }
 
 std::string text_of(const RunConfig& config) {
-  return make_run_layout(config, world().size()).text() + ", order " + config.parallel.order;
+  return make_run_layout(config, world().size()).short_text() + ", order " + to_string(config.layout.order);
 }
 
 template <class P>
@@ -43,8 +43,8 @@ void expect_curve(const Curve& got, const Curve& wanted, double tolerance, const
 
 // What decides the bits: all but the order of the operations.
 std::string stages_of(const RunConfig& config) {
-  const RunLayout layout = make_run_layout(config, world().size());
-  return fmt::format("{}, {} chunks, ZeRO {}, sequence-parallel {}", layout.mesh.text(), layout.pipeline.chunks,
+  const Layout layout = make_run_layout(config, world().size());
+  return fmt::format("{}, {} chunks, ZeRO {}, sequence-parallel {}", layout.mesh().text(), layout.virtual_stages,
                      layout.zero_stage, layout.sequence_parallel);
 }
 
@@ -54,18 +54,18 @@ TEST(Layouts, EveryLayoutHasTheLossesOfOneRank) {
   const Curve wanted = curve_of_one_rank<Fp32>(base, 20);
   EXPECT_LT(wanted.losses.back(), wanted.losses.front() - 0.1) << "the model must learn, or equality proves nothing";
   std::map<std::string, Curve> by_stages;  // all schedules of the same stages give the same bits
-  std::set<std::string> schedules;
+  std::set<ScheduleKind> schedules;
   std::set<std::string> meshes;
   for (Overrides overrides : layouts_to_verify(base, world().size())) {
     if (std::find(overrides.begin(), overrides.end(), "parallel.data=8") != overrides.end())
       overrides.emplace_back("batch.micro_batch_size=1");
     const RunConfig config = laid_out(base, overrides);
-    meshes.insert(make_run_layout(config, world().size()).mesh.text());
+    meshes.insert(make_run_layout(config, world().size()).mesh().text());
     const Curve got = train_curve<Fp32>(config, world(), 20);
     expect_curve<Fp32>(got, wanted, 1e-5, text_of(config));
     const auto [first, is_first] = by_stages.emplace(stages_of(config), got);
     EXPECT_TRUE(is_first || first->second == got) << text_of(config) << " differs from another order of operations";
-    schedules.insert(config.parallel.schedule);
+    schedules.insert(config.layout.schedule);
   }
   EXPECT_EQ(schedules.size(), schedule_kinds_with_lists().size()) << "some schedule was not tested";
   EXPECT_EQ(meshes.size(), layouts_by_distance(world().size(), {{1, 1, 1}}).size()) << "some mesh was left out";

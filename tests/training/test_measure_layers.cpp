@@ -54,7 +54,7 @@ TEST(StoredLayers, WinOverAMeasurement) {
                                        "emulate.forward=1e-6"});  // nothing is measured then
   RunConfig again = with(first, {}, 2);
   resolve_layers_per_stage(again, world());
-  EXPECT_EQ(again.parallel.layers_per_stage, (std::vector<Index>{2, 2}));
+  EXPECT_EQ(again.layout.layers, (std::vector<Index>{2, 2}));
   if (world().rank() == 0) {
     std::filesystem::create_directories(first.run.directory);
     write_file_atomically(Path(first.run.directory) / "config.toml", to_toml(first));
@@ -62,7 +62,7 @@ TEST(StoredLayers, WinOverAMeasurement) {
   barrier(world());
   again = with(first, {}, 2);
   resolve_layers_per_stage(again, world());
-  EXPECT_EQ(again.parallel.layers_per_stage, first.parallel.layers_per_stage);
+  EXPECT_EQ(again.layout.layers, first.layout.layers);
 }
 
 // Its operations are real ones: what their layers take is measured, and the head weighs.
@@ -72,8 +72,8 @@ TEST(BalancedLayers, AnInjectedFaultIsNoReasonNotToMeasure) {
       with(tiny_config(folder, 2, {"model.num_layers=6", "model.vocab_size=8192", "parallel.pipeline=2"}),
            {"emulate.slow_rank=1", "emulate.slow_factor=1.5"}, 2);
   resolve_layers_per_stage(config, world());
-  ASSERT_EQ(config.parallel.layers_per_stage.size(), 2U);
-  EXPECT_GT(config.parallel.layers_per_stage.front(), 3);
+  ASSERT_EQ(config.layout.layers.size(), 2U);
+  EXPECT_GT(config.layout.layers.front(), 3);
 }
 
 TEST(BalancedLayers, AStageThatComputesAgainGetsFewer) {
@@ -83,7 +83,7 @@ TEST(BalancedLayers, AStageThatComputesAgainGetsFewer) {
         folder, 2,
         {"model.num_layers=14", "model.vocab_size=61", "parallel.pipeline=2", "parallel.recompute_per_stage=" + modes});
     std::vector<Index> layers;
-    for (const auto& chunks : make_run_layout(config, 2).stages)
+    for (const auto& chunks : make_run_layout(config, 2).chunks())
       layers.push_back(chunks.front().count);
     return layers;
   };

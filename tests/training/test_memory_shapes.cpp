@@ -29,22 +29,22 @@ RunConfig config_of(int ranks, std::vector<std::string> more) {
 }
 
 template <class P>
-MemoryByCategory allocated(const RunConfig& config, const RunLayout& layout, int stage) {
+MemoryByCategory allocated(const RunConfig& config, const Layout& layout, int stage) {
   MemoryLedger& ledger = MemoryLedger::instance();
   const ShapesOnly shapes;
   const MemoryByCategory before = ledger.current();
-  const std::vector<ChunkLayers>& chunks = layout.stages.at(static_cast<std::size_t>(stage));
+  const std::vector<ChunkLayers> chunks = layout.chunks().at(static_cast<std::size_t>(stage));
   ParameterStore<Compute<P>> parameters;
   Decoder<P> model(parameters, config.model.shape, chunks,
-                   TensorParallel<Compute<P>>(0, layout.mesh.degree(Axis::tp), layout.sequence_parallel));
+                   TensorParallel<Compute<P>>(0, layout.tensor, layout.sequence_parallel));
   parameters.allocate();
-  const GroupRanks ranks = layout.mesh.group_ranks(layout.mesh.rank_at({{0, 0, stage}}));
+  const GroupRanks ranks = layout.mesh().group_ranks(layout.mesh().rank_at({{0, 0, stage}}));
   const ReductionPlan plan = plan_reduction(parameters.segments(), parameters.parameters(), ranks,
                                             reducer_options(config, layout), sizeof(State<Compute<P>>));
   const AdamW<Compute<P>> optimizer =
       layout.zero_stage > 0 ? AdamW<Compute<P>>(parameters, {}, plan.owned) : AdamW<Compute<P>>(parameters, {});
-  model.plan_activations(config.batch.micro_batch_size, config.batch.sequence_length,
-                         activation_memory(make_schedule(layout.pipeline, stage), chunks));
+  model.plan_activations(config.layout.micro_batch, config.sequence_length,
+                         activation_memory(make_schedule(layout.pipeline_shape(), stage), chunks));
   MemoryByCategory memory = ledger.current();
   for (std::size_t i = 0; i < num_categories; ++i)
     memory.bytes[i] -= before.bytes[i];
@@ -55,8 +55,8 @@ template <class P>
 void expect_predicted(int ranks, std::vector<std::string> keys, const std::string& type) {
   keys.push_back("precision.compute=" + type);
   const RunConfig config = config_of(ranks, keys);
-  const RunLayout layout = make_run_layout(config, ranks);
-  for (const int stage : {0, layout.pipeline.stages / 2, layout.pipeline.stages - 1}) {
+  const Layout layout = make_run_layout(config, ranks);
+  for (const int stage : {0, layout.pipeline / 2, layout.pipeline - 1}) {
     SCOPED_TRACE(fmt::format("{} in {}, stage {}", layout.text(), type, stage));
     const MemoryByCategory measured = allocated<P>(config, layout, stage);
     const MemoryByCategory predicted = predict_memory<P>(config, layout, stage);
@@ -90,7 +90,7 @@ TEST(MemoryShapes, OfModelsThatDoNotFit) {
 // One rank, all of it: 18 bytes a parameter in bf16 and the activations of one micro-batch.
 TEST(MemoryShapes, OfOneRank) {
   const RunConfig config = config_of(1, {"precision.compute=bf16", "batch.global_batch_size=1"});
-  const RunLayout layout = make_run_layout(config, 1);
+  const Layout layout = make_run_layout(config, 1);
   const MemoryByCategory before = MemoryLedger::instance().current();
   const MemoryByCategory measured = allocated<Bf16>(config, layout, 0);
   EXPECT_NEAR(

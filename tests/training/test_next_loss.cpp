@@ -36,7 +36,7 @@ TEST(NextLoss, OfTheWholeBatchIsTheLossOfTheNextStep) {
   TrainerOn<Fp64> asked(config, world());
   TrainerOn<Fp64> other(config, world());
   for (int step = 0; step < 3; ++step) {
-    const double next = asked.trainer.next_loss(config.batch.global_batch_size);
+    const double next = asked.trainer.next_loss(config.layout.global_batch);
     const StepReport report = asked.trainer.step();
     EXPECT_NEAR(next, report.loss, 1e-13);
     EXPECT_EQ(report.loss, other.trainer.step().loss);

@@ -81,7 +81,8 @@ double simulated_idle_share(const RunConfig& config) {
       default: return 0.0;
     }
   };
-  return simulate(make_schedules(make_run_layout(config, world().size())), {.compute = compute}).idle_share;
+  return simulate(make_schedules(make_run_layout(config, world().size()).pipeline_shape()), {.compute = compute})
+      .idle_share;
 }
 
 // The attempt that comes nearest to the simulator.
@@ -140,10 +141,11 @@ TEST(PipelineActivations, LedgerHoldsAsManyMicrobatchesAsTheSimulatorSays) {
       const std::size_t before = MemoryLedger::instance().current()[Category::activations];
       const TrainerOn<Fp32> on(config, world());
       const std::size_t bytes = MemoryLedger::instance().current()[Category::activations] - before;
-      const auto one = on.trainer.model().measure_activations(1, config.batch.sequence_length, {});
+      const auto one = on.trainer.model().measure_activations(1, config.sequence_length, {});
       const int stage = on.mesh.pp().rank();
-      const int in_flight =
-          simulate(make_schedules(on.layout), {}).in_flight.at(static_cast<std::size_t>(stage)).front();
+      const int in_flight = simulate(make_schedules(on.layout.pipeline_shape()), {})
+                                .in_flight.at(static_cast<std::size_t>(stage))
+                                .front();
       EXPECT_EQ(bytes, static_cast<std::size_t>(in_flight * one.slots)) << c.text();
       if (schedule == std::string("1f1b")) {
         EXPECT_EQ(in_flight, std::min(microbatches, p - stage)) << c.text();
@@ -162,13 +164,13 @@ TEST(PipelineActivations, ChunksShareTheirSlotsWhereThatTakesLess) {
   const TrainerOn<Fp32> on(config, world());
   const std::size_t bytes = MemoryLedger::instance().current()[Category::activations] - before;
   const int stage = on.mesh.pp().rank();
-  const PipelineSchedule list = make_schedule(on.layout.pipeline, stage);
+  const PipelineSchedule list = make_schedule(on.layout.pipeline_shape(), stage);
   Index apart = 0;
   Index largest = 0;
   for (std::size_t chunk = 0; chunk < 2; ++chunk) {
     ActivationMemory one{.chunks = {{.slots = 0}, {.slots = 0}}, .slots_together = 1};
     one.chunks[chunk].slots = 1;
-    const Index slot = on.trainer.model().measure_activations(1, config.batch.sequence_length, one).slots;
+    const Index slot = on.trainer.model().measure_activations(1, config.sequence_length, one).slots;
     apart += slots_needed(list, static_cast<int>(chunk)) * slot;
     largest = std::max(largest, slot);
   }

@@ -28,10 +28,10 @@ std::vector<double> on_host(const View& view) {
 
 template <class P>
 bool is_meant(const std::string& compute, const std::string& residual) {
-  RunConfig::Precision precision;
-  precision.compute = compute;
-  precision.residual = residual;
-  return with_precision(precision, []<class Meant>() { return std::is_same_v<Meant, P>; });
+  RunConfig config;
+  config.layout.precision = parse_precision(compute).value();
+  config.precision.residual = residual;
+  return with_precision(config, []<class Meant>() { return std::is_same_v<Meant, P>; });
 }
 
 TEST(Precision, ResidualIsOfTheStateTypeWhereThatIsAnother) {
@@ -121,8 +121,8 @@ TEST(Precision, OverflowAtTheFloorEndsTheRun) {
 
 template <class P>
 std::vector<std::string> losses_of_run(const RunConfig& config, const std::vector<Index>& stops) {
-  const RunLayout layout = make_run_layout(config, world().size());
-  const ProcessMesh mesh(world(), layout.mesh);
+  const Layout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh());
   for (const Index stop : stops) {
     TrainOptions options;
     options.stop_after = stop;
@@ -205,7 +205,7 @@ void expect_all_layouts_train_one_model(const std::string& type, std::vector<std
     if (!layout.skipped.empty())
       continue;
     ++compared;
-    EXPECT_LT(layout.errors.worst(), default_tolerance(type)) << type << ": " << layout.text;
+    EXPECT_LT(layout.errors.worst(), default_tolerance(config.layout.precision)) << type << ": " << layout.text;
   }
   EXPECT_GE(compared, 3 * world().size() - 3);
 }

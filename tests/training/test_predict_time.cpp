@@ -121,34 +121,16 @@ TEST(PredictTime, TensorCollectivesAreCountedInTheirOperations) {
 TEST(PredictTime, OnAClusterEveryStageAddsUp) {
   const RunConfig config = config_for(
       8, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.layers_per_stage=[3, 1]", "parallel.zero_stage=1"});
-  const RunLayout layout = make_run_layout(config, 8);
-  const PlanLayout planned = plan_layout(config, layout, Precision::fp32);
-  EXPECT_EQ(planned.blocks_given, (std::vector<Index>{3, 1}));
-  EXPECT_EQ(planned.data, 2);
-  EXPECT_EQ(planned.num_microbatches(), 4);
+  const Layout layout = make_run_layout(config, 8);
+  EXPECT_EQ(layout.layers, (std::vector<Index>{3, 1}));
+  EXPECT_EQ(layout.data, 2);
+  EXPECT_EQ(layout.num_microbatches(), 4);
   const auto time = predict_time(config, layout, assumed_cluster(8, Precision::fp32, 8e11), "a test").time;
   ASSERT_TRUE(time);
   for (const PhaseSeconds& stage : time->stages)
     EXPECT_NEAR(stage.total(), time->step_seconds, 1e-6 * time->step_seconds);
   EXPECT_GT(time->stages[0][Phase::forward], 1.5 * time->stages[1][Phase::forward]);
   EXPECT_GT(time->stages[1][Phase::bubble], time->stages[0][Phase::bubble]);
-}
-
-TEST(PredictTime, KeysOfALayoutGiveItBack) {
-  for (const char* text : {"pipeline=2,data=2,tensor=2,sequence_parallel=1,recompute=full",
-                           "pipeline=2,virtual_stages=2,data=2,zero=1,order=pipeline_first",
-                           "pipeline=2,schedule=zero_bubble,recompute=selective", "tensor=4,data=2"}) {
-    PlanLayout layout;
-    layout.global_batch = 8;
-    layout.precision = Precision::fp32;
-    layout = parse_plan_layout(text, layout);
-    const std::vector<Index> blocks = blocks_per_part(4, layout.pipeline * layout.virtual_stages);
-    const RunConfig config = config_for(layout.num_devices(), parallel_keys(layout, blocks));
-    const PlanLayout back = plan_layout(config, make_run_layout(config, layout.num_devices()), layout.precision);
-    EXPECT_EQ(back.text(), layout.text());
-    EXPECT_EQ(back.blocks_given, blocks);
-    EXPECT_EQ(back.data_inside_pipeline, layout.data_inside_pipeline);
-  }
 }
 
 TEST(PredictTime, KnowsWhatItDoesNotKnow) {

@@ -13,8 +13,8 @@ namespace {
 // A step cannot be faster than its matrix products at the machine's rate: then the rate was measured too low.
 TEST(PredictionCheck, AGemmRateThatStepsExceedIsTold) {
   const RunConfig config = parse_run_config("", "test", {"data.train=[\"any\"]", "run.steps=1"}, world().size());
-  const RunLayout layout = make_run_layout(config, world().size());
-  const ProcessMesh mesh(world(), layout.mesh);
+  const Layout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh());
   const auto notes_at = [&](double gemm_rate) {
     PredictionCheck check(config, layout, mesh, gemm_rate);
     StepReport report;

@@ -31,8 +31,8 @@ std::string mixed(Index stages) {
 
 std::vector<std::string> modes(const RunConfig& config) {
   std::vector<std::string> all = {"parallel.recompute=none", "parallel.recompute=selective", "parallel.recompute=full"};
-  if (config.parallel.pipeline > 1)
-    all.push_back(mixed(config.parallel.pipeline));
+  if (config.layout.pipeline > 1)
+    all.push_back(mixed(config.layout.pipeline));
   return all;
 }
 
@@ -74,7 +74,7 @@ void expect_same_bits(const RunConfig& config) {
   for (const std::string& mode : modes(config)) {
     const RunConfig recomputing = laid_out(config, {mode});
     const Outcome outcome = train<P>(recomputing);
-    const RunLayout layout = make_run_layout(recomputing, world().size());
+    const Layout layout = make_run_layout(recomputing, world().size());
     const std::size_t slots = predict_memory<P>(recomputing, layout, 0)[Category::activations];
     if (mode == "parallel.recompute=none") {
       kept = outcome;
@@ -111,8 +111,9 @@ TEST(RecomputeLayouts, ChunksOfTheLossSendWhatTheFormulasSay) {
       const RunConfig config = laid_out(base, {fmt::format("parallel.tensor={}", tensor),
                                                fmt::format("parallel.sequence_parallel={}", sequence_parallel),
                                                fmt::format("batch.micro_batch_size={}", 4 * tensor / world().size())});
-      const RunLayout layout = make_run_layout(config, world().size());
-      EXPECT_GT(layout.work.head.forward.matmuls.size(), 3U) << "one chunk of rows, " << layout.text();
+      const Layout layout = make_run_layout(config, world().size());
+      EXPECT_GT(first_rank_work(config, layout).head.forward.matmuls.size(), 3U)
+          << "one chunk of rows, " << layout.text();
       const Outcome outcome = train<Fp32>(config);
       if (kept.losses.empty())
         kept = outcome;

@@ -73,9 +73,9 @@ TEST(Rehearsal, MessagesOfEveryAxisTakeThePricedTime) {
 
 // Of gradients and weights that rank 0 sends in a step.
 double reduced_bytes(const Rehearsal& rehearsal) {
-  const RunLayout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
-  const auto bytes = with_precision(rehearsal.config.precision,
-                                    [&]<class P>() { return predict_traffic<P>(rehearsal.config, run, 0); });
+  const Layout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
+  const auto bytes =
+      with_precision(rehearsal.config, [&]<class P>() { return predict_traffic<P>(rehearsal.config, run, 0); });
   return static_cast<double>(bytes[static_cast<std::size_t>(Axis::dp)]);
 }
 
@@ -94,13 +94,13 @@ TEST(Rehearsal, ASharedTableIsReducedInThePricedTime) {
 TEST(Rehearsal, AReplicaIsANode) {
   const Rehearsal rehearsal =
       make_rehearsal(problem_on("a100-80:4"), layout_of("tensor=2,data=4,pipeline=4", 64), "tokens.bin", "run", 60, 64);
-  const RunLayout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
+  const Layout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
   const int node = static_cast<int>(rehearsal.config.emulate.ranks_per_node);
   for (int rank = 0; rank < rehearsal.num_ranks(); ++rank) {
     for (const Axis axis : {Axis::tp, Axis::pp})
-      for (const int member : run.mesh.group(rank, axis))
+      for (const int member : run.mesh().group(rank, axis))
         EXPECT_EQ(member / node, rank / node);
-    for (const int member : run.mesh.group(rank, Axis::dp))
+    for (const int member : run.mesh().group(rank, Axis::dp))
       EXPECT_EQ(member / node == rank / node, member == rank);
   }
 }
@@ -110,11 +110,11 @@ TEST(Rehearsal, NoRankReducesLongerThanPriced) {
   const Rehearsal rehearsal = make_rehearsal(
       problem_on("a100-80:2"), layout_of("tensor=8,data=2,sequence_parallel=1", 64), "tokens.bin", "run", 60, 64);
   const RunConfig& config = rehearsal.config;
-  const RunLayout run = make_run_layout(config, rehearsal.num_ranks());
+  const Layout run = make_run_layout(config, rehearsal.num_ranks());
   ASSERT_GT(rehearsal.price.reduction_seconds, 0);
   for (int rank = 0; rank < rehearsal.num_ranks(); ++rank) {
     const auto traffic =
-        with_precision(config.precision, [&]<class P>() { return predict_reduction_traffic<P>(config, run, rank); });
+        with_precision(config, [&]<class P>() { return predict_reduction_traffic<P>(config, run, rank); });
     double bytes = 0;
     for (const GroupKey& group : reduction_groups)
       bytes += message_scale(config.emulate, group) * static_cast<double>(traffic.at(group).reduce_bytes);
@@ -128,7 +128,7 @@ TEST(Rehearsal, GradientsAreReducedInSomeBuckets) {
   const Rehearsal rehearsal =
       make_rehearsal(problem_on("a100-80:4"), layout_of("data=8,pipeline=4", 512), "tokens.bin", "run", 60, 64);
   EXPECT_GT(rehearsal.price.memory[0][Category::gradients], std::size_t{20'000'000'000});
-  const RunLayout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
+  const Layout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
   const double buckets =
       reduced_bytes(rehearsal) / static_cast<double>(reducer_options(rehearsal.config, run).bucket_bytes);
   EXPECT_GT(buckets, 16);
@@ -137,23 +137,23 @@ TEST(Rehearsal, GradientsAreReducedInSomeBuckets) {
 
 TEST(Rehearsal, FewCoresGetFewerBlocks) {
   const PlanProblem problem = problem_on("a100-80:8");
-  const PlanLayout layout = layout_of("data=16,pipeline=4", 256);
+  const Layout layout = layout_of("data=16,pipeline=4", 256);
   const Rehearsal on_many = make_rehearsal(problem, layout, "tokens.bin", "run", 600, 256);
   const Rehearsal on_few = make_rehearsal(problem, layout, "tokens.bin", "run", 60, 2);
   EXPECT_EQ(on_many.num_blocks(), problem.model.num_layers);
   EXPECT_LT(on_few.num_blocks(), problem.model.num_layers);
   EXPECT_GE(on_few.num_blocks(), 4);
   EXPECT_NEAR(on_few.time_scale * on_few.price.step_seconds, 15, 1e-9);
-  EXPECT_EQ(on_few.config.parallel.layers_per_stage.size(), 4u);
+  EXPECT_EQ(on_few.config.layout.layers.size(), 4u);
 }
 
 // Else they would take what this machine's own messages take.
 TEST(Rehearsal, CollectivesOfTensorRanksAreNeverShort) {
   const PlanProblem problem = problem_on("a100-80:8");
-  const PlanLayout layout = layout_of("tensor=2,data=2,pipeline=2", 512);
+  const Layout layout = layout_of("tensor=2,data=2,pipeline=2", 512);
   for (const double seconds : {20.0, 60.0, 600.0}) {
     const Rehearsal rehearsal = make_rehearsal(problem, layout, "tokens.bin", "run", seconds, 256);
-    const RunLayout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
+    const Layout run = make_run_layout(rehearsal.config, rehearsal.num_ranks());
     const TimePrediction step = predict_emulated_time(rehearsal.config, run);
     const double passes = static_cast<double>(rehearsal.price.layout.num_microbatches()) *
                           static_cast<double>(rehearsal.num_blocks()) / layout.pipeline;
@@ -166,11 +166,11 @@ TEST(Rehearsal, CollectivesOfTensorRanksAreNeverShort) {
 TEST(Rehearsal, RunsSomeOfManyMicrobatches) {
   const PlanProblem problem = problem_on("a100-80:8");
   const auto rehearsed = [&](const char* text, Index global_batch) {
-    const PlanLayout layout = layout_of(text, global_batch);
+    const Layout layout = layout_of(text, global_batch);
     const Rehearsal rehearsal = make_rehearsal(problem, layout, "tokens.bin", "run", 60, 2);
     EXPECT_EQ(rehearsal.planned_microbatches, layout.num_microbatches());
     EXPECT_EQ(rehearsal.config.emulate.planned_microbatches, layout.num_microbatches());
-    EXPECT_EQ(rehearsal.config.batch.global_batch_size,
+    EXPECT_EQ(rehearsal.config.layout.global_batch,
               rehearsal.price.layout.num_microbatches() * rehearsal.price.layout.data);
     EXPECT_NEAR(rehearsal.time_scale * rehearsal.price.step_seconds, 15, 1e-9);
     return rehearsal.price.layout.num_microbatches();

@@ -26,7 +26,7 @@ void expect_replay(const RunConfig& config, double tolerance) {
   const Path path = Path(config.run.directory) / "incidents/step-00000014-sample-00000104";
   const Incident incident = read_incident(path);
   const RunConfig one_rank = replay_config(path, {});
-  const ProcessMesh mesh(alone, make_run_layout(one_rank, 1).mesh);
+  const ProcessMesh mesh(alone, make_run_layout(one_rank, 1).mesh());
   const Replay result = replay<P>(path, incident, one_rank, mesh, [](const std::string&) {});
   EXPECT_TRUE(is_reproduced(incident.loss, result.loss, tolerance)) << incident.loss << " " << result.loss;
   EXPECT_TRUE(is_reproduced(incident.gradient_norm, result.gradient_norm, tolerance))
@@ -70,8 +70,8 @@ TEST(Replay, IsRightIn16Bits) {
   const SharedFolder folder("replay16");
   const RunConfig config =
       laid_out(poisoned_config(folder, "run", world().size(), {"precision.compute=bf16"}), split_up());
-  const RunLayout layout = make_run_layout(config, world().size());
-  const ProcessMesh mesh(world(), layout.mesh);
+  const Layout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh());
   train<Bf16>(config, {}, layout, mesh, {}, {});
   barrier(world());
   expect_replay<Bf16>(config, 0.05);

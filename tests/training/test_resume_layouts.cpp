@@ -22,8 +22,8 @@ RunConfig run_in(const SharedFolder& folder, const std::string& name, std::vecto
 
 // The ranks of `communicator` train; `checkpoint` is where they go on from, empty: from the start.
 void run_on(const Communicator& communicator, const RunConfig& config, const Path& checkpoint, Index stop_after) {
-  const RunLayout layout = make_run_layout(config, communicator.size());
-  const ProcessMesh mesh(communicator, layout.mesh);
+  const Layout layout = make_run_layout(config, communicator.size());
+  const ProcessMesh mesh(communicator, layout.mesh());
   TrainOptions options;
   if (!checkpoint.empty())
     options.resume = checkpoint.string();

@@ -11,13 +11,13 @@
 namespace espalier::test {
 namespace {
 
-struct Layout {
+struct Placement {
   int ranks;
   std::vector<std::string> overrides;
   std::string text() const { return fmt::format("{} ranks {}", ranks, fmt::join(overrides, " ")); }
 };
 
-std::vector<Layout> all_layouts() {
+std::vector<Placement> all_layouts() {
   return {{1, {}},
           {2, {"parallel.data=2"}},
           {2, {"parallel.tensor=2", "parallel.sequence_parallel=true"}},
@@ -32,14 +32,14 @@ std::vector<Layout> all_layouts() {
           {8, {"parallel.tensor=4", "parallel.data=2", "parallel.sequence_parallel=true"}}};
 }
 
-std::vector<Layout> round_trip_layouts() {
-  std::vector<Layout> layouts = all_layouts();
-  std::erase_if(layouts, [](const Layout& layout) { return layout.ranks > world().size(); });
+std::vector<Placement> round_trip_layouts() {
+  std::vector<Placement> layouts = all_layouts();
+  std::erase_if(layouts, [](const Placement& layout) { return layout.ranks > world().size(); });
   return layouts;
 }
 
 // Every second layout saves behind the training, every third has two ranks write one file.
-RunConfig config_of(const RunConfig& base, const Layout& layout, std::size_t number) {
+RunConfig config_of(const RunConfig& base, const Placement& layout, std::size_t number) {
   std::vector<std::string> overrides = layout.overrides;
   overrides.push_back(fmt::format("checkpoint.async={}", number % 2 == 0));
   overrides.push_back(fmt::format("checkpoint.ranks_per_file={}", number % 3 == 0 ? 2 : 1));
@@ -82,8 +82,8 @@ void check_pairs(const std::string& name, const std::vector<std::string>& more) 
   std::vector<std::string> overrides = {"model.num_layers=4", "batch.micro_batch_size=1"};
   overrides.insert(overrides.end(), more.begin(), more.end());
   const RunConfig base = tiny_config(folder, 1, overrides);
-  const std::vector<Layout> layouts = round_trip_layouts();
-  const auto on_ranks_of = [](const Layout& layout, const auto& action) {
+  const std::vector<Placement> layouts = round_trip_layouts();
+  const auto on_ranks_of = [](const Placement& layout, const auto& action) {
     const bool takes_part = world().rank() < layout.ranks;
     const Communicator ranks = world().split(takes_part ? 0 : 1, world().rank(), "layout");
     if (takes_part)

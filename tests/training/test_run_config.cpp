@@ -39,7 +39,7 @@ std::string error_of(const std::string& text, const std::vector<std::string>& ov
 
 TEST(RunConfig, ResolvesAndReadsBackEqual) {
   const RunConfig config = parse_run_config(good, "run.toml", {"optimizer.learning_rate=1e-4"}, 2);
-  EXPECT_EQ(config.batch.sequence_length, config.model.shape.max_sequence_length);
+  EXPECT_EQ(config.sequence_length, config.model.shape.max_sequence_length);
   EXPECT_EQ(config.optimizer.learning_rate, 1e-4);
   const std::string text = to_toml(config);
   EXPECT_EQ(to_toml(parse_run_config(text, "resolved", {}, 2)), text);
@@ -147,7 +147,7 @@ TEST(RunConfig, TheRunIsCalledAsItsDirectory) {
 TEST(RunConfig, RecomputationByStage) {
   const RunConfig config = parse_run_config(
       good, "run.toml", {"parallel.pipeline=2", "parallel.recompute_per_stage=[\"full\", \"none\"]"}, 2);
-  EXPECT_EQ(config.parallel.recompute_per_stage, (std::vector<std::string>{"full", "none"}));
+  EXPECT_EQ(config.layout.recompute_per_stage, (std::vector<Recompute>{Recompute::full, Recompute::none}));
   EXPECT_EQ(to_toml(parse_run_config(to_toml(config), "resolved", {}, 2)), to_toml(config));
   const std::string text = error_of(good,
                                     {"parallel.pipeline=2", "parallel.recompute=sometimes", "model.num_heads=5",
@@ -263,7 +263,7 @@ TEST(RunConfig, TheLastStepHasTheLowestLearningRate) {
 TEST(RunConfig, AMicroBatchThatIsNotGivenFitsTheRanks) {
   const std::string shortest = "[data]\ntrain = [\"train.bin\"]\n[run]\nsteps = 1\n";
   const auto size_on = [&](int ranks, const std::vector<std::string>& overrides) {
-    return parse_run_config(shortest, "run.toml", overrides, ranks).batch.micro_batch_size;
+    return parse_run_config(shortest, "run.toml", overrides, ranks).layout.micro_batch;
   };
   EXPECT_EQ(size_on(1, {}), 8);
   EXPECT_EQ(size_on(2, {}), 4);

@@ -77,7 +77,7 @@ TEST_F(SavedReferences, MastersOf16BitsAreSaved) {
   const RunConfig config = parse_run_config(to_toml(config_), "bf16", {"precision.compute=bf16"}, 1);
   save<Bf16>(config, 1);
   for (const VerifiedLayout& layout : compare<Bf16>(config)) {
-    EXPECT_LE(layout.errors.gradient.value, default_tolerance("bf16")) << layout.text;
+    EXPECT_LE(layout.errors.gradient.value, default_tolerance(Precision::bf16)) << layout.text;
     EXPECT_LE(layout.errors.update.value, 1e-6) << layout.text << ": the masters are fp32";
   }
 }

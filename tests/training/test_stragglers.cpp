@@ -47,7 +47,7 @@ class Steps {
 TEST(StragglerWatch, NamesASlowRankOnceAndAgainWhenItIsOver) {
   const SharedFolder folder("stragglers");
   const RunConfig config = tiny_config(folder, world().size(), {"stability.straggler_window=10"});
-  const ProcessMesh mesh(world(), make_run_layout(config, world().size()).mesh);
+  const ProcessMesh mesh(world(), make_run_layout(config, world().size()).mesh());
   StragglerWatch watch(config.stability, mesh);
   Steps steps(watch);
   const bool tells = world().rank() == 0 && world().size() > 1;
@@ -76,7 +76,7 @@ TEST(StragglerWatch, NamesASlowRankOnceAndAgainWhenItIsOver) {
 TEST(StragglerWatch, CostsNothingWhenOff) {
   const SharedFolder folder("off");
   const RunConfig config = tiny_config(folder, world().size(), {"stability.straggler_window=0"});
-  const ProcessMesh mesh(world(), make_run_layout(config, world().size()).mesh);
+  const ProcessMesh mesh(world(), make_run_layout(config, world().size()).mesh());
   StragglerWatch watch(config.stability, mesh);
   const auto before = mesh.world().traffic().bytes;
   Steps steps(watch);

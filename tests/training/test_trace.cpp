@@ -26,8 +26,8 @@ RunConfig traced_run(const SharedFolder& folder) {
 }
 
 void run(const RunConfig& config) {
-  const RunLayout layout = make_run_layout(config, world().size());
-  const ProcessMesh mesh(world(), layout.mesh);
+  const Layout layout = make_run_layout(config, world().size());
+  const ProcessMesh mesh(world(), layout.mesh());
   train<Fp32>(config, {}, layout, mesh, {}, {});
   barrier(world());
 }
@@ -52,7 +52,7 @@ TEST(Trace, IsJsonWithEveryOperationOfEveryRank) {
       begins[event.at("pid").get<int>() - 1].emplace(event.at("name"), event.at("ts").get<double>());
   }
   EXPECT_EQ(static_cast<int>(named.size()), world().size());
-  const PipelineShape& shape = make_run_layout(config, world().size()).pipeline;
+  const PipelineShape shape = make_run_layout(config, world().size()).pipeline_shape();
   for (int stage = 0; stage < world().size(); ++stage)
     for (int m = 0; m < shape.microbatches; ++m)
       for (const char* const kind : {"F", "B"}) {

@@ -30,7 +30,7 @@ Bytes sum_of(const Bytes& bytes) {
 }
 
 struct Measured {
-  RunLayout layout;
+  Layout layout;
   Bytes bytes;
 };
 
@@ -55,7 +55,7 @@ void expect_predicted_bytes(const RunConfig& config) {
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
     EXPECT_EQ(on(measured.bytes, axis), on(predicted, axis))
         << to_string(axis) << " of rank " << world().rank() << ", " << measured.layout.text();
-    if (measured.layout.mesh.degree(axis) > 1) {
+    if (measured.layout.mesh().degree(axis) > 1) {
       EXPECT_GT(on(measured.bytes, axis), 0U) << to_string(axis) << ", " << measured.layout.text();
     }
   }

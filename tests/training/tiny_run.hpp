@@ -89,12 +89,12 @@ inline RunConfig tiny_config(const SharedFolder& folder, int world_size, const s
 /// A trainer with all that it stands on, on the ranks of `communicator`.
 template <class P>
 struct TrainerOn {
-  RunLayout layout;
+  Layout layout;
   ProcessMesh mesh;
   Trainer<P> trainer;
   TrainerOn(const RunConfig& config, const Communicator& communicator)
       : layout(make_run_layout(config, communicator.size())),
-        mesh(communicator, layout.mesh),
+        mesh(communicator, layout.mesh()),
         trainer(ExecSpace(), config, layout, mesh) {}
 };
 

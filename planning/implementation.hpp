@@ -2,14 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <tuple>
-#include <vector>
-
-#include "models/recompute.hpp"
-#include "parallel/pipeline_schedule.hpp"
-#include "planning/accelerator.hpp"
-#include "planning/collective_time.hpp"
+#include "core/scalars.hpp"
 
 namespace espalier {
 
@@ -39,62 +32,12 @@ struct Implementation {
   bool compiled = false;        ///< few kernels, no interpreter between them
   bool fused_elementwise = true;  ///< RMSNorm, rotary positions and gates are one kernel each, not one an operator
   bool fused_optimizer = true;    ///< one kernel reads and writes each state once, not one an operator
+  double recompute_share = 1;     ///< of the layers that recompute, where any does
   int gradient_bytes = 4;         ///< of an element, as accumulated and reduced
   int extra_state_bytes = 0;      ///< of an element, beyond weights, gradients, master weights and two moments
 };
 
 /// The program of this repository, on CPUs or on GPUs.
 Implementation espalier_implementation(bool on_host = false);
-
-/// Degrees of the ranks: tensor, context, data, pipeline.
-using MeshDegrees = std::tuple<int, int, int, int>;
-
-/// One way to lay a model on a machine.
-struct PlanLayout {
-  int tensor = 1;
-  int context = 1;
-  int data = 1;
-  int pipeline = 1;
-  int virtual_stages = 1;
-  Index micro_batch = 1;   ///< sequences
-  Index global_batch = 1;  ///< sequences of a step
-  Recompute recompute = Recompute::none;
-  double recompute_share = 1;  ///< of the layers that recompute at all
-  int zero_stage = 0;
-  bool sequence_parallel = false;
-  bool data_inside_pipeline = true;  ///< order of ranks: tensor, context, data, pipeline; else pipeline before data
-  Precision precision = Precision::bf16;
-  ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  std::vector<Index> blocks_given = {};  ///< of each part of the model, in its order; empty: as even as can be
-
-  int num_devices() const { return tensor * context * data * pipeline; }
-  Index num_microbatches() const { return global_batch / (micro_batch * data); }
-  AxisPlacement tensor_axis() const { return {tensor, 1}; }
-  AxisPlacement context_axis() const { return {context, tensor}; }
-  AxisPlacement data_axis() const;  ///< replicas of a shard: data x context
-  AxisPlacement pipeline_axis() const;
-  int num_parts() const { return pipeline * virtual_stages; }  ///< of the model, in its order
-  /// Which of them is a chunk of a stage: chunk c of stage s is part c p + s; the second chunks of zero_bubble_v go the
-  /// way back, so that the first stage has both ends of the model.
-  int part_of(int stage, int chunk) const;
-  bool has_head(int stage) const { return part_of(stage, virtual_stages - 1) + 1 == num_parts(); }
-  /// "tensor 8 x data 4 x pipeline 12 (interleaved, 2 virtual stages), micro-batch 1, recompute full, ZeRO-1, bf16".
-  std::string text() const;
-};
-
-inline MeshDegrees degrees_of(const PlanLayout& layout) {
-  return {layout.tensor, layout.context, layout.data, layout.pipeline};
-}
-
-/// Reads "data=8,tensor=4,pipeline=2,micro_batch=1,recompute=full,zero=1,..." over `start`. What is not named stays;
-/// several virtual_stages without a schedule are interleaved. The words of a config and of `plan --json` are
-/// understood, too: "zero_stage=1,order=tp,dp,pp".
-/// @param option whose value the text is, for messages
-/// @throws Error (usage) with the keys known, for a key that is given twice, and for degrees of more ranks than any
-/// machine has devices (most_devices).
-PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const std::string& option = "--layout");
-
-/// The keys that such a text names, in order. @throws Error (usage), as parse_plan_layout().
-std::vector<std::string> plan_layout_keys_in(const std::string& text, const std::string& option = "--fix");
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnosis/recorded_layout.hpp"
+#include "diagnosis/layout_room.hpp"
 
 #include <fmt/format.h>
 
@@ -34,28 +34,11 @@ std::optional<Cluster> machine_of(const RunSetup& setup) {
 
 }  // namespace
 
-PlanLayout recorded_layout(const RunSetup& setup) {
-  PlanLayout layout;
-  layout.tensor = setup.mesh.degree(Axis::tp);
-  layout.data = setup.mesh.degree(Axis::dp);
-  layout.pipeline = setup.stages();
-  layout.virtual_stages = static_cast<int>(setup.virtual_stages);
-  layout.micro_batch = setup.micro_batch_size;
-  layout.global_batch = setup.global_batch_size;
-  layout.recompute = parse_recompute(setup.recompute).value_or(Recompute::none);
-  layout.zero_stage = static_cast<int>(setup.zero_stage);
-  layout.sequence_parallel = setup.sequence_parallel;
-  layout.precision = parse_precision(setup.compute).value_or(Precision::fp32);
-  layout.schedule = parse_schedule_kind(setup.schedule).value_or(ScheduleKind::one_f_one_b);
-  layout.blocks_given = setup.layers_per_stage;
-  return layout;
-}
-
-LayoutRoom room_for(const RunSetup& setup, const PlanLayout& layout) {
+LayoutRoom room_for(const RunSetup& setup, const Layout& layout) {
   if (setup.planned_microbatches > 0)
     return {.text = "the model of a rehearsal is a tiny one"};
-  if (!parse_precision(setup.compute))
-    return {.text = fmt::format("the planner has no {}", setup.compute)};
+  if (!is_priced(layout.precision))
+    return {.text = fmt::format("the planner has no {}", to_string(layout.precision))};
   const std::optional<Cluster> machine = machine_of(setup);
   if (!machine)
     return {.text = "neither run.device_memory nor run.cluster tells what a device has"};

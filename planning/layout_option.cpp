@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
-#include "planning/plan_layout.hpp"
+#include "planning/layout_option.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,7 +14,7 @@
 #include "core/error.hpp"
 #include "io/nearest_word.hpp"
 #include "io/strings.hpp"
-#include "models/logit_rows.hpp"
+#include "planning/accelerator.hpp"
 #include "planning/cluster.hpp"
 #include "planning/to_double.hpp"
 
@@ -72,11 +72,11 @@ bool truth(const Item& item) {
 }
 
 // "tp,dp,pp" as in JSON and a config, or by the axis that is inside of the other.
-bool data_comes_first(const Item& item) {
+AxisOrder order_named(const Item& item) {
   const bool data = item.value == "data_first" || item.value == "tp,dp,pp";
   if (!data && item.value != "pipeline_first" && item.value != "tp,pp,dp")
     throw_bad_value(item, "data_first (tp,dp,pp) or pipeline_first (tp,pp,dp)");
-  return data;
+  return data ? data_first_order : pipeline_first_order;
 }
 
 [[noreturn]] void throw_unknown_key(const Item& item) {
@@ -89,7 +89,7 @@ bool data_comes_first(const Item& item) {
                                                           : fmt::format("did you mean {}?", nearest)});
 }
 
-void set(PlanLayout& layout, const Item& item) {
+void set(Layout& layout, const Item& item) {
   constexpr int most = most_devices;
   const std::string& key = item.key;
   if (key == "data")
@@ -119,19 +119,19 @@ void set(PlanLayout& layout, const Item& item) {
       throw_bad_value(item, "1f1b, gpipe, sequential, interleaved, zero_bubble, zero_bubble_2p or zero_bubble_v");
     layout.schedule = *schedule;
   } else if (key == "precision") {
-    const auto precision = parse_precision(item.value);
+    const auto precision = parse_priced_precision(item.value);
     if (!precision)
       throw_bad_value(item, "fp32, tf32, fp16, bf16 or fp8");
     layout.precision = *precision;
   } else if (key == "order") {
-    layout.data_inside_pipeline = data_comes_first(item);
+    layout.order = order_named(item);
   } else {
     throw_unknown_key(item);
   }
 }
 
 // Each degree alone may be as large as a machine; their product must be, too.
-void require_possible_devices(const PlanLayout& layout, const std::string& option) {
+void require_possible_devices(const Layout& layout, const std::string& option) {
   const double devices =
       to_double(layout.data) * to_double(layout.tensor) * to_double(layout.context) * to_double(layout.pipeline);
   if (devices > most_devices)
@@ -180,50 +180,7 @@ std::vector<Item> items_of(const std::string& text, const std::string& option) {
 
 }  // namespace
 
-Implementation espalier_implementation(bool on_host) {
-  Implementation made;
-  made.compiled = true;
-  made.overlaps_gather = false;
-  made.gathers_rows_again = true;
-  made.splits_messages = false;
-  made.logits_at_once = on_host ? most_logits_on_host : most_logits_on_gpu;
-  made.logit_multiple = on_host ? logit_multiple_on_host : logit_multiple_on_gpu;
-  made.cudnn_attention = !on_host;
-  return made;
-}
-
-AxisPlacement PlanLayout::data_axis() const {
-  // Context ranks hold the same weights: their gradients are summed in the same collective. They lie side by side above
-  // the tensor ranks; replicas follow them, or follow the stages.
-  if (data_inside_pipeline)
-    return {.size = data * context, .stride = tensor};
-  return {.size = data * context, .stride = tensor, .run = context, .run_stride = tensor * context * pipeline};
-}
-
-AxisPlacement PlanLayout::pipeline_axis() const {
-  return {pipeline, data_inside_pipeline ? tensor * context * data : tensor * context};
-}
-
-int PlanLayout::part_of(int stage, int chunk) const {
-  if (schedule == ScheduleKind::zero_bubble_v && chunk == 1)
-    return 2 * pipeline - 1 - stage;
-  return chunk * pipeline + stage;
-}
-
-std::string PlanLayout::text() const {
-  std::string text = fmt::format("tensor {}{} x data {} x pipeline {}", tensor,
-                                 context > 1 ? fmt::format(" x context {}", context) : "", data, pipeline);
-  if (pipeline > 1)
-    text += virtual_stages > 1 ? fmt::format(" ({}, {} virtual stages)", to_string(schedule), virtual_stages)
-                               : fmt::format(" ({})", to_string(schedule));
-  text += fmt::format(", micro-batch {}, recompute {}, ZeRO-{}{}, {}", micro_batch, to_string(recompute), zero_stage,
-                      sequence_parallel ? ", sequence parallel" : "", to_string(precision));
-  if (!data_inside_pipeline && pipeline > 1 && data > 1)
-    text += ", stages side by side";
-  return text;
-}
-
-PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const std::string& option) {
+Layout parse_layout(const std::string& text, Layout start, const std::string& option) {
   bool names_schedule = false;
   for (const Item& item : items_of(text, option)) {
     set(start, item);
@@ -235,10 +192,10 @@ PlanLayout parse_plan_layout(const std::string& text, PlanLayout start, const st
   return start;
 }
 
-std::vector<std::string> plan_layout_keys_in(const std::string& text, const std::string& option) {
+std::vector<std::string> layout_keys_in(const std::string& text, const std::string& option) {
   std::vector<std::string> keys;
   for (const Item& item : items_of(text, option)) {
-    PlanLayout ignored;
+    Layout ignored;
     set(ignored, item);
     keys.push_back(item.key);
   }

@@ -5,12 +5,9 @@
 #include <string>
 
 #include "diagnosis/recorded_setup.hpp"
-#include "planning/plan_layout.hpp"
+#include "models/layout.hpp"
 
 namespace espalier {
-
-/// The layout of a run, as the planner has it; one in fp64, which it has not, as fp32.
-PlanLayout recorded_layout(const RunSetup& setup);
 
 /// What the planner says of the memory of another layout of a run.
 struct LayoutRoom {
@@ -20,6 +17,6 @@ struct LayoutRoom {
 };
 
 /// Room is what run.device_memory gives, else what the device of run.cluster has.
-LayoutRoom room_for(const RunSetup& setup, const PlanLayout& layout);
+LayoutRoom room_for(const RunSetup& setup, const Layout& layout);
 
 }  // namespace espalier

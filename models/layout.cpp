@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layout.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace espalier {
+namespace {
+
+// "recompute full", "recompute full on stage 0, selective on stages 1, 3"; empty where nothing is.
+std::string recompute_text(const Layout& layout) {
+  std::string text;
+  for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+    std::vector<int> which;
+    for (int stage = 0; stage < layout.pipeline; ++stage)
+      if (layout.recompute_of(stage) == mode)
+        which.push_back(stage);
+    if (which.empty())
+      continue;
+    text += fmt::format("{}{}", text.empty() ? "recompute " : ", ", to_string(mode));
+    if (static_cast<int>(which.size()) < layout.pipeline)
+      text += fmt::format(" on stage{} {}", which.size() > 1 ? "s" : "", fmt::join(which, ", "));
+  }
+  return text;
+}
+
+}  // namespace
+
+Recompute Layout::recompute_of(int stage) const {
+  return recompute_per_stage.empty() ? recompute : recompute_per_stage.at(static_cast<std::size_t>(stage));
+}
+
+int Layout::part_of(int stage, int chunk) const {
+  if (schedule == ScheduleKind::zero_bubble_v && chunk == 1)
+    return 2 * pipeline - 1 - stage;
+  return chunk * pipeline + stage;
+}
+
+bool Layout::data_inside_pipeline() const {
+  return std::ranges::find(order, Axis::dp) < std::ranges::find(order, Axis::pp);
+}
+
+PipelineShape Layout::pipeline_shape() const {
+  return {.kind = schedule,
+          .stages = pipeline,
+          .chunks = virtual_stages,
+          .microbatches = static_cast<int>(num_microbatches()),
+          .gathers_weights = zero_stage > 0};
+}
+
+std::vector<std::vector<ChunkLayers>> Layout::chunks() const {
+  std::vector<std::vector<ChunkLayers>> stages = partition_layers(layers, pipeline, virtual_stages);
+  for (int stage = 0; stage < pipeline; ++stage)
+    for (ChunkLayers& chunk : stages[static_cast<std::size_t>(stage)])
+      chunk.recompute = recompute_of(stage);
+  return stages;
+}
+
+std::string Layout::text() const {
+  std::string text = fmt::format("tensor {}{} x data {} x pipeline {}", tensor,
+                                 context > 1 ? fmt::format(" x context {}", context) : "", data, pipeline);
+  if (pipeline > 1)
+    text += virtual_stages > 1 ? fmt::format(" ({}, {} virtual stages)", to_string(schedule), virtual_stages)
+                               : fmt::format(" ({})", to_string(schedule));
+  text += fmt::format(", micro-batch {}, recompute {}, ZeRO-{}{}, {}", micro_batch, to_string(recompute), zero_stage,
+                      sequence_parallel ? ", sequence parallel" : "", to_string(precision));
+  if (!data_inside_pipeline() && pipeline > 1 && data > 1)
+    text += ", stages side by side";
+  return text;
+}
+
+std::string Layout::short_text() const {
+  std::string text = mesh().text();
+  if (pipeline > 1)
+    text += fmt::format(", {}", to_string(schedule));
+  if (virtual_stages > 1)
+    text += fmt::format(" x {} virtual stages", virtual_stages);
+  if (sequence_parallel)
+    text += ", sequence-parallel";
+  if (zero_stage > 0)
+    text += fmt::format(", ZeRO-{}", zero_stage);
+  if (const std::string recomputed = recompute_text(*this); !recomputed.empty())
+    text += ", " + recomputed;
+  return text;
+}
+
+}  // namespace espalier

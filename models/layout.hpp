@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/precision.hpp"
+#include "core/scalars.hpp"
+#include "models/layer_partition.hpp"
+#include "models/recompute.hpp"
+#include "parallel/mesh_layout.hpp"
+#include "parallel/pipeline_schedule.hpp"
+
+namespace espalier {
+
+/// One way to lay a model and a step's batch on ranks: what a config asks for, `plan` prices, a run has and its records
+/// tell. A config may leave degrees and layers open (training/run_layout.hpp fills them in).
+struct Layout {
+  int tensor = 1;          ///< ranks that share each matrix
+  int context = 1;         ///< ranks that share each sequence; above the tensor ranks. Only the planner knows them
+  int data = 1;            ///< replicas; 0 in a config: what is left
+  int pipeline = 1;        ///< stages
+  int virtual_stages = 1;  ///< chunks of a stage
+  Index micro_batch = 1;   ///< sequences
+  Index global_batch = 1;  ///< sequences of a step
+  Recompute recompute = Recompute::none;
+  std::vector<Recompute> recompute_per_stage = {};  ///< empty: `recompute` on all
+  int zero_stage = 0;
+  bool sequence_parallel = false;
+  AxisOrder order = data_first_order;
+  Precision precision = Precision::bf16;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  Assignment assignment = Assignment::consecutive;
+  std::vector<Index> layers = {};  ///< of each part of the model, in its order; empty: open
+
+  int num_devices() const { return tensor * context * data * pipeline; }
+  Index num_microbatches() const { return global_batch / (micro_batch * data); }
+  int num_parts() const { return pipeline * virtual_stages; }  ///< of the model, in its order
+  Recompute recompute_of(int stage) const;
+
+  /// Which of them is a chunk of a stage: chunk c of stage s is part c p + s; the second chunks of zero_bubble_v go the
+  /// way back, so that the first stage has both ends of the model.
+  int part_of(int stage, int chunk) const;
+  bool has_head(int stage) const { return part_of(stage, virtual_stages - 1) + 1 == num_parts(); }
+
+  /// Do replicas lie nearer to each other than stages?
+  bool data_inside_pipeline() const;
+
+  /// The ranks, without context ranks.
+  MeshLayout mesh() const { return {.degrees = {{tensor, data, pipeline}}, .order = order}; }
+
+  /// What decides the lists of all stages.
+  PipelineShape pipeline_shape() const;
+
+  /// What lies where: [stage][chunk]. @pre `layers` is given
+  std::vector<std::vector<ChunkLayers>> chunks() const;
+
+  /// "tensor 8 x data 4 x pipeline 12 (interleaved, 2 virtual stages), micro-batch 1, recompute full, ZeRO-1, bf16".
+  std::string text() const;
+
+  /// Without batch and precision, and only what is switched on: "tensor 2 x data 1 x pipeline 4, 1f1b, recompute full
+  /// on stage 0".
+  std::string short_text() const;
+
+  bool operator==(const Layout&) const = default;
+};
+
+}  // namespace espalier
