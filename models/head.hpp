@@ -6,6 +6,7 @@
 
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
+#include "models/embedding.hpp"
 #include "models/layernorm.hpp"
 #include "models/logit_rows.hpp"
 #include "models/model_config.hpp"
@@ -68,14 +69,15 @@ class Head {
     return scratch;
   }
 
-  /// All products are in forward.
-  /// Of so many rows.
+  /// Those of so many rows, with the table's rows of zeros.
   static HeadMatmuls matmuls(const BlockShape& shape, Index rows) {
-    return {.logits = {rows, shape.vocabulary, shape.channels},
-            .table_gradient = {shape.vocabulary, shape.channels, rows},
-            .norm_gradient = {rows, shape.channels, shape.vocabulary}};
+    const Index columns = (shape.vocabulary + logit_multiple - 1) / logit_multiple * logit_multiple;  // Vp
+    return {.logits = {rows, columns, shape.channels},
+            .table_gradient = {columns, shape.channels, rows},
+            .norm_gradient = {rows, shape.channels, columns}};
   }
 
+  /// All matmuls are in forward.
   static LayerWork work(const BlockShape& shape, Index vocab_size) {
     LayerWork work;
     LayerNorm<P>::work(work, shape);

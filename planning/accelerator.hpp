@@ -57,8 +57,9 @@ struct Accelerator {
   bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, and nothing overlaps
   std::array<MatrixRate, num_precisions> rates;
 
-  MatrixRate& rate(Precision precision) { return rates[static_cast<std::size_t>(precision)]; }
-  const MatrixRate& rate(Precision precision) const { return rates[static_cast<std::size_t>(precision)]; }
+  /// @pre is_priced(precision)
+  MatrixRate& rate(Precision precision) { return rates.at(static_cast<std::size_t>(precision)); }
+  const MatrixRate& rate(Precision precision) const { return rates.at(static_cast<std::size_t>(precision)); }
   bool has(Precision precision) const { return rate(precision).peak_flops > 0; }
 };
 

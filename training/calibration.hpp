@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/cost.hpp"
-#include "planning/accelerator.hpp"
+#include "planning/cluster.hpp"
 
 namespace espalier {
 

@@ -66,7 +66,7 @@ std::string name_in(const SafetensorsReader& reader, std::string tensor) {
 CheckpointInfo info_of(const HuggingFaceModel& model) {
   RunConfig config;
   config.model.shape = model.config;
-  config.batch.sequence_length = model.config.max_sequence_length;
+  config.sequence_length = model.config.max_sequence_length;
   CheckpointInfo info;
   info.run = "import";
   info.layout = {fmt::format("an import of {}", to_string(model.architecture)), 1};

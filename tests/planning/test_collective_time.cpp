@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "planning/collective_time.hpp"
 #include "training/calibration.hpp"
 
 using namespace espalier;

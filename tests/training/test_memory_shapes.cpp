@@ -63,10 +63,14 @@ void expect_predicted(int ranks, std::vector<std::string> keys, const std::strin
     for (const Category category :
          {Category::weights, Category::gradients, Category::optimizer, Category::activations, Category::workspace}) {
       const auto got = static_cast<double>(predicted[category]);
-      EXPECT_NEAR(got, static_cast<double>(measured[category]), 0.01 * got + 0.05 * gigabyte) << to_string(category);
+      // What cuBLASLt and cuDNN hold is in the prediction alone.
+      const double libraries = !exec_is_host && category == Category::workspace ? 0.2 * gigabyte : 0;
+      EXPECT_NEAR(got, static_cast<double>(measured[category]), 0.01 * got + 0.05 * gigabyte + libraries)
+          << to_string(category);
     }
     EXPECT_NEAR(static_cast<double>(predicted.total() - predicted[Category::communication]),
-                static_cast<double>(measured.total()), 0.01 * static_cast<double>(measured.total()));
+                static_cast<double>(measured.total()),
+                0.01 * static_cast<double>(measured.total()) + (exec_is_host ? 0 : 0.2 * gigabyte));
     EXPECT_GT(measured.total(), std::size_t{1} << 30);
   }
 }
