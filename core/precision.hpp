@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@ namespace espalier {
 
 /// What matrix products are computed in.
 enum class Precision { fp32, tf32, fp16, bf16, fp8, fp64 };
+inline constexpr std::size_t num_precisions = 6;
 
 inline const std::vector<Precision>& all_precisions() {
   static const std::vector<Precision> precisions{Precision::fp32, Precision::tf32, Precision::fp16,

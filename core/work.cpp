@@ -16,10 +16,8 @@ double real(Index number) { return static_cast<double>(number); }
 
 double MatmulWork::flops() const { return 2 * real(count) * real(m) * real(n) * real(k); }
 
-// (T + 1) / 2 keys are seen on average.
 double AttentionWork::flops() const {
-  const double length = real(shape.sequence_length);
-  const double scores = real(shape.batch * shape.num_heads) * length * (length + 1) / 2;
+  const double scores = real(shape.batch * shape.num_heads) * shape.seen_keys();
   return (backward ? 8 : 4) * real(count) * scores * real(shape.head_size);
 }
 

@@ -29,7 +29,7 @@ ScalarType activation_type(Precision precision) {
 
 std::vector<std::string> precision_names(const Accelerator& device) {
   std::vector<std::string> found;
-  for (std::size_t i = 0; i < num_precisions; ++i)
+  for (std::size_t i = 0; i < num_priced_precisions; ++i)
     if (device.has(static_cast<Precision>(i)))
       found.emplace_back(to_string(static_cast<Precision>(i)));
   return found;

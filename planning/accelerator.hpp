@@ -14,9 +14,9 @@
 
 namespace espalier {
 
-/// Devices have rates of the first of all precisions, of all but fp64.
-inline constexpr std::size_t num_precisions = 5;
-constexpr bool is_priced(Precision precision) { return static_cast<std::size_t>(precision) < num_precisions; }
+/// The planner prices the first of all precisions: all but fp64.
+inline constexpr std::size_t num_priced_precisions = 5;
+constexpr bool is_priced(Precision precision) { return static_cast<std::size_t>(precision) < num_priced_precisions; }
 std::optional<Precision> parse_priced_precision(std::string_view name);
 
 /// What attention, head and loss are computed in where the products of the blocks are in `precision`: bf16 for fp8.
@@ -57,9 +57,8 @@ struct Accelerator {
   bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, and nothing overlaps
   std::array<MatrixRate, num_precisions> rates;
 
-  /// @pre is_priced(precision)
-  MatrixRate& rate(Precision precision) { return rates.at(static_cast<std::size_t>(precision)); }
-  const MatrixRate& rate(Precision precision) const { return rates.at(static_cast<std::size_t>(precision)); }
+  MatrixRate& rate(Precision precision) { return rates[static_cast<std::size_t>(precision)]; }
+  const MatrixRate& rate(Precision precision) const { return rates[static_cast<std::size_t>(precision)]; }
   bool has(Precision precision) const { return rate(precision).peak_flops > 0; }
 };
 

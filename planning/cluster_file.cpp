@@ -102,7 +102,7 @@ std::vector<BrokenRule> broken_rules(const Cluster& cluster) {
   if (cluster.num_nodes > 1)
     require_link("network_link", cluster.network);
   bool computes = false;
-  for (std::size_t i = 0; i < num_precisions; ++i) {
+  for (std::size_t i = 0; i < num_priced_precisions; ++i) {
     const MatrixRate& rate = device.rates[i];
     const char* const section = to_string(static_cast<Precision>(i));
     computes = computes || rate.peak_flops > 0;
@@ -207,7 +207,7 @@ class ClusterReader {
     read_quantity("device", "step_overhead", Quantity::seconds, device.step_seconds, {0, 100});
     reader_.read("device", "moves_messages", device.moves_messages);
     reader_.read("device", "error_share", device.error_share, {.min = 0, .max = 1});
-    for (std::size_t i = 0; i < num_precisions; ++i) {
+    for (std::size_t i = 0; i < num_priced_precisions; ++i) {
       const char* const section = to_string(static_cast<Precision>(i));
       MatrixRate& rate = device.rates[i];
       const Sane sane = sane_peak(static_cast<Precision>(i));
@@ -282,7 +282,7 @@ std::string to_toml(const Cluster& cluster) {
   quantity("device", "step_overhead", Quantity::seconds, device.step_seconds);
   file.write("device", "moves_messages", device.moves_messages);
   file.write("device", "error_share", device.error_share);
-  for (std::size_t i = 0; i < num_precisions; ++i) {
+  for (std::size_t i = 0; i < num_priced_precisions; ++i) {
     const MatrixRate& rate = device.rates[i];
     if (rate.peak_flops <= 0)
       continue;

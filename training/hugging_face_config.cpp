@@ -39,6 +39,26 @@ Architecture architecture_in(const json& config) {
   refuse_field("architectures", config.at("architectures"), fmt::format("one of {}", fmt::join(known, ", ")));
 }
 
+// Activation functions: our name and that of transformers.
+constexpr std::pair<const char*, const char*> activations[] = {{"gelu", "gelu_new"}, {"gelu", "gelu_pytorch_tanh"},
+                                                               {"gelu_erf", "gelu"}, {"silu", "silu"},
+                                                               {"relu", "relu"},     {"relu_squared", "relu2"}};
+
+std::string activation_in(const json& config, const char* key, const std::string& otherwise) {
+  const auto theirs = field_or(config, key, otherwise);
+  std::vector<std::string> known;
+  for (const auto& [ours, name] : activations) {
+    if (name == theirs)
+      return ours;
+    known.emplace_back(name);
+  }
+  refuse_field(key, config.at(key), fmt::format("one of {}", fmt::join(known, ", ")));
+}
+
+std::string name_of_activation(const std::string& ours) {
+  return std::ranges::find(activations, ours, [](const auto& pair) { return std::string(pair.first); })->second;
+}
+
 ModelConfig gpt2_from(const json& config) {
   ModelConfig model;
   model.vocab_size = field<Index>(config, "vocab_size", sizes);
@@ -47,9 +67,7 @@ ModelConfig gpt2_from(const json& config) {
   model.hidden_size = field<Index>(config, "n_embd", sizes);
   model.num_heads = field<Index>(config, "n_head", sizes);
   model.ffn_hidden_size = is_set(config, "n_inner") ? field<Index>(config, "n_inner", sizes) : 4 * model.hidden_size;
-  const auto activation = field_or(config, "activation_function", std::string("gelu_new"));
-  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
-    refuse_field("activation_function", config.at("activation_function"), "\"gelu_new\"");
+  model.activation = activation_in(config, "activation_function", "gelu_new");
   require_value(config, "layer_norm_epsilon", 1e-5);
   require_value(config, "scale_attn_weights", true);
   require_value(config, "scale_attn_by_inverse_layer_idx", false);
@@ -70,7 +88,7 @@ json gpt2_to(const ModelConfig& model) {
           {"n_embd", model.hidden_size},
           {"n_head", model.num_heads},
           {"n_inner", model.ffn_hidden_size},
-          {"activation_function", "gelu_new"},
+          {"activation_function", name_of_activation(model.activation)},
           {"layer_norm_epsilon", 1e-5},
           {"tie_word_embeddings", true},
           {"attn_pdrop", model.dropout},
@@ -119,12 +137,11 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
 
 Architecture architecture_of(const ModelConfig& model) {
   const ModelConfig gpt2;
-  if (model.norm == gpt2.norm && model.activation == gpt2.activation && model.positions == gpt2.positions &&
-      model.bias && model.tied_embeddings && model.kv_heads() == model.num_heads)
+  if (model.norm == gpt2.norm && !model.gated() && model.positions == gpt2.positions && model.bias &&
+      model.tied_embeddings && model.kv_heads() == model.num_heads)
     return Architecture::gpt2;
-  throw Error(ExitCode::usage, {.what = "transformers has no architecture for this model",
-                                .got = fmt::format("activation \"{}\"", model.activation),
-                                .wanted = "a GPT-2: LayerNorm, GELU, learned positions, biases, a tied head",
+  throw Error(ExitCode::usage, {.what = "no architecture of transformers that is known here describes this model",
+                                .wanted = "a GPT-2: LayerNorm, no gate, learned positions, biases, a tied head",
                                 .todo = "the checkpoint stays readable with HDF5 (docs/checkpoint_format.md)"});
 }
 

@@ -36,8 +36,10 @@ expect 2 "a folder of its own" "$espalier" checkpoint export run --output model
 expect 2 "unknown type" "$espalier" checkpoint export run --output other --dtype fp8
 expect 2 "not a size" "$espalier" checkpoint export run --output other --shard-size much
 expect 4 "" "$espalier" checkpoint export model --output other
-exits 0 "$espalier" train tiny.toml run.directory=relu model.activation=relu
-expect 2 "transformers has no architecture" "$espalier" checkpoint export relu --output other
+exits 0 "$espalier" train tiny.toml run.directory=relu model.activation=relu_squared
+exits 0 "$espalier" checkpoint export relu --output relu_model
+grep -q '"activation_function": "relu2"' relu_model/config.json || fail "another activation function" relu_model/config.json
+expect 0 "relu_squared" "$espalier" checkpoint import relu_model --output relu_again
 printf 'x' | dd of=model/model.safetensors bs=1 seek=3 conv=notrunc status=none
 expect 3 "model.safetensors" "$espalier" checkpoint import model --output other
 [[ ! -e other ]] || fail "a refused command wrote something"

@@ -183,7 +183,6 @@ TEST(Report, compares_with_the_prediction) {
 TEST(Report, a_long_run_of_many_ranks_stays_small) {
   RecordedRun run = run_of(20000, 1);
   run.setup.layout.data = 200;
-  run.setup.layout.pipeline = 1;
   run.ranks.assign(200, {times_of(1, 0.1), times_of(2, 0.1)});
   run.ranks[150] = {times_of(1, 0.1), times_of(2, 0.2)};  // works most
   run.steps[12345].loss = 77;

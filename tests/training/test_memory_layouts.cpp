@@ -84,10 +84,10 @@ void expect_does_not_fit(const RunConfig& config) {
     const auto need =
         budget_text(predicted_total(config, {fmt::format("parallel.data={}", world().size())}, world().size()));
     // The three largest parts are named; on a GPU activations are larger than gradients here.
-    for (const std::string& word : {std::string("need of " + need), "run.device_memory = " + budget,
-                                    std::string("optimizer"), std::string("weights"),
-                                    std::string(exec_is_host ? "gradients" : "activations"),
-                                    std::string("layouts"), std::string("pipeline"), std::string("tensor 4")})
+    for (const std::string& word :
+         {std::string("need of " + need), "run.device_memory = " + budget, std::string("optimizer"),
+          std::string("weights"), std::string(exec_is_host ? "gradients" : "activations"), std::string("layouts"),
+          std::string("pipeline"), std::string("tensor 4")})
       EXPECT_NE(text.find(word), std::string::npos) << "\"" << word << "\" is not in\n" << text;
   }
 }

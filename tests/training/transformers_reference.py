@@ -15,6 +15,8 @@ BATCH, LENGTH = 2, 9
 FAMILIES = {
     "gpt2": transformers.GPT2Config(vocab_size=61, n_positions=16, n_embd=32, n_layer=2, n_head=4, n_inner=80, resid_pdrop=0,
                                     embd_pdrop=0, attn_pdrop=0),
+    "gpt2 with erf": transformers.GPT2Config(vocab_size=67, n_positions=12, n_embd=24, n_layer=1, n_head=3, n_inner=40, resid_pdrop=0,
+                                             embd_pdrop=0, attn_pdrop=0, activation_function="gelu"),
 }
 
 
