@@ -7,7 +7,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
 
 #include "app/print.hpp"
 #include "core/printable_text.hpp"
@@ -43,6 +45,32 @@ void require_empty(const Path& directory) {
                .todo = "name another one in --output"});
 }
 
+// Writes into it; after an error nothing of what was written is left.
+template <class Write>
+void into_own_folder(const Path& directory, const Write& write) {
+  require_empty(directory);
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(directory, ignored);
+  make_directories(directory);
+  try {
+    write();
+  } catch (...) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory, ignored))
+      std::filesystem::remove_all(entry.path(), ignored);
+    if (is_new)
+      std::filesystem::remove(directory, ignored);
+    throw;
+  }
+}
+
+// Where an import keeps the files of the tokenizer: beside checkpoints/.
+Path tokenizer_beside(const Path& checkpoint) {
+  Path path = std::filesystem::absolute(checkpoint).lexically_normal();
+  if (!path.has_filename())  // it ended with a slash
+    path = path.parent_path();
+  return path.parent_path().parent_path() / "tokenizer";
+}
+
 void print_tensor(const std::string& name, ScalarType type, const std::vector<Index>& shape, const std::string& other) {
   print_answer("  {:<44} {:<5} {:<16} {}\n", printable_line(name), to_string(type), shape_text(shape), other);
 }
@@ -61,8 +89,9 @@ int import_model(const ConvertArguments& arguments) {
       print_tensor(parameter.name, weights.type(parameter), parameter.shape, "from " + parameter.part.tensor);
     return 0;
   }
-  require_empty(arguments.output);
-  const Path checkpoint = import_hugging_face(weights, arguments.from, arguments.output);
+  Path checkpoint;
+  into_own_folder(arguments.output,
+                  [&] { checkpoint = import_hugging_face(weights, arguments.from, arguments.output); });
   print_answer("wrote {}\nuse it: espalier train CONFIG.toml --init-from {}\n\n{}\n", checkpoint.string(),
                arguments.output, model_section(stored_config(CheckpointReader(checkpoint))));
   return 0;
@@ -99,12 +128,11 @@ int export_model(const ConvertArguments& arguments) {
       print_tensor(tensor.name, tensor.type, tensor.shape, "");
     return 0;
   }
-  require_empty(arguments.output);
-  make_directories(arguments.output);
-  std::vector<std::string> files = export_hugging_face(checkpoint, plan, arguments.output, shard_bytes);
-  // Beside checkpoints/ of an import, or of a run.
-  const Path tokenizer = checkpoint.path().parent_path().parent_path() / "tokenizer";
-  std::ranges::copy(copy_tokenizer(tokenizer, arguments.output), std::back_inserter(files));
+  std::vector<std::string> files;
+  into_own_folder(arguments.output, [&] {
+    files = copy_tokenizer(tokenizer_beside(checkpoint.path()), arguments.output);
+    std::ranges::copy(export_hugging_face(checkpoint, plan, arguments.output, shard_bytes), std::back_inserter(files));
+  });
   print_answer("wrote {}: {}\n", arguments.output, fmt::join(files, ", "));
   return 0;
 }

@@ -12,7 +12,7 @@ namespace espalier {
 namespace {
 
 // Vectors of any instruction set and transactions of any GPU start at a multiple of 128 bytes.
-constexpr Index parameter_alignment = 64;  // elements
+constexpr Index parameter_alignment = 64;  // elements; of parameters that join none
 constexpr Index segment_alignment = 256;   // elements
 
 Index round_up(Index value, Index multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -98,6 +98,7 @@ typename ParameterStore<T>::Id ParameterStore<T>::declare(ParameterSpec spec) {
 
 template <class T>
 void ParameterStore<T>::lay_out() {
+  ESPALIER_ASSERT(flat_size_ == 0, "espalier::ParameterStore::lay_out: the store is laid out already");
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -113,6 +114,7 @@ void ParameterStore<T>::lay_out() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = parameters_[i].spec;
     if (i == 0 || segment_key(spec) != segment_key(parameters_[i - 1].spec)) {
+      ESPALIER_ASSERT(!spec.joins_previous, "espalier::ParameterStore: " + spec.name + " has nothing to join");
       flat_size_ = round_up(flat_size_, segment_alignment);
       segments_.push_back({spec.chunk, spec.block, spec.group(), spec.weight_decay, flat_size_, 0});
     }
@@ -162,7 +164,7 @@ void ParameterStore<T>::initial_values(const ExecSpace& exec, std::uint64_t seed
 
 template <class T>
 void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) const {
-  ESPALIER_ASSERT(flat_size_ > 0, "espalier::ParameterStore: weights are asked for before allocate()");
+  ESPALIER_ASSERT(weights_.data() != nullptr, "espalier::ParameterStore: weights are asked for before allocate()");
   ESPALIER_ASSERT(num_elements(extents) == parameter(id).size,
                   "espalier::ParameterStore: " + parameter(id).spec.name + " has local shape " +
                       shape_text(parameter(id).local_shape) + ", asked for " + shape_text(extents));
@@ -171,9 +173,9 @@ void ParameterStore<T>::check_size(Id id, const std::vector<Index>& extents) con
 template <class T>
 void ParameterStore<T>::check_joined(Id first, Id last, const std::vector<Index>& extents) const {
   const IndexRange all{parameter(first).offset, parameter(last).flat_range().end};
-  ESPALIER_ASSERT(all.size() == num_elements(extents), "espalier::ParameterStore: " + parameter(first).spec.name +
-                                                           " to " + parameter(last).spec.name + " do not join as " +
-                                                           shape_text(extents));
+  ESPALIER_ASSERT(weights_.data() != nullptr && all.size() == num_elements(extents),
+                  "espalier::ParameterStore: " + parameter(first).spec.name + " to " + parameter(last).spec.name +
+                      " do not join as " + shape_text(extents));
 }
 
 #define ESPALIER_INSTANTIATE(T) template class ParameterStore<T>;

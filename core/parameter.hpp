@@ -40,8 +40,8 @@ class ParameterStore {
     return Tensor<State<T>, sizeof...(Extents)>(gradients_.data() + parameter(id).offset, extents...);
   }
 
-  /// The same of the parameters `first` to `last`, which were declared in this order and join each other
-  /// (ParameterSpec::joins_previous): their rows one below the other.
+  /// The same of the parameters from `first` to `last`, which join each other (ParameterSpec::joins_previous): their
+  /// rows one below the other.
   template <class... Extents>
   Tensor<T, sizeof...(Extents)> joined_weight(Id first, Id last, Extents... extents) const {
     check_joined(first, last, {static_cast<Index>(extents)...});

@@ -42,9 +42,11 @@ struct ParameterSpec {
   /// what every tp rank applies to rows, or heads, of its own. Without an axis, ranks along it hold other elements, or
   /// copies.
   AxisSet partial = {};
-  bool tied = false;            ///< held by the first and by the last stage, which both contribute to its gradient
-  bool weight_decay = true;     ///< false for biases and norms
-  bool joins_previous = false;  ///< lies right behind the parameter declared before it, so that a matmul takes both
+  bool tied = false;         ///< held by the first and by the last stage, which both contribute to its gradient
+  bool weight_decay = true;  ///< false for biases and norms
+  /// Lies right behind the parameter of the same segment (core/parameter.hpp) that was declared before it, so that a
+  /// matmul takes both.
+  bool joins_previous = false;
   double init_mean = 0;
   double init_std = 0;
   std::string init_stream = {};  ///< names the random numbers of the initial values; empty: `name`

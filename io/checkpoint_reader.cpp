@@ -113,6 +113,9 @@ void CheckpointReader::Data::take_apart() {
       continue;
     tensors.erase(stored.name);
     for (const auto& [name, part] : found) {
+      if (tensors.contains(name))
+        refuse_manifest(path / "manifest.json", "a checkpoint has a tensor under an old and a new name", name,
+                        "one of " + stored.name + " and " + name);
       tensors[name] = {name, stored.type, {stored.global_shape.begin() + 1, stored.global_shape.end()}};
       parts[name] = part;
     }

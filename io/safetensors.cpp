@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <set>
 
+#include "core/memory_text.hpp"
 #include "core/parameter_spec.hpp"
 #include "core/tensor.hpp"
 #include "io/block_copy.hpp"
@@ -46,6 +46,10 @@ const char* dtype_of(ScalarType type) {
   throw Error(ExitCode::data, {.what = what, .where = path.string(), .got = got, .wanted = wanted, .todo = todo});
 }
 
+Index bytes_of(const SafetensorsWriter::Tensor& tensor) {
+  return num_elements(tensor.shape) * static_cast<Index>(size_of(tensor.type));
+}
+
 // One entry of a header, with its place in the data section.
 struct HeaderEntry {
   std::string name;
@@ -58,15 +62,17 @@ HeaderEntry entry_from(const std::string& name, const nlohmann::json& item, Inde
   entry.tensor.dtype = field<std::string>(item, "dtype");
   const auto dtype = std::ranges::find(dtypes, entry.tensor.dtype, [](const Dtype& d) { return std::string(d.name); });
   if (dtype == std::end(dtypes))
-    refuse_field("dtype", item.at("dtype"), "F64, F32, BF16, F16 or an integer type");
+    refuse_field("dtype", item.at("dtype"), "a type of the safetensors format");
   entry.tensor.type = dtype->type;
   entry.tensor.shape = values_field<Index>(item, "shape", IntegerRange{0, Index{1} << 40});
   const auto offsets = values_field<Index>(item, "data_offsets", IntegerRange{0, data_bytes});
   if (offsets.size() != 2 || offsets[0] > offsets[1])
     refuse_field("data_offsets", item.at("data_offsets"), "[begin, end] inside the file");
   Index bytes = dtype->bytes;
+  if (std::ranges::count(entry.tensor.shape, 0) > 0)
+    bytes = 0;
   for (const Index extent : entry.tensor.shape)
-    if (extent > 0 && bytes > data_bytes / extent)
+    if (bytes > 0 && bytes > data_bytes / extent)
       refuse_field("shape", item.at("shape"), "a tensor that fits into the file");
     else
       bytes *= extent;
@@ -84,42 +90,48 @@ bool is_file_name(const std::string& name) {
 }  // namespace
 
 SafetensorsReader::SafetensorsReader(const Path& directory) : directory_(directory) {
-  std::error_code missing;
-  if (const Path index = directory / safetensors_index_name; std::filesystem::exists(index, missing)) {
-    std::map<std::string, std::string> files;  // by tensor
-    try {
-      const nlohmann::json json = parse_json(read_file(index, ExitCode::data, longest_header));
-      for (const auto& [name, file] : object_field(json, "weight_map").items())
-        files[name] = value_from<std::string>(file, "weight_map");
-    } catch (const Error&) {
-      throw;
-    } catch (const std::runtime_error& error) {
-      refuse(index, "the index of a model's weights cannot be read", error.what(), "{\"weight_map\": {tensor: file}}");
-    }
-    std::set<std::string> names;
-    for (const auto& [tensor, file] : files) {
-      if (!is_file_name(file))
-        refuse(index, "the index of a model's weights names a file elsewhere", '"' + file + '"',
-               "files of the same directory");
-      names.insert(file);
-    }
-    for (const std::string& name : names)
-      read_header(name);
-    for (const auto& [tensor, file] : files)
-      if (!contains(tensor) || tensors_.at(tensor).file != file)
-        refuse(directory / file, "a file of weights lacks a tensor",
-               contains(tensor) ? "it is in another file" : "no " + tensor, tensor + ", as the index says");
-    return;
-  }
-  if (!std::filesystem::exists(directory / safetensors_name, missing)) {
-    const bool has_pickles = std::filesystem::exists(directory / "pytorch_model.bin", missing);
+  const auto is_there = [&](const char* name) {
+    std::error_code missing;
+    return std::filesystem::symlink_status(directory / name, missing).type() != std::filesystem::file_type::not_found;
+  };
+  const bool has_pickles = is_there("pytorch_model.bin");
+  if (is_there(safetensors_name))
+    read_header(safetensors_name);
+  else if (is_there(safetensors_index_name))
+    read_indexed();
+  else
     refuse(directory, "the directory has no weights in the safetensors format",
            has_pickles ? "pytorch_model.bin" : "neither of the files",
            fmt::format("{} or {}", safetensors_name, safetensors_index_name),
            has_pickles ? "save it again with transformers: model.save_pretrained(DIRECTORY)"
                        : "name the directory of a Hugging Face model, with config.json in it");
+}
+
+void SafetensorsReader::read_indexed() {
+  const Path index = directory_ / safetensors_index_name;
+  std::map<std::string, std::string> files;  // by tensor
+  try {
+    const nlohmann::json json = parse_json(read_file(index, ExitCode::data, longest_header));
+    for (const auto& [name, file] : object_field(json, "weight_map").items())
+      files[name] = value_from<std::string>(file, "weight_map");
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    refuse(index, "the index of a model's weights cannot be read", error.what(), "{\"weight_map\": {tensor: file}}");
   }
-  read_header(safetensors_name);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : files) {
+    if (!is_file_name(file))
+      refuse(index, "the index of a model's weights names a file elsewhere", '"' + file + '"',
+             "files of the same directory", "load no models of people that you do not trust");
+    names.insert(file);
+  }
+  for (const std::string& name : names)
+    read_header(name);
+  for (const auto& [tensor, file] : files)
+    if (!contains(tensor) || tensors_.at(tensor).file != file)
+      refuse(directory_ / file, "a file of weights lacks a tensor",
+             contains(tensor) ? "it is in another file" : "no " + tensor, tensor + ", as the index says");
 }
 
 void SafetensorsReader::read_header(const std::string& file) {
@@ -130,7 +142,9 @@ void SafetensorsReader::read_header(const std::string& file) {
     input.read_at(0, &length, length_bytes);
   if (input.size() < length_bytes || length > std::min(longest_header, input.size() - length_bytes))
     refuse(path, "a file of weights is not in the safetensors format, or was cut",
-           fmt::format("{} bytes, of which {} are the header", input.size(), length), "a whole file");
+           input.size() < length_bytes ? fmt::format("{} bytes", input.size())
+                                       : fmt::format("{} bytes, and a header of {}", input.size(), length),
+           "a whole file");
   std::string header(length, '\0');
   input.read_at(length_bytes, header.data(), length);
   const std::size_t begin = length_bytes + length;
@@ -213,7 +227,7 @@ SafetensorsWriter::SafetensorsWriter(Path directory, std::vector<Tensor> tensors
     : directory_(std::move(directory)), tensors_(std::move(tensors)) {
   Index used = 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const Index bytes = num_elements(tensors_[i].shape) * static_cast<Index>(size_of(tensors_[i].type));
+    const Index bytes = bytes_of(tensors_[i]);
     if (shards_.empty() || (used > 0 && used + bytes > shard_bytes)) {
       shards_.push_back({{}, i, i});
       used = 0;
@@ -221,6 +235,17 @@ SafetensorsWriter::SafetensorsWriter(Path directory, std::vector<Tensor> tensors
     used += bytes;
     shards_.back().end = i + 1;
   }
+  Index total = 0;
+  for (const Tensor& tensor : tensors_)
+    total += bytes_of(tensor);
+  std::error_code unknown;
+  const auto space = std::filesystem::space(directory_, unknown);
+  if (!unknown && space.available < static_cast<std::uintmax_t>(total))
+    throw Error(ExitCode::write, {.what = "no space for the weights",
+                                  .where = directory_.string(),
+                                  .got = fmt::format("{} free", bytes_text(space.available)),
+                                  .wanted = bytes_text(static_cast<std::size_t>(total)),
+                                  .todo = "free some space there, or choose another directory"});
   for (std::size_t s = 0; s < shards_.size(); ++s)
     shards_[s].name = shards_.size() == 1 ? std::string(safetensors_name)
                                           : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards_.size());
@@ -233,7 +258,7 @@ void SafetensorsWriter::open_next() {
   Index offset = 0;
   for (std::size_t i = shard.begin; i < shard.end; ++i) {
     const Tensor& tensor = tensors_[i];
-    const Index bytes = num_elements(tensor.shape) * static_cast<Index>(size_of(tensor.type));
+    const Index bytes = bytes_of(tensor);
     header[tensor.name] = {
         {"dtype", dtype_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
@@ -253,7 +278,7 @@ void SafetensorsWriter::write(const void* data) {
     open_next();
   }
   const Tensor& tensor = tensors_.at(written_++);
-  file_->write(data, static_cast<std::size_t>(num_elements(tensor.shape)) * size_of(tensor.type));
+  file_->write(data, static_cast<std::size_t>(bytes_of(tensor)));
 }
 
 void SafetensorsWriter::finish() {
@@ -266,7 +291,7 @@ void SafetensorsWriter::finish() {
     Index total = 0;
     for (const Shard& shard : shards_)
       for (std::size_t i = shard.begin; i < shard.end; ++i) {
-        total += num_elements(tensors_[i].shape) * static_cast<Index>(size_of(tensors_[i].type));
+        total += bytes_of(tensors_[i]);
         index["weight_map"][tensors_[i].name] = shard.name;
       }
     index["metadata"] = {{"total_size", total}};

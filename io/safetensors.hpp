@@ -24,15 +24,16 @@ struct SafetensorsTensor {
   std::string dtype;               ///< as the file says: "BF16"
   std::optional<ScalarType> type;  ///< none: integers and others that hold no weights
   std::vector<Index> shape;
-  std::string file;  ///< in the directory
+  std::string file;  ///< its name in the directory
   Index offset = 0;  ///< of the first byte in the file
 };
 
-/// The tensors of a directory. Only the headers are in memory. Every error is Error(data) and names the file.
+/// The tensors of a directory. Only the headers are in memory. Every error is Error(data) and names the file, or the
+/// directory where no file is to blame.
 class SafetensorsReader {
  public:
-  /// Reads model.safetensors, or the files that the index names. Checks that every header describes its file: ranges
-  /// inside it, of the right size, that neither overlap nor leave gaps.
+  /// Reads model.safetensors; without one the files that the index names, as transformers does. Checks that every
+  /// header describes its file: ranges inside it, of the right size, that neither overlap nor leave gaps.
   explicit SafetensorsReader(const Path& directory);
 
   const Path& directory() const { return directory_; }
@@ -47,6 +48,7 @@ class SafetensorsReader {
 
  private:
   void read_header(const std::string& file);
+  void read_indexed();
 
   Path directory_;
   std::map<std::string, SafetensorsTensor> tensors_;

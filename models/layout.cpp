@@ -65,7 +65,9 @@ std::string Layout::text() const {
   if (pipeline > 1)
     text += virtual_stages > 1 ? fmt::format(" ({}, {} virtual stages)", to_string(schedule), virtual_stages)
                                : fmt::format(" ({})", to_string(schedule));
-  text += fmt::format(", micro-batch {}, recompute {}, ZeRO-{}{}, {}", micro_batch, to_string(recompute), zero_stage,
+  const std::string recomputed = recompute_text(*this);
+  text += fmt::format(", micro-batch {}, {}, ZeRO-{}{}, {}", micro_batch,
+                      recomputed.empty() ? "recompute none" : recomputed, zero_stage,
                       sequence_parallel ? ", sequence parallel" : "", to_string(precision));
   if (!data_inside_pipeline() && pipeline > 1 && data > 1)
     text += ", stages side by side";

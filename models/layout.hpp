@@ -35,12 +35,12 @@ struct Layout {
   std::vector<Index> layers = {};  ///< of each part of the model, in its order; empty: open
 
   int num_devices() const { return tensor * context * data * pipeline; }
-  Index num_microbatches() const { return global_batch / (micro_batch * data); }
-  int num_parts() const { return pipeline * virtual_stages; }  ///< of the model, in its order
+  Index num_microbatches() const { return global_batch / (micro_batch * data); }  ///< of a replica. @pre data is known
+  int num_parts() const { return pipeline * virtual_stages; }                     ///< of the model, in its order
   Recompute recompute_of(int stage) const;
 
-  /// Which of them is a chunk of a stage: chunk c of stage s is part c p + s; the second chunks of zero_bubble_v go the
-  /// way back, so that the first stage has both ends of the model.
+  /// The part of the model that chunk c of stage s is: c p + s; of zero_bubble_v the second chunks go the way back, so
+  /// that the first stage has both ends of the model.
   int part_of(int stage, int chunk) const;
   bool has_head(int stage) const { return part_of(stage, virtual_stages - 1) + 1 == num_parts(); }
 

@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "core/tensor.hpp"
+#include "io/block_copy.hpp"
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_writer.hpp"
+#include "io/input_limits.hpp"
 #include "io/json_text.hpp"
 #include "models/decoder.hpp"
 #include "training/loss_scaler.hpp"
@@ -19,15 +21,16 @@
 namespace espalier {
 namespace {
 
-constexpr const char* tokenizer_files[] = {"tokenizer.json",
-                                           "tokenizer_config.json",
-                                           "special_tokens_map.json",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "tokenizer.model",
-                                           "added_tokens.json",
-                                           "chat_template.jinja",
-                                           "generation_config.json"};
+// What lies beside the weights and says how text is made of tokens, and tokens are chosen.
+constexpr const char* accompanying_files[] = {"tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "tokenizer.model",
+                                              "added_tokens.json",
+                                              "chat_template.jinja",
+                                              "generation_config.json"};
 
 // out (columns, rows) = in (rows, columns), in elements of a size.
 template <class Element>
@@ -62,6 +65,16 @@ std::string name_in(const SafetensorsReader& reader, std::string tensor) {
   return tensor;
 }
 
+void require_finite(ScalarType type, const std::vector<unsigned char>& data, ExitCode code, const Path& where,
+                    const std::string& tensor) {
+  if (!is_finite(type, data.data(), static_cast<Index>(data.size() / size_of(type))))
+    throw Error(code, {.what = "weights are not finite",
+                       .where = where.string(),
+                       .got = fmt::format("nan or inf in {} as {}", tensor, to_string(type)),
+                       .wanted = "finite numbers",
+                       .todo = "use another checkpoint, or a type with a larger range"});
+}
+
 // Of a run that has done nothing yet: its config holds the model, and all defaults.
 CheckpointInfo info_of(const HuggingFaceModel& model) {
   RunConfig config;
@@ -90,7 +103,7 @@ std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model) 
   std::vector<ForeignParameter> list;
   for (const Parameter& parameter : store.parameters())
     list.push_back({parameter.spec.name, parameter.spec.shape,
-                    hugging_face_part(model.architecture, model.config, parameter.spec.name)});
+                    hugging_face_part(model.architecture, parameter.spec.name, parameter.spec.shape)});
   return list;
 }
 
@@ -136,13 +149,14 @@ Path import_hugging_face(const ForeignWeights& weights, const Path& from, const 
     bytes += static_cast<Index>(bytes_of(parameter.shape, weights.type(parameter)));
   const Path partial = begin_checkpoint(checkpoints, info.step, bytes);
   try {
-    std::vector<ShardRecord> records;  // a turn of one file for each tensor
+    std::vector<ShardRecord> records;  // tensor by tensor, appended to one file
     std::vector<unsigned char> data;
     ShardPlace place = own_file(0);
     for (const ForeignParameter& parameter : weights.parameters()) {
       const ScalarType type = weights.type(parameter);
       data.resize(bytes_of(parameter.shape, type));
       weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, type, data.data());
+      require_finite(type, data, ExitCode::data, from, parameter.part.tensor);
       const TensorBlock block = whole_tensor("weights/" + parameter.name, type, parameter.shape, data.data());
       place.completes = &parameter == &weights.parameters().back();
       records.push_back(write_shard(partial, place, {&block, 1}));
@@ -152,9 +166,8 @@ Path import_hugging_face(const ForeignWeights& weights, const Path& from, const 
     std::vector<StoredBlock> blocks;
     for (const ShardRecord& record : records)
       blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
-    const Path path = publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
     copy_tokenizer(from, directory / "tokenizer");
-    return path;
+    return publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
   } catch (...) {
     abandon_checkpoint(checkpoints, info.step, {});
     throw;
@@ -194,6 +207,7 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
       unsigned char* const place = tensor.data() + static_cast<std::size_t>(parameter.part.first) * row;
       checkpoint.read("weights/" + parameter.name, parameter.shape, planned.type, place);
     }
+    require_finite(planned.type, tensor, ExitCode::checkpoint, checkpoint.path(), planned.name);
     if (!parameters[next - 1].part.transposed) {
       writer.write(tensor.data());
       continue;
@@ -212,12 +226,12 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
 
 std::vector<std::string> copy_tokenizer(const Path& from, const Path& to) {
   std::vector<std::string> copied;
-  for (const char* const name : tokenizer_files) {
+  for (const char* const name : accompanying_files) {
     std::error_code missing;
     if (!std::filesystem::is_regular_file(from / name, missing))
       continue;
     make_directories(to);
-    std::filesystem::copy_file(from / name, to / name);
+    write_file_atomically(to / name, read_file(from / name, ExitCode::data, LargestFile::manifest));
     copied.emplace_back(name);
   }
   return copied;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,8 @@
 #include "io/safetensors.hpp"
 #include "training/hugging_face_config.hpp"
 
-// Models of Hugging Face to checkpoints of Espalier, and back. Tensor by tensor: memory is wanted for the largest one,
-// twice where it is transposed.
+// Models of Hugging Face to checkpoints of Espalier, and back. Tensor by tensor: memory is wanted for up to three times
+// the largest one.
 
 namespace espalier {
 

@@ -11,6 +11,7 @@
 #include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
 #include "io/json_text.hpp"
+#include "models/largest_model.hpp"
 
 namespace espalier {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using Architecture = HuggingFaceArchitecture;
 using nlohmann::json;
 
-constexpr IntegerRange sizes{1, Index{1} << 31};
+constexpr IntegerRange channels{1, LargestModel::channels};
 
 // A key that must have one value, or be absent: Espalier computes nothing else.
 void require_value(const json& config, const char* key, const json& wanted) {
@@ -61,12 +62,14 @@ std::string name_of_activation(const std::string& ours) {
 
 ModelConfig gpt2_from(const json& config) {
   ModelConfig model;
-  model.vocab_size = field<Index>(config, "vocab_size", sizes);
-  model.max_sequence_length = field<Index>(config, "n_positions", sizes);
-  model.num_layers = field<Index>(config, "n_layer", sizes);
-  model.hidden_size = field<Index>(config, "n_embd", sizes);
-  model.num_heads = field<Index>(config, "n_head", sizes);
-  model.ffn_hidden_size = is_set(config, "n_inner") ? field<Index>(config, "n_inner", sizes) : 4 * model.hidden_size;
+  model.vocab_size = field<Index>(config, "vocab_size", IntegerRange{1, LargestModel::vocabulary});
+  model.max_sequence_length = field<Index>(config, "n_positions", IntegerRange{1, LargestModel::positions});
+  model.num_layers = field<Index>(config, "n_layer", IntegerRange{1, LargestModel::layers});
+  model.hidden_size = field<Index>(config, "n_embd", channels);
+  model.num_heads = field<Index>(config, "n_head", channels);
+  model.ffn_hidden_size = is_set(config, "n_inner")
+                              ? field<Index>(config, "n_inner", IntegerRange{1, LargestModel::ffn})
+                              : 4 * model.hidden_size;
   model.activation = activation_in(config, "activation_function", "gelu_new");
   require_value(config, "layer_norm_epsilon", 1e-5);
   require_value(config, "scale_attn_weights", true);
@@ -76,7 +79,7 @@ ModelConfig gpt2_from(const json& config) {
   return model;
 }
 
-json gpt2_to(const ModelConfig& model) {
+nlohmann::ordered_json gpt2_to(const ModelConfig& model) {
   // The id that transformers takes for both where none is given.
   const json end_of_text = model.vocab_size == 50257 ? json(50256) : json();
   return {{"model_type", "gpt2"},
@@ -116,8 +119,6 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
   try {
     const json config = parse_json(read_file(path, ExitCode::data, LargestFile::record));
     model.architecture = architecture_in(config);
-    if (model.architecture != Architecture::gpt2)
-      refuse_field("architectures", config.at("architectures"), "GPT2LMHeadModel; this version trains no other yet");
     model.config = gpt2_from(config);
     const std::vector<std::string> broken = problems(model.config);
     if (!broken.empty())
@@ -147,7 +148,7 @@ Architecture architecture_of(const ModelConfig& model) {
 
 nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, ScalarType type) {
   nlohmann::ordered_json config = {{"architectures", {to_string(model.architecture)}}};
-  const json keys = gpt2_to(model.config);
+  const nlohmann::ordered_json keys = gpt2_to(model.config);
   for (const auto& [key, value] : keys.items())
     config[key] = value;
   config["dtype"] = dtype_words(type);

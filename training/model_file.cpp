@@ -14,13 +14,13 @@
 #include "io/input_limits.hpp"
 #include "io/nearest_word.hpp"
 #include "io/toml_config.hpp"
+#include "models/largest_model.hpp"
 #include "models/presets.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr const char* default_preset = "byte-1m";  // that of `train`
-constexpr Index longest_sequence = 1 << 24;
 
 class ModelReader {
  public:
@@ -97,7 +97,7 @@ class ModelReader {
     read_choice("position", {{"learned", Positions::learned}, {"rotary", Positions::rotary}}, shape_.positions);
     const bool rotary = shape_.positions == Positions::rotary;
     Index length = shape_.max_sequence_length;
-    const bool given = reader_.read("model", "max_sequence_length", length, {.min = 1, .max = longest_sequence});
+    const bool given = reader_.read("model", "max_sequence_length", length, {.min = 1, .max = LargestModel::positions});
     if (!rotary && length == 0)
       reader_.problem("model", "max_sequence_length", "is missing: how many positions are learned");
     if (!rotary && !given && length > 0)
@@ -111,7 +111,7 @@ class ModelReader {
     reader_.read("batch", "micro_batch_size", of_a_replica);
     reader_.read("batch", "global_batch_size", planned.global_batch, {.min = 1, .max = 1 << 24});
     Index length = 0;
-    reader_.read("batch", "sequence_length", length, {.min = 0, .max = longest_sequence});
+    reader_.read("batch", "sequence_length", length, {.min = 0, .max = LargestModel::positions});
     if (shape_.learned_positions() > 0 && length > shape_.max_sequence_length)
       reader_.problem(
           "batch", "sequence_length",

@@ -14,6 +14,7 @@
 #include "core/ops/matmul_library.hpp"
 #include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
+#include "models/largest_model.hpp"
 #include "training/config_visitors.hpp"
 #include "training/validate_config.hpp"
 #include "training/with_compute_type.hpp"
@@ -21,16 +22,14 @@
 namespace espalier {
 namespace {
 
-// Far above any model, and low enough that products of two or three of them stay below 2^63; what is made of more is
-// checked by validate_run_config().
+// As LargestModel; what is made of more factors is checked by validate_run_config().
 constexpr Index no_limit = std::numeric_limits<Index>::max();
 const IntegerRange positive{1, Index{1} << 50};
 const IntegerRange not_negative{0, Index{1} << 50};
 const IntegerRange degree{1, 1 << 20};
 const IntegerRange batch_size{1, 1 << 24};
-constexpr Index longest_sequence = 1 << 24;
-const IntegerRange layers{1, 1 << 14};
-const IntegerRange channels{1, 1 << 18};
+const IntegerRange layers{1, LargestModel::layers};
+const IntegerRange channels{1, LargestModel::channels};
 constexpr double not_given = -1;
 const std::vector<Assignment> assignments = {Assignment::consecutive, Assignment::round_robin};
 const std::vector<std::string> state_or_compute = {"state", "compute"};
@@ -82,14 +81,14 @@ void visit_keys(Config& c, Visitor&& v) {
   v.section("model", "The shape. A preset sets all of it; single keys override.");
   v.choice("preset", c.model.preset, trainable_preset_names(), "named shape");
   v.preset(c.model);
-  v.integer("vocab_size", c.model.shape.vocab_size, {1, std::numeric_limits<TokenId>::max()},
-            "tokens of the vocabulary");
-  v.integer("max_sequence_length", c.model.shape.max_sequence_length, {1, longest_sequence},
+  v.integer("vocab_size", c.model.shape.vocab_size, {1, LargestModel::vocabulary}, "tokens of the vocabulary");
+  v.integer("max_sequence_length", c.model.shape.max_sequence_length, {1, LargestModel::positions},
             "rows of the position embedding");
   v.integer("num_layers", c.model.shape.num_layers, layers, "transformer blocks");
   v.integer("hidden_size", c.model.shape.hidden_size, channels, "channels of the residual stream");
   v.integer("num_heads", c.model.shape.num_heads, channels, "attention heads; divide hidden_size");
-  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, {1, 1 << 20}, "channels of the feed-forward layer");
+  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, {1, LargestModel::ffn},
+            "channels of the feed-forward layer");
   v.choice("activation", c.model.shape.activation, trainable_activations(), "of the feed-forward layer");
 
   v.section("data", "Token files, made by `espalier data pack` (nanoGPT's and llm.c's are read too).");
@@ -101,7 +100,8 @@ void visit_keys(Config& c, Visitor&& v) {
 
   v.section("batch", "");
   visit_batch(c.layout, v);
-  v.integer("sequence_length", c.sequence_length, {0, longest_sequence}, "tokens per sequence; 0: max_sequence_length");
+  v.integer("sequence_length", c.sequence_length, {0, LargestModel::positions},
+            "tokens per sequence; 0: max_sequence_length");
 
   visit_parallel(c.layout, v);
 

@@ -29,18 +29,21 @@ expect 0 "tokenizer.json" "$espalier" checkpoint export imported --output parts 
 says "model.safetensors.index.json"
 expect 0 "wrote again" "$espalier" checkpoint import parts --output again
 
+expect 0 "tokenizer.json" "$espalier" checkpoint export imported/checkpoints/step-00000000/ --output slash
+
 expect 3 "config.json" "$espalier" checkpoint import run --output other
 expect 3 "config.json" "$espalier" checkpoint import nowhere --output other
 expect 2 "a folder of its own" "$espalier" checkpoint import model --output imported
 expect 2 "a folder of its own" "$espalier" checkpoint export run --output model
 expect 2 "unknown type" "$espalier" checkpoint export run --output other --dtype fp8
 expect 2 "not a size" "$espalier" checkpoint export run --output other --shard-size much
-expect 4 "" "$espalier" checkpoint export model --output other
+expect 4 "checkpoint" "$espalier" checkpoint export model --output other
 exits 0 "$espalier" train tiny.toml run.directory=relu model.activation=relu_squared
 exits 0 "$espalier" checkpoint export relu --output relu_model
 grep -q '"activation_function": "relu2"' relu_model/config.json || fail "another activation function" relu_model/config.json
 expect 0 "relu_squared" "$espalier" checkpoint import relu_model --output relu_again
 printf 'x' | dd of=model/model.safetensors bs=1 seek=3 conv=notrunc status=none
 expect 3 "model.safetensors" "$espalier" checkpoint import model --output other
+(ulimit -f 2; trap '' XFSZ; expect 8 "other" "$espalier" checkpoint export imported --output other; exit $failures) || failures=1
 [[ ! -e other ]] || fail "a refused command wrote something"
 summary

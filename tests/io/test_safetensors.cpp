@@ -132,6 +132,19 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
   }
 }
 
+TEST(Safetensors, EmptyTensorsAndAFileBesideAnIndex) {
+  const TemporaryDirectory directory;
+  write_three(directory.path(), 1);
+  write_bytes(
+      directory / safetensors_name,
+      file_of(R"({"t":{"dtype":"F32","shape":[1000,0],"data_offsets":[0,0]},"u":{"dtype":"F32","shape":[0,1000],)"
+              R"("data_offsets":[0,0]}})",
+              0));
+  const SafetensorsReader reader(directory.path());  // as transformers: the one file
+  EXPECT_EQ(reader.tensors().size(), 2u);
+  EXPECT_EQ(reader.tensor("t").shape, (std::vector<Index>{1000, 0}));
+}
+
 TEST(Safetensors, AFileThatIsCutLaterIsAnError) {
   const TemporaryDirectory directory;
   write_three(directory.path(), Index{1} << 30);

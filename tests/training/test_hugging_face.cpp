@@ -4,6 +4,9 @@
 // computed: the weights and tokens here are its closed forms.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <limits>
+
 #include "core/error.hpp"
 #include "models/decoder.hpp"
 #include "tests/io/support.hpp"
@@ -129,7 +132,8 @@ class Imported {
     const Values flat = on_host(store_.flat_gradients());
     std::map<std::string, Values> gradients;
     for (const Parameter& parameter : store_.parameters()) {
-      const HuggingFacePart part = hugging_face_part(architecture_of(config_), config_, parameter.spec.name);
+      const HuggingFacePart part =
+          hugging_face_part(architecture_of(config_), parameter.spec.name, parameter.spec.shape);
       Values& there = gradients[part.tensor];
       there.resize(static_cast<std::size_t>(num_elements(part.shape)));
       const Index columns = parameter.spec.shape.size() > 1 ? parameter.spec.shape[1] : 1;
@@ -226,6 +230,8 @@ TEST(HuggingFace, ModelsThatEspalierDoesNotComputeAreRefused) {
       {"GPT2LMHeadModel", "BloomForCausalLM", "GPT2LMHeadModel"},
       {"\"n_layer\": 2", "\"n_layer\": -2", "n_layer"},
       {"\"n_layer\": 2", "\"n_layer\": 2.5", "n_layer"},
+      {"\"n_layer\": 2", "\"n_layer\": 2000000000", "n_layer"},
+      {"\"n_embd\": 32", "\"n_embd\": 2147483648", "n_embd"},
       {"\"n_head\": 4", "\"n_head\": 5", "not divisible"},
       {"\"n_head\": 4", "\"n_heads\": 4", "n_head"},
       {"{", "[", "config.json"}};
@@ -238,6 +244,30 @@ TEST(HuggingFace, ModelsThatEspalierDoesNotComputeAreRefused) {
   }
   const TemporaryDirectory empty;
   expect_error(ExitCode::data, {"config.json"}, [&] { read_hugging_face_config(empty.path()); });
+}
+
+TEST(HuggingFace, WeightsThatAreNotFiniteAreRefusedBothWays) {
+  const TransformersReference& reference = transformers_references().at("gpt2");
+  const TemporaryDirectory directory;
+  const Path model = directory / "model";
+  write_model(model, reference, ScalarType::fp32, Index{1} << 30);
+  const Path checkpoint = import_hugging_face(ForeignWeights(model), model, directory / "import");
+  std::fstream file(model / safetensors_name, std::ios::in | std::ios::out | std::ios::binary);
+  const auto set_last = [&](float number) {  // of the last tensor
+    file.seekp(-4, std::ios::end);
+    file.write(reinterpret_cast<const char*>(&number), 4);
+    file.flush();
+  };
+  set_last(std::numeric_limits<float>::infinity());
+  expect_error(ExitCode::data, {"not finite", "transformer.wte.weight"},
+               [&] { import_hugging_face(ForeignWeights(model), model, directory / "infinite"); });
+  set_last(1e6F);  // more than fp16 has
+  const Path large = import_hugging_face(ForeignWeights(model), model, directory / "large");
+  const CheckpointReader reader(large);
+  std::filesystem::create_directories(directory / "export");
+  expect_error(ExitCode::checkpoint, {"not finite", "as fp16"}, [&] {
+    export_hugging_face(reader, plan_export(reader, ScalarType::fp16), directory / "export", Index{1} << 30);
+  });
 }
 
 TEST(HuggingFace, WeightsOfAnotherShapeAreRefused) {
