@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "app/command_line.hpp"
+#include "app/commands.hpp"
 
 namespace espalier {
 

@@ -29,7 +29,7 @@ class AxisSet {
   constexpr bool empty() const { return bits_ == 0; }
   constexpr AxisSet without(Axis axis) const { return AxisSet(bits_ & ~bit(axis)); }
   friend constexpr AxisSet operator|(AxisSet a, AxisSet b) { return AxisSet(a.bits_ | b.bits_); }
-  constexpr auto operator<=>(const AxisSet&) const = default;
+  constexpr auto operator<=>(const AxisSet&) const = default;  // NOLINT(modernize-use-nullptr): a 0 of the compiler
 
  private:
   constexpr explicit AxisSet(unsigned bits) : bits_(bits) {}

@@ -6,6 +6,7 @@
 
 #include "io/file.hpp"
 #include "models/formats/hugging_face.hpp"
+#include "models/model_config.hpp"
 
 namespace espalier {
 
