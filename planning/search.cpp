@@ -9,7 +9,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <ranges>
 #include <tuple>
 
 #include "io/units.hpp"
@@ -112,7 +111,8 @@ LayoutPrice estimated_choice(const PlanProblem& problem, const Choices& choices)
 }
 
 double bound_of(const Choices* choices) {
-  return std::ranges::min(*choices | std::views::values | std::views::transform(&Estimate::bound));
+  const auto bound = [](const auto& choice) { return choice.second.bound; };
+  return bound(*std::ranges::min_element(*choices, {}, bound));
 }
 
 // The ideas that everybody has first, for the devices and the batch of the space, one sequence a micro-batch.
