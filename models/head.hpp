@@ -6,7 +6,6 @@
 
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
-#include "models/embedding.hpp"
 #include "models/layernorm.hpp"
 #include "models/logit_rows.hpp"
 #include "models/model_config.hpp"
@@ -69,12 +68,11 @@ class Head {
     return scratch;
   }
 
-  /// Those of so many rows, with the table's rows of zeros.
+  /// Those of so many rows, without the table's rows of zeros (logit_multiple): they are no work of the model.
   static HeadMatmuls matmuls(const BlockShape& shape, Index rows) {
-    const Index columns = (shape.vocabulary + logit_multiple - 1) / logit_multiple * logit_multiple;  // Vp
-    return {.logits = {rows, columns, shape.channels},
-            .table_gradient = {columns, shape.channels, rows},
-            .norm_gradient = {rows, shape.channels, columns}};
+    return {.logits = {rows, shape.vocabulary, shape.channels},
+            .table_gradient = {shape.vocabulary, shape.channels, rows},
+            .norm_gradient = {rows, shape.channels, shape.vocabulary}};
   }
 
   /// All matmuls are in forward.

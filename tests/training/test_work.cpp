@@ -61,8 +61,11 @@ void expect_listed_work(const RunConfig& config) {
 
 TEST(WorkLists, EveryLayoutDoesWhatTheLayersList) {
   const SharedFolder folder("work");
-  const RunConfig base = tiny_config(
-      folder, 1, {"model.num_layers=8", "model.num_heads=8", "batch.micro_batch_size=1", "run.cuda_graphs=false"});
+  const RunConfig base =
+      tiny_config(folder, 1,
+                  {"model.num_layers=8", "model.num_heads=8", "batch.micro_batch_size=1", "run.cuda_graphs=false",
+                   // Parts that GPUs fill up with no rows of zeros, which the lists leave out.
+                   exec_is_host ? "model.vocab_size=61" : "model.vocab_size=512"});
   const std::vector<std::vector<std::string>> all = layouts_to_verify(base, world().size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const char* const mode = i % 3 == 0 ? "none" : i % 3 == 1 ? "selective" : "full";
