@@ -116,7 +116,7 @@ template <class S>
 void rotary(benchmark::State& state, bool forward) {
   const auto qkv = random_tensor<S>(N, 3 * C);
   const Tensor<State<S>, 2> table("espalier::other::bench_table", T, HS);
-  make_rotary_table<State<S>>(table, rotary_frequencies({.size = HS}));
+  make_rotary_table<State<S>>(ExecSpace(), table, rotary_frequencies({.size = HS}));
   measure(state, Unit::bytes, bytes<S>(4 * N * C), [&](const ExecSpace& exec) {
     if (forward)
       rotary_forward<S>(exec, qkv, 2 * NH, HS, table, {.sequence_length = T});

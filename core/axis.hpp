@@ -29,7 +29,8 @@ class AxisSet {
   constexpr bool empty() const { return bits_ == 0; }
   constexpr AxisSet without(Axis axis) const { return AxisSet(bits_ & ~bit(axis)); }
   friend constexpr AxisSet operator|(AxisSet a, AxisSet b) { return AxisSet(a.bits_ | b.bits_); }
-  constexpr auto operator<=>(const AxisSet&) const = default;  // NOLINT(modernize-use-nullptr): a 0 of the compiler
+  constexpr auto operator<=>(const AxisSet&) const =
+      default;  // NOLINT(modernize-use-nullptr): the 0 is in what = default makes
 
  private:
   constexpr explicit AxisSet(unsigned bits) : bits_(bits) {}

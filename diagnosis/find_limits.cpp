@@ -48,18 +48,21 @@ std::vector<double> evened(const std::vector<double>& stages) {
 // equal stages: chunks of unlike lengths may fit together better by chance, which no cut is worth.
 Change balanced(const RecordedRun& run, const StepProfile& profile, const std::vector<double>& stages, double at_best) {
   const RunSetup& setup = run.setup;
-  const std::vector<Index> layers = setup.layers_of_stages();
-  LayerCosts costs;
-  if (setup.emulated_forward + setup.emulated_backward <= 0)
-    costs = layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute);
-  const double blocks = to_double(setup.shape.num_layers) + (costs.embedding + costs.head) / costs.block;
-  const double block_seconds = std::accumulate(stages.begin(), stages.end(), 0.0) / blocks;
   const auto parts = static_cast<int>(setup.layout.layers.size());
-  const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, parts, costs);
+  std::vector<LayerCosts> costs(at(parts));  // of a layer on each part
+  if (setup.emulated_forward + setup.emulated_backward <= 0)
+    for (int part = 0; part < parts; ++part)
+      costs[at(part)] =
+          layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute_of(part % setup.layout.pipeline));
+  double all = costs.front().embedding + costs.back().head;
+  for (int part = 0; part < parts; ++part)
+    all += to_double(setup.layout.layers[at(part)]) * costs[at(part)].block;
+  const double seconds_of_one = std::accumulate(stages.begin(), stages.end(), 0.0) / all;
+  const std::vector<Index> wanted = balance_layers(setup.shape.num_layers, costs);
   std::vector<double> after = stages;
   for (int part = 0; part < parts; ++part)
     after[at(part % setup.layout.pipeline)] +=
-        block_seconds * to_double(wanted[at(part)] - setup.layout.layers[at(part)]);
+        seconds_of_one * costs[at(part)].block * to_double(wanted[at(part)] - setup.layout.layers[at(part)]);
   return {.setting = fmt::format("parallel.layers_per_stage = [{}]", fmt::join(wanted, ", ")),
           .gain_seconds = window(run, profile, stages) - std::max(window(run, profile, after), at_best),
           .priced_by = "the schedule, run with a layer's measured time moved"};

@@ -12,6 +12,7 @@
 
 #include "diagnosis/damaged_file.hpp"
 #include "io/toml_config.hpp"
+#include "models/largest_model.hpp"
 
 namespace espalier {
 namespace {
@@ -84,7 +85,12 @@ Layout layout_of(ConfigReader& reader, int world_size, const Path& path, Layout 
   reader.read("parallel", "virtual_stages", virtual_stages, allowed_degree);
   read_word(reader, "parallel", "assignment", layout.assignment, {Assignment::consecutive, Assignment::round_robin});
   read_word(reader, "parallel", "recompute", layout.recompute, all_recompute_modes());
-  reader.read("parallel", "layers_per_stage", layout.layers, {1, 1 << 14});
+  std::vector<std::string> modes;
+  reader.read("parallel", "recompute_per_stage", modes);
+  if (modes.size() == static_cast<std::size_t>(layout.pipeline))
+    for (const std::string& mode : modes)
+      layout.recompute_per_stage.push_back(parse_recompute(mode).value_or(layout.recompute));
+  reader.read("parallel", "layers_per_stage", layout.layers, {1, LargestModel::layers});
   reader.read("parallel", "zero_stage", zero_stage, {0, 1});
   reader.read("parallel", "sequence_parallel", layout.sequence_parallel);
   require(reader.read("batch", "global_batch_size", layout.global_batch, allowed_batch_size), "batch.global_batch_size",
@@ -93,18 +99,18 @@ Layout layout_of(ConfigReader& reader, int world_size, const Path& path, Layout 
           path);
   read_word(reader, "precision", "compute", layout.precision, all_precisions());
   layout.virtual_stages = static_cast<int>(virtual_stages);
-  layout.zero_stage = static_cast<int>(zero_stage);
+  layout.zero_stage = layout.data > 1 ? static_cast<int>(zero_stage) : 0;
   return layout;
 }
 
 ModelConfig shape_of(ConfigReader& reader, const Path& path) {
   ModelConfig shape;
-  reader.read("model", "vocab_size", shape.vocab_size, {1, std::numeric_limits<std::int32_t>::max()});
-  reader.read("model", "max_sequence_length", shape.max_sequence_length, {1, 1 << 24});
-  require(reader.read("model", "num_layers", shape.num_layers, {1, 1 << 14}), "model.num_layers", path);
-  reader.read("model", "hidden_size", shape.hidden_size, {1, 1 << 18});
-  reader.read("model", "num_heads", shape.num_heads, {1, 1 << 18});
-  reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size, {1, 1 << 20});
+  reader.read("model", "vocab_size", shape.vocab_size, {1, LargestModel::vocabulary});
+  reader.read("model", "max_sequence_length", shape.max_sequence_length, {1, LargestModel::positions});
+  require(reader.read("model", "num_layers", shape.num_layers, {1, LargestModel::layers}), "model.num_layers", path);
+  reader.read("model", "hidden_size", shape.hidden_size, {1, LargestModel::channels});
+  reader.read("model", "num_heads", shape.num_heads, {1, LargestModel::channels});
+  reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size, {1, LargestModel::ffn});
   return shape;
 }
 

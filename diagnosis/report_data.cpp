@@ -105,19 +105,6 @@ ReportJson head_of(const RecordedRun& run) {
           {"mfu", typical(run, [](const RecordedStep& step) { return step.mfu > 0.0 ? step.mfu : Maybe(); })}};
 }
 
-std::string layout_text(const RunSetup& setup) {
-  std::string text = setup.layout.mesh().text();
-  if (setup.layout.pipeline > 1)
-    text += fmt::format(", {}", to_string(setup.layout.schedule));
-  if (setup.layout.virtual_stages > 1)
-    text += fmt::format(" x {} virtual stages", setup.layout.virtual_stages);
-  if (setup.layout.zero_stage > 0 && setup.layout.data > 1)
-    text += fmt::format(", ZeRO-{}", setup.layout.zero_stage);
-  if (setup.layout.recompute != Recompute::none)
-    text += fmt::format(", recompute {}", to_string(setup.layout.recompute));
-  return text;
-}
-
 void add_fact(ReportJson& facts, std::string name, ReportJson value) {
   facts.push_back({{"name", std::move(name)}, {"value", std::move(value)}});
 }
@@ -144,7 +131,7 @@ ReportJson facts_of(const RecordedRun& run) {
                        count_text(static_cast<double>(num_parameters(setup.shape))),
                        counted(setup.shape.num_layers, "layer"), setup.shape.hidden_size,
                        counted(setup.shape.num_heads, "head"), setup.shape.vocab_size));
-  add_fact(facts, "layout", layout_text(setup));
+  add_fact(facts, "layout", setup.layout.short_text());
   add_fact(facts, "batch",
            fmt::format("{} of {}, {} of {} a replica", counted(setup.layout.global_batch, "sequence"),
                        counted(setup.sequence_length, "token"), counted(setup.num_microbatches(), "micro-batch"),

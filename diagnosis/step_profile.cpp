@@ -121,9 +121,11 @@ void add_stage_work(StepProfile& profile, const RecordedRun& run) {
   const std::vector<Index> layers = setup.layers_of_stages();
   if (layers.empty())
     return;
-  const LayerCosts costs = layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute);
-  for (std::size_t stage = 0; stage < num_stages; ++stage)
+  LayerCosts costs;  // the ends cost the same under every recomputation
+  for (std::size_t stage = 0; stage < num_stages; ++stage) {
+    costs = layer_flops(setup.shape, setup.sequence_length, setup.layout.recompute_of(static_cast<int>(stage)));
     profile.stage_work[stage] = static_cast<double>(layers[stage]) * costs.block;
+  }
   profile.stage_work.front() += costs.embedding;
   profile.stage_work.back() += costs.head;
 }

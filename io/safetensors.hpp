@@ -36,7 +36,6 @@ class SafetensorsReader {
   /// header describes its file: ranges inside it, of the right size, that neither overlap nor leave gaps.
   explicit SafetensorsReader(const Path& directory);
 
-  const Path& directory() const { return directory_; }
   const std::map<std::string, SafetensorsTensor>& tensors() const { return tensors_; }
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   const SafetensorsTensor& tensor(const std::string& name) const;
@@ -64,7 +63,7 @@ class SafetensorsWriter {
     std::vector<Index> shape;
   };
 
-  SafetensorsWriter(Path directory, std::vector<Tensor> tensors, Index shard_bytes = Index{5'000'000'000});
+  SafetensorsWriter(Path directory, std::vector<Tensor> tensors, Index shard_bytes);
 
   /// The data of the next tensor of the list, row-major, of its type.
   void write(const void* data);

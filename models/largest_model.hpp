@@ -8,8 +8,8 @@
 
 namespace espalier {
 
-/// The largest sizes that a description of a model may have: far above any model, and low enough that products of two
-/// or three of them stay below 2^63.
+/// The largest sizes that a description of a model may have: far above any model, and low enough that a matrix of any
+/// two of them, in bytes, stays below 2^63.
 struct LargestModel {
   static constexpr Index vocabulary = std::numeric_limits<TokenId>::max();
   static constexpr Index positions = 1 << 24;

@@ -61,14 +61,18 @@ class ColumnParallelLinear {
       : parameters_(&parameters), tensor_(&tensor), in_(in) {
     for (const LinearOutputs& part : outputs) {
       ParameterSpec weight = linear_weight(part.name, {part.out, in}, tensor.shard(0), placement, init_std);
-      weight.joins_previous = !weights_.empty();
+      weight.joins_previous = &part != &outputs.front();
       weight.init_stream = part.init_stream;
       weight.init_first = part.init_first;
-      weights_.push_back(parameters.declare(weight));
+      last_weight_ = parameters.declare(weight);
       ParameterSpec bias = linear_bias(part.name, {part.out}, tensor.shard(0), placement, {});
-      bias.joins_previous = !biases_.empty();
-      biases_.push_back(parameters.declare(bias));
-      out_ += parameters.parameter(biases_.back()).size;
+      bias.joins_previous = weight.joins_previous;
+      last_bias_ = parameters.declare(bias);
+      out_ += parameters.parameter(last_bias_).size;
+      if (!weight.joins_previous) {
+        first_weight_ = last_weight_;
+        first_bias_ = last_bias_;
+      }
     }
   }
 
@@ -104,24 +108,24 @@ class ColumnParallelLinear {
   /// dW = dy^T x + beta dW, dbias = column sums of dy + beta dbias; beta 0 or 1.
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
                        State<T> beta) const {
-    linear_backward_weight<T>(exec, parameters_->joined_gradient(weights_.front(), weights_.back(), out_, in_),
-                              parameters_->joined_gradient(biases_.front(), biases_.back(), out_), dy,
-                              tensor_->gather(exec, x), beta);
+    linear_backward_weight<T>(exec, parameters_->joined_gradient(first_weight_, last_weight_, out_, in_),
+                              parameters_->joined_gradient(first_bias_, last_bias_, out_), dy, tensor_->gather(exec, x),
+                              beta);
   }
 
  private:
   Tensor<T, 2> weight() const {  // (out/tp, in)
-    return parameters_->joined_weight(weights_.front(), weights_.back(), out_, in_);
+    return parameters_->joined_weight(first_weight_, last_weight_, out_, in_);
   }
   Tensor<T, 1> bias() const {  // (out/tp)
-    return parameters_->joined_weight(biases_.front(), biases_.back(), out_);
+    return parameters_->joined_weight(first_bias_, last_bias_, out_);
   }
 
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   Index out_ = 0;  // of this rank, all outputs
   Index in_;
-  std::vector<int> weights_, biases_;  // of each of the outputs
+  int first_weight_ = 0, last_weight_ = 0, first_bias_ = 0, last_bias_ = 0;
 };
 
 /// Each rank holds some of the inputs and computes its summand of all outputs: the columns of W are cut; every rank

@@ -13,7 +13,7 @@ enum class InjectedFault {
   wrong_token_weight,  ///< one micro-batch counts twice
   swap_shards,         ///< two ranks of the tensor axis hold each other's rows
   no_tied_reduction,   ///< the token embeddings of the first and the last stage keep their own gradients
-  no_tensor_sum        ///< gradients of replicas_and_tensor are summed over the replicas only
+  no_tensor_sum        ///< gradients of tp+dp are summed over the replicas only
 };
 
 inline constexpr std::array<const char*, 6> injected_fault_names{

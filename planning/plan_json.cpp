@@ -42,7 +42,7 @@ Json price_json(const PlanProblem& problem, const LayoutPrice& price) {
             {"not_runnable", why_not_runnable(problem, price.layout)}};
   json["seconds"] = json_by_name<Phase>(price.seconds.seconds);
   json["recompute_seconds"] = price.recompute_seconds;
-  json["hidden_data_seconds"] = price.overlapped_data_seconds;
+  json["overlapped_data_seconds"] = price.overlapped_data_seconds;
   for (const MemoryByCategory& stage : price.memory)
     json["memory_by_stage"].push_back(json_by_name<Category>(stage.bytes));
   return json;

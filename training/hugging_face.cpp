@@ -148,30 +148,25 @@ Path import_hugging_face(const ForeignWeights& weights, const Path& from, const 
   for (const ForeignParameter& parameter : weights.parameters())
     bytes += static_cast<Index>(bytes_of(parameter.shape, weights.type(parameter)));
   const Path partial = begin_checkpoint(checkpoints, info.step, bytes);
-  try {
-    std::vector<ShardRecord> records;  // tensor by tensor, appended to one file
-    std::vector<unsigned char> data;
-    ShardPlace place = own_file(0);
-    for (const ForeignParameter& parameter : weights.parameters()) {
-      const ScalarType type = weights.type(parameter);
-      data.resize(bytes_of(parameter.shape, type));
-      weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, type, data.data());
-      require_finite(type, data, ExitCode::data, from, parameter.part.tensor);
-      const TensorBlock block = whole_tensor("weights/" + parameter.name, type, parameter.shape, data.data());
-      place.completes = &parameter == &weights.parameters().back();
-      records.push_back(write_shard(partial, place, {&block, 1}));
-      ++place.turn;
-      ++place.first_block;
-    }
-    std::vector<StoredBlock> blocks;
-    for (const ShardRecord& record : records)
-      blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
-    copy_tokenizer(from, directory / "tokenizer");
-    return publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
-  } catch (...) {
-    abandon_checkpoint(checkpoints, info.step, {});
-    throw;
+  std::vector<ShardRecord> records;  // tensor by tensor, appended to one file
+  std::vector<unsigned char> data;
+  ShardPlace place = own_file(0);
+  for (const ForeignParameter& parameter : weights.parameters()) {
+    const ScalarType type = weights.type(parameter);
+    data.resize(bytes_of(parameter.shape, type));
+    weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, type, data.data());
+    require_finite(type, data, ExitCode::data, from, parameter.part.tensor);
+    const TensorBlock block = whole_tensor("weights/" + parameter.name, type, parameter.shape, data.data());
+    place.completes = &parameter == &weights.parameters().back();
+    records.push_back(write_shard(partial, place, {&block, 1}));
+    ++place.turn;
+    ++place.first_block;
   }
+  std::vector<StoredBlock> blocks;
+  for (const ShardRecord& record : records)
+    blocks.insert(blocks.end(), record.blocks.begin(), record.blocks.end());
+  copy_tokenizer(from, directory / "tokenizer");
+  return publish_checkpoint(checkpoints, info, records, write_index(partial, info, blocks));
 }
 
 ExportPlan plan_export(const CheckpointReader& checkpoint, ScalarType type) {

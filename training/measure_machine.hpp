@@ -19,7 +19,7 @@ struct MachineFit {
 
 /// This machine as the planner sees it: a device is a rank with its threads, on GPUs with its GPU or its part of one,
 /// and all ranks are measured at once, since they share caches, memory and network. Times layers of models of one layer
-/// (training/measure_layers) and fits the efficiency curve of each precision (planning/calibration); memory bandwidth
+/// (training/measure_layers) and fits the efficiency curve of each precision (training/calibration); memory bandwidth
 /// by a triad; links by all_reduces among the ranks of a host and, where there are several hosts, among all. About a
 /// quarter of a minute a precision. Collective; the same result on all ranks. `note` is called on rank 0 with what is
 /// being done.

@@ -73,13 +73,12 @@ class ModelReader {
 
   // In the ranges of `train`.
   void read_sizes() {
-    constexpr Index channels = 1 << 18;
-    read_size("num_layers", shape_.num_layers, 1 << 14);
-    read_size("hidden_size", shape_.hidden_size, channels);
-    read_size("num_heads", shape_.num_heads, channels);
-    read_size("ffn_hidden_size", shape_.ffn_hidden_size, 1 << 20);
-    read_size("vocab_size", shape_.vocab_size, std::numeric_limits<std::int32_t>::max());
-    reader_.read("model", "num_kv_heads", shape_.num_kv_heads, {.min = 1, .max = channels});
+    read_size("num_layers", shape_.num_layers, LargestModel::layers);
+    read_size("hidden_size", shape_.hidden_size, LargestModel::channels);
+    read_size("num_heads", shape_.num_heads, LargestModel::channels);
+    read_size("ffn_hidden_size", shape_.ffn_hidden_size, LargestModel::ffn);
+    read_size("vocab_size", shape_.vocab_size, LargestModel::vocabulary);
+    reader_.read("model", "num_kv_heads", shape_.num_kv_heads, {.min = 1, .max = LargestModel::channels});
     if (shape_.num_kv_heads == shape_.num_heads)
       shape_.num_kv_heads = 0;
   }

@@ -9,17 +9,20 @@
 namespace espalier {
 namespace {
 
-// By its own name, which a config cannot give it wrongly; by run.cluster where that name is not known.
-std::optional<Accelerator> device_of(const RunConfig& config) {
-  if (const std::optional<std::string> preset = accelerator_named(device_name()))
-    return accelerator_preset(*preset);
-  return config.run.cluster.empty() ? std::nullopt : std::optional(cluster_of(config).device);
-}
+// By its own name, which a config cannot give it wrongly; by run.cluster where that name is not known. "NVIDIA H200 MIG
+// 1g.18gb" has the name of the whole GPU and some of its processors; a cluster file describes the part itself.
+struct Found {
+  Accelerator device;
+  double share = 1;  // of the device
+};
 
-// "NVIDIA H200 MIG 1g.18gb" has the name of the whole GPU and some of its processors.
-double share_of_device(const Accelerator& device) {
-  const bool is_part = device_name().find(" MIG ") != std::string::npos && device_processors() > 0;
-  return is_part ? static_cast<double>(device_processors()) / device.processors : 1;
+std::optional<Found> device_of(const RunConfig& config) {
+  if (const std::optional<std::string> preset = accelerator_named(device_name())) {
+    const Accelerator whole = accelerator_preset(*preset);
+    const bool is_part = device_name().find(" MIG ") != std::string::npos && device_processors() > 0;
+    return Found{whole, is_part ? static_cast<double>(device_processors()) / whole.processors : 1};
+  }
+  return config.run.cluster.empty() ? std::nullopt : std::optional(Found{cluster_of(config).device});
 }
 
 }  // namespace
@@ -28,16 +31,16 @@ std::optional<double> peak_rate(const RunConfig& config, const Communicator& wor
   if (config.emulates_operations())
     return std::nullopt;
   Precision precision = config.layout.precision;
-  const std::optional<Accelerator> device = device_of(config);
-  if (!is_priced(precision) || !device ||
-      device->moves_messages != exec_is_host)  // run.cluster may be of another machine
+  const std::optional<Found> found = device_of(config);
+  if (!is_priced(precision) || !found ||
+      found->device.moves_messages != exec_is_host)  // run.cluster may be of another machine
     return std::nullopt;
   if (matmul_library() == MatmulLibrary::cublaslt_tf32)
     precision = Precision::tf32;
-  const MatrixRate& rate = device->rate(precision);
+  const MatrixRate& rate = found->device.rate(precision);
   if (rate.is_measured || rate.peak_flops <= 0)
     return std::nullopt;
-  return rate.peak_flops * share_of_device(*device) * world.size() / world.context().ranks_per_device;
+  return rate.peak_flops * found->share * world.size() / world.context().ranks_per_device;
 }
 
 }  // namespace espalier

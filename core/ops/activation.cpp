@@ -98,6 +98,15 @@ void visit_activation(std::string_view activation, const Visit& visit) {
   ESPALIER_ASSERT(is_known, "no activation function is called " + std::string(activation));
 }
 
+// Calls visit<F>() for it, which must have a gate, or have none.
+template <class Visit>
+void visit_activation(std::string_view activation, bool gated, const Visit& visit) {
+  visit_activation(activation, [&]<class F>(bool is_gated) {
+    ESPALIER_ASSERT(is_gated == gated, std::string(activation) + (is_gated ? " has a gate" : " has no gate"));
+    visit.template operator()<F>();
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> activation_names() {
@@ -114,24 +123,24 @@ bool is_gated(std::string_view activation) {
 
 template <class T>
 void activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y, Tensor<T, 2> x) {
-  visit_activation(activation, [&]<class F>(bool) { activation_values<F, T>(exec, y, x); });
+  visit_activation(activation, false, [&]<class F>() { activation_values<F, T>(exec, y, x); });
 }
 
 template <class T>
 void activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx, Tensor<T, 2> dy,
                          Tensor<T, 2> x) {
-  visit_activation(activation, [&]<class F>(bool) { activation_gradients<F, T>(exec, dx, dy, x); });
+  visit_activation(activation, false, [&]<class F>() { activation_gradients<F, T>(exec, dx, dy, x); });
 }
 
 template <class T>
 void gated_activation_forward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> y, Tensor<T, 2> x) {
-  visit_activation(activation, [&]<class F>(bool) { gated_values<F, T>(exec, y, x); });
+  visit_activation(activation, true, [&]<class F>() { gated_values<F, T>(exec, y, x); });
 }
 
 template <class T>
 void gated_activation_backward(const ExecSpace& exec, std::string_view activation, Tensor<T, 2> dx, Tensor<T, 2> dy,
                                Tensor<T, 2> x) {
-  visit_activation(activation, [&]<class F>(bool) { gated_gradients<F, T>(exec, dx, dy, x); });
+  visit_activation(activation, true, [&]<class F>() { gated_gradients<F, T>(exec, dx, dy, x); });
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                                       \

@@ -80,6 +80,10 @@ void norm_backward_by_teams(const ExecSpace& exec, const char* label, const Tens
   const auto teams = static_cast<Index>(partial.extent(0));
   ESPALIER_ASSERT(rows_are_packs(channels, dx.data(), dstream.data(), dy.data(), x.data(), weight.data()),
                   "partial sums are of columns in packs");
+  ESPALIER_ASSERT(static_cast<Index>(dstream.extent(0)) == rows && static_cast<Index>(weight.extent(0)) == channels,
+                  "partial sums want a dstream, and one group");
+  for (const auto stride : {dx.stride(0), dstream.stride(0), dy.stride(0), x.stride(0)})
+    ESPALIER_ASSERT(rows < 2 || static_cast<Index>(stride) == channels, "partial sums are of arrays without gaps");
   const Index packs = channels / pack_size;
   const int threads = static_cast<int>(threads_of_a_row(channels));
   const S scale = S(1) / static_cast<S>(channels);

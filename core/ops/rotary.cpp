@@ -70,7 +70,7 @@ void turn_rows(const ExecSpace& exec, const char* label, const Tensor<T, 2>& row
 }  // namespace
 
 template <class S>
-void make_rotary_table(Tensor<S, 2> table, const RotaryFrequencies& frequencies) {
+void make_rotary_table(const ExecSpace& exec, Tensor<S, 2> table, const RotaryFrequencies& frequencies) {
   const std::size_t pairs = frequencies.of_pairs.size();
   ESPALIER_ASSERT(table.extent(1) == 2 * pairs, "a cosine and a sine for each pair");
   const auto host = Kokkos::create_mirror_view(table);
@@ -80,7 +80,8 @@ void make_rotary_table(Tensor<S, 2> table, const RotaryFrequencies& frequencies)
       host(p, i) = static_cast<S>(frequencies.attention_factor * std::cos(angle));
       host(p, pairs + i) = static_cast<S>(frequencies.attention_factor * std::sin(angle));
     }
-  Kokkos::deep_copy(table, host);
+  Kokkos::deep_copy(exec, table, host);
+  compat::fence(exec, "espalier::core::make_rotary_table: the source on the host goes");
 }
 
 template <class T>
@@ -103,7 +104,7 @@ void rotary_backward(const ExecSpace& exec, Tensor<T, 2> drows, Index heads, Ind
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
-template void make_rotary_table<float>(Tensor<float, 2>, const RotaryFrequencies&);
-template void make_rotary_table<double>(Tensor<double, 2>, const RotaryFrequencies&);
+template void make_rotary_table<float>(const ExecSpace&, Tensor<float, 2>, const RotaryFrequencies&);
+template void make_rotary_table<double>(const ExecSpace&, Tensor<double, 2>, const RotaryFrequencies&);
 
 }  // namespace espalier

@@ -15,7 +15,7 @@ namespace espalier {
 
 /// table(p, :) = [cosines | sines] of p f, times the attention factor: computed in fp64 on the host.
 template <class S>
-void make_rotary_table(Tensor<S, 2> table /* (P, R), = */, const RotaryFrequencies& frequencies);
+void make_rotary_table(const ExecSpace& exec, Tensor<S, 2> table /* (P, R), = */, const RotaryFrequencies& frequencies);
 
 /// Where rows stand: row n at position of_rows(n), or, without these, at first + n % T. All are below P.
 struct RowPositions {

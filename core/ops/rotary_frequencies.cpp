@@ -12,11 +12,12 @@
 namespace espalier {
 namespace {
 
-constexpr double turn = 2 * std::numbers::pi;
+constexpr double two_pi = 2 * std::numbers::pi;
 
 double real(Index number) { return static_cast<double>(number); }
 
-// Theta for a sequence of this length, so that the slowest pair turns as far in it as it did in L0 positions.
+// Theta for a sequence of this length: that of NTK-aware scaling, with s len / L0 - (s - 1) as the factor of the
+// length.
 double dynamic_theta(const RotaryConfig& config, Index sequence_length) {
   const double length = real(std::max(sequence_length, config.original_length));
   const double stretch = config.factor * length / real(config.original_length) - (config.factor - 1);
@@ -29,14 +30,14 @@ double blend(const RotaryConfig& config, double frequency, double share) {
 }
 
 double llama3_frequency(const RotaryConfig& config, double frequency) {
-  const double turns = real(config.original_length) * frequency / turn;
+  const double turns = real(config.original_length) * frequency / two_pi;
   const double low = config.low_frequency_factor, high = config.high_frequency_factor;
   return blend(config, frequency, turns < low ? 0 : turns > high ? 1 : (turns - low) / (high - low));
 }
 
 // The pair, as a fraction, that turns so often in L0 positions.
 double pair_of_turns(const RotaryConfig& config, double turns) {
-  return real(config.size) * std::log(real(config.original_length) / (turns * turn)) / (2 * std::log(config.theta));
+  return real(config.size) * std::log(real(config.original_length) / (turns * two_pi)) / (2 * std::log(config.theta));
 }
 
 // How much of a pair's frequency stays: 1 up to the pair that turns beta_fast times, 0 from that of beta_slow on.

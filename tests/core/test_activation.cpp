@@ -45,6 +45,11 @@ TEST(Activation, every_function_is_tested) {
   for (const std::string& name : activation_names())
     EXPECT_EQ((is_gated(name) ? plain_gates() : plain_functions()).count(name), 1U) << name;
   EXPECT_THROW(is_gated("sine"), std::logic_error);
+  const auto two = undefined<float>(Index{1}, Index{2}), one = undefined<float>(Index{1}, Index{1});
+  EXPECT_THROW(activation_forward<float>(ExecSpace(), "swiglu", one, one), std::logic_error);
+  EXPECT_THROW(activation_backward<float>(ExecSpace(), "swiglu", one, one, one), std::logic_error);
+  EXPECT_THROW(gated_activation_forward<float>(ExecSpace(), "gelu", one, two), std::logic_error);
+  EXPECT_THROW(gated_activation_backward<float>(ExecSpace(), "gelu", two, one, two), std::logic_error);
 }
 
 TEST(Activation, forward_is_that_of_plain_functions) {

@@ -177,6 +177,13 @@ TEST(ParameterStore, joined_parameters_are_one_matrix) {
   }
 }
 
+TEST(ParameterStore, a_parameter_joins_one_of_its_segment) {
+  ParameterStore<float> store;
+  store.declare({.name = "weight", .shape = {4}});
+  store.declare({.name = "bias", .shape = {4}, .weight_decay = false, .joins_previous = true});
+  EXPECT_THROW(store.lay_out(), std::logic_error);
+}
+
 TEST(ParameterStore, starts_and_is_set_to_zero) {
   ParameterStore<double> store;
   const auto id = store.declare({.name = "t", .shape = {100}, .init_std = 1});

@@ -64,7 +64,7 @@ Bits bits_of_ops() {
   gated_activation_backward<float>(exec, "swiglu", y, half, x);
   bits["swiglu_backward"] = fingerprint(y);
   const auto turns = undefined<float>(Index{150}, Index{22});
-  make_rotary_table<float>(turns, rotary_frequencies({.size = 22}));
+  make_rotary_table<float>(ExecSpace(), turns, rotary_frequencies({.size = 22}));
   rotary_forward<float>(exec, y, 4, 33, turns, {.sequence_length = 150});
   bits["rotary_forward"] = fingerprint(y);
 

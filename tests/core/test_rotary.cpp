@@ -38,7 +38,7 @@ Values turned(const RotaryCase& c, const Values& values, const RowPositions& pos
   const OpShape& s = c.shape;
   const auto rows = on_device<T>(values, s.rows(), s.qkv_channels());
   const auto table = undefined<State<T>>(num_positions, c.size);
-  make_rotary_table<State<T>>(table, c.frequencies);
+  make_rotary_table<State<T>>(ExecSpace(), table, c.frequencies);
   if (forward)
     rotary_forward<T>(ExecSpace(), rows, c.heads(), s.head_size, table, positions);
   else
@@ -127,7 +127,7 @@ TEST(Rotary, scores_depend_on_the_distance) {
 TEST(Rotary, far_positions_keep_their_digits) {
   const RotaryFrequencies frequencies = rotary_frequencies({.size = 4});
   const auto table = undefined<float>(Index{100001}, Index{4});
-  make_rotary_table<float>(table, frequencies);
+  make_rotary_table<float>(ExecSpace(), table, frequencies);
   const Values row = on_host(Tensor<float, 1>(table.data() + 400000, 4));
   EXPECT_TRUE(allclose(row, {std::cos(1e5), std::cos(1e3), std::sin(1e5), std::sin(1e3)}, 1e-7));
 }

@@ -61,6 +61,30 @@ TEST(RotaryFrequencies, yarn_divides_slow_pairs) {
                 {31, 1.666901790204155e-05}});
 }
 
+// Not the defaults: ends of the ramp beyond the pairs, and a ramp of no length.
+TEST(RotaryFrequencies, bounds_are_those_of_the_config) {
+  expect_pairs({.size = 64, .scaling = RotaryScaling::yarn, .factor = 4, .original_length = 128, .beta_slow = 2},
+               {{0, 1},
+                {1, 0.6874030252214178},
+                {5, 0.1383301328302632},
+                {8, 0.03333333333333334},
+                {9, 0.018747355233311395},
+                {31, 3.33380358040831e-05}});
+  expect_pairs({.size = 16, .scaling = RotaryScaling::yarn, .factor = 4, .original_length = 6},
+               {{0, 1}, {1, 0.31622776601683794 / 4}, {2, 0.1 / 4}});
+  expect_pairs({.size = 32,
+                .scaling = RotaryScaling::llama3,
+                .factor = 4,
+                .original_length = 256,
+                .low_frequency_factor = 2,
+                .high_frequency_factor = 8},
+               {{2, 0.31622776601683794},
+                {3, 0.16105347873435852},
+                {4, 0.050929581789406514},
+                {5, 0.016105347873435854},
+                {6, 0.007905694150420948}});
+}
+
 TEST(RotaryFrequencies, yarn_takes_mscale_where_both_are_given) {
   RotaryConfig config{.size = 64, .scaling = RotaryScaling::yarn, .factor = 40, .original_length = 4096};
   config.mscale = 0.707;

@@ -249,8 +249,20 @@ TEST(LayoutOption, every_runnable_layout_comes_back_from_its_config) {
   std::vector<Layout> layouts = enumerate_layouts(problem, space);
   std::erase_if(layouts, [&](const Layout& layout) { return !why_impossible(problem, layout).empty(); });
   EXPECT_GT(layouts.size(), 500u);
-  for (Layout& layout : layouts) {
+  for (Layout& layout : layouts)
     layout.layers = blocks_per_part(problem.model, layout);
+  // And what a config alone can ask for.
+  layouts.push_back({.tensor = 2,
+                     .data = 2,
+                     .pipeline = 2,
+                     .global_batch = 16,
+                     .recompute_per_stage = {Recompute::full, Recompute::none},
+                     .order = {Axis::dp, Axis::pp, Axis::tp},
+                     .layers = {2, 4}});
+  EXPECT_EQ(layouts.back().short_text(), "tensor 2 x data 2 x pipeline 2, 1f1b, recompute full on stage 0");
+  EXPECT_EQ(layouts.back().text(),
+            "tensor 2 x data 2 x pipeline 2 (1f1b), micro-batch 1, recompute full on stage 0, ZeRO-0, bf16");
+  for (const Layout& layout : layouts) {
     std::vector<std::string> settings = settings_of(layout);
     for (const auto& more : {model_keys(problem.model), {"data.train=[\"x\"]", "run.steps=1"}})
       settings.insert(settings.end(), more.begin(), more.end());
