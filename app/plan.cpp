@@ -91,7 +91,7 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
     throw Error(ExitCode::usage,
                 {.what = "no point of the curve has a layout",
                  .where = "espalier plan --scale",
-                 .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().what_bends),
+                 .got = fmt::format("{} devices: {}", points.back().num_devices, points.back().limited_by),
                  .todo = "more devices, another --batch, or fewer fixed choices"});
   if (!options.json)
     print_answer("{}", scaling_text(problem, points, goal));
@@ -104,7 +104,7 @@ int plan_scaling(const PlanOptions& options, const PlanTask& task) {
       throw Error(ExitCode::usage,
                   {.what = "a point of the curve cannot be rehearsed",
                    .where = "espalier plan --scale --rehearse",
-                   .got = fmt::format("{} devices: {}", point.num_devices, point.what_bends),
+                   .got = fmt::format("{} devices: {}", point.num_devices, point.limited_by),
                    .todo = fmt::format("leave {} out of --scale, or change --batch", point.num_devices)});
     prices.push_back(*point.price);
   }

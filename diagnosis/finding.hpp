@@ -22,8 +22,8 @@ enum class Cause {
   precision,           ///< wider numbers than training needs
   uneven_stages,       ///< one stage has more to do
   bubble,              ///< too few micro-batches for the stages
-  stage_messages,      ///< what of them nothing overlaps
-  gradient_reduction,  ///< what of it nothing overlaps
+  stage_messages,      ///< those that do not overlap
+  gradient_reduction,  ///< its part that does not overlap
   tensor_across_nodes,
   tensor_exchange,  ///< tensor parallelism inside nodes
   optimizer,

@@ -54,7 +54,7 @@ struct Accelerator {
   double kernel_seconds = 0;    ///< of the host to start one kernel: what small operations cannot go below
   double step_seconds = 0;      ///< of a step, that belongs to no operation: data, clipping, logging
   double error_share = 0.1;     ///< the calibration's own error: half the width of the error bars
-  bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, and nothing overlaps
+  bool moves_messages = false;  ///< a CPU: the cores that compute also copy the messages, without overlap
   std::array<MatrixRate, num_precisions> rates;
 
   MatrixRate& rate(Precision precision) { return rates[static_cast<std::size_t>(precision)]; }

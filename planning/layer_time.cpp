@@ -107,7 +107,7 @@ struct Block {
     return bytes;
   }
 
-  // Of the collectives that the layers list, what nothing overlaps.
+  // Of the collectives that the layers list, what does not overlap.
   double tensor_seconds(const Work& work) const {
     double seconds = 0;
     for (const CollectiveWork& one : work.collectives)

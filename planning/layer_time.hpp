@@ -13,7 +13,7 @@ namespace espalier {
 struct PassTime {
   double products = 0;     ///< seconds of matrix products and attention
   double elementwise = 0;  ///< seconds of kernels bound by memory bandwidth
-  double tensor = 0;       ///< seconds of collectives on the tensor (and context) axis that nothing overlaps
+  double tensor = 0;       ///< seconds of collectives on the tensor (and context) axis that do not overlap
   double host = 0;         ///< seconds that the host needs to start the kernels
   /// The device works through its kernels while the host starts later ones: the slower of the two, and a little more
   /// where they are equal.

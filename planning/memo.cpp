@@ -197,15 +197,15 @@ class Memo : MemoText {
     if (scaling_.empty())
       return;
     say("## Scaling\n\n"
-        "| devices | batch | step time | tokens/s | efficiency | layout | limited by |\n"
+        "| devices | batch | step time | tokens/s | efficiency | layout | limit, or gain |\n"
         "|---|---|---|---|---|---|---|\n");
     for (const ScalePoint& point : scaling_)
       if (point.price)
         say("| {} | {} | {} | {:.4g} | {:.1f} % | {} | {} |\n", point.num_devices, point.global_batch,
             time_text(point.price->step_seconds), point.price->tokens_per_second, 100 * point.efficiency,
-            point.price->layout.text(), point.what_bends);
+            point.price->layout.text(), point.limited_by);
       else
-        say("| {} | {} | | | | | {} |\n", point.num_devices, point.global_batch, point.what_bends);
+        say("| {} | {} | | | | | {} |\n", point.num_devices, point.global_batch, point.limited_by);
     say("\n");
   }
 

@@ -74,14 +74,14 @@ std::string replicas_text(const MemoSubject& subject) {
   if (layout.zero_stage == 3)
     text += " Weights are gathered before each use.";
   if (best.gather_seconds > 0)
-    text += fmt::format(
-        " Each rank updates its share of the weights. Then all are gathered: {}, {}.", time_text(best.gather_seconds),
-        subject.problem.implementation.overlaps_gather ? "during the next forward" : "which nothing overlaps");
-  const double hidden = best.overlapped_data_seconds > 1e-9 * best.step_seconds ? best.overlapped_data_seconds : 0;
+    text += fmt::format(" Each rank updates its share of the weights. Then all are gathered: {}, {}.",
+                        time_text(best.gather_seconds),
+                        subject.problem.implementation.overlaps_gather ? "during the next forward" : "not overlapped");
+  const double overlapped = best.overlapped_data_seconds > 1e-9 * best.step_seconds ? best.overlapped_data_seconds : 0;
   text += fmt::format(" All of this takes {} per step. {} ({}) are waited for, {} overlap with other work.\n\n",
-                      time_text(hidden + waited), time_text(waited), share_text(waited, best.step_seconds),
-                      time_text(hidden));
-  return text + (hidden > 0 ? overlap_text(subject) : "");
+                      time_text(overlapped + waited), time_text(waited), share_text(waited, best.step_seconds),
+                      time_text(overlapped));
+  return text + (overlapped > 0 ? overlap_text(subject) : "");
 }
 
 // Both ends of the pipeline hold the token table.
@@ -92,7 +92,7 @@ std::string table_text(const MemoSubject& subject) {
   return fmt::format(
       "- The token embedding is also the head. The first and the last stage each make a part of its gradient, "
       "{} per rank. They sum the parts once per step, after the last backward, {}. "
-      "That takes {} ({}), and nothing overlaps it.\n",
+      "That takes {} ({}), not overlapped with other work.\n",
       real_bytes_text(table), place_text(subject, pipeline_axis(subject.layout())),
       time_text(subject.best.tied_seconds), share_text(subject.best.tied_seconds, subject.best.step_seconds));
 }

@@ -94,7 +94,7 @@ Json curve_goals_json(const std::vector<ScalePoint>& points, const Goal& goal) {
 Json points_json(const PlanProblem& problem, const std::vector<ScalePoint>& points, const Goal& goal) {
   Json json = Json::array();
   for (const ScalePoint& point : points) {
-    Json each{{"devices", point.num_devices}, {"global_batch", point.global_batch}, {"what_bends", point.what_bends}};
+    Json each{{"devices", point.num_devices}, {"global_batch", point.global_batch}, {"limited_by", point.limited_by}};
     if (point.price) {
       each["efficiency"] = point.efficiency;
       each["goals"] = goals_json(*point.price, goal);

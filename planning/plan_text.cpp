@@ -196,13 +196,13 @@ std::string scaling_text(const PlanProblem& problem, const std::vector<ScalePoin
   for (const ScalePoint& point : points) {
     text += fmt::format("{:>8} {:>8}", point.num_devices, point.global_batch);
     if (!point.price) {
-      text += fmt::format("  {}\n", point.what_bends);
+      text += fmt::format("  {}\n", point.limited_by);
       continue;
     }
     prices.push_back(*point.price);
     text += fmt::format(" {:>8.1f} %", 100 * point.efficiency) + columns_text(problem, *point.price);
-    if (point.what_bends != "nothing")
-      text += fmt::format("{:17} limited by {}\n", "", point.what_bends);
+    if (point.limited_by != "nothing")
+      text += fmt::format("{:17} {}{}\n", "", point.efficiency < 1 ? "limited by " : "", point.limited_by);
   }
   text +=
       "     efficiency: tokens per second and device, relative to the first; below stands what limits it, from 1 % "

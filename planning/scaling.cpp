@@ -84,7 +84,7 @@ std::string why_not_on_the_first(const PlanProblem& problem, const ScalePoint& f
 
 std::string point_text(const ScalePoint& reference, const ScalePoint& point, const PlanProblem& problem) {
   if (point.efficiency < straight)
-    return what_bends(reference, point);
+    return what_limits(reference, point);
   return point.efficiency > steep ? what_gains(problem, reference, point) : "nothing";
 }
 
@@ -94,11 +94,11 @@ std::string what_gains(const PlanProblem& problem, const ScalePoint& first, cons
   const PhaseChange fallen = largest_change(first, now, -1);
   if (fallen.cost <= 0)
     return "nothing";
-  return fmt::format("nothing: above 100 % because of less {} {}{}", fallen.name(), fallen.shares(first, now),
+  return fmt::format("above 100 %: less {} {}{}", fallen.name(), fallen.shares(first, now),
                      why_not_on_the_first(problem, first, now));
 }
 
-std::string what_bends(const ScalePoint& first, const ScalePoint& now) {
+std::string what_limits(const ScalePoint& first, const ScalePoint& now) {
   const PhaseChange grown = largest_change(first, now, 1);
   if (grown.cost <= 0)
     return "nothing";
@@ -122,15 +122,15 @@ std::vector<ScalePoint> predict_scaling(const PlanProblem& problem, const Layout
     PlanProblem machine = problem;
     machine.cluster = with_devices(problem.cluster, devices);
     SearchResult result = search_runnable(machine, here, 6);
-    ScalePoint point{.num_devices = devices, .global_batch = here.global_batch, .price = {}, .what_bends = {}};
+    ScalePoint point{.num_devices = devices, .global_batch = here.global_batch, .price = {}, .limited_by = {}};
     if (!result.ranking.empty()) {
       point.price = std::move(result.ranking.front());
       const ScalePoint& reference = first ? *first : point;
       point.efficiency =
           (point.price->tokens_per_second / devices) / (reference.price->tokens_per_second / reference.num_devices);
-      point.what_bends = point_text(reference, point, problem);
+      point.limited_by = point_text(reference, point, problem);
     } else {
-      point.what_bends = why_no_layout(machine, here, result);
+      point.limited_by = why_no_layout(machine, here, result);
     }
     points.push_back(std::move(point));
     if (!first && points.back().price)

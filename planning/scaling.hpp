@@ -17,16 +17,16 @@ struct ScalePoint {
   Index global_batch = 0;
   std::optional<LayoutPrice> price;  ///< nothing: no layout fits or divides
   double efficiency = 0;             ///< tokens per second and device, against the first point that has a price
-  std::string what_bends;            ///< below 99 % efficiency: what_bends(); above 101 %: what_gains(); else "nothing"
+  std::string limited_by;  ///< below 99 % efficiency: what_limits(); above 101 %: what_gains(); else "nothing"
 };
 
 /// The phase whose device-seconds a sequence have grown most from one point to another, as a share of all that have
 /// grown: "bubble: 60 % of what is lost (12.1 % of the step, was 3.0 %)". Both points have prices.
-std::string what_bends(const ScalePoint& first, const ScalePoint& now);
+std::string what_limits(const ScalePoint& first, const ScalePoint& now);
 
 /// Why a point is more efficient than the first: the phase whose device-seconds a sequence have fallen most, and
-/// whether its layout, on the devices of the first point, would not have fitted there: "nothing: above 100 % because of
-/// less tensor_comm (0.0 % of the step, was 2.4 %); this layout with fewer replicas does not fit on 8 devices".
+/// whether its layout, on the devices of the first point, would not have fitted there: "above 100 %: less
+/// tensor_comm (0.0 % of the step, was 2.4 %); this layout with fewer replicas does not fit on 8 devices".
 /// "nothing" where no phase has fallen. Both points have prices.
 std::string what_gains(const PlanProblem& problem, const ScalePoint& first, const ScalePoint& now);
 

@@ -143,7 +143,7 @@ json none.json 'j["ranking"] == [] and "fits" in j["no_layout"]["what"] and len(
 refused none.json "${asked[@]}" --layout data=7
 json none.json '"does not divide" in j["layouts"][0]["impossible"]'
 refused none.json "${large[@]}" --cluster a100-40 --scale 8,16
-json none.json 'all("no layout" in point["what_bends"] for point in j["points"])'
+json none.json 'all("no layout" in point["limited_by"] for point in j["points"])'
 refused none.json "${large[@]}" --cluster h100:64 --cluster v100:64 --devices 8
 json none.json 'j["layout"] is None and j["machines"] == [] and j["no_layout"]["where"] == "h100"'
 

@@ -202,6 +202,16 @@ TEST_F(RecordedRunTest, WhatMayNotBeReadIsNotMissing) {
   }
 }
 
+TEST_F(RecordedRunTest, RecomputationMayDifferByStage) {
+  std::string config = read_file(path("config.toml"), ExitCode::data);
+  config.insert(config.find("[batch]"), "recompute_per_stage = [\"full\", \"none\"]\n");
+  write("config.toml", config);
+  const Layout layout = read().setup.layout;
+  EXPECT_EQ(layout.recompute_of(0), Recompute::full);
+  EXPECT_EQ(layout.recompute_of(1), Recompute::none);
+  EXPECT_THAT(layout.short_text(), HasSubstr("recompute full on stage 0"));
+}
+
 TEST_F(RecordedRunTest, DamagedAndForeignFilesAreNamed) {
   append("metrics.jsonl", R"({"step":4,"loss":1})");
   EXPECT_THAT(refusal(ExitCode::data).where, HasSubstr("metrics.jsonl"));

@@ -21,10 +21,10 @@ TEST(Scaling, efficiency_falls_and_the_cause_is_named) {
   const auto points = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, false);
   ASSERT_EQ(points.size(), 3u);
   EXPECT_DOUBLE_EQ(points[0].efficiency, 1);
-  EXPECT_EQ(points[0].what_bends, "nothing");
+  EXPECT_EQ(points[0].limited_by, "nothing");
   EXPECT_LT(points[2].efficiency, points[1].efficiency);
   EXPECT_LT(points[2].price->step_seconds, points[1].price->step_seconds);
-  EXPECT_THAT(points[2].what_bends, HasSubstr("% of the step, was"));
+  EXPECT_THAT(points[2].limited_by, HasSubstr("% of the step, was"));
   const auto weak = predict_scaling(problem, {.num_devices = 8, .global_batch = 256}, {8, 64, 256}, true);
   EXPECT_EQ(weak[2].global_batch, 256 * 32);
   EXPECT_GT(weak[2].efficiency, points[2].efficiency);
@@ -36,10 +36,11 @@ TEST(Scaling, more_than_all_is_explained) {
   space.only_runnable = true;
   const auto points = predict_scaling(problem, space, {8, 16, 32}, false);
   ASSERT_GT(points[1].efficiency, 1.01);
-  EXPECT_THAT(points[1].what_bends, StartsWith("nothing: above 100 % because of less tensor_comm ("));
-  EXPECT_THAT(points[1].what_bends, HasSubstr("does not fit on 8 devices"));
+  EXPECT_THAT(points[1].limited_by, StartsWith("above 100 %: less tensor_comm ("));
+  EXPECT_THAT(points[1].limited_by, HasSubstr("does not fit on 8 devices"));
   const std::string text = scaling_text(problem, points);
-  for (const char* const part : {"+-19 %", "GiB free", "limited by nothing: above 100 %", "efficiency", "MFU"})
+  for (const char* const part :
+       {"+-19 %", "GiB free", "                  above 100 %: less tensor_comm (", "efficiency", "MFU"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 
@@ -59,7 +60,7 @@ TEST(Scaling, goals_say_from_which_size_on_they_hold) {
     LayoutPrice price;
     price.step_seconds = seconds;
     price.tokens_per_second = 1000 / seconds;
-    return ScalePoint{.num_devices = devices, .global_batch = 64, .price = price, .what_bends = {}};
+    return ScalePoint{.num_devices = devices, .global_batch = 64, .price = price, .limited_by = {}};
   };
   const auto text = [](const std::vector<ScalePoint>& points, double seconds) {
     return curve_goal_text(goals_on_curve(points, {.most_step_seconds = seconds, .least_tokens_per_second = {}}).at(0));
@@ -90,27 +91,28 @@ TEST(Scaling, the_bend_is_where_device_seconds_grow) {
     price[Phase::bubble] = bubble;
     price[Phase::other] = other;
     price.step_seconds = forward + backward + bubble + other;
-    return ScalePoint{.num_devices = 8, .global_batch = 64, .price = price, .what_bends = {}};
+    return ScalePoint{.num_devices = 8, .global_batch = 64, .price = price, .limited_by = {}};
   };
-  EXPECT_EQ(what_bends(point(300, 0, 0, 200), point(360, 0, 30, 200)),
+  EXPECT_EQ(what_limits(point(300, 0, 0, 200), point(360, 0, 30, 200)),
             "forward: 67 % of what is lost (61.0 % of the step, was 60.0 %)");
-  EXPECT_EQ(what_bends(point(30, 60, 0, 10), point(37, 74, 0, 12)),
+  EXPECT_EQ(what_limits(point(30, 60, 0, 10), point(37, 74, 0, 12)),
             "backward: 61 % of what is lost (60.2 % of the step, was 60.0 %)");
   ScalePoint twice = point(30, 60, 0, 10);  // a step as long on twice the devices: half of each second is lost
   twice.num_devices = 16;
-  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "backward: 60 % of what is lost (60.0 % of the step, was 60.0 %)");
+  EXPECT_EQ(what_limits(point(30, 60, 0, 10), twice),
+            "backward: 60 % of what is lost (60.0 % of the step, was 60.0 %)");
   twice.global_batch = 128;
-  EXPECT_EQ(what_bends(point(30, 60, 0, 10), twice), "nothing");
+  EXPECT_EQ(what_limits(point(30, 60, 0, 10), twice), "nothing");
 }
 
 TEST(Scaling, points_without_a_layout_say_so) {
   const auto points =
       predict_scaling(problem_of("gpt-1t", "a100-40:1"), {.num_devices = 8, .global_batch = 64}, {8, 4096}, false);
   EXPECT_FALSE(points[0].price);
-  EXPECT_THAT(points[0].what_bends, StartsWith("no layout fits: the smallest of "));
+  EXPECT_THAT(points[0].limited_by, StartsWith("no layout fits: the smallest of "));
   const auto odd = predict_scaling(problem_of("gpt2-124m", "a100-80:1", 1024), {.num_devices = 8, .global_batch = 64},
                                    {8, 13}, false);
-  EXPECT_THAT(odd[1].what_bends, StartsWith("no layout divides model and batch: nearest --batch "));
+  EXPECT_THAT(odd[1].limited_by, StartsWith("no layout divides model and batch: nearest --batch "));
 }
 
 // A file of `bench machine` on one host says nothing of a network.
