@@ -252,6 +252,9 @@ Manifest parse_manifest(const std::string& text, const Path& path) {
     if (file == file_bytes.end() || !datasets.insert({block.file, block.dataset}).second)
       refuse_manifest(path, "a checkpoint manifest names an impossible file", block.file + ": dataset " + block.dataset,
                       "files of its list, each dataset once");
+    if (!is_name_of_version(block.name, manifest.version))
+      refuse_manifest(path, "a checkpoint's tensor has the name of another version", block.name,
+                      fmt::format("a name of version {}", manifest.version));
     check_block(block, file->second, path);
   }
   check_places(manifest.blocks, path);

@@ -2,7 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/checkpoint_version.hpp"
 
+#include <algorithm>
+#include <array>
+
 namespace espalier {
+namespace {
+
+constexpr std::array split = {".attention.query.", ".attention.key.", ".attention.value."};
+
+}  // namespace
+
+bool is_name_of_version(const std::string& tensor, int version) {
+  return version > 1 ||
+         std::ranges::none_of(split, [&](const char* name) { return tensor.find(name) != std::string::npos; });
+}
 
 std::map<std::string, StoredPart> parts_of_stored(const std::string& tensor, int version) {
   const std::string joined = ".attention.qkv.";
@@ -11,7 +24,7 @@ std::map<std::string, StoredPart> parts_of_stored(const std::string& tensor, int
     return {};
   std::map<std::string, StoredPart> parts;
   Index part = 0;
-  for (const char* const name : {".attention.query.", ".attention.key.", ".attention.value."})
+  for (const char* const name : split)
     parts[std::string(tensor).replace(at, joined.size(), name)] = {tensor, part++};
   return parts;
 }

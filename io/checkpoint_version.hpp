@@ -21,6 +21,10 @@ struct StoredPart {
   Index part = 0;
 };
 
+/// Whether a checkpoint of `version` may have a tensor of this name: one of version 1 has none of the names that
+/// version 2 brought.
+bool is_name_of_version(const std::string& tensor, int version);
+
 /// The parts of a stored tensor, by their names today. Empty: the name is that of today. Until version 1 Q, K and V
 /// were one tensor: weights/h.0.attention.qkv.weight of (3, C, C).
 std::map<std::string, StoredPart> parts_of_stored(const std::string& tensor, int version);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of version 1, in which Q, K and V were one tensor.
+#include "io/hash.hpp"
 #include "tests/io/checkpoint_support.hpp"
 
 using namespace espalier;
@@ -11,6 +12,17 @@ namespace {
 constexpr Index channels = 4;
 const std::string joined = "weights/h.0.attention.qkv.weight", query = "weights/h.0.attention.query.weight",
                   key = "weights/h.0.attention.key.weight", value = "weights/h.0.attention.value.weight";
+
+void write_version(const Path& path, int version) {
+  std::string text = read_file(path / "manifest.json", ExitCode::checkpoint);
+  const std::string of_today = "\"format_version\": 2";
+  text.replace(text.find(of_today), of_today.size(), "\"format_version\": " + std::to_string(version));
+  const std::string key = "\"manifest_xxh3_128\": \"";
+  const std::size_t checksum = text.find(key) + key.size();
+  text.replace(checksum, 32, std::string(32, '0'));
+  text.replace(checksum, 32, xxh3_128(text.data(), text.size()));
+  write_file_atomically(path / "manifest.json", text);
+}
 
 // (3, C, C), as two tensor ranks wrote it: each has half of the rows of each of Q, K and V.
 Path save_qkv(const Path& directory, int version) {
@@ -35,9 +47,7 @@ Path save_qkv(const Path& directory, int version) {
   const float bias = 1;
   blocks.push_back(whole_tensor("weights/norm.bias", ScalarType::fp32, {1}, &bias));
   const Path path = save_checkpoint(directory, info_of(1), blocks);
-  Manifest manifest = parse_manifest(read_file(path / "manifest.json", ExitCode::checkpoint), path);
-  manifest.version = version;
-  write_file_atomically(path / "manifest.json", to_text(manifest));
+  write_version(path, version);
   return path;
 }
 
@@ -72,11 +82,22 @@ TEST(CheckpointVersion, QueryKeyAndValueOfVersion1AreTensorsOfTheirOwn) {
   EXPECT_THROW(reader.read(query, {3, channels, channels}, ScalarType::fp32, found.data()), Error);
 }
 
-TEST(CheckpointVersion, TheNameIsNothingSpecialToday) {
+TEST(CheckpointVersion, TheOldNameIsNothingSpecialToday) {
   const TemporaryDirectory directory;
   const CheckpointReader reader(save_qkv(directory / "c", 2));
   EXPECT_TRUE(reader.contains(joined));
   EXPECT_FALSE(reader.contains(query));
+}
+
+TEST(CheckpointVersion, Version1HasNoneOfTheNamesOfVersion2) {
+  const TemporaryDirectory directory;
+  const std::vector<float> rows(channels * channels);
+  const std::vector blocks = {whole_tensor(key, ScalarType::fp32, {channels, channels}, rows.data())};
+  const Path path = save_checkpoint(directory / "c", info_of(1), blocks);
+  CheckpointReader{path};
+  write_version(path, 1);
+  expect_error(ExitCode::checkpoint, {"the name of another version", key, "a name of version 1"},
+               [&] { CheckpointReader{path}; });
 }
 
 TEST(CheckpointVersion, OthersAreRefused) {
