@@ -11,8 +11,9 @@
 #include <numeric>
 
 #include "diagnosis/damaged_file.hpp"
-#include "io/toml_config.hpp"
+#include "io/key_reader.hpp"
 #include "models/largest_model.hpp"
+#include "models/model_section.hpp"
 
 namespace espalier {
 namespace {
@@ -105,12 +106,11 @@ Layout layout_of(ConfigReader& reader, int world_size, const Path& path, Layout 
 
 ModelConfig shape_of(ConfigReader& reader, const Path& path) {
   ModelConfig shape;
-  reader.read("model", "vocab_size", shape.vocab_size, {1, LargestModel::vocabulary});
-  reader.read("model", "max_sequence_length", shape.max_sequence_length, {1, LargestModel::positions});
-  require(reader.read("model", "num_layers", shape.num_layers, {1, LargestModel::layers}), "model.num_layers", path);
-  reader.read("model", "hidden_size", shape.hidden_size, {1, LargestModel::channels});
-  reader.read("model", "num_heads", shape.num_heads, {1, LargestModel::channels});
-  reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size, {1, LargestModel::ffn});
+  Index layers = 0;
+  require(reader.read("model", "num_layers", layers, {1, LargestModel::layers}), "model.num_layers", path);
+  KeyReader keys(reader);
+  keys.section("model", "");
+  visit_model(shape, keys);
   return shape;
 }
 

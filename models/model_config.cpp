@@ -17,6 +17,17 @@ std::string nearest_multiples(Index value, Index divisor) {
 
 }  // namespace
 
+const char* to_string(Norm norm) { return norm == Norm::layernorm ? "layernorm" : "rmsnorm"; }
+
+const char* to_string(Positions positions) {
+  switch (positions) {
+    case Positions::learned: return "learned";
+    case Positions::rotary: return "rotary";
+    case Positions::alibi: return "alibi";
+  }
+  return "unknown";
+}
+
 std::vector<std::string> problems(const ModelConfig& model) {
   std::vector<std::string> found;
   const auto positive = [&](const char* name, Index value) {
@@ -36,27 +47,32 @@ std::vector<std::string> problems(const ModelConfig& model) {
       found.push_back(fmt::format("{} {} is not divisible by {} {}; {}", name, value, by, divisor,
                                   nearest_multiples(value, divisor)));
   };
-  divisible("hidden_size", model.hidden_size, "num_heads", model.num_heads);
+  if (model.head_dim == 0)
+    divisible("hidden_size", model.hidden_size, "num_heads", model.num_heads);
   divisible("num_heads", model.num_heads, "num_kv_heads", model.kv_heads());
+  if (const Index size = model.rotary_size(); size != 0 && (size < 2 || size % 2 != 0 || size > model.head_size()))
+    found.push_back(fmt::format("{} channels of a head turn (rotary.size, or head_dim), wanted an even number, at most {}",
+                                size, model.head_size()));
+  const RotaryConfig& rotary = model.rotary;
+  if (model.positions == Positions::rotary && rotary.scaling != RotaryScaling::none) {
+    if (rotary.factor < 1)
+      found.push_back(fmt::format("rotary.factor is {}, wanted at least 1", rotary.factor));
+    if (rotary.scaling != RotaryScaling::linear && rotary.original_length < 1)
+      found.push_back(fmt::format("rotary.original_length is {}, wanted the positions that the model was trained on",
+                                  rotary.original_length));
+    if (rotary.scaling == RotaryScaling::dynamic && model.rotary_size() < 4)
+      found.push_back("rotary.scaling \"dynamic\" wants at least 4 channels of a head that turn");
+    if (rotary.scaling == RotaryScaling::llama3 && rotary.high_frequency_factor <= rotary.low_frequency_factor)
+      found.push_back(fmt::format("rotary.high_frequency_factor is {}, wanted more than low_frequency_factor {}",
+                                  rotary.high_frequency_factor, rotary.low_frequency_factor));
+  }
   return found;
 }
 
 std::vector<UnsupportedPart> unsupported_parts(const ModelConfig& model) {
   std::vector<UnsupportedPart> parts;
-  if (model.kv_heads() != model.num_heads)
-    parts.push_back({"grouped-query attention", fmt::format("num_kv_heads = {}", model.kv_heads()),
-                     fmt::format("num_kv_heads = {}", model.num_heads)});
-  if (model.gated())
-    parts.push_back(
-        {"a gated feed-forward", fmt::format("activation = \"{}\"", model.activation), "activation = \"gelu\""});
-  if (model.norm == Norm::rmsnorm)
-    parts.push_back({"RMSNorm", "norm = \"rmsnorm\"", "norm = \"layernorm\""});
-  if (!model.tied_embeddings)
-    parts.push_back({"an untied head", "tied_embeddings = false", "tied_embeddings = true"});
-  if (model.positions != Positions::learned)
-    parts.push_back({"no learned positions", "position = \"rotary\"", "position = \"learned\""});
-  if (!model.bias)
-    parts.push_back({"no biases", "bias = false", "bias = true"});
+  if (model.positions == Positions::alibi)
+    parts.push_back({"ALiBi", "position = \"alibi\"", "position = \"rotary\""});
   if (model.dropout > 0)
     parts.push_back({"dropout", fmt::format("dropout = {}", model.dropout), "dropout = 0"});
   return parts;

@@ -2,41 +2,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "core/ops/activation_names.hpp"
+#include "core/ops/rotary_frequencies.hpp"
 #include "core/scalars.hpp"
 
 namespace espalier {
 
 enum class Norm { layernorm, rmsnorm };
-enum class Positions { learned, rotary };  ///< learned: a table, added to the token embedding
+/// Where a token learns its place. learned: a table, added to the token embedding; rotary: Q and K turn; alibi: a slope
+/// on the scores (Press et al., 2022), which `plan` alone knows.
+enum class Positions { learned, rotary, alibi };
+const char* to_string(Norm norm);
+const char* to_string(Positions positions);
+inline constexpr std::array all_norms{Norm::layernorm, Norm::rmsnorm};
+inline constexpr std::array all_positions{Positions::learned, Positions::rotary, Positions::alibi};
 
 /// A dense decoder: pre-norm blocks of attention and feed-forward. The only description of a model: training, planning,
 /// checkpoints and cost use it. The defaults are GPT-2.
 struct ModelConfig {
   Index vocab_size = 50257;          ///< V
-  Index max_sequence_length = 1024;  ///< P, rows of the position table; rotary: not used
+  Index max_sequence_length = 1024;  ///< P, longest sequence; learned: rows of the position table
   Index num_layers = 12;             ///< L
   Index hidden_size = 768;           ///< C
   Index num_heads = 12;              ///< NH
   Index ffn_hidden_size = 3072;      ///< F
   Index num_kv_heads = 0;            ///< NKV, heads of keys and values; 0: one for each head
+  Index head_dim = 0;                ///< HS; 0: C / NH
   Norm norm = Norm::layernorm;
+  double norm_eps = 1e-5;
   std::string activation = "gelu";  ///< of core/ops/activation; with a gate the feed-forward has three matrices
   Positions positions = Positions::learned;
+  RotaryConfig rotary = {};     ///< size 0: the whole head turns
   bool tied_embeddings = true;  ///< the head is the token embedding
-  bool bias = true;             ///< of the linear layers
+  bool bias = true;             ///< of all linear layers
+  bool qkv_bias = false;        ///< of Q, K and V, also without `bias`
+  bool qk_norm = false;         ///< RMSNorm of each head of Q and K (Dehghani et al., ViT-22B, 2023)
+  Index window = 0;             ///< W: a token sees the last W, itself included; 0: all before it
+  Index full_layers = 0;        ///< the first layers without a window
   double dropout = 0;           ///< share of values dropped
 
   bool operator==(const ModelConfig&) const = default;
-  Index head_size() const { return num_heads == 0 ? 0 : hidden_size / num_heads; }  ///< HS
+  Index head_size() const { return head_dim != 0 ? head_dim : num_heads == 0 ? 0 : hidden_size / num_heads; }  ///< HS
   Index kv_heads() const { return num_kv_heads == 0 ? num_heads : num_kv_heads; }
+  Index q_size() const { return head_size() * num_heads; }  ///< columns of Q, and of what attention gives
   Index kv_size() const { return head_size() * kv_heads(); }  ///< columns of K (and of V)
   bool gated() const { return is_gated(activation); }
+  bool has_qkv_bias() const { return bias || qkv_bias; }
+  Index window_of(Index layer) const { return layer < full_layers ? 0 : window; }
   /// P, or 0 without a table.
   Index learned_positions() const { return positions == Positions::learned ? max_sequence_length : 0; }
+  /// R, channels of a head that turn; 0 without rotary positions.
+  Index rotary_size() const {
+    return positions != Positions::rotary ? 0 : rotary.size == 0 ? head_size() : rotary.size;
+  }
 };
 
 /// Broken rules of a shape, one sentence each with the value got; empty when it can be built.

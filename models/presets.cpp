@@ -39,9 +39,8 @@ ModelConfig llama(Index layers, Index hidden, Index heads, Index kv_heads, Index
           .bias = false};
 }
 
-// ALiBi: no table of positions.
-ModelConfig without_positions(ModelConfig model) {
-  model.positions = Positions::rotary;
+ModelConfig with_alibi(ModelConfig model) {
+  model.positions = Positions::alibi;
   return model;
 }
 
@@ -70,7 +69,7 @@ const std::vector<Preset>& presets() {
       {"gpt-310b", gpt(96, 16384, 128, 51200, 2048)},
       {"gpt-530b", gpt(105, 20480, 128, 51200, 2048)},
       {"gpt-1t", gpt(128, 25600, 160, 51200, 2048)},
-      {"bloom-176b", without_positions(gpt(70, 14336, 112, 250880, 0))},
+      {"bloom-176b", with_alibi(gpt(70, 14336, 112, 250880, 0))},
       {"llama2-7b", llama(32, 4096, 32, 32, 11008, 32000)},
       {"llama2-13b", llama(40, 5120, 40, 40, 13824, 32000)},
       {"llama2-70b", llama(80, 8192, 64, 8, 28672, 32000)},

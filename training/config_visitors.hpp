@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "io/key_reader.hpp"
 #include "io/nearest_word.hpp"
-#include "io/toml_config.hpp"
 #include "models/presets.hpp"
 #include "training/run_config.hpp"
 
@@ -20,59 +20,21 @@
 
 namespace espalier {
 
-/// The words of these choices, behind those that come first.
-template <class List>
-std::vector<std::string> words_of(const List& choices, std::vector<std::string> words = {}) {
-  for (const auto choice : choices)
-    words.emplace_back(to_string(choice));
-  return words;
-}
-
 /// Reads each key that it visits.
-class ReadingVisitor {
+class ReadingVisitor : public KeyReader {
  public:
-  explicit ReadingVisitor(ConfigReader& reader) : reader_(reader) {}
-  void section(const char* name, const char*) { section_ = name; }
+  using KeyReader::KeyReader;
   void preset(RunConfig::Model& model) {
     const std::vector<std::string>& names = trainable_preset_names();
     if (std::find(names.begin(), names.end(), model.preset) != names.end())  // an unknown one is reported already
       model.shape = model_preset(model.preset);
   }
   void integer(const char* key, int& value, IntegerRange range, const char* comment) {
-    Index wide = value;
-    integer(key, wide, range, comment);
-    value = static_cast<int>(wide);  // the ranges of these are those of an int
+    KeyReader::integer(key, value, range, comment);
   }
   void integer(const char* key, Index& value, IntegerRange range, const char*) {
     if (!reader_.read(section_, key, value, range) && section_ == "model")
       reader_.derive(section_, key, {"model.preset"});
-  }
-  void count(const char* key, Index& value, IntegerRange range, const char*) {
-    reader_.read_count(section_, key, value, range);
-  }
-  void bytes(const char* key, Index& value, IntegerRange range, const char*) {
-    reader_.read_bytes(section_, key, value, range);
-  }
-  void real(const char* key, double& value, RealRange range, const char*) { reader_.read(section_, key, value, range); }
-  void seconds(const char* key, double& value, RealRange range, const char*) {
-    reader_.read_seconds(section_, key, value, range);
-  }
-  void boolean(const char* key, bool& value, const char*) { reader_.read(section_, key, value); }
-  void integers(const char* key, std::vector<Index>& value, IntegerRange range, const char*) {
-    reader_.read(section_, key, value, range);
-  }
-  void text(const char* key, std::string& value, const char*) { reader_.read(section_, key, value); }
-  void strings(const char* key, std::vector<std::string>& value, const char*) { reader_.read(section_, key, value); }
-  void choice(const char* key, std::string& value, const std::vector<std::string>& choices, const char*) {
-    reader_.read(section_, key, value, choices);
-  }
-  template <class Choice>
-  void choice(const char* key, Choice& value, const std::vector<Choice>& choices, const char*) {
-    std::string word;
-    reader_.read(section_, key, word, words_of(choices));
-    for (const Choice choice : choices)
-      if (word == to_string(choice))
-        value = choice;
   }
   void recompute_modes(const char* key, std::vector<Recompute>& value, const char*) {
     std::vector<std::string> words;
@@ -107,8 +69,6 @@ class ReadingVisitor {
   }
 
  private:
-  ConfigReader& reader_;
-  std::string section_;
   std::vector<std::pair<std::string, std::string>> unread_;  // by key
 };
 
@@ -122,8 +82,8 @@ class SettingsVisitor {
   void integers(const char* key, const std::vector<Index>& value, IntegerRange, const char*) {
     add(key, fmt::format("[{}]", fmt::join(value, ", ")));
   }
-  template <class Choice>
-  void choice(const char* key, Choice value, const std::vector<Choice>&, const char*) {
+  template <class Choice, class List>
+  void choice(const char* key, Choice value, const List&, const char*) {
     add(key, to_string(value));
   }
   void recompute_modes(const char* key, const std::vector<Recompute>& value, const char*) {
@@ -168,8 +128,8 @@ class WritingVisitor {
   void choice(const char* key, const std::string& value, const std::vector<std::string>& choices, const char* comment) {
     write(key, value, fmt::format("{} ({})", comment, fmt::join(choices, ", ")).c_str());
   }
-  template <class Choice>
-  void choice(const char* key, Choice value, const std::vector<Choice>& choices, const char* comment) {
+  template <class Choice, class List>
+  void choice(const char* key, Choice value, const List& choices, const char* comment) {
     choice(key, std::string(to_string(value)), words_of(choices), comment);
   }
   void recompute_modes(const char* key, const std::vector<Recompute>& value, const char* comment) {

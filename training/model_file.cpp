@@ -8,19 +8,34 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
+#include <set>
 
 #include "core/error.hpp"
 #include "io/input_limits.hpp"
+#include "io/key_reader.hpp"
 #include "io/nearest_word.hpp"
-#include "io/toml_config.hpp"
 #include "models/largest_model.hpp"
+#include "models/model_section.hpp"
 #include "models/presets.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr const char* default_preset = "byte-1m";  // that of `train`
+
+// Reads [model], and names the sizes that it inherits from a preset.
+class ShapeReader : public KeyReader {
+ public:
+  using KeyReader::KeyReader;
+  void integer(const char* key, Index& value, IntegerRange range, const char*) {
+    if (reader_.read(section_, key, value, range))
+      given.insert(key);
+    else if (range.min == 1)
+      inherited.push_back(fmt::format("{} {}", key, value));
+  }
+  std::set<std::string> given;         // sizes
+  std::vector<std::string> inherited;  // "vocab_size 256"
+};
 
 class ModelReader {
  public:
@@ -36,9 +51,7 @@ class ModelReader {
       reader_.leave(section);
     const bool starts_from_preset = read_preset();
     PlannedModel planned;
-    read_sizes();
-    read_kind();
-    read_positions(planned);
+    read_shape(planned);
     read_batch(planned);
     read_attention(planned);
     const std::string from_default =
@@ -66,43 +79,19 @@ class ModelReader {
     return given;
   }
 
-  void read_size(const char* key, Index& value, Index most) {
-    if (!reader_.read("model", key, value, {.min = 1, .max = most}))
-      inherited_.push_back(fmt::format("{} {}", key, value));
-  }
-
-  // In the ranges of `train`.
-  void read_sizes() {
-    read_size("num_layers", shape_.num_layers, LargestModel::layers);
-    read_size("hidden_size", shape_.hidden_size, LargestModel::channels);
-    read_size("num_heads", shape_.num_heads, LargestModel::channels);
-    read_size("ffn_hidden_size", shape_.ffn_hidden_size, LargestModel::ffn);
-    read_size("vocab_size", shape_.vocab_size, LargestModel::vocabulary);
-    reader_.read("model", "num_kv_heads", shape_.num_kv_heads, {.min = 1, .max = LargestModel::channels});
+  void read_shape(PlannedModel& planned) {
+    ShapeReader shape(reader_);
+    shape.section("model", "");
+    visit_model(shape_, shape);
+    reader_.read("model", "dropout", shape_.dropout, {.min = 0, .max = 1, .max_open = true});
     if (shape_.num_kv_heads == shape_.num_heads)
       shape_.num_kv_heads = 0;
-  }
-
-  void read_kind() {
-    read_choice("norm", {{"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}, shape_.norm);
-    reader_.read("model", "activation", shape_.activation, activation_names());
-    reader_.read("model", "tied_embeddings", shape_.tied_embeddings);
-    reader_.read("model", "bias", shape_.bias);
-    reader_.read("model", "dropout", shape_.dropout, {.min = 0, .max = 1, .max_open = true});
-  }
-
-  // With rotary positions max_sequence_length is no table, but still says how long a sequence is.
-  void read_positions(PlannedModel& planned) {
-    read_choice("position", {{"learned", Positions::learned}, {"rotary", Positions::rotary}}, shape_.positions);
-    const bool rotary = shape_.positions == Positions::rotary;
-    Index length = shape_.max_sequence_length;
-    const bool given = reader_.read("model", "max_sequence_length", length, {.min = 1, .max = LargestModel::positions});
-    if (!rotary && length == 0)
-      reader_.problem("model", "max_sequence_length", "is missing: how many positions are learned");
-    if (!rotary && !given && length > 0)
-      inherited_.push_back(fmt::format("max_sequence_length {}", length));
-    shape_.max_sequence_length = rotary ? 0 : length;
-    planned.sequence_length = length;
+    // Without a table the longest sequence is no part of what is computed: given, it says how long one is.
+    const bool says_length = shape_.positions == Positions::learned || shape.given.contains("max_sequence_length");
+    planned.sequence_length = says_length ? shape_.max_sequence_length : 0;
+    inherited_ = shape.inherited;
+    if (shape_.positions != Positions::learned)
+      std::erase_if(inherited_, [](const std::string& size) { return size.starts_with("max_sequence_length"); });
   }
 
   void read_batch(PlannedModel& planned) {
@@ -126,25 +115,12 @@ class ModelReader {
     planned.own_attention = attention == "own";
   }
 
-  template <class Choice>
-  void read_choice(const char* key, const std::map<std::string, Choice>& choices, Choice& value) {
-    std::string word;
-    std::vector<std::string> words;
-    for (const auto& [each, choice] : choices) {
-      words.push_back(each);
-      if (choice == value)
-        word = each;
-    }
-    reader_.read("model", key, word, words);
-    value = choices.at(word);
-  }
-
   ConfigReader reader_;
   std::string file_name_;
   std::string preset_name_ = default_preset;
   ModelConfig preset_;  // where the shape starts from
   ModelConfig shape_;
-  std::vector<std::string> inherited_;  // sizes that are the preset's: "vocab_size 256"
+  std::vector<std::string> inherited_;  // sizes that are the preset's
 };
 
 }  // namespace

@@ -24,8 +24,8 @@ PlannedModel planned_model(const std::string& name_or_file);
 
 /// A config of `train`, of which [model], [batch] and run.attention are read: whatever else it says or lacks is for
 /// `train`.
-/// [model] may describe what `train` has not yet: any preset of the planner, num_kv_heads, norm, activation, position,
-/// tied_embeddings, bias, dropout (docs/planner.md). @param name of the file, for messages
+/// [model] may describe what `train` has not yet: any preset of the planner, position = "alibi", dropout
+/// (docs/planner.md). @param name of the file, for messages
 /// @throws Error (usage) that lists every problem with its position.
 PlannedModel parse_planned_model(const std::string& text, const std::string& name);
 

@@ -15,6 +15,7 @@
 #include "io/input_limits.hpp"
 #include "io/toml_config.hpp"
 #include "models/largest_model.hpp"
+#include "models/model_section.hpp"
 #include "training/config_visitors.hpp"
 #include "training/validate_config.hpp"
 #include "training/with_compute_type.hpp"
@@ -34,13 +35,6 @@ constexpr double not_given = -1;
 const std::vector<Assignment> assignments = {Assignment::consecutive, Assignment::round_robin};
 const std::vector<std::string> state_or_compute = {"state", "compute"};
 const std::vector<std::string> schedules = {"constant", "linear", "cosine", "warmup_stable_decay"};
-
-// Those without a gate, which the block has not yet.
-std::vector<std::string> trainable_activations() {
-  std::vector<std::string> names = activation_names();
-  std::erase_if(names, [](const std::string& name) { return is_gated(name); });
-  return names;
-}
 
 // Those of a layout, which it is read from and written to.
 template <class L, class Visitor>
@@ -81,15 +75,7 @@ void visit_keys(Config& c, Visitor&& v) {
   v.section("model", "The shape. A preset sets all of it; single keys override.");
   v.choice("preset", c.model.preset, trainable_preset_names(), "named shape");
   v.preset(c.model);
-  v.integer("vocab_size", c.model.shape.vocab_size, {1, LargestModel::vocabulary}, "tokens of the vocabulary");
-  v.integer("max_sequence_length", c.model.shape.max_sequence_length, {1, LargestModel::positions},
-            "rows of the position embedding");
-  v.integer("num_layers", c.model.shape.num_layers, layers, "transformer blocks");
-  v.integer("hidden_size", c.model.shape.hidden_size, channels, "channels of the residual stream");
-  v.integer("num_heads", c.model.shape.num_heads, channels, "attention heads; divide hidden_size");
-  v.integer("ffn_hidden_size", c.model.shape.ffn_hidden_size, {1, LargestModel::ffn},
-            "channels of the feed-forward layer");
-  v.choice("activation", c.model.shape.activation, trainable_activations(), "of the feed-forward layer");
+  visit_model(c.model.shape, v);
 
   v.section("data", "Token files, made by `espalier data pack` (nanoGPT's and llm.c's are read too).");
   v.strings("train", c.data.train, "files to train on");
@@ -326,7 +312,7 @@ std::string to_toml(const RunConfig& config) {
 
 bool may_change_on_resume(const std::string& key) {
   static const std::vector<std::string> frozen = {
-      "model.", "data.train", "data.validation", "batch.global_batch_size", "batch.sequence_length", "run.seed"};
+      "model.", "rotary.", "data.train", "data.validation", "batch.global_batch_size", "batch.sequence_length", "run.seed"};
   return std::none_of(frozen.begin(), frozen.end(), [&](const std::string& prefix) { return key.starts_with(prefix); });
 }
 

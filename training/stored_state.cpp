@@ -8,8 +8,9 @@
 
 #include "io/input_limits.hpp"
 #include "io/json_fields.hpp"
+#include "io/key_reader.hpp"
 #include "io/token_loader.hpp"
-#include "io/toml_config.hpp"
+#include "models/model_section.hpp"
 #include "training/kept_kernels.hpp"
 #include "training/loss_scaler.hpp"
 #include "training/run_config.hpp"
@@ -46,13 +47,14 @@ StoredKeys keys_of(const std::string& config) {
 void require_model_of_tensors(const std::string& config, const CheckpointReader& checkpoint) {
   ConfigReader reader(config, "config", {});
   ModelConfig shape;
-  constexpr IntegerRange sizes{1, Index{1} << 31};
-  const bool all = reader.read("model", "vocab_size", shape.vocab_size, sizes) &&
-                   reader.read("model", "max_sequence_length", shape.max_sequence_length, sizes) &&
-                   reader.read("model", "num_layers", shape.num_layers, sizes) &&
-                   reader.read("model", "hidden_size", shape.hidden_size, sizes) &&
-                   reader.read("model", "num_heads", shape.num_heads, sizes) &&
-                   reader.read("model", "ffn_hidden_size", shape.ffn_hidden_size, sizes);
+  KeyReader keys(reader);
+  keys.section("model", "");
+  visit_model(shape, keys);
+  Index size = 0;
+  bool all = true;  // the other keys are not in configs of older versions
+  for (const char* const key :
+       {"vocab_size", "max_sequence_length", "num_layers", "hidden_size", "num_heads", "ffn_hidden_size"})
+    all = all && reader.read("model", key, size, {1, Index{1} << 31});
   if (!all || reader.has_problems())
     throw std::runtime_error("\"config\": " + (all ? reader.problems().front() : "[model] is not whole"));
   if (const std::vector<std::string> wrong = problems(shape); !wrong.empty())
@@ -66,9 +68,11 @@ void require_model_of_tensors(const std::string& config, const CheckpointReader&
                                       : "not there"));
   };
   require_shape("embedding.token", {shape.vocab_size, shape.hidden_size});
-  require_shape("embedding.position", {shape.max_sequence_length, shape.hidden_size});
-  require_shape(fmt::format("h.{}.mlp.up.bias", shape.num_layers - 1), {shape.ffn_hidden_size});
-  if (checkpoint.contains(fmt::format("weights/h.{}.mlp.up.bias", shape.num_layers)))
+  if (shape.positions == Positions::learned)
+    require_shape("embedding.position", {shape.max_sequence_length, shape.hidden_size});
+  require_shape(fmt::format("h.{}.mlp.up.weight", shape.num_layers - 1), {shape.ffn_hidden_size, shape.hidden_size});
+  require_shape(fmt::format("h.{}.attention.key.weight", shape.num_layers - 1), {shape.kv_size(), shape.hidden_size});
+  if (checkpoint.contains(fmt::format("weights/h.{}.mlp.up.weight", shape.num_layers)))
     throw std::runtime_error(fmt::format("\"config\" has {} layers, and the checkpoint has more", shape.num_layers));
 }
 

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "models/largest_model.hpp"
+#include "models/model_config.hpp"
+
+namespace espalier {
+
+/// The keys of [model] and [rotary] in a config: their places, ranges and meanings. `v` is a visitor of
+/// training/config_visitors.
+template <class Model, class Visitor>
+void visit_model(Model& shape, Visitor& v) {
+  v.integer("vocab_size", shape.vocab_size, {1, LargestModel::vocabulary}, "tokens of the vocabulary");
+  v.integer("max_sequence_length", shape.max_sequence_length, {1, LargestModel::positions},
+            "longest sequence; learned positions: rows of their table");
+  v.integer("num_layers", shape.num_layers, {1, LargestModel::layers}, "transformer blocks");
+  v.integer("hidden_size", shape.hidden_size, {1, LargestModel::channels}, "channels of the residual stream");
+  v.integer("num_heads", shape.num_heads, {1, LargestModel::channels}, "attention heads");
+  v.integer("num_kv_heads", shape.num_kv_heads, {0, LargestModel::channels},
+            "heads of keys and values; divide num_heads; 0: num_heads");
+  v.integer("head_dim", shape.head_dim, {0, LargestModel::channels}, "channels of a head; 0: hidden_size / num_heads");
+  v.integer("ffn_hidden_size", shape.ffn_hidden_size, {1, LargestModel::ffn}, "channels of the feed-forward layer");
+  v.choice("activation", shape.activation, activation_names(), "of the feed-forward layer; swiglu, geglu: with a gate");
+  v.choice("norm", shape.norm, all_norms, "of the residual stream");
+  v.real("norm_eps", shape.norm_eps, {0, 1, true}, "added to the variance");
+  v.choice("position", shape.positions, all_positions, "learned: a table; rotary: Q and K turn, see [rotary]");
+  v.boolean("tied_embeddings", shape.tied_embeddings, "the head is the token embedding");
+  v.boolean("bias", shape.bias, "of all linear layers");
+  v.boolean("qkv_bias", shape.qkv_bias, "of Q, K and V, also without bias");
+  v.boolean("qk_norm", shape.qk_norm, "RMSNorm of each head of Q and K");
+  v.integer("window", shape.window, {0, LargestModel::positions}, "tokens that a token sees; 0: all before it");
+  v.integer("full_layers", shape.full_layers, {0, LargestModel::layers}, "first layers without a window");
+
+  v.section("rotary", "With position = \"rotary\": how fast pairs of channels turn.");
+  auto& rotary = shape.rotary;
+  v.integer("size", rotary.size, {0, LargestModel::channels}, "channels of a head that turn; 0: all");
+  v.real("theta", rotary.theta, {0, 1e15, true}, "base of the frequencies");
+  v.choice("scaling", rotary.scaling, all_rotary_scalings, "for sequences longer than the model was trained on");
+  v.real("factor", rotary.factor, {1, 1e6}, "of the length, with scaling");
+  v.integer("original_length", rotary.original_length, {0, LargestModel::positions}, "positions before scaling");
+  v.real("low_frequency_factor", rotary.low_frequency_factor, {0, 1e6, true}, "llama3: slower pairs are divided");
+  v.real("high_frequency_factor", rotary.high_frequency_factor, {0, 1e6, true}, "llama3: faster pairs stay");
+  v.real("beta_slow", rotary.beta_slow, {0, 1e6, true}, "yarn: slower pairs are divided");
+  v.real("beta_fast", rotary.beta_fast, {0, 1e6, true}, "yarn: faster pairs stay");
+  v.boolean("truncate", rotary.truncate, "yarn: the ramp begins and ends at whole pairs");
+  v.real("mscale", rotary.mscale, {0, 1e6}, "yarn: of the attention factor, with mscale_all_dim; 0: not given");
+  v.real("mscale_all_dim", rotary.mscale_all_dim, {0, 1e6}, "yarn; 0: not given");
+  v.real("attention_factor", rotary.attention_factor, {0, 1e6}, "yarn; 0: from factor");
+}
+
+}  // namespace espalier
