@@ -55,7 +55,8 @@ class ActivationPlan {
     std::array<Stream, 2> dx;             ///< (R, C) each, of such a backward: the two ends of a block
     Tensor<int, 1> embedding;             ///< where the embedding is
     typename Head<P>::Scratch head;
-    Tensor<T, 2> full;  ///< (N, C), where TensorParallel needs it
+    Tensor<T, 2> full;           ///< (N, C), where TensorParallel needs it
+    Tensor<State<T>, 2> rotary;  ///< (T, R), of rotary positions
   };
 
   ActivationPlan() = default;
@@ -69,6 +70,8 @@ class ActivationPlan {
     for (std::size_t c = 0; c < chunks.size(); ++c)
       for (int i = 0; i < memory.chunks.at(c).gradients; ++i)
         gradients_[c].push_back(take_gradients(workspace, chunks[c], memory.chunks[c].split));
+    if (shape.rotary > 0)
+      scratch_.rotary = workspace.take<State<T>>(shape.attention.sequence_length, shape.rotary);
     if (needs_full)
       scratch_.full = workspace.take<T>(shape.tokens(), shape.channels);
     take_slots(slots, chunks, memory);

@@ -2,14 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "core/ops/attention.hpp"
 #include "models/linear.hpp"
+#include "models/qk_norm.hpp"
+#include "models/rotary_table.hpp"
 #include "models/take_arrays.hpp"
 
 namespace espalier {
 
-/// Causal multi-head self-attention: the projection to Q, K and V, attention by heads, the projection back. Each rank
-/// of the tensor axis has NH/tp of the heads. `shape` is that of this rank.
+/// Causal multi-head self-attention: the projection to Q, K and V, their norms and positions, attention by heads, the
+/// projection back. Groups of heads may share keys and values. Each rank of the tensor axis has NH/tp of the heads:
+/// Q = NH/tp*HS channels, KV = NKV/tp*HS. `shape` is that of this rank.
 template <class P>
 class Attention {
   using T = Compute<P>;
@@ -17,49 +22,73 @@ class Attention {
 
  public:
   struct Saved {
-    Tensor<T, 2> qkv;                 ///< (N, C/tp + 2 KV): Q, K and V of our heads
-    Tensor<T, 2> heads;               ///< (N, C/tp), the output of our heads side by side
+    Tensor<T, 2> qkv;                 ///< (N, Q + 2 KV): Q, K and V of our heads, as attention reads them
+    Tensor<T, 2> heads;               ///< (N, Q), the output of our heads side by side
     Tensor<State<T>, 1> log_sum_exp;  ///< (B*NH/tp*T)
+    typename QkNorm<P>::Saved qk_norm;
 
     template <class Visit>
     void each(Visit& visit, const BlockShape& shape) {
-      const Index heads_channels = shape.attention.num_heads * shape.attention.head_size;
       visit(qkv, SavedArray{"attention.qkv", MadeBy::product, ReadBy::backward_input}, shape.tokens(),
-            heads_channels + 2 * shape.kv_channels);
+            shape.qkv_channels());
+      if (shape.qk_norm)
+        qk_norm.each(visit, shape);
       visit(log_sum_exp, SavedArray{"attention.log_sum_exp", MadeBy::attention, ReadBy::backward_input},
             shape.tokens() * shape.attention.num_heads);
       visit(heads, SavedArray{"attention.heads", MadeBy::attention, ReadBy::both_parts}, shape.tokens(),
-            heads_channels);
+            shape.q_channels());
     }
   };
   /// Gradients that backward_input leaves for backward_weight.
   struct Gradients {
-    Tensor<T, 2> dqkv;    ///< (N, C/tp + 2 KV)
-    Tensor<T, 2> dheads;  ///< (N, C/tp)
+    Tensor<T, 2> dqkv;    ///< (N, Q + 2 KV)
+    Tensor<T, 2> dheads;  ///< (N, Q)
+    Tensor<T, 2> dqk;     ///< (N, Q + KV), after the norms of Q and K, where there are any
 
     static Gradients take(Arena& arena, const BlockShape& shape) {
-      const Index channels = shape.attention.num_heads * shape.attention.head_size;
-      return {arena.take<T>(shape.tokens(), channels + 2 * shape.kv_channels), arena.take<T>(shape.tokens(), channels)};
+      Gradients gradients{arena.take<T>(shape.tokens(), shape.qkv_channels()),
+                          arena.take<T>(shape.tokens(), shape.q_channels()),
+                          {}};
+      if (shape.qk_norm)
+        gradients.dqk = arena.take<T>(shape.tokens(), shape.qk_channels());
+      return gradients;
     }
   };
 
-  Attention(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index hidden_size,
-            Placement placement, double init_std, double projection_std)
-      : qkv_(parameters, tensor, qkv_outputs(name, hidden_size), hidden_size, placement, init_std),
-        projection_(parameters, tensor, name + ".proj", hidden_size, hidden_size, placement, projection_std) {}
+  /// `rotary` must outlive it.
+  Attention(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const RotaryTable<T>& rotary,
+            const std::string& name, const ModelConfig& config, Placement placement, double init_std,
+            double projection_std)
+      : rotary_(&rotary),
+        qkv_(parameters, tensor, qkv_outputs(name, config), config.hidden_size, config.has_qkv_bias(), placement,
+             init_std),
+        projection_(parameters, tensor, name + ".proj", config.hidden_size, config.q_size(), config.bias, placement,
+                    projection_std) {
+    if (config.qk_norm)
+      qk_norm_.emplace(parameters, tensor, name, config, placement);
+  }
 
   static void work(LayerWork& work, const BlockShape& shape) {
-    const Index heads = shape.attention.num_heads * shape.attention.head_size;  // C/tp
-    ColumnParallelLinear<P>::work(work, shape, heads + 2 * shape.kv_channels, shape.channels);
+    ColumnParallelLinear<P>::work(work, shape, shape.qkv_channels(), shape.channels, shape.qkv_bias);
+    if (shape.qk_norm)
+      QkNorm<P>::work(work, shape);
+    if (shape.rotary > 0) {
+      const Index turned = shape.qk_channels() / shape.attention.head_size * shape.rotary;
+      work.forward.elementwise_bytes += array_bytes<T>(shape.tokens(), turned, 2);
+      work.backward_input.elementwise_bytes += array_bytes<T>(shape.tokens(), turned, 2);
+    }
     work.forward.attention.push_back({shape.attention, false});
     work.backward_input.attention.push_back({shape.attention, true});
-    RowParallelLinear<P>::work(work, shape, shape.channels, heads);
+    RowParallelLinear<P>::work(work, shape, shape.channels, shape.q_channels(), shape.bias);
   }
 
   /// y = residual + attention(x)
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
                const AttentionShape& shape, Saved& saved) const {
     qkv_.forward(exec, saved.qkv, x);
+    if (qk_norm_)
+      qk_norm_->forward(exec, saved.qkv, shape, saved.qk_norm);
+    rotary_->forward(exec, saved.qkv, shape.num_heads + shape.kv_heads(), shape.head_size, shape.sequence_length);
     count_work(AttentionWork{shape, false});
     attention_forward<T>(exec, saved.heads, saved.log_sum_exp, saved.qkv, shape);
     projection_.forward_add(exec, y, saved.heads, residual);
@@ -70,26 +99,34 @@ class Attention {
     projection_.backward_input(exec, gradients.dheads, dy);
     count_work(AttentionWork{shape, true});
     attention_backward<T>(exec, gradients.dqkv, gradients.dheads, saved.heads, saved.log_sum_exp, saved.qkv, shape);
+    rotary_->backward(exec, gradients.dqkv, shape.num_heads + shape.kv_heads(), shape.head_size, shape.sequence_length);
+    if (qk_norm_)
+      qk_norm_->backward_input(exec, gradients.dqkv, gradients.dqk, shape, saved.qk_norm);
     qkv_.backward_input(exec, dx, gradients.dqkv);
   }
 
-  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Stream dy /* (R, C) */, const Saved& saved,
-                       const Gradients& gradients, State<T> beta) const {
+  void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Stream dy /* (R, C) */,
+                       const AttentionShape& shape, const Saved& saved, const Gradients& gradients,
+                       State<T> beta) const {
     projection_.backward_weight(exec, saved.heads, dy, beta);
+    if (qk_norm_)
+      qk_norm_->backward_weight(exec, gradients.dqk, shape, saved.qk_norm, beta);
     qkv_.backward_weight(exec, x, gradients.dqkv, beta);
   }
 
  private:
-  // Their initial values are those of one tensor (3, C, C), as they were one parameter in version 1 of checkpoints.
-  static std::vector<LinearOutputs> qkv_outputs(const std::string& name, Index hidden_size) {
+  // Their initial values are those of one tensor (Q + 2 KV, C), as they were one parameter in version 1 of checkpoints.
+  static std::vector<LinearOutputs> qkv_outputs(const std::string& name, const ModelConfig& config) {
     const std::string stream = name + ".qkv.weight";
-    const Index size = hidden_size * hidden_size;
-    return {{name + ".query", hidden_size, stream, 0},
-            {name + ".key", hidden_size, stream, size},
-            {name + ".value", hidden_size, stream, 2 * size}};
+    const Index q = config.q_size(), kv = config.kv_size(), c = config.hidden_size;
+    return {{name + ".query", q, stream, 0},
+            {name + ".key", kv, stream, q * c},
+            {name + ".value", kv, stream, (q + kv) * c}};
   }
 
+  const RotaryTable<T>* rotary_;
   ColumnParallelLinear<P> qkv_;
+  std::optional<QkNorm<P>> qk_norm_;
   RowParallelLinear<P> projection_;
 };
 

@@ -10,17 +10,25 @@ namespace espalier {
 
 /// Sizes of one micro-batch on one of the tp ranks of a tensor axis.
 struct BlockShape {
-  AttentionShape attention{};  ///< B, T, NH/tp, HS
+  AttentionShape attention{};  ///< B, T, NH/tp, HS, NKV/tp, W
   Index rows = 0;              ///< R, of the residual stream: N = B*T, or N/tp under sequence parallelism
   Index channels = 0;          ///< C
   Index kv_channels = 0;       ///< columns of K, and of V: NKV*HS/tp
   Index ffn = 0;               ///< F/tp
   Index up = 0;                ///< columns of the way up: F/tp, or 2F/tp with a gate
+  Index rotary = 0;            ///< R, channels of a head that turn
+  Norm norm = Norm::layernorm;
+  bool bias = true;
+  bool qkv_bias = true;
+  bool qk_norm = false;
   Index vocabulary = 0;        ///< V/tp; the first ranks have one more where it does not divide
   int tensor_size = 1;         ///< tp
   bool sequence_parallel = false;
 
-  Index tokens() const { return attention.batch * attention.sequence_length; }  ///< N
+  Index tokens() const { return attention.batch * attention.sequence_length; }     ///< N
+  Index q_channels() const { return attention.num_heads * attention.head_size; }   ///< of Q, and of attention's output
+  Index qk_channels() const { return q_channels() + kv_channels; }                 ///< of [Q | K]
+  Index qkv_channels() const { return q_channels() + 2 * kv_channels; }            ///< of [Q | K | V]
 };
 
 /// @param tensor_rank whose part of the vocabulary it is
@@ -30,12 +38,20 @@ inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, b
   // What does not divide is cut unevenly, and this is the largest part; of few heads of K and V some ranks share one.
   const auto divided_up = [&](Index extent) { return (extent + tensor_size - 1) / tensor_size; };
   const Index ffn = divided_up(config.ffn_hidden_size);
-  return {.attention = {batch, sequence_length, divided_up(config.num_heads), config.head_size()},
+  const bool grouped = config.kv_heads() != config.num_heads;
+  const Index kv_heads = divided_up(config.kv_heads());
+  return {.attention = {batch, sequence_length, divided_up(config.num_heads), config.head_size(),
+                        grouped ? kv_heads : 0, config.window},
           .rows = batch * sequence_length / (cuts_rows ? tensor_size : 1),
           .channels = config.hidden_size,
-          .kv_channels = divided_up(config.kv_heads()) * config.head_size(),
+          .kv_channels = kv_heads * config.head_size(),
           .ffn = ffn,
           .up = config.gated() ? 2 * ffn : ffn,
+          .rotary = config.rotary_size(),
+          .norm = config.norm,
+          .bias = config.bias,
+          .qkv_bias = config.has_qkv_bias(),
+          .qk_norm = config.qk_norm,
           .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),
           .tensor_size = tensor_size,
           .sequence_parallel = cuts_rows};

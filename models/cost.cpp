@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/cost.hpp"
 
+#include <algorithm>
+
 #include "models/activation_plan.hpp"
 
 namespace espalier {
@@ -10,14 +12,16 @@ Index norm_parameters(const ModelConfig& model) { return (model.norm == Norm::rm
 
 Index matrix_parameters_per_layer(const ModelConfig& model) {
   const Index c = model.hidden_size;
-  const Index attention = c * (c + 2 * model.kv_size()) + c * c;
+  const Index attention = c * (2 * model.q_size() + 2 * model.kv_size());
   return attention + (model.gated() ? 3 : 2) * c * model.ffn_hidden_size;
 }
 
 Index parameters_per_layer(const ModelConfig& model) {
-  const Index c = model.hidden_size;
-  const Index biases = c + 2 * model.kv_size() + c + (model.gated() ? 2 : 1) * model.ffn_hidden_size + c;
-  return matrix_parameters_per_layer(model) + 2 * norm_parameters(model) + (model.bias ? biases : 0);
+  const Index of_qkv = model.q_size() + 2 * model.kv_size();
+  const Index of_others = 2 * model.hidden_size + (model.gated() ? 2 : 1) * model.ffn_hidden_size;
+  return matrix_parameters_per_layer(model) + 2 * norm_parameters(model) +
+         (model.qk_norm ? 2 * model.head_size() : 0) + (model.has_qkv_bias() ? of_qkv : 0) +
+         (model.bias ? of_others : 0);
 }
 
 Index embedding_parameters(const ModelConfig& model) {
@@ -34,14 +38,18 @@ Index num_parameters(const ModelConfig& model) {
 
 double model_flops_per_token(const ModelConfig& model, Index sequence_length) {
   const Index matrices = model.num_layers * matrix_parameters_per_layer(model) + model.vocab_size * model.hidden_size;
-  const Index scores = model.num_layers * model.hidden_size * sequence_length;
+  const Index scores = model.num_layers * model.q_size() * sequence_length;
   return 6 * static_cast<double>(matrices) + 12 * static_cast<double>(scores);
 }
 
 template <class P>
 ModelWork model_work(const ModelConfig& config, const BlockShape& shape) {
+  BlockShape full = shape;
+  full.attention.window = 0;
   return {.embedding = VocabParallelEmbedding<P>::work(shape),
           .block = TransformerBlock<P>::work(shape),
+          .full_block = TransformerBlock<P>::work(full),
+          .full_layers = config.window == 0 ? 0 : config.full_layers,
           .head = Head<P>::work(shape, config.vocab_size)};
 }
 
@@ -86,7 +94,9 @@ ModelWork work_of_a_sequence(const ModelConfig& config, Index sequence_length) {
 }  // namespace
 
 Work operation_work(const ModelWork& model, const ChunkLayers& chunk, OperationKind kind) {
-  Work work = chunk.count * operation_work(model.block, chunk.recompute, kind);
+  const int full = static_cast<int>(std::clamp<Index>(model.full_layers - chunk.first, 0, chunk.count));
+  Work work = (chunk.count - full) * operation_work(model.block, chunk.recompute, kind);
+  work += full * operation_work(model.full_block, chunk.recompute, kind);
   if (chunk.embedding)
     work += operation_work(model.embedding, Recompute::none, kind);
   if (chunk.head)
@@ -110,7 +120,9 @@ LayerCosts layer_flops(const ModelConfig& config, Index sequence_length, Recompu
 // The head does its three products in forward.
 double forward_flops_per_token(const ModelConfig& config, Index sequence_length) {
   const ModelWork work = work_of_a_sequence(config, sequence_length);
-  return (static_cast<double>(config.num_layers) * work.block.forward.flops() + work.head.forward.flops() / 3) /
+  const double full = static_cast<double>(std::min(work.full_layers, config.num_layers));
+  return ((static_cast<double>(config.num_layers) - full) * work.block.forward.flops() + full * work.full_block.forward.flops() +
+          work.head.forward.flops() / 3) /
          static_cast<double>(sequence_length);
 }
 

@@ -14,7 +14,7 @@ namespace espalier {
 /// Elements of one norm: scales, and offsets where it has them.
 Index norm_parameters(const ModelConfig& model);
 
-/// Elements of the weight matrices of one block: attention C (C + 2 NKV HS) + C^2, feed-forward 2 or 3 C F.
+/// Elements of the weight matrices of one block: attention 2 C HS (NH + NKV), feed-forward 2 or 3 C F.
 Index matrix_parameters_per_layer(const ModelConfig& model);
 
 /// Elements of one block, norms and biases included.
@@ -31,13 +31,15 @@ Index head_parameters(const ModelConfig& model);
 Index num_parameters(const ModelConfig& model);
 
 /// Model FLOPs per token of a step, the convention that MFU is published in: 3 x (2 x matrix elements (blocks and head)
-/// + 4 T C L) [Chowdhery et al. 2022, App. B; Korthikanti et al. 2022, eq. 7]; attention counted without causality.
+/// + 4 T NH HS L) [Chowdhery et al. 2022, App. B; Korthikanti et al. 2022, eq. 7]; attention counted without causality.
 double model_flops_per_token(const ModelConfig& model, Index sequence_length);
 
 /// What the layers of a model do for one micro-batch on a rank.
 struct ModelWork {
   LayerWork embedding;
   LayerWork block;
+  LayerWork full_block;   ///< without the window that `block` has
+  Index full_layers = 0;  ///< the first layers that are such
   LayerWork head;
 };
 /// P: the precision that sizes of messages follow from.

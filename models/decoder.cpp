@@ -59,22 +59,32 @@ Decoder<P>::Decoder(ParameterStore<T>& parameters, const ModelConfig& config)
 template <class P>
 Decoder<P>::Decoder(ParameterStore<T>& parameters, const ModelConfig& config, const std::vector<ChunkLayers>& chunks,
                     const TensorParallel<T>& tensor)
-    : config_(config), tensor_(std::make_unique<TensorParallel<T>>(tensor)), begins_gradients_(chunks.size(), false) {
+    : config_(config),
+      tensor_(std::make_unique<TensorParallel<T>>(tensor)),
+      rotary_(std::make_unique<RotaryTable<T>>(config)),
+      begins_gradients_(chunks.size(), false) {
   for (const ChunkLayers& layers : chunks) {
     const int number = num_chunks();
     Chunk& chunk = chunks_.emplace_back(Chunk{.layers = layers, .embedding = {}, .blocks = {}, .head = {}});
     if (layers.embedding)
       chunk.embedding.emplace(parameters, *tensor_, config, Placement{number, 0});
     for (int i = 0; i < layers.count; ++i)
-      chunk.blocks.emplace_back(parameters, *tensor_, fmt::format("h.{}", layers.first + i), config,
-                                Placement{number, i + 1});
-    if (!layers.head)
-      continue;
-    // A stage with the head alone holds a copy of the table, at the front of its flat arrays: reduced last there too.
-    const int table = chunk.embedding ? chunk.embedding->token_table()
-                                      : declare_token_table<T>(parameters, *tensor_, config, Placement{0, 0});
-    chunk.head.emplace(parameters, *tensor_, config, Placement{number, layers.num_blocks() - 1}, table);
+      chunk.blocks.emplace_back(parameters, *tensor_, *rotary_, layers.first + i, config, Placement{number, i + 1});
+    if (layers.head) {
+      const Placement placement{number, layers.num_blocks() - 1};
+      chunk.head.emplace(parameters, *tensor_, config, placement, head_table(parameters, chunk, placement));
+    }
   }
+}
+
+template <class P>
+int Decoder<P>::head_table(ParameterStore<T>& parameters, const Chunk& chunk, Placement placement) const {
+  if (!config_.tied_embeddings)
+    return declare_token_table<T>(parameters, *tensor_, config_, placement, "head.weight");
+  if (chunk.embedding)
+    return chunk.embedding->token_table();
+  // A stage with the head alone holds a copy of the table, at the front of its flat arrays: reduced last there too.
+  return declare_token_table<T>(parameters, *tensor_, config_, Placement{0, 0});
 }
 
 // ---- memory ----
@@ -118,6 +128,7 @@ void Decoder<P>::plan_activations(Index micro_batch_size, Index sequence_length,
   Arena workspace(workspace_memory_.data(), bytes.workspace);
   plan_ = make_plan(slots, workspace, shape_, memory);
   tensor_->use_workspace(plan_.scratch().full);
+  rotary_->fill(ExecSpace(), plan_.scratch().rotary);
   loss_ = Tensor<double, 0>(ledger_label(Category::workspace, "loss"));
 }
 
@@ -215,11 +226,12 @@ Matrix<Compute<P>> Decoder<P>::logits(const ExecSpace& exec, const std::vector<T
 template <class P>
 void Decoder<P>::begin_gradients(const ExecSpace& exec) {
   const Region region("espalier::models::begin_gradients");
-  for (const Chunk& chunk : chunks_)
+  for (const Chunk& chunk : chunks_) {
     if (chunk.embedding)
-      chunk.embedding->zero_gradients(exec);  // its token table is the head's, too
-    else if (chunk.head)
+      chunk.embedding->zero_gradients(exec);
+    if (chunk.head && !(chunk.embedding && config_.tied_embeddings))  // else the table is the embedding's
       chunk.head->zero_table_gradient(exec);
+  }
   begins_gradients_.assign(chunks_.size(), true);
 }
 
@@ -253,7 +265,7 @@ void Decoder<P>::block_backward_weight(std::size_t block, const ExecSpace& exec,
   run(exec, beta == 0 ? recorded.first_backward_weight : recorded.backward_weight, block, [&] {
     if (TransformerBlock<P>::recomputes_for_weight(layers.layers.recompute))
       layers.blocks[block].recompute_for_weight(exec, saved);
-    layers.blocks[block].backward_weight(exec, saved, plan_.gradients(at).blocks[block], beta);
+    layers.blocks[block].backward_weight(exec, shape_, saved, plan_.gradients(at).blocks[block], beta);
   });
 }
 

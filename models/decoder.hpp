@@ -111,6 +111,7 @@ class Decoder {
   }
   ActivationPlan<P> make_plan(Arena& slots, Arena& workspace, const BlockShape& shape,
                               const ActivationMemory& memory) const;
+  int head_table(ParameterStore<T>& parameters, const Chunk& chunk, Placement placement) const;
   Chunk& chunk(ActivationIndex at) { return chunks_.at(static_cast<std::size_t>(at.chunk)); }
   BlockGraphs& graphs(ActivationIndex at);
   State<T> beta(ActivationIndex at);
@@ -121,6 +122,7 @@ class Decoder {
 
   ModelConfig config_;
   std::unique_ptr<TensorParallel<T>> tensor_;  // the layers keep its address
+  std::unique_ptr<RotaryTable<T>> rotary_;     // and this one's
   std::vector<Chunk> chunks_;
   std::vector<bool> begins_gradients_;  // by chunk: its next micro-batch overwrites what is there
 

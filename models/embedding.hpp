@@ -13,23 +13,23 @@ namespace espalier {
 /// Of logits of a row, and rows of the token table, on what this program runs on.
 inline constexpr Index logit_multiple = exec_is_host ? logit_multiple_on_host : logit_multiple_on_gpu;
 
-/// Declares the token table, (V, C), on a stage: where the embedding is, and where the head is without it. Both copies
-/// start alike, and their gradients are summed.
+/// Declares a table (V, C): the token table "embedding.token" where the embedding is, and, with a tied head, where that
+/// is without it (both copies start alike, and their gradients are summed); "head.weight" of an untied head.
 template <class T>
 int declare_token_table(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config,
-                        Placement placement) {
-  return parameters.declare({.name = "embedding.token",
+                        Placement placement, const std::string& name = "embedding.token") {
+  return parameters.declare({.name = name,
                              .shape = {config.vocab_size, config.hidden_size},
                              .shard = tensor.shard(0),
                              .chunk = placement.chunk,
                              .block = placement.block,
-                             .tied = true,
+                             .tied = config.tied_embeddings,
                              .init_std = 0.02,
                              .row_multiple = logit_multiple});
 }
 
-/// Token and learned position embedding (core/ops/embedding). The token table is cut by rows over the tensor axis,
-/// evenly up to one row; it is also the weight of the head. Every rank holds the positions.
+/// Token embedding, and learned positions where the model has them (core/ops/embedding). The token table is cut by rows
+/// over the tensor axis, evenly up to one row; a tied head has the same weight. Every rank holds the positions.
 template <class P>
 class VocabParallelEmbedding {
   using T = Compute<P>;
@@ -41,13 +41,15 @@ class VocabParallelEmbedding {
       : parameters_(&parameters),
         tensor_(&tensor),
         config_(config),
-        token_table_(declare_token_table(parameters, tensor, config, placement)),
-        position_table_(parameters.declare({.name = "embedding.position",
+        token_table_(declare_token_table(parameters, tensor, config, placement)) {
+    if (has_positions())
+      position_table_ = parameters.declare({.name = "embedding.position",
                                             .shape = {config.max_sequence_length, config.hidden_size},
                                             .chunk = placement.chunk,
                                             .block = placement.block,
                                             .partial = tensor.partial_axes(),
-                                            .init_std = 0.02})) {}
+                                            .init_std = 0.02});
+  }
 
   static LayerWork work(const BlockShape& shape) {
     LayerWork work;
@@ -65,6 +67,8 @@ class VocabParallelEmbedding {
     embedding_forward<T>(exec, tensor_->partial(x), tokens,
                          parameters_->weight(token_table_, ours.size(), config_.hidden_size), ours.begin);
     const Tensor<T, 2> embedded = tensor_->reduce(exec, x);  // (R, C)
+    if (!has_positions())
+      return copy(exec, x, embedded);
     add_positions<T, Residual<P>>(
         exec, x, embedded, parameters_->weight(position_table_, config_.max_sequence_length, config_.hidden_size),
         sequence_length, tensor_->first_row(tokens.extent(0)));
@@ -78,19 +82,32 @@ class VocabParallelEmbedding {
     const IndexRange ours = vocabulary();
     embedding_backward<T>(exec, parameters_->gradient(token_table_, ours.size(), config_.hidden_size),
                           tensor_->gather(exec, dx), tokens, scratch, ours.begin);
-    add_positions_backward<Residual<P>>(exec, position_gradient(), dx, sequence_length,
+    if (has_positions())
+      add_positions_backward<Residual<P>>(exec, position_gradient(), dx, sequence_length,
                                         tensor_->first_row(tokens.extent(0)));
   }
 
-  /// Of both tables, which backward_weight adds to.
+  /// Of the tables, which backward_weight adds to.
   void zero_gradients(const ExecSpace& exec) const {
     Kokkos::deep_copy(exec, parameters_->padded_gradient(token_table_), State<T>(0));
-    Kokkos::deep_copy(exec, position_gradient(), State<T>(0));
+    if (has_positions())
+      Kokkos::deep_copy(exec, position_gradient(), State<T>(0));
   }
 
-  int token_table() const { return token_table_; }  ///< handle in the store, for the tied head
+  int token_table() const { return token_table_; }  ///< handle in the store, for a tied head
 
  private:
+  bool has_positions() const { return config_.positions == Positions::learned; }
+  // x = embedded, which may be x
+  static void copy(const ExecSpace& exec, const Stream& x /* (R, C) */, const Tensor<T, 2>& embedded /* (R, C) */) {
+    if constexpr (std::is_same_v<T, Residual<P>>) {
+      if (x.data() != embedded.data())
+        Kokkos::deep_copy(exec, x, embedded);
+    } else {
+      convert<Residual<P>, T>(exec, Tensor<Residual<P>, 1>(x.data(), x.size()),
+                              Tensor<T, 1>(embedded.data(), embedded.size()));
+    }
+  }
   IndexRange vocabulary() const { return tensor_->shard(0).range(config_.vocab_size); }  // of this rank
   Tensor<State<T>, 2> position_gradient() const {                                        // (P, C)
     return parameters_->gradient(position_table_, config_.max_sequence_length, config_.hidden_size);
@@ -100,7 +117,7 @@ class VocabParallelEmbedding {
   const TensorParallel<T>* tensor_;
   ModelConfig config_;
   int token_table_;
-  int position_table_;
+  int position_table_ = 0;
 };
 
 }  // namespace espalier

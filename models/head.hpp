@@ -6,16 +6,16 @@
 
 #include "core/ops/cross_entropy.hpp"
 #include "core/ops/matmul.hpp"
-#include "models/layernorm.hpp"
 #include "models/logit_rows.hpp"
 #include "models/model_config.hpp"
+#include "models/norm_layer.hpp"
 
 namespace espalier {
 
 /// Logits of a rank that exist at a time on what this program runs on.
 inline constexpr Index most_logits = exec_is_host ? most_logits_on_host : most_logits_on_gpu;
 
-/// Final norm, tied language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
+/// Final norm, language-model head, softmax and cross-entropy over a vocabulary that is cut over the tensor axis:
 /// Vl entries on this rank. The (N, V) logits never exist as a whole: the rows are taken in chunks of K, and in
 /// training each chunk is done with, gradients included, before the next one begins (Liger kernels, Hsu et al., 2024,
 /// do the same). So the gradient of the token table is added up in the forward pass, in the order of the forwards, and
@@ -27,8 +27,8 @@ class Head {
 
  public:
   struct Saved {
-    typename LayerNorm<P>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
-    typename LayerNorm<P>::Gradients norm_gradients;
+    typename NormLayer<P>::Saved norm;  ///< y is the output of the norm, after the loss its gradient
+    typename NormLayer<P>::Gradients norm_gradients;
   };
   /// Used in forward only: one is enough.
   struct Scratch {
@@ -38,28 +38,28 @@ class Head {
     Tensor<State<T>, 1> statistics;  ///< (2K), see core/ops/cross_entropy; only where the vocabulary is cut
   };
 
-  /// `token_table` is the handle of the embedding's table.
+  /// `table` is the handle of its weight, (V, C): of the embedding's table, or of one of its own.
   Head(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const ModelConfig& config, Placement placement,
-       int token_table)
+       int table)
       : parameters_(&parameters),
         tensor_(&tensor),
         config_(config),
-        norm_(parameters, tensor, "final_norm", config.hidden_size, placement),
-        token_table_(token_table) {}
+        norm_(parameters, tensor, "final_norm", config, placement),
+        table_(table) {}
 
   Saved take_saved(Arena& arena, Index tokens /* N */) const {
     const Index rows = tensor_->local_rows(tokens);
     Saved saved;
     TakeArrays take(arena, [](const SavedArray&) { return true; });
-    saved.norm.each(take, rows, config_.hidden_size);
-    saved.norm_gradients = LayerNorm<P>::Gradients::take(arena, rows, config_.hidden_size);
+    saved.norm.each(take, config_.norm, rows, config_.hidden_size);
+    saved.norm_gradients = NormLayer<P>::Gradients::take(arena, config_.norm, rows, config_.hidden_size);
     return saved;
   }
 
   Scratch take_scratch(Arena& arena, Index tokens /* N */) const {
     const Index rows = logit_rows(tokens, config_.vocab_size, tensor_->size(), most_logits);
     Scratch scratch;
-    scratch.logits = arena.take<T>(rows, parameters_->parameter(token_table_).padded_rows());
+    scratch.logits = arena.take<T>(rows, parameters_->parameter(table_).padded_rows());
     scratch.losses = arena.take<State<T>>(tokens);
     if (tensor_->size() > 1) {
       scratch.largest = arena.take<State<T>>(rows);
@@ -78,7 +78,7 @@ class Head {
   /// All matmuls are in forward.
   static LayerWork work(const BlockShape& shape, Index vocab_size) {
     LayerWork work;
-    LayerNorm<P>::work(work, shape);
+    NormLayer<P>::work(work, shape);
     add_gather<T>(work.forward, shape, shape.channels);
     const Index columns = shape.vocabulary;
     const Index rows = logit_rows(shape.tokens(), vocab_size, shape.tensor_size, most_logits);
@@ -129,10 +129,10 @@ class Head {
                  } else {
                    cross_entropy_forward_backward<T>(exec, losses, logits, wanted, scale);
                  }
-                 matmul<T, State<T>>(exec, parameters_->padded_gradient(token_table_), Transpose::yes, dlogits,
+                 matmul<T, State<T>>(exec, parameters_->padded_gradient(table_), Transpose::yes, dlogits,
                                      Transpose::no, normed, State<T>(1), State<T>(1));
                  matmul<T>(exec, normed, Transpose::no, dlogits, Transpose::no,
-                           parameters_->padded_weight(token_table_));
+                           parameters_->padded_weight(table_));
                });
     tensor_->reduce(exec, saved.norm.y);
   }
@@ -155,7 +155,7 @@ class Head {
   }
 
   void zero_table_gradient(const ExecSpace& exec) const {
-    Kokkos::deep_copy(exec, parameters_->padded_gradient(token_table_), State<T>(0));
+    Kokkos::deep_copy(exec, parameters_->padded_gradient(table_), State<T>(0));
   }
 
  private:
@@ -170,7 +170,7 @@ class Head {
   // normed W^T, (rows, Vp): products take the table's rows of zeros along.
   Tensor<T, 2> logits_of(const ExecSpace& exec, Tensor<T, 2> normed, Scratch& scratch) const {
     Tensor<T, 2> logits = rows_of(scratch.logits, 0, normed.extent(0));
-    matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes, parameters_->padded_weight(token_table_));
+    matmul<T>(exec, logits, Transpose::no, normed, Transpose::yes, parameters_->padded_weight(table_));
     return logits;
   }
   Tensor<T, 2> without_padding(const Tensor<T, 2>& logits) const {
@@ -206,8 +206,8 @@ class Head {
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   ModelConfig config_;
-  LayerNorm<P> norm_;
-  int token_table_;
+  NormLayer<P> norm_;
+  int table_;
 };
 
 }  // namespace espalier

@@ -9,7 +9,7 @@
 #include "models/block_shape.hpp"
 #include "parallel/tensor_parallel.hpp"
 
-// y = x W^T + bias with W (out, in), whose outputs or inputs are cut over the tensor axis of tp ranks. Layers keep
+// y = x W^T, or + bias, with W (out, in), whose outputs or inputs are cut over the tensor axis of tp ranks. Layers keep
 // nothing between calls. N = B*T rows; R = N, or N/tp where sequence parallelism cuts the residual stream.
 
 namespace espalier {
@@ -41,7 +41,7 @@ inline ParameterSpec linear_bias(const std::string& layer, std::vector<Index> sh
           .weight_decay = false};
 }
 
-/// Some of the outputs of a linear layer, with a weight (out, in) and a bias (out) of their own.
+/// Some of the outputs of a linear layer, with a weight (out, in), and a bias (out), of their own.
 struct LinearOutputs {
   std::string name;
   Index out = 0;
@@ -57,36 +57,39 @@ class ColumnParallelLinear {
 
  public:
   ColumnParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
-                       const std::vector<LinearOutputs>& outputs, Index in, Placement placement, double init_std)
-      : parameters_(&parameters), tensor_(&tensor), in_(in) {
+                       const std::vector<LinearOutputs>& outputs, Index in, bool bias, Placement placement,
+                       double init_std)
+      : parameters_(&parameters), tensor_(&tensor), in_(in), has_bias_(bias) {
     for (const LinearOutputs& part : outputs) {
       ParameterSpec weight = linear_weight(part.name, {part.out, in}, tensor.shard(0), placement, init_std);
       weight.joins_previous = &part != &outputs.front();
       weight.init_stream = part.init_stream;
       weight.init_first = part.init_first;
       last_weight_ = parameters.declare(weight);
-      ParameterSpec bias = linear_bias(part.name, {part.out}, tensor.shard(0), placement, {});
-      bias.joins_previous = weight.joins_previous;
-      last_bias_ = parameters.declare(bias);
-      out_ += parameters.parameter(last_bias_).size;
-      if (!weight.joins_previous) {
+      out_ += parameters.parameter(last_weight_).local_shape[0];
+      if (!weight.joins_previous)
         first_weight_ = last_weight_;
+      if (!bias)
+        continue;
+      ParameterSpec part_bias = linear_bias(part.name, {part.out}, tensor.shard(0), placement, {});
+      part_bias.joins_previous = weight.joins_previous;
+      last_bias_ = parameters.declare(part_bias);
+      if (!weight.joins_previous)
         first_bias_ = last_bias_;
-      }
     }
   }
 
   /// @param out of this rank, out/tp
-  static void work(LayerWork& work, const BlockShape& shape, Index out, Index in) {
+  static void work(LayerWork& work, const BlockShape& shape, Index out, Index in, bool bias) {
     const Index tokens = shape.tokens();
     add_gather<T>(work.forward, shape, in);
     work.forward.matmuls.push_back({tokens, out, in});
-    work.forward.elementwise_bytes += array_bytes<T>(tokens, out);  // bias
+    work.forward.elementwise_bytes += bias ? array_bytes<T>(tokens, out) : 0;
     work.backward_input.matmuls.push_back({tokens, in, out});
     add_reduce<T>(work.backward_input, shape, in);
     add_gather<T>(work.backward_weight, shape, in);
     work.backward_weight.matmuls.push_back({out, in, tokens});
-    work.backward_weight.elementwise_bytes += array_bytes<T>(tokens, out);  // bias
+    work.backward_weight.elementwise_bytes += bias ? array_bytes<T>(tokens, out) : 0;
   }
 
   void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> x /* (R, in) */) const {
@@ -109,22 +112,25 @@ class ColumnParallelLinear {
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
                        State<T> beta) const {
     linear_backward_weight<T>(exec, parameters_->joined_gradient(first_weight_, last_weight_, out_, in_),
-                              parameters_->joined_gradient(first_bias_, last_bias_, out_), dy, tensor_->gather(exec, x),
-                              beta);
+                              bias_gradient(), dy, tensor_->gather(exec, x), beta);
   }
 
  private:
   Tensor<T, 2> weight() const {  // (out/tp, in)
     return parameters_->joined_weight(first_weight_, last_weight_, out_, in_);
   }
-  Tensor<T, 1> bias() const {  // (out/tp)
-    return parameters_->joined_weight(first_bias_, last_bias_, out_);
+  Tensor<T, 1> bias() const {  // (out/tp), or empty
+    return has_bias_ ? parameters_->joined_weight(first_bias_, last_bias_, out_) : Tensor<T, 1>();
+  }
+  Tensor<State<T>, 1> bias_gradient() const {
+    return has_bias_ ? parameters_->joined_gradient(first_bias_, last_bias_, out_) : Tensor<State<T>, 1>();
   }
 
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   Index out_ = 0;  // of this rank, all outputs
   Index in_;
+  bool has_bias_;
   int first_weight_ = 0, last_weight_ = 0, first_bias_ = 0, last_bias_ = 0;
 };
 
@@ -138,15 +144,16 @@ class RowParallelLinear {
 
  public:
   RowParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name, Index out,
-                    Index in, Placement placement, double init_std)
-      : parameters_(&parameters), tensor_(&tensor), out_(out) {
+                    Index in, bool bias, Placement placement, double init_std)
+      : parameters_(&parameters), tensor_(&tensor), out_(out), has_bias_(bias) {
     weight_ = parameters.declare(linear_weight(name, {out, in}, tensor.shard(1), placement, init_std));
-    bias_ = parameters.declare(linear_bias(name, {out}, {}, placement, tensor.partial_axes()));
+    if (bias)
+      bias_ = parameters.declare(linear_bias(name, {out}, {}, placement, tensor.partial_axes()));
     in_ = parameters.parameter(weight_).local_shape[1];
   }
 
   /// @param in of this rank, in/tp
-  static void work(LayerWork& work, const BlockShape& shape, Index out, Index in) {
+  static void work(LayerWork& work, const BlockShape& shape, Index out, Index in, bool bias) {
     const Index tokens = shape.tokens();
     work.forward.matmuls.push_back({tokens, out, in});
     add_reduce<T>(work.forward, shape, out);
@@ -155,7 +162,7 @@ class RowParallelLinear {
     work.backward_input.matmuls.push_back({tokens, in, out});
     add_gather<T>(work.backward_weight, shape, out);
     work.backward_weight.matmuls.push_back({out, in, tokens});
-    work.backward_weight.elementwise_bytes += array_bytes<Residual<P>>(shape.rows, out);  // bias
+    work.backward_weight.elementwise_bytes += bias ? array_bytes<Residual<P>>(shape.rows, out) : 0;
   }
 
   /// y = residual + x W^T + bias
@@ -182,24 +189,29 @@ class RowParallelLinear {
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (N, in/tp) */, Stream dy /* (R, out) */,
                        State<T> beta) const {
     const Tensor<State<T>, 2> dweight = parameters_->gradient(weight_, out_, in_);  // (out, in/tp)
-    const Tensor<State<T>, 1> dbias = parameters_->gradient(bias_, out_);           // (out)
+    const Tensor<State<T>, 1> dbias =
+        has_bias_ ? parameters_->gradient(bias_, out_) : Tensor<State<T>, 1>();  // (out), or empty
     if constexpr (one_type)
       if (tensor_->size() == 1)
         return linear_backward_weight<T>(exec, dweight, dbias, dy, x, beta);
     matmul<T, State<T>>(exec, dweight, Transpose::yes, tensor_->gather(exec, dy), Transpose::no, x, State<T>(1), beta);
-    bias_backward<Residual<P>>(exec, dbias, dy, beta);
+    if (has_bias_)
+      bias_backward<Residual<P>>(exec, dbias, dy, beta);
   }
 
  private:
   Tensor<T, 2> weight() const { return parameters_->weight(weight_, out_, in_); }  // (out, in/tp)
-  Tensor<T, 1> bias() const { return parameters_->weight(bias_, out_); }           // (out)
+  Tensor<T, 1> bias() const {                                                      // (out), or empty
+    return has_bias_ ? parameters_->weight(bias_, out_) : Tensor<T, 1>();
+  }
 
   const ParameterStore<T>* parameters_;
   const TensorParallel<T>* tensor_;
   Index out_;
-  Index in_;  // of this rank
-  int weight_;
-  int bias_;
+  Index in_ = 0;  // of this rank
+  bool has_bias_;
+  int weight_ = 0;
+  int bias_ = 0;
 };
 
 }  // namespace espalier

@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "models/attention.hpp"
-#include "models/layernorm.hpp"
 #include "models/mlp.hpp"
 #include "models/model_config.hpp"
+#include "models/norm_layer.hpp"
 
 namespace espalier {
 
@@ -21,53 +23,54 @@ class TransformerBlock {
 
  public:
   struct Saved {
-    typename LayerNorm<P>::Saved norm1;
+    typename NormLayer<P>::Saved norm1;
     typename Attention<P>::Saved attention;
     Stream h;  ///< (R, C), between the two halves
-    typename LayerNorm<P>::Saved norm2;
+    typename NormLayer<P>::Saved norm2;
     typename Mlp<P>::Saved mlp;
     Stream y;  ///< (R, C), the input of the next block; not in the list: it is always kept
 
     template <class Visit>
     void each(Visit& visit, const BlockShape& shape) {
-      norm1.each(visit, shape.rows, shape.channels);
+      norm1.each(visit, shape.norm, shape.rows, shape.channels);
       attention.each(visit, shape);
       visit(h, SavedArray{"h", MadeBy::product, ReadBy::both_parts}, shape.rows, shape.channels);
-      norm2.each(visit, shape.rows, shape.channels);
+      norm2.each(visit, shape.norm, shape.rows, shape.channels);
       mlp.each(visit, shape);
     }
   };
   struct Gradients {
     Stream dy;            ///< (R, C), as given to backward_input
     Tensor<T, 2> dnorm2;  ///< (R, C), of the output of norm2
-    typename LayerNorm<P>::Gradients norm2;
+    typename NormLayer<P>::Gradients norm2;
     Stream dh;            ///< (R, C)
     Tensor<T, 2> dnorm1;  ///< (R, C)
-    typename LayerNorm<P>::Gradients norm1;
+    typename NormLayer<P>::Gradients norm1;
     typename Mlp<P>::Gradients mlp;
     typename Attention<P>::Gradients attention;
 
     static Gradients take(Arena& arena, const BlockShape& shape) {
       Gradients gradients;
       gradients.dnorm2 = arena.take<T>(shape.rows, shape.channels);
-      gradients.norm2 = LayerNorm<P>::Gradients::take(arena, shape.rows, shape.channels);
+      gradients.norm2 = NormLayer<P>::Gradients::take(arena, shape.norm, shape.rows, shape.channels);
       gradients.dh = arena.take<Residual<P>>(shape.rows, shape.channels);
       gradients.dnorm1 = arena.take<T>(shape.rows, shape.channels);
-      gradients.norm1 = LayerNorm<P>::Gradients::take(arena, shape.rows, shape.channels);
+      gradients.norm1 = NormLayer<P>::Gradients::take(arena, shape.norm, shape.rows, shape.channels);
       gradients.mlp = Mlp<P>::Gradients::take(arena, shape);
       gradients.attention = Attention<P>::Gradients::take(arena, shape);
       return gradients;
     }
   };
 
-  TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const std::string& name,
-                   const ModelConfig& config, Placement placement)
-      : norm1_(parameters, tensor, name + ".norm1", config.hidden_size, placement),
-        attention_(parameters, tensor, name + ".attention", config.hidden_size, placement, init_std,
+  /// Block `layer` of the model: "h.LAYER". `rotary` must outlive it.
+  TransformerBlock(ParameterStore<T>& parameters, const TensorParallel<T>& tensor, const RotaryTable<T>& rotary,
+                   Index layer, const ModelConfig& config, Placement placement)
+      : window_(config.window_of(layer)),
+        norm1_(parameters, tensor, name_of(layer) + ".norm1", config, placement),
+        attention_(parameters, tensor, rotary, name_of(layer) + ".attention", config, placement, init_std,
                    projection_std(config)),
-        norm2_(parameters, tensor, name + ".norm2", config.hidden_size, placement),
-        mlp_(parameters, tensor, name + ".mlp", config.hidden_size, config.ffn_hidden_size, config.activation,
-             placement, init_std, projection_std(config)) {}
+        norm2_(parameters, tensor, name_of(layer) + ".norm2", config, placement),
+        mlp_(parameters, tensor, name_of(layer) + ".mlp", config, placement, init_std, projection_std(config)) {}
 
   /// Whether backward_input reads arrays of a block that are not kept: then it first computes all of them again.
   static bool recomputes_for_input(Recompute mode) {
@@ -80,9 +83,9 @@ class TransformerBlock {
 
   static LayerWork work(const BlockShape& shape) {
     LayerWork work;
-    LayerNorm<P>::work(work, shape);
+    NormLayer<P>::work(work, shape);
     Attention<P>::work(work, shape);
-    LayerNorm<P>::work(work, shape);
+    NormLayer<P>::work(work, shape);
     Mlp<P>::work(work, shape);
     return work;
   }
@@ -112,16 +115,18 @@ class TransformerBlock {
     gradients.dy = dy;
     mlp_.backward_input(exec, gradients.dnorm2, dy, saved.mlp, gradients.mlp);
     norm2_.backward_input(exec, gradients.dh, dy, gradients.dnorm2, saved.norm2, gradients.norm2);
-    attention_.backward_input(exec, gradients.dnorm1, gradients.dh, shape.attention, saved.attention,
+    attention_.backward_input(exec, gradients.dnorm1, gradients.dh, in_window(shape), saved.attention,
                               gradients.attention);
     norm1_.backward_input(exec, dx, gradients.dh, gradients.dnorm1, saved.norm1, gradients.norm1);
   }
 
   /// Overwrites the gradients of the weights (beta 0) or adds to them (1).
-  void backward_weight(const ExecSpace& exec, const Saved& saved, const Gradients& gradients, State<T> beta) const {
+  void backward_weight(const ExecSpace& exec, const BlockShape& shape, const Saved& saved, const Gradients& gradients,
+                       State<T> beta) const {
     mlp_.backward_weight(exec, saved.norm2.y, gradients.dy, saved.mlp, gradients.mlp, beta);
     norm2_.backward_weight(exec, gradients.dnorm2, saved.norm2, gradients.norm2, beta);
-    attention_.backward_weight(exec, saved.norm1.y, gradients.dh, saved.attention, gradients.attention, beta);
+    attention_.backward_weight(exec, saved.norm1.y, gradients.dh, in_window(shape), saved.attention,
+                               gradients.attention, beta);
     norm1_.backward_weight(exec, gradients.dnorm1, saved.norm1, gradients.norm1, beta);
   }
 
@@ -142,16 +147,26 @@ class TransformerBlock {
     return init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   }
 
+  static std::string name_of(Index layer) { return fmt::format("h.{}", layer); }
+
+  // Blocks of a model differ in nothing else.
+  AttentionShape in_window(const BlockShape& shape) const {
+    AttentionShape attention = shape.attention;
+    attention.window = window_;
+    return attention;
+  }
+
   // Up to the input of the mlp.
   void first_half(const ExecSpace& exec, Stream x, const BlockShape& shape, Saved& saved) const {
     norm1_.forward(exec, x, saved.norm1);
-    attention_.forward(exec, saved.h, saved.norm1.y, x, shape.attention, saved.attention);
+    attention_.forward(exec, saved.h, saved.norm1.y, x, in_window(shape), saved.attention);
     norm2_.forward(exec, saved.h, saved.norm2);
   }
 
-  LayerNorm<P> norm1_;
+  Index window_;
+  NormLayer<P> norm1_;
   Attention<P> attention_;
-  LayerNorm<P> norm2_;
+  NormLayer<P> norm2_;
   Mlp<P> mlp_;
 };
 

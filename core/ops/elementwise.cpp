@@ -35,6 +35,14 @@ void add_bias_and_residual(const ExecSpace& exec, Tensor<Residual, 2> y, Tensor<
                            Tensor<Residual, 2> residual) {
   using S = State<T>;
   const Index width = y.extent(1);
+  if (bias.extent(0) == 0)
+    return for_rows(
+        exec, "espalier::core::add_residual", y.extent(0), KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {
+          const auto sum = [](const T value, const Residual old) {
+            return static_cast<Residual>(static_cast<S>(value) + static_cast<S>(old));
+          };
+          map_row(thread, width, &y(n, 0), sum, &product(n, 0), &residual(n, 0));
+        });
   for_rows(
       exec, "espalier::core::add_bias_and_residual", y.extent(0),
       KOKKOS_LAMBDA(const Index n, const TeamThread& thread) {

@@ -42,6 +42,8 @@ bool fused(const ExecSpace& exec, const Matrix<T>& c, const Matrix<const T>& a, 
 
 template <class T>
 void linear_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> weight, Tensor<T, 1> bias) {
+  if (bias.extent(0) == 0)
+    return matmul<T>(exec, y, Transpose::no, x, Transpose::yes, weight);
   if constexpr (std::is_same_v<T, bfloat16>)
     if (multiplies_16_bits<T>(matmul_library()) && y.size() > 0 && x.extent(1) > 0) {
       count_work(work_of(y, x.extent(1)));
@@ -56,7 +58,8 @@ void linear_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tenso
 template <class T>
 void linear_gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> up, Tensor<T, 2> x, Tensor<T, 2> weight,
                          Tensor<T, 1> bias) {
-  if (fused<T>(exec, y, x, Transpose::yes, weight, 0,
+  const bool has_bias = bias.extent(0) > 0;
+  if (has_bias && fused<T>(exec, y, x, Transpose::yes, weight, 0,
                {.kind = EpilogueKind::bias_gelu, .bias = bias.data(), .before_gelu = up.data()},
                [&](T*) { activation_forward<T>(exec, "gelu", y, up); }))
     return;
@@ -67,7 +70,8 @@ void linear_gelu_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> up,
 template <class T>
 void linear_add_forward(const ExecSpace& exec, Tensor<T, 2> y, Tensor<T, 2> x, Tensor<T, 2> weight, Tensor<T, 1> bias,
                         Tensor<T, 2> residual) {
-  if (fused<T>(exec, y, x, Transpose::yes, weight, 1,
+  const bool has_bias = bias.extent(0) > 0;
+  if (has_bias && fused<T>(exec, y, x, Transpose::yes, weight, 1,
                {.kind = EpilogueKind::bias, .bias = bias.data(), .addend = residual.data()}))
     return;
   matmul<T>(exec, y, Transpose::no, x, Transpose::yes, weight);
@@ -87,6 +91,8 @@ void linear_gelu_backward_input(const ExecSpace& exec, Tensor<T, 2> dup, Tensor<
 template <class T>
 void linear_backward_weight(const ExecSpace& exec, Tensor<State<T>, 2> dweight, Tensor<State<T>, 1> dbias,
                             Tensor<T, 2> dy, Tensor<T, 2> x, State<T> beta) {
+  if (dbias.extent(0) == 0)
+    return matmul<T, State<T>>(exec, dweight, Transpose::yes, dy, Transpose::no, x, State<T>(1), beta);
   const MatmulLibrary library = matmul_library();
   if (is_cublaslt(library) && dweight.size() > 0 && dy.extent(0) > 0 &&
       impl::matmul_cublaslt<T, State<T>>(

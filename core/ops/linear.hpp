@@ -6,7 +6,7 @@
 
 // A linear layer with what stands next to it, y = x W^T + bias with y (N, O), x (N, I), W (O, I), bias (O). A GEMM
 // library that adds a bias, applies GELU or sums gradients itself does it on the way, in fp32 (oneDNN the bias,
-// cuBLASLt all of it); with others these are passes of their own. Matmuls without neighbours are matmul().
+// cuBLASLt all of it); with others these are passes of their own. An empty bias, or gradient of it, is none.
 
 namespace espalier {
 

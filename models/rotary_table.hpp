@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/ops/rotary.hpp"
+#include "models/model_config.hpp"
+
+namespace espalier {
+
+/// Sines and cosines of the positions of a sequence, which all attention layers of a rank share.
+template <class T>
+class RotaryTable {
+ public:
+  explicit RotaryTable(const ModelConfig& config) : config_(config.rotary) { config_.size = config.rotary_size(); }
+
+  /// Fills `table` and uses it from now on; whoever allocated it keeps it. R = 0: positions are not rotary.
+  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */) {
+    table_ = table;
+    if (table.extent(1) > 0)
+      make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, static_cast<Index>(table.extent(0))));
+  }
+
+  /// Turns the first `heads` heads of each row of sequences of `sequence_length`.
+  void forward(const ExecSpace& exec, const Tensor<T, 2>& rows /* (N, heads*HS or more) */, Index heads,
+               Index head_size, Index sequence_length) const {
+    if (config_.size > 0)
+      rotary_forward<T>(exec, rows, heads, head_size, table_, {.sequence_length = sequence_length});
+  }
+  /// Turns gradients back.
+  void backward(const ExecSpace& exec, const Tensor<T, 2>& drows /* (N, heads*HS or more) */, Index heads,
+                Index head_size, Index sequence_length) const {
+    if (config_.size > 0)
+      rotary_backward<T>(exec, drows, heads, head_size, table_, {.sequence_length = sequence_length});
+  }
+
+ private:
+  RotaryConfig config_;
+  Tensor<State<T>, 2> table_;  // (T, R)
+};
+
+}  // namespace espalier
