@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Espalier authors
 // SPDX-License-Identifier: Apache-2.0
+#include "models/cost.hpp"
 #include "models/decoder.hpp"
 #include "tests/support/gradient_check.hpp"
 #include "tests/support/tiny_decoder.hpp"
@@ -19,10 +20,10 @@ Tokens tokens_with_ignored() {
 }
 
 template <class P>
-void compare_loss(double tolerance_of_loss) {
+void compare_loss(double tolerance_of_loss, const ModelConfig& config) {
   const Tokens tokens = tokens_with_ignored();
-  TinyDecoder<P> tiny(batch, length, 1);
-  const double wanted = reference::gpt_loss(tiny.weights(), tiny.config, tokens, batch, length) / 8;
+  TinyDecoder<P> tiny(batch, length, 1, config);
+  const double wanted = reference::decoder_loss(tiny.weights(), tiny.config, tokens, batch, length) / 8;
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
   EXPECT_NEAR(tiny.loss(), wanted, tolerance_of_loss * wanted);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
@@ -33,8 +34,11 @@ void compare_loss(double tolerance_of_loss) {
 }
 
 TEST(Decoder, loss_is_that_of_plain_loops) {
-  compare_loss<Fp32>(1e-6);
-  compare_loss<Fp64>(1e-13);
+  for (const auto& [name, config] : tiny_models()) {
+    SCOPED_TRACE(name);
+    compare_loss<Fp32>(1e-6, config);
+    compare_loss<Fp64>(1e-13, config);
+  }
 }
 
 // One check where tokens enter, whoever brings them.
@@ -66,9 +70,9 @@ TEST(Decoder, tokens_beyond_the_vocabulary_are_refused) {
 }
 
 template <class P>
-void compare_overwritten_gradients() {
+void compare_overwritten_gradients(const ModelConfig& config) {
   const Tokens first = tokens_with_ignored(), second = tiny_tokens(rows, tiny_config(), "second");
-  TinyDecoder<P> tiny(batch, length, 1);
+  TinyDecoder<P> tiny(batch, length, 1, config);
   tiny.model->use_graphs(true);  // recorded in the second step, played in the third
   tiny.model->plan_activations(batch, length, 1);
   const auto add = [&](const Tokens& tokens) {
@@ -95,10 +99,13 @@ void compare_overwritten_gradients() {
 }
 
 TEST(Decoder, the_first_micro_batch_of_a_step_overwrites_gradients) {
-  compare_overwritten_gradients<Fp64>();
-  compare_overwritten_gradients<Fp32>();
-  compare_overwritten_gradients<Bf16>();
-  compare_overwritten_gradients<Bf16WithFp32Residual>();
+  for (const auto& [name, config] : tiny_models()) {
+    SCOPED_TRACE(name);
+    compare_overwritten_gradients<Fp64>(config);
+    compare_overwritten_gradients<Fp32>(config);
+    compare_overwritten_gradients<Bf16>(config);
+    compare_overwritten_gradients<Bf16WithFp32Residual>(config);
+  }
 }
 
 // It adds the same to all scores of a query, which softmax does not see: its gradient is zero, up to rounding.
@@ -111,16 +118,16 @@ double largest(const Values& values) {
   return most;
 }
 
-TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
+void compare_with_finite_differences(const ModelConfig& config, std::size_t num_tensors) {
   const Tokens tokens = tokens_with_ignored();
-  TinyDecoder<Fp64> tiny(batch, length, 1);
+  TinyDecoder<Fp64> tiny(batch, length, 1, config);
   tiny.model->forward(tiny.exec, 0, tokens.batch(), 1.0 / 8);
   tiny.model->backward(tiny.exec, 0);
   std::map<std::string, Values> weights = tiny.weights();
-  ASSERT_EQ(weights.size(), 2u + 2 * 16 + 2);
+  EXPECT_EQ(weights.size(), num_tensors);
   for (const auto& [name, values] : tiny.weights()) {
     SCOPED_TRACE(name);
-    if (is_key_bias(name)) {
+    if (is_key_bias(name) && config.positions == Positions::learned && !config.qk_norm) {
       EXPECT_LT(largest(tiny.gradient(name)), 1e-16);
       continue;
     }
@@ -128,27 +135,44 @@ TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
     EXPECT_TRUE(gradient_check(
         [&, &parameter = name](const Values& point) {
           weights[parameter] = point;
-          return reference::gpt_loss(weights, tiny.config, tokens, batch, length) / 8;
+          return reference::decoder_loss(weights, tiny.config, tokens, batch, length) / 8;
         },
         before, tiny.gradient(name), 12, 2e-8));
     weights[name] = before;
   }
 }
 
+TEST(Decoder, gradient_of_every_parameter_is_that_of_finite_differences) {
+  const std::map<std::string, std::size_t> num_tensors = {
+      {"gpt2", 2 + 2 * 16 + 2},     {"llama", 1 + 2 * 9 + 2}, {"mistral", 1 + 2 * 9 + 2},
+      {"qwen2", 1 + 2 * 12 + 1}, {"qwen3", 1 + 2 * 11 + 1}, {"mixed", 2 + 2 * 20 + 3}};
+  for (const auto& [name, config] : tiny_models()) {
+    SCOPED_TRACE(name);
+    compare_with_finite_differences(config, num_tensors.at(name));
+  }
+}
+
+TEST(Decoder, num_parameters_counts_what_the_layers_declare) {
+  for (const auto& [name, config] : tiny_models())
+    EXPECT_EQ(num_parameters(config), TinyDecoder<Fp32>(1, 2, 1, config).parameters.num_parameters()) << name;
+}
+
 TEST(Decoder, fp32_gradients_are_those_of_fp64) {
   const Tokens tokens = tokens_with_ignored();
-  TinyDecoder<Fp32> single(batch, length, 1);
-  TinyDecoder<Fp64> twice(batch, length, 1);
-  single.model->forward(single.exec, 0, tokens.batch(), 1.0 / 8);
-  single.model->backward(single.exec, 0);
-  twice.model->forward(twice.exec, 0, tokens.batch(), 1.0 / 8);
-  twice.model->backward(twice.exec, 0);
-  for (const Parameter& parameter : twice.parameters.parameters()) {
-    const std::string& name = parameter.spec.name;
-    if (is_key_bias(name))
-      EXPECT_LT(largest(single.gradient(name)), 1e-8) << name;
-    else
-      EXPECT_TRUE(allclose(single.gradient(name), twice.gradient(name), 1e-5)) << name;
+  for (const auto& [model, config] : tiny_models()) {
+    TinyDecoder<Fp32> single(batch, length, 1, config);
+    TinyDecoder<Fp64> twice(batch, length, 1, config);
+    single.model->forward(single.exec, 0, tokens.batch(), 1.0 / 8);
+    single.model->backward(single.exec, 0);
+    twice.model->forward(twice.exec, 0, tokens.batch(), 1.0 / 8);
+    twice.model->backward(twice.exec, 0);
+    for (const Parameter& parameter : twice.parameters.parameters()) {
+      const std::string& name = parameter.spec.name;
+      if (largest(twice.gradient(name)) < 1e-12)  // of a bias of all keys, which softmax does not see
+        EXPECT_LT(largest(single.gradient(name)), 1e-8) << model << ": " << name;
+      else
+        EXPECT_TRUE(allclose(single.gradient(name), twice.gradient(name), 1e-5)) << model << ": " << name;
+    }
   }
 }
 
@@ -240,11 +264,11 @@ Values logits(TinyDecoder<Fp32>& tiny, const std::vector<TokenId>& tokens) {
   return values;
 }
 
-TEST(Decoder, logits_are_those_of_plain_loops_and_see_no_later_token) {
-  TinyDecoder<Fp32> tiny(1, 8, 1);
+void expect_logits_of_plain_loops(const ModelConfig& config) {
+  TinyDecoder<Fp32> tiny(1, 8, 1, config);
   std::vector<TokenId> tokens = tiny_tokens(8).inputs;
   const Values all = logits(tiny, tokens);
-  EXPECT_TRUE(allclose(all, reference::gpt_logits(tiny.weights(), tiny.config, tokens, 1, 8), 1e-5, {8, 11}));
+  EXPECT_TRUE(allclose(all, reference::decoder_logits(tiny.weights(), tiny.config, tokens, 1, 8), 1e-5, {8, 11}));
   for (std::size_t t = 1; t < 8; ++t) {
     const Values of_prefix = logits(tiny, {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(t)});
     EXPECT_TRUE(allclose(of_prefix, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11)}, 1e-6,
@@ -256,6 +280,13 @@ TEST(Decoder, logits_are_those_of_plain_loops_and_see_no_later_token) {
     EXPECT_TRUE(std::equal(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(t * 11), after.begin()));
     EXPECT_FALSE(std::equal(all.begin() + static_cast<std::ptrdiff_t>(t * 11), all.end(),
                             after.begin() + static_cast<std::ptrdiff_t>(t * 11)));
+  }
+}
+
+TEST(Decoder, logits_are_those_of_plain_loops_and_see_no_later_token) {
+  for (const auto& [name, config] : tiny_models()) {
+    SCOPED_TRACE(name);
+    expect_logits_of_plain_loops(config);
   }
 }
 

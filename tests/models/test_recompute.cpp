@@ -110,7 +110,7 @@ TEST(LogitChunks, give_the_loss_and_gradients_of_the_whole) {
   ASSERT_EQ(logit_chunks(large_length, shape.vocab_size, 1, most_logits), 1);
   chunked.model->forward(chunked.exec, 0, tokens.batch(), 1.0 / 98);
   chunked.model->backward(chunked.exec, 0);
-  const double wanted = reference::gpt_loss(chunked.weights(), shape, tokens, 2, large_length) / 98;
+  const double wanted = reference::decoder_loss(chunked.weights(), shape, tokens, 2, large_length) / 98;
   EXPECT_NEAR(chunked.loss(), wanted, 1e-13 * wanted);
   TinyDecoder<Fp64> whole(1, large_length, 1, shape);
   for (Index b = 0; b < 2; ++b) {

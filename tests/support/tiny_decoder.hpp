@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/decoder.hpp"
@@ -16,6 +17,39 @@ namespace espalier::test {
 
 /// V=11, P=8, L=2, C=8, NH=2, F=20
 inline ModelConfig tiny_config() { return {11, 8, 2, 8, 2, 20}; }
+
+/// Of each family of models, with what it alone has; odd sizes.
+inline std::vector<std::pair<std::string, ModelConfig>> tiny_models() {
+  const ModelConfig llama{.vocab_size = 11,
+                          .max_sequence_length = 8,
+                          .num_layers = 2,
+                          .hidden_size = 8,
+                          .num_heads = 4,
+                          .ffn_hidden_size = 12,
+                          .num_kv_heads = 2,
+                          .norm = Norm::rmsnorm,
+                          .norm_eps = 1e-6,
+                          .activation = "swiglu",
+                          .positions = Positions::rotary,
+                          .rotary = {.theta = 100},
+                          .tied_embeddings = false,
+                          .bias = false};
+  ModelConfig mistral = llama, qwen2 = llama, qwen3 = llama, mixed = llama;
+  mistral.window = 3;
+  mistral.num_kv_heads = 1;
+  qwen2.qkv_bias = qwen2.tied_embeddings = true;
+  qwen2.window = 2;
+  qwen2.full_layers = 1;
+  qwen3.qk_norm = true;
+  qwen3.head_dim = 6;
+  qwen3.tied_embeddings = true;
+  qwen3.rotary.size = 4;
+  mixed.norm = Norm::layernorm;
+  mixed.bias = mixed.qk_norm = true;
+  mixed.positions = Positions::learned;
+  return {{"gpt2", tiny_config()}, {"llama", llama}, {"mistral", mistral},
+          {"qwen2", qwen2},        {"qwen3", qwen3}, {"mixed", mixed}};
+}
 
 /// Host tokens of one micro-batch.
 struct Tokens {
@@ -99,40 +133,77 @@ struct TinyDecoder {
 
 namespace reference {
 
-/// Logits (N, V) of a GPT-2 decoder in plain loops.
-inline Values gpt_logits(const std::map<std::string, Values>& w, const ModelConfig& config,
-                         const std::vector<TokenId>& tokens, Index batch, Index length) {
-  const OpShape shape{batch, length, config.num_heads, config.head_size(), config.vocab_size};
+/// Logits (N, V) of a decoder in plain loops.
+inline Values decoder_logits(const std::map<std::string, Values>& w, const ModelConfig& config,
+                             const std::vector<TokenId>& tokens, Index batch, Index length) {
+  OpShape shape{batch, length, config.num_heads, config.head_size(), config.vocab_size, config.kv_heads()};
+  const auto weight = [&](const std::string& name) { return w.at(name + ".weight"); };
+  const auto bias = [&](const std::string& name) {  // zeros, where the layer has none
+    const auto found = w.find(name + ".bias");
+    const Index inputs = name.ends_with("mlp.down")         ? config.ffn_hidden_size
+                         : name.ends_with("attention.proj") ? config.q_size()
+                                                            : config.hidden_size;
+    return found != w.end() ? found->second : Values(weight(name).size() / static_cast<std::size_t>(inputs), 0.0);
+  };
   const auto norm = [&](const Values& x, const std::string& name) {
-    return layernorm(x, w.at(name + ".weight"), w.at(name + ".bias"));
+    return config.norm == Norm::rmsnorm ? rmsnorm(x, weight(name), config.norm_eps)
+                                        : layernorm(x, weight(name), bias(name), config.norm_eps);
   };
-  const auto apply = [&](const Values& x, const std::string& name) {
-    return linear(x, w.at(name + ".weight"), w.at(name + ".bias"));
-  };
-  const auto joined = [&](const std::string& name, const std::string& what) {
+  const auto apply = [&](const Values& x, const std::string& name) { return linear(x, weight(name), bias(name)); };
+  // (N, Q + 2 KV) from the three parts
+  const auto side_by_side = [&](const Values& q, const Values& k, const Values& v) {
     Values all;
-    for (const char* const part : {".query.", ".key.", ".value."})
-      all.insert(all.end(), w.at(name + part + what).begin(), w.at(name + part + what).end());
+    for (std::size_t n = 0; n < tokens.size(); ++n)
+      for (const Values* const part : {&q, &k, &v}) {
+        const auto width = static_cast<std::ptrdiff_t>(part->size() / tokens.size());
+        const auto row = part->begin() + static_cast<std::ptrdiff_t>(n) * width;
+        all.insert(all.end(), row, row + width);
+      }
     return all;
   };
-  Values x = embedding(tokens, w.at("embedding.token"), w.at("embedding.position"), config.hidden_size, length);
+  RotaryConfig turning = config.rotary;
+  turning.size = config.rotary_size();
+  const bool learned = config.positions == Positions::learned;
+  const Values no_positions(static_cast<std::size_t>(length * config.hidden_size), 0.0);
+  Values x = embedding(tokens, w.at("embedding.token"), learned ? w.at("embedding.position") : no_positions,
+                       config.hidden_size, length);
   for (Index layer = 0; layer < config.num_layers; ++layer) {
-    const std::string name = "h." + std::to_string(layer);
-    const std::string of_heads = name + ".attention";
-    const Values qkv = linear(norm(x, name + ".norm1"), joined(of_heads, "weight"), joined(of_heads, "bias"));
-    const Values heads = attention(qkv, shape);
-    x = add(x, apply(heads, name + ".attention.proj"));
-    x = add(x, apply(gelu(apply(norm(x, name + ".norm2"), name + ".mlp.up")), name + ".mlp.down"));
+    const std::string name = "h." + std::to_string(layer), attend = name + ".attention";
+    shape.window = config.window_of(layer);
+    const Values normed = norm(x, name + ".norm1");
+    Values q = apply(normed, attend + ".query"), k = apply(normed, attend + ".key");
+    if (config.qk_norm) {
+      q = rmsnorm(q, weight(attend + ".query_norm"), config.norm_eps);
+      k = rmsnorm(k, weight(attend + ".key_norm"), config.norm_eps);
+    }
+    Values qkv = side_by_side(q, k, apply(normed, attend + ".value"));
+    if (turning.size > 0) {
+      const RotaryFrequencies frequencies = rotary_frequencies(turning, length);
+      qkv = rotary(qkv, shape.qkv_channels(), shape.heads + shape.kv_heads(), shape.head_size, frequencies.of_pairs,
+                   frequencies.attention_factor, [&](Index n) { return n % length; });
+    }
+    x = add(x, apply(attention(qkv, shape), attend + ".proj"));
+    const Values normed2 = norm(x, name + ".norm2");
+    const Values up = apply(normed2, name + ".mlp.up");
+    Values activated = up;
+    if (config.gated()) {
+      const Values gate = apply(normed2, name + ".mlp.gate");
+      for (std::size_t i = 0; i < up.size(); ++i)
+        activated[i] = up[i] * gate[i] / (1 + std::exp(-gate[i]));  // SwiGLU
+    } else {
+      activated = gelu(up);
+    }
+    x = add(x, apply(activated, name + ".mlp.down"));
   }
-  const Values no_bias(static_cast<std::size_t>(config.vocab_size), 0.0);
-  return linear(norm(x, "final_norm"), w.at("embedding.token"), no_bias);
+  const Values zeros(static_cast<std::size_t>(config.vocab_size), 0.0);
+  return linear(norm(x, "final_norm"), config.tied_embeddings ? w.at("embedding.token") : weight("head"), zeros);
 }
 
 /// Sum of the token losses.
-inline double gpt_loss(const std::map<std::string, Values>& w, const ModelConfig& config, const Tokens& tokens,
+inline double decoder_loss(const std::map<std::string, Values>& w, const ModelConfig& config, const Tokens& tokens,
                        Index batch, Index length) {
   double sum = 0;
-  for (const double loss : cross_entropy(gpt_logits(w, config, tokens.inputs, batch, length), tokens.targets))
+  for (const double loss : cross_entropy(decoder_logits(w, config, tokens.inputs, batch, length), tokens.targets))
     sum += loss;
   return sum;
 }
