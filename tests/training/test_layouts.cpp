@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/layouts_to_verify.hpp"
 
@@ -89,6 +90,32 @@ TEST(Layouts, LossesOfOneRankInFp64) {
   for (const Overrides& overrides : layouts.at(world().size())) {
     const RunConfig config = laid_out(base, overrides);
     expect_curve<Fp64>(train_curve<Fp64>(config, world(), 20), wanted, 1e-10, text_of(config));
+  }
+}
+
+// Layouts that between them have all kinds of cuts.
+std::vector<Overrides> some_layouts() {
+  const Overrides sp = {"parallel.sequence_parallel=true"}, zb = {"parallel.schedule=zero_bubble"},
+                  zero = {"parallel.zero_stage=1", "parallel.recompute=selective"};
+  if (world().size() == 2)
+    return {degrees(2, 1, 1), degrees(2, 1, 1, sp), degrees(1, 1, 2, zb), degrees(1, 2, 1, zero)};
+  if (world().size() == 4)
+    return {degrees(4, 1, 1, sp), degrees(2, 1, 2, zb), degrees(2, 2, 1, zero), degrees(1, 1, 4),
+            degrees(1, 2, 2, {"parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.recompute=full"})};
+  return {degrees(2, 2, 2, sp), degrees(4, 1, 2, zb), degrees(4, 2, 1, zero), degrees(1, 2, 4)};
+}
+
+TEST(Layouts, EveryFamilyHasTheLossesOfOneRank) {
+  const SharedFolder folder("layouts_families");
+  for (const auto& [family, keys] : families()) {
+    const RunConfig base = split_config(folder, keys);
+    const Curve wanted = curve_of_one_rank<Fp32>(base, 8), exact = curve_of_one_rank<Fp64>(base, 4);
+    for (const Overrides& overrides : some_layouts()) {
+      const RunConfig config = laid_out(base, overrides);
+      const std::string what = family + ": " + text_of(config);
+      expect_curve<Fp32>(train_curve<Fp32>(config, world(), 8), wanted, 1e-5, what);
+      expect_curve<Fp64>(train_curve<Fp64>(config, world(), 4), exact, 1e-11, what);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include "core/memory_text.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "io/units.hpp"
+#include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/gemm_rate.hpp"
 #include "training/layouts_to_verify.hpp"
@@ -52,6 +53,21 @@ TEST(MemoryLayouts, PredictedIsMeasuredInEveryLayout) {
     expect_predicted_memory<Fp32>(laid_out(base, overrides));
     if (world().size() == 1)
       expect_predicted_memory<Fp64>(laid_out(base, overrides));
+  }
+}
+
+TEST(MemoryLayouts, PredictedIsMeasuredForEveryFamily) {
+  const SharedFolder folder("memory_families");
+  for (const auto& [family, keys] : families()) {
+    SCOPED_TRACE(family);
+    const RunConfig base = large_config(folder, keys);
+    const std::vector<std::vector<std::string>> layouts = layouts_to_verify(base, world().size());
+    for (std::size_t i = 0; i < layouts.size(); i += 3) {
+      expect_predicted_memory<Fp32>(laid_out(base, layouts[i]));
+      std::vector<std::string> recomputing = layouts[i];
+      recomputing.push_back(i % 2 == 0 ? "parallel.recompute=selective" : "parallel.recompute=full");
+      expect_predicted_memory<Fp32>(laid_out(base, recomputing));
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "models/cost.hpp"
+#include "tests/training/families.hpp"
 #include "tests/training/tiny_run.hpp"
 #include "training/layouts_to_verify.hpp"
 
@@ -21,8 +22,9 @@ Counts counts_of(const Work& work) {
   for (const MatmulWork& one : work.matmuls)
     counts[{"matmul", one.m, one.n, one.k}] += one.count;
   for (const AttentionWork& one : work.attention)
-    counts[{one.backward ? "attention backward" : "attention forward", one.shape.batch * one.shape.sequence_length,
-            one.shape.num_heads, one.shape.head_size}] += one.count;
+    counts[{fmt::format("attention {}, {} heads of keys, window {}", one.backward ? "backward" : "forward",
+                        one.shape.kv_heads(), one.shape.window),
+            one.shape.batch * one.shape.sequence_length, one.shape.num_heads, one.shape.head_size}] += one.count;
   for (const CollectiveWork& one : work.collectives)
     counts[{fmt::format("collective {}", static_cast<int>(one.kind)), one.elements, one.element_bytes, 0}] += one.count;
   return counts;
@@ -57,6 +59,19 @@ void expect_listed_work(const RunConfig& config) {
       counts_of(listed(model_work<P>(config.model.shape, shape),
                        on.layout.chunks().at(static_cast<std::size_t>(place[Axis::pp])), on.trainer.schedule()));
   EXPECT_EQ(text(counts_of(done)), text(wanted)) << on.layout.text() << ", rank " << world().rank();
+}
+
+TEST(WorkLists, EveryFamilyDoesWhatTheLayersList) {
+  const SharedFolder folder("work_families");
+  for (const auto& [family, keys] : families()) {
+    SCOPED_TRACE(family);
+    std::vector<std::string> more = {"model.num_layers=8", "batch.micro_batch_size=1", "run.cuda_graphs=false",
+                                     exec_is_host ? "model.vocab_size=61" : "model.vocab_size=512"};
+    more.insert(more.end(), keys.begin(), keys.end());
+    const RunConfig base = tiny_config(folder, 1, more);
+    for (const std::vector<std::string>& overrides : layouts_to_verify(base, world().size()))
+      expect_listed_work<Fp32>(laid_out(base, overrides));
+  }
 }
 
 TEST(WorkLists, EveryLayoutDoesWhatTheLayersList) {
