@@ -14,15 +14,19 @@ namespace espalier {
 struct GroupKey {
   AxisSet axes = {Axis::dp};
   bool tied = false;
+  /// Of tp: only ranks of the same run of so many consecutive ones, which hold the same elements; 0: all.
+  int tp_run = 0;
 
   bool operator==(const GroupKey&) const = default;
   /// The order in the flat arrays. Tied gradients come first: they are final last, and arrays are reduced from their
   /// end.
   std::strong_ordering operator<=>(const GroupKey& other) const {
-    return tied != other.tied ? other.tied <=> tied : axes <=> other.axes;
+    if (tied != other.tied)
+      return other.tied <=> tied;
+    return axes != other.axes ? axes <=> other.axes : tp_run <=> other.tp_run;
   }
 };
 
-std::string to_string(const GroupKey& key);  ///< "dp", "tp+dp", "tied"
+std::string to_string(const GroupKey& key);  ///< "dp", "tp+dp", "tied", "tp+dp, runs of 2"
 
 }  // namespace espalier

@@ -42,6 +42,7 @@ struct ParameterSpec {
   /// what every tp rank applies to rows, or heads, of its own. Without an axis, ranks along it hold other elements, or
   /// copies.
   AxisSet partial = {};
+  int tp_run = 0;            ///< with tp in `partial`: see GroupKey
   bool tied = false;         ///< held by the first and by the last stage, which both contribute to its gradient
   bool weight_decay = true;  ///< false for biases and norms
   /// Lies right behind the parameter of the same segment (core/parameter.hpp) that was declared before it, so that a
@@ -54,7 +55,7 @@ struct ParameterSpec {
   Index row_multiple = 1;        ///< so many rows belong together in memory: see ParameterStore::padded_weight()
 
   /// Over which ranks its gradient is summed: all that hold the same elements and contribute parts of the sum.
-  GroupKey group() const { return {.axes = AxisSet{Axis::dp} | partial, .tied = tied}; }
+  GroupKey group() const { return {.axes = AxisSet{Axis::dp} | partial, .tied = tied, .tp_run = tp_run}; }
 };
 
 /// A named window into the flat arrays of a ParameterStore.

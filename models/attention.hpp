@@ -7,6 +7,7 @@
 #include "core/ops/attention.hpp"
 #include "models/linear.hpp"
 #include "models/qk_norm.hpp"
+#include "models/qkv_projection.hpp"
 #include "models/rotary_table.hpp"
 #include "models/take_arrays.hpp"
 
@@ -60,8 +61,7 @@ class Attention {
             const std::string& name, const ModelConfig& config, Placement placement, double init_std,
             double projection_std)
       : rotary_(&rotary),
-        qkv_(parameters, tensor, qkv_outputs(name, config), config.hidden_size, config.has_qkv_bias(), placement,
-             init_std),
+        qkv_(parameters, tensor, name, config, placement, init_std),
         projection_(parameters, tensor, name + ".proj", config.hidden_size, config.q_size(), config.bias, placement,
                     projection_std) {
     if (config.qk_norm)
@@ -69,7 +69,7 @@ class Attention {
   }
 
   static void work(LayerWork& work, const BlockShape& shape) {
-    ColumnParallelLinear<P>::work(work, shape, shape.qkv_channels(), shape.channels, shape.qkv_bias);
+    QkvProjection<P>::work(work, shape);
     if (shape.qk_norm)
       QkNorm<P>::work(work, shape);
     if (shape.rotary > 0) {
@@ -85,7 +85,7 @@ class Attention {
   /// y = residual + attention(x)
   void forward(const ExecSpace& exec, Stream y /* (R, C) */, Tensor<T, 2> x /* (R, C) */, Stream residual /* (R, C) */,
                const AttentionShape& shape, Saved& saved) const {
-    qkv_.forward(exec, saved.qkv, x);
+    qkv_.forward(exec, saved.qkv, x, shape);
     if (qk_norm_)
       qk_norm_->forward(exec, saved.qkv, shape, saved.qk_norm);
     rotary_->forward(exec, saved.qkv, shape.num_heads + shape.kv_heads(), shape.head_size, shape.sequence_length);
@@ -102,7 +102,7 @@ class Attention {
     rotary_->backward(exec, gradients.dqkv, shape.num_heads + shape.kv_heads(), shape.head_size, shape.sequence_length);
     if (qk_norm_)
       qk_norm_->backward_input(exec, gradients.dqkv, gradients.dqk, shape, saved.qk_norm);
-    qkv_.backward_input(exec, dx, gradients.dqkv);
+    qkv_.backward_input(exec, dx, gradients.dqkv, shape);
   }
 
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, C) */, Stream dy /* (R, C) */,
@@ -111,21 +111,12 @@ class Attention {
     projection_.backward_weight(exec, saved.heads, dy, beta);
     if (qk_norm_)
       qk_norm_->backward_weight(exec, gradients.dqk, shape, saved.qk_norm, beta);
-    qkv_.backward_weight(exec, x, gradients.dqkv, beta);
+    qkv_.backward_weight(exec, x, gradients.dqkv, shape, beta);
   }
 
  private:
-  // Their initial values are those of one tensor (Q + 2 KV, C), as they were one parameter in version 1 of checkpoints.
-  static std::vector<LinearOutputs> qkv_outputs(const std::string& name, const ModelConfig& config) {
-    const std::string stream = name + ".qkv.weight";
-    const Index q = config.q_size(), kv = config.kv_size(), c = config.hidden_size;
-    return {{name + ".query", q, stream, 0},
-            {name + ".key", kv, stream, q * c},
-            {name + ".value", kv, stream, (q + kv) * c}};
-  }
-
   const RotaryTable<T>* rotary_;
-  ColumnParallelLinear<P> qkv_;
+  QkvProjection<P> qkv_;
   std::optional<QkNorm<P>> qk_norm_;
   RowParallelLinear<P> projection_;
 };

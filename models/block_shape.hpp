@@ -21,6 +21,7 @@ struct BlockShape {
   bool bias = true;
   bool qkv_bias = true;
   bool qk_norm = false;
+  bool copies_kv = false;  ///< other tensor ranks hold the same heads of K and V
   Index vocabulary = 0;        ///< V/tp; the first ranks have one more where it does not divide
   int tensor_size = 1;         ///< tp
   bool sequence_parallel = false;
@@ -52,6 +53,7 @@ inline BlockShape make_block_shape(const ModelConfig& config, int tensor_size, b
           .bias = config.bias,
           .qkv_bias = config.has_qkv_bias(),
           .qk_norm = config.qk_norm,
+          .copies_kv = config.kv_copies(tensor_size) > 1,
           .vocabulary = Shard{0, tensor_rank, tensor_size}.range(config.vocab_size).size(),
           .tensor_size = tensor_size,
           .sequence_parallel = cuts_rows};

@@ -33,6 +33,7 @@ struct Layout {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Assignment assignment = Assignment::consecutive;
   std::vector<Index> layers = {};  ///< of each part of the model, in its order; empty: open
+  int kv_copies = 1;               ///< of the model, not of a config: see MeshLayout
 
   int num_devices() const { return tensor * context * data * pipeline; }
   Index num_microbatches() const { return global_batch / (micro_batch * data); }  ///< of a replica. @pre data is known
@@ -48,7 +49,7 @@ struct Layout {
   bool data_inside_pipeline() const;
 
   /// The ranks, without context ranks.
-  MeshLayout mesh() const { return {.degrees = {{tensor, data, pipeline}}, .order = order}; }
+  MeshLayout mesh() const { return {.degrees = {{tensor, data, pipeline}}, .order = order, .kv_copies = kv_copies}; }
 
   /// What decides the lists of all stages.
   PipelineShape pipeline_shape() const;

@@ -50,7 +50,8 @@ struct LinearOutputs {
 };
 
 /// Each rank computes some of the outputs from all of the input: the rows of W are cut, and the bias. Several weights
-/// of one input are one matmul: those of a rank lie one below the other, and so do their outputs in y.
+/// of one input are one matmul: those of a rank lie one below the other, and so do their outputs in y. With `copies`,
+/// runs of so many consecutive ranks hold the same outputs, and each contributes a summand of their gradients.
 template <class P>
 class ColumnParallelLinear {
   using T = Compute<P>;
@@ -58,10 +59,16 @@ class ColumnParallelLinear {
  public:
   ColumnParallelLinear(ParameterStore<T>& parameters, const TensorParallel<T>& tensor,
                        const std::vector<LinearOutputs>& outputs, Index in, bool bias, Placement placement,
-                       double init_std)
+                       double init_std, int copies = 1)
       : parameters_(&parameters), tensor_(&tensor), in_(in), has_bias_(bias) {
+    Shard shard = tensor.shard(0);
+    shard = {.dim = 0, .part = shard.part / copies, .parts = shard.parts / copies};
+    const AxisSet partial = copies > 1 ? AxisSet{Axis::tp} : AxisSet{};
+    const int tp_run = copies > 1 && copies < tensor.size() ? copies : 0;
     for (const LinearOutputs& part : outputs) {
-      ParameterSpec weight = linear_weight(part.name, {part.out, in}, tensor.shard(0), placement, init_std);
+      ParameterSpec weight = linear_weight(part.name, {part.out, in}, shard, placement, init_std);
+      weight.partial = partial;
+      weight.tp_run = tp_run;
       weight.joins_previous = &part != &outputs.front();
       weight.init_stream = part.init_stream;
       weight.init_first = part.init_first;
@@ -71,7 +78,8 @@ class ColumnParallelLinear {
         first_weight_ = last_weight_;
       if (!bias)
         continue;
-      ParameterSpec part_bias = linear_bias(part.name, {part.out}, tensor.shard(0), placement, {});
+      ParameterSpec part_bias = linear_bias(part.name, {part.out}, shard, placement, partial);
+      part_bias.tp_run = tp_run;
       part_bias.joins_previous = weight.joins_previous;
       last_bias_ = parameters.declare(part_bias);
       if (!weight.joins_previous)
@@ -93,7 +101,10 @@ class ColumnParallelLinear {
   }
 
   void forward(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> x /* (R, in) */) const {
-    linear_forward<T>(exec, y, tensor_->gather(exec, x), weight(), bias());
+    forward_gathered(exec, y, tensor_->gather(exec, x));
+  }
+  void forward_gathered(const ExecSpace& exec, Tensor<T, 2> y /* (N, out/tp) */, Tensor<T, 2> x /* (N, in) */) const {
+    linear_forward<T>(exec, y, x, weight(), bias());
   }
 
   /// up is what forward() gives, y = gelu(up).
@@ -104,15 +115,24 @@ class ColumnParallelLinear {
 
   void backward_input(const ExecSpace& exec, Tensor<T, 2> dx /* (R, in), = */,
                       Tensor<T, 2> dy /* (N, out/tp) */) const {
-    matmul<T>(exec, tensor_->partial(dx), Transpose::no, dy, Transpose::no, weight());
+    add_input_gradient(exec, tensor_->partial(dx), dy, 0);
     tensor_->reduce(exec, dx);
+  }
+  /// This rank's summand of dx: dx = dy W + beta dx.
+  void add_input_gradient(const ExecSpace& exec, Tensor<T, 2> dx /* (N, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
+                          State<T> beta) const {
+    matmul<T>(exec, dx, Transpose::no, dy, Transpose::no, weight(), State<T>(1), beta);
   }
 
   /// dW = dy^T x + beta dW, dbias = column sums of dy + beta dbias; beta 0 or 1.
   void backward_weight(const ExecSpace& exec, Tensor<T, 2> x /* (R, in) */, Tensor<T, 2> dy /* (N, out/tp) */,
                        State<T> beta) const {
+    backward_weight_gathered(exec, tensor_->gather(exec, x), dy, beta);
+  }
+  void backward_weight_gathered(const ExecSpace& exec, Tensor<T, 2> x /* (N, in) */,
+                                Tensor<T, 2> dy /* (N, out/tp) */, State<T> beta) const {
     linear_backward_weight<T>(exec, parameters_->joined_gradient(first_weight_, last_weight_, out_, in_),
-                              bias_gradient(), dy, tensor_->gather(exec, x), beta);
+                              bias_gradient(), dy, x, beta);
   }
 
  private:

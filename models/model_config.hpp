@@ -52,6 +52,10 @@ struct ModelConfig {
   Index kv_size() const { return head_size() * kv_heads(); }  ///< columns of K (and of V)
   bool gated() const { return is_gated(activation); }
   bool has_qkv_bias() const { return bias || qkv_bias; }
+  /// Ranks of a tensor axis that hold the same heads of keys and values: more than 1 where there are fewer than ranks.
+  int kv_copies(int tensor) const {
+    return kv_heads() > 0 && tensor > kv_heads() ? tensor / static_cast<int>(kv_heads()) : 1;
+  }
   Index window_of(Index layer) const { return layer < full_layers ? 0 : window; }
   /// P, or 0 without a table.
   Index learned_positions() const { return positions == Positions::learned ? max_sequence_length : 0; }

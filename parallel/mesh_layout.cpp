@@ -31,6 +31,9 @@ struct SumAlong {
 
 SumAlong sum_along(Axis axis, const MeshLayout& layout, const PerAxis& ours, const GroupKey& key) {
   const int degree = layout.degree(axis);
+  if (axis == Axis::tp && key.axes.contains(axis) && key.tp_run > 0)
+    return {.index = ours[axis] % key.tp_run, .count = key.tp_run, .first = ours[axis] / key.tp_run * key.tp_run,
+            .stride = 1};
   if (key.axes.contains(axis))
     return {.index = ours[axis], .count = degree, .first = 0, .stride = 1};
   const int last = degree - 1;
@@ -132,7 +135,7 @@ std::vector<int> MeshLayout::reduction_ranks(int rank, const GroupKey& key) cons
 
 GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
   const PerAxis ours = coordinates(rank);
-  GroupRank result{.joins = {.axes = key.axes, .tied = key.tied && degrees[Axis::pp] > 1}};
+  GroupRank result{.joins = {.axes = key.axes, .tied = key.tied && degrees[Axis::pp] > 1, .tp_run = key.tp_run}};
   for (const Axis axis : {Axis::pp, Axis::dp, Axis::tp}) {  // from the slowest of the sum
     const SumAlong sum = sum_along(axis, *this, ours, key);
     result.rank = result.rank * sum.count + sum.index;
@@ -143,9 +146,16 @@ GroupRank MeshLayout::group_rank(int rank, const GroupKey& key) const {
   return result;
 }
 
+std::vector<GroupKey> MeshLayout::groups() const {
+  std::vector<GroupKey> keys(reduction_groups.begin(), reduction_groups.end());
+  if (kv_copies > 1 && kv_copies < degrees[Axis::tp])
+    keys.push_back({.axes = {Axis::tp, Axis::dp}, .tp_run = kv_copies});
+  return keys;
+}
+
 GroupRanks MeshLayout::group_ranks(int rank) const {
   GroupRanks ranks;
-  for (const GroupKey& key : reduction_groups)
+  for (const GroupKey& key : groups())
     ranks[key] = group_rank(rank, key);
   return ranks;
 }

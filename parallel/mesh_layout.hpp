@@ -34,6 +34,8 @@ struct PerAxis {
 struct MeshLayout {
   PerAxis degrees;  ///< tp, dp, pp
   AxisOrder order = data_first_order;
+  /// Consecutive tp ranks that hold the same heads of K and V, where there are fewer heads than ranks.
+  int kv_copies = 1;
 
   int size() const;
   int degree(Axis axis) const { return degrees[axis]; }
@@ -55,7 +57,10 @@ struct MeshLayout {
   /// The rank of `rank` among them, without listing them: there may be thousands.
   GroupRank group_rank(int rank, const GroupKey& key) const;
 
-  /// The same of all reduction_groups.
+  /// reduction_groups, and that of the heads of K and V where some tp ranks hold the same.
+  std::vector<GroupKey> groups() const;
+
+  /// group_rank() of all groups().
   GroupRanks group_ranks(int rank) const;
 
   std::string text() const;  ///< "tensor 2 x data 4 x pipeline 1"

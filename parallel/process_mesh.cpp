@@ -17,8 +17,9 @@ ProcessMesh::ProcessMesh(const Communicator& world, const MeshLayout& layout, bo
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
     axes_.push_back(world.split(layout.group_index(world.rank(), axis), coordinates[axis], to_string(axis)));
   reductions_.entries.push_back({GroupKey{}, &dp()});
-  larger_groups_.reserve(reduction_groups.size());
-  for (const GroupKey& key : reduction_groups) {
+  const std::vector<GroupKey> groups = layout.groups();
+  larger_groups_.reserve(groups.size());
+  for (const GroupKey& key : groups) {
     if (key == GroupKey{})
       continue;
     const GroupRank ours = layout.group_rank(world.rank(), key);

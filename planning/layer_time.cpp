@@ -26,7 +26,7 @@ struct Block {
   const Cluster& cluster;
   const Layout& layout;
   const Implementation& implementation;
-  double rows, c, f, kv, t, e, sequences, length, heads;
+  double rows, c, f, q, kv, t, e, sequences, length, heads;
 
   Block(const ModelConfig& m, const Cluster& machine, const Layout& plan, const Implementation& how, Index tokens)
       : model(m),
@@ -36,6 +36,7 @@ struct Block {
         rows(to_double(plan.micro_batch) * to_double(tokens) / plan.context),
         c(to_double(m.hidden_size)),
         f(to_double(m.ffn_hidden_size)),
+        q(to_double(m.q_size()) / plan.tensor),
         kv(kv_size_on_rank(m, plan)),
         t(plan.tensor),
         e(activation_bytes(plan.precision)),
@@ -61,7 +62,7 @@ struct Block {
     const double head_size = to_double(model.head_size());
     const Precision precision = attention_precision(layout.precision);
     if (implementation.fused_attention) {
-      const double flops = 2 * rows * (length + attention_block) * heads * head_size;
+      const double flops = 2 * rows * (seen_length() + attention_block) * heads * head_size;
       const MatrixRate& rate = device().rate(precision);
       pass.products = (backward ? 2.5 : 1) * flops / (rate.peak_flops * rate.attention(implementation.tuned_attention));
       return pass;
@@ -76,15 +77,30 @@ struct Block {
     return pass;
   }
 
+  // Twice the keys that a query sees, on average over queries and layers: the length, or less with windows.
+  double seen_length() const {
+    if (model.window == 0 || to_double(model.window) >= length)
+      return length;
+    const double full = to_double(std::min(model.full_layers, model.num_layers)) / to_double(model.num_layers);
+    const AttentionShape windowed{.batch = 1,
+                                  .sequence_length = static_cast<Index>(length),
+                                  .num_heads = 1,
+                                  .head_size = 1,
+                                  .window = model.window};
+    return full * length + (1 - full) * 2 * windowed.seen_keys() / length;
+  }
+
   double elementwise(bool backward) const {
     const double replicated = rows * c / (layout.sequence_parallel ? t : 1);
     const double masks = model.dropout > 0 ? 1 : 0;
     const double norms_and_adds = (backward ? 13 + 2 * masks : 10 + masks) * e * replicated;
     const double gated = model.gated() ? 1 : 0;
     double split = (backward ? 3 + 2 * gated : 2 + gated) * e * rows * f / t;
-    split += 2 * e * rows * (c / t + 2 * kv);  // heads to the front, and back
+    split += 2 * e * rows * (q + 2 * kv);  // heads to the front, and back
     if (model.positions != Positions::learned)
-      split += 2 * e * rows * (c / t + kv);  // rotary positions
+      split += 2 * e * rows * (q + kv);  // rotary positions
+    if (model.qk_norm)
+      split += (backward ? 7 : 4) * e * rows * (q + kv);
     if (model.bias && backward)
       split += e * rows * ((f + c) / t + 2 * kv) + 2 * e * rows * c;
     if (!implementation.fused_elementwise)
@@ -101,7 +117,7 @@ struct Block {
     if (model.norm == Norm::rmsnorm)
       bytes += 2 * 32 * rows * c / (layout.sequence_parallel ? t : 1);
     if (model.positions != Positions::learned)
-      bytes += 16 * rows * (c / t + kv);
+      bytes += 16 * rows * (q + kv);
     if (model.gated())
       bytes += 4 * rows * f / t;
     return bytes;

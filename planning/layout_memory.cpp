@@ -106,6 +106,9 @@ class StageMemory {
       add_logits(memory);
     add_block_at_work(memory, stage);
     add(memory, Category::workspace, static_cast<double>(attention_workspace_));
+    if (implementation_.arenas_of_train)  // the table of rotary positions
+      add(memory, Category::workspace,
+          to_double(shape_.attention.sequence_length * shape_.rotary) * (layout_.precision == Precision::fp64 ? 8 : 4));
     return memory;
   }
 

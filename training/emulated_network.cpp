@@ -39,7 +39,7 @@ double message_scale(const RunConfig::Emulate& emulate, const GroupKey& group) {
 
 void emulate_network(const RunConfig::Emulate& emulate, const ProcessMesh& mesh) {
   mesh.world().set_emulated_links(emulated_links(emulate));
-  for (const GroupKey& group : reduction_groups)
+  for (const GroupKey& group : mesh.layout().groups())
     if (mesh.layout().group_rank(mesh.world().rank(), group).joins == group)
       mesh.reduction(group).set_message_scale(reduction_scale(emulate, group));
   mesh.tp().set_message_scale(emulate.tensor_message_scale);

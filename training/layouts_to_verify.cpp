@@ -74,7 +74,17 @@ RunConfig shrunk(const RunConfig& config) {
   constexpr Index channels_a_head = 16;
   shape.num_layers = std::min<Index>(shape.num_layers, 8);
   shape.num_heads = std::min<Index>(shape.num_heads, 8);
+  const Index group = config.model.shape.num_heads / config.model.shape.kv_heads();  // heads that share keys
+  shape.num_kv_heads = group == 1 ? 0 : std::max<Index>(1, shape.num_heads / group);
   shape.hidden_size = std::min(shape.hidden_size, channels_a_head * shape.num_heads);
+  if (shape.head_dim > 0)
+    shape.head_dim = std::min(shape.head_dim, channels_a_head + 2);  // as much apart from C / NH as there
+  if (shape.rotary.size > 0)
+    shape.rotary.size = std::min(shape.rotary.size, channels_a_head / 2);
+  if (shape.window > 0)
+    shape.window = std::min<Index>(shape.window, 12);
+  if (shape.full_layers < config.model.shape.num_layers)
+    shape.full_layers = std::min(shape.full_layers, shape.num_layers / 2);
   shape.ffn_hidden_size = std::min(shape.ffn_hidden_size, 4 * shape.hidden_size);
   small.sequence_length = std::min<Index>(small.sequence_length, 32);
   small.layout.micro_batch = 1;  // any number of replicas up to the batch divides it

@@ -33,7 +33,7 @@ CountedTraffic counted_traffic(const RunConfig& config, const Layout& layout, in
       return message_scale(config.emulate, axis) * static_cast<double>(bytes[static_cast<std::size_t>(axis)]);
     };
     CountedTraffic traffic{.tensor = counted(Axis::tp), .pipeline = counted(Axis::pp)};
-    for (const GroupKey& group : reduction_groups) {
+    for (const GroupKey& group : layout.mesh().groups()) {
       const double scale = message_scale(config.emulate, group);
       traffic.reduce += scale * static_cast<double>(reductions.at(group).reduce_bytes);
       traffic.gather += scale * static_cast<double>(reductions.at(group).gather_bytes);

@@ -141,7 +141,7 @@ double reduced_bytes(const RunConfig& config, const Layout& layout, int rank) {
   const auto traffic =
       with_precision(config, [&]<class P>() { return predict_reduction_traffic<P>(config, layout, rank); });
   std::uint64_t bytes = 0;
-  for (const GroupKey& group : reduction_groups)
+  for (const GroupKey& group : layout.mesh().groups())
     if (has_message_scale(group))
       bytes += traffic.at(group).reduce_bytes + traffic.at(group).gather_bytes;
   return static_cast<double>(bytes);

@@ -34,6 +34,7 @@ Layout make_run_layout(const RunConfig& config, int world_size) {
   layout.data = mesh.degree(Axis::dp);
   layout.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
   layout.zero_stage = layout.data > 1 ? layout.zero_stage : 0;
+  layout.kv_copies = config.model.shape.kv_copies(layout.tensor);
   const Index num_layers = config.model.shape.num_layers;
   if (layout.assignment == Assignment::round_robin) {
     layout.virtual_stages = static_cast<int>(num_layers / layout.pipeline);

@@ -152,6 +152,12 @@ void check_tensor(const RunConfig& c, ConfigReader& reader) {
                      {"parallel.tensor"});
   };
   wants_multiple("model", "num_heads", c.model.shape.num_heads);
+  if (const Index kv_heads = c.model.shape.kv_heads(); kv_heads % tensor != 0 && tensor % kv_heads != 0)
+    reader.problem("model", "num_kv_heads",
+                   fmt::format("{} can be neither shared nor copied evenly by {} ranks of tensor; the nearest that can: "
+                               "{}",
+                               kv_heads, tensor, nearest_multiples(kv_heads, tensor)),
+                   {"parallel.tensor"});
   wants_multiple("model", "ffn_hidden_size", c.model.shape.ffn_hidden_size);
   if (c.model.shape.vocab_size < tensor)
     reader.problem(

@@ -5,6 +5,13 @@
 #include "core/vector_math.hpp"
 
 namespace espalier {
+
+/// Whether runs of `columns` columns consist of packs in every row of the array, whose rows may lie apart.
+template <class T>
+bool columns_are_packs(Index columns, const Tensor2<T>& array) {
+  return rows_are_packs(columns, array.data()) && static_cast<Index>(array.stride(0)) % Pack<int>::size == 0;
+}
+
 namespace impl {
 
 /// On hosts: a strip of columns belongs to one thread, which walks the rows in order.

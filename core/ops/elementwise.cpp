@@ -61,7 +61,7 @@ template <class T>
 void bias_backward(const ExecSpace& exec, Tensor<State<T>, 1> dbias, Tensor<T, 2> dy, State<T> beta) {
   using S = State<T>;
   column_sums<1, S>(
-      exec, "espalier::core::bias_backward", dy.extent(0), dy.extent(1), rows_are_packs(dy.extent(1), dy.data()),
+      exec, "espalier::core::bias_backward", dy.extent(0), dy.extent(1), columns_are_packs<T>(dy.extent(1), dy),
       BiasTerms<T>{dy},
       KOKKOS_LAMBDA(const Index c, const S* sums) { dbias(c) = sums[0] + (beta == 0 ? 0 : dbias(c)); });
 }

@@ -30,12 +30,6 @@ struct GroupTerms {
   }
 };
 
-// Whether groups of C channels consist of packs, in every row of the array.
-template <class T>
-bool groups_are_packs(Index channels, const Tensor2<T>& array) {
-  return rows_are_packs(channels, array.data()) && static_cast<Index>(array.stride(0)) % Pack<int>::size == 0;
-}
-
 template <class S, class Terms>
 void add_weight_gradient(const ExecSpace& exec, Index rows, bool packed, const Terms& terms,
                          const Tensor<S, 1>& dweight, S beta) {
@@ -124,7 +118,7 @@ void rmsnorm_backward_weight(const ExecSpace& exec, Tensor<State<T>, 1> dweight,
   const auto channels = static_cast<Index>(dweight.extent(0));
   const Index groups = static_cast<Index>(x.extent(1)) / channels;
   add_weight_gradient<State<T>>(exec, static_cast<Index>(x.extent(0)) * groups,
-                                groups_are_packs<T>(channels, dy) && groups_are_packs<Residual>(channels, x),
+                                columns_are_packs<T>(channels, dy) && columns_are_packs<Residual>(channels, x),
                                 GroupTerms<T, Residual>{dy, x, rstd, groups, channels}, dweight, beta);
 }
 

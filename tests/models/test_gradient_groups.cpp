@@ -33,13 +33,15 @@ struct Held {
 // What the ranks of a stage and a tp coordinate hold; dp does not matter.
 class Model {
  public:
-  Model(int tensor, int pipeline, bool sequence_parallel) : tensor_(tensor) {
+  Model(int tensor, int pipeline, bool sequence_parallel, int kv_heads = 0) : tensor_(tensor) {
     const ModelConfig config{.vocab_size = 2 * tensor + 1,
                              .max_sequence_length = 4,
                              .num_layers = pipeline,
                              .hidden_size = 2 * tensor,
                              .num_heads = tensor,
-                             .ffn_hidden_size = 3 * tensor};
+                             .ffn_hidden_size = 3 * tensor,
+                             .num_kv_heads = kv_heads,
+                             .qk_norm = kv_heads > 0};
     for (int stage = 0; stage < pipeline; ++stage)
       for (int tp = 0; tp < tensor; ++tp) {
         ParameterStore<float> parameters;
@@ -131,6 +133,43 @@ TEST(GradientGroups, AreThoseOfTheRuleOnEveryLayout) {
         if (HasFatalFailure())
           return;
       }
+}
+
+// Fewer heads of keys and values than tensor ranks: runs of ranks hold the same, each for its own queries. All ranks
+// hold the norms of Q and K, for heads of their own.
+TEST(GradientGroups, RanksThatHoldTheSameHeadsOfKeysSumTheirGradients) {
+  for (int tensor = 2; tensor <= 32; ++tensor)
+    for (int kv_heads = 1; kv_heads < tensor; ++kv_heads) {
+      if (tensor % kv_heads != 0)
+        continue;
+      for (const bool sequence_parallel : {false, true}) {
+        const Model model(tensor, 2, sequence_parallel, kv_heads);
+        for (const auto& order : {MeshLayout{}.order, reversed}) {
+          const MeshLayout layout{
+              .degrees = {{tensor, 3, 2}}, .order = order, .kv_copies = tensor / kv_heads};
+          for (int rank = 0; rank < layout.size(); ++rank) {
+            const auto& held = model.of(layout.coordinates(rank));
+            for (std::size_t id = 0; id < held.size(); ++id) {
+              if (!held[id])
+                continue;
+              const ParameterSpec& spec = held[id]->spec;
+              const auto is_of = [&](const char* layer) { return spec.name.find(layer) != std::string::npos; };
+              const bool parts = is_of("attention.key") || is_of("attention.value") || is_of("_norm.weight") ? !is_of("final")
+                                                                                                             : false;
+              const bool local_rows = parts || (sequence_parallel && is_applied_to_local_rows(spec.name));
+              std::vector<int> ranks = layout.reduction_ranks(rank, spec.group());
+              const GroupRank ours = layout.group_rank(rank, spec.group());
+              ASSERT_EQ(static_cast<std::size_t>(ours.size), ranks.size());
+              ASSERT_EQ(ranks[static_cast<std::size_t>(ours.rank)], rank);
+              ASSERT_TRUE(layout.group_ranks(rank).contains(spec.group())) << spec.name;
+              std::sort(ranks.begin(), ranks.end());
+              ASSERT_EQ(ranks, by_rule(layout, model, rank, id, local_rows))
+                  << spec.name << ", " << kv_heads << " heads of keys, rank " << rank << " of " << layout.text();
+            }
+          }
+        }
+      }
+    }
 }
 
 TEST(GradientGroups, KeysNameTheGroupsOfEachKindOfParameter) {

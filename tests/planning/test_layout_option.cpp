@@ -155,8 +155,10 @@ TEST(LayoutOption, says_what_train_lacks_to_run_it) {
   problem.model = model_preset("gpt2-124m");
   EXPECT_EQ(why_not_runnable(problem, parse_layout("data=2", {})), "");
   problem.model = model_preset("llama3-8b");
+  EXPECT_EQ(why_not_runnable(problem, parse_layout("data=2", {})), "");
+  problem.model = model_preset("bloom-176b");
   const std::string of_model = why_not_runnable(problem, parse_layout("data=2", {}));
-  EXPECT_THAT(of_model, HasSubstr("RMSNorm"));
+  EXPECT_THAT(of_model, HasSubstr("ALiBi"));
   const std::string of_both = why_not_runnable(problem, parse_layout("context=2", {}));
   EXPECT_EQ(of_both, of_model + "; " + why_not_runnable(problem.model.num_layers, parse_layout("context=2", {})));
 }
