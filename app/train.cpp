@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "app/command_line.hpp"
@@ -24,6 +26,7 @@
 #include "parallel/runtime.hpp"
 #include "training/config_warnings.hpp"
 #include "training/emulated_network.hpp"
+#include "training/hugging_face_start.hpp"
 #include "training/measure_layers.hpp"
 #include "training/require_file_size.hpp"
 #include "training/same_start.hpp"
@@ -123,8 +126,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
                       "auto (default): from the newest complete checkpoint; never; or the directory of a checkpoint or "
                       "of a run, whose config must agree");
   command->add_option("--init-from", options->train.init_from,
-                      "begin a new run with the weights of this checkpoint or run; once it has checkpoints of its own, "
-                      "the same command resumes from them");
+                      "begin a new run with the weights of this checkpoint, run or Hugging Face directory; once it has "
+                      "checkpoints of its own, the same command resumes from them");
   command
       ->add_option("--stop-after", options->train.stop_after,
                    "save and stop after so many steps of this launch (exit 75); 0 (default): no limit")
@@ -176,6 +179,9 @@ void add_train(CLI::App& app, Chosen& chosen) {
                                       .got = options->config,
                                       .wanted = "a TOML file, before the settings that win over it",
                                       .todo = "espalier train --help"});
+      if (!options->train.init_from.empty())
+        std::ranges::copy(settings_from_hugging_face(options->train.init_from, options->config, options->overrides),
+                          std::back_inserter(options->overrides));
       return options->dry_run
                  ? dry_run(read_run_config(options->config, options->overrides, options->ranks, Libraries::known),
                            options->ranks, options->events)

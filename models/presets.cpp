@@ -24,19 +24,78 @@ ModelConfig gpt(Index layers, Index hidden, Index heads, Index vocab, Index posi
           .ffn_hidden_size = 4 * hidden};
 }
 
-ModelConfig llama(Index layers, Index hidden, Index heads, Index kv_heads, Index ffn, Index vocab, bool tied = false) {
+// RMSNorm, a gate, rotary positions, no biases and an untied head.
+ModelConfig llama(Index layers, Index hidden, Index heads, Index kv_heads, Index ffn, Index vocab, Index positions,
+                  double theta, double norm_eps = 1e-5) {
   return {.vocab_size = vocab,
-          .max_sequence_length = 0,
+          .max_sequence_length = positions,
           .num_layers = layers,
           .hidden_size = hidden,
           .num_heads = heads,
           .ffn_hidden_size = ffn,
           .num_kv_heads = kv_heads == heads ? 0 : kv_heads,
           .norm = Norm::rmsnorm,
+          .norm_eps = norm_eps,
           .activation = "swiglu",
           .positions = Positions::rotary,
-          .tied_embeddings = tied,
+          .rotary = {.theta = theta},
+          .tied_embeddings = false,
           .bias = false};
+}
+
+ModelConfig tied(ModelConfig model) {
+  model.tied_embeddings = true;
+  return model;
+}
+
+// Llama 3.1 and later: Llama 3, taught longer sequences.
+ModelConfig llama31(Index layers, Index hidden, Index heads, Index ffn, double factor = 8) {
+  ModelConfig model = llama(layers, hidden, heads, 8, ffn, 128256, 131072, 5e5);
+  model.rotary.scaling = RotaryScaling::llama3;
+  model.rotary.factor = factor;
+  model.rotary.original_length = 8192;
+  return model;
+}
+
+ModelConfig with_window(ModelConfig model, Index window, Index full_layers = 0) {
+  model.window = window;
+  model.full_layers = full_layers;
+  return model;
+}
+
+ModelConfig qwen25(Index layers, Index hidden, Index heads, Index kv_heads, Index ffn, Index vocab, Index positions) {
+  ModelConfig model = llama(layers, hidden, heads, kv_heads, ffn, vocab, positions, 1e6, 1e-6);
+  model.qkv_bias = true;
+  return model;
+}
+
+ModelConfig qwen3(Index layers, Index hidden, Index heads, Index ffn) {
+  ModelConfig model = llama(layers, hidden, heads, 8, ffn, 151936, 40960, 1e6, 1e-6);
+  model.head_dim = hidden == 128 * heads ? 0 : 128;
+  model.qk_norm = true;
+  return model;
+}
+
+// As small as the byte-* models: what is peculiar to a family, with numbers that show a mix-up.
+ModelConfig llama_tiny() {
+  ModelConfig model = llama(4, 128, 4, 2, 352, 256, 256, 5e5);
+  model.rotary.scaling = RotaryScaling::llama3;
+  model.rotary.factor = 8;
+  model.rotary.original_length = 64;
+  return model;
+}
+
+ModelConfig qwen2_tiny() {
+  ModelConfig model = with_window(tied(llama(3, 96, 4, 2, 256, 256, 256, 1e6, 1e-6)), 64, 1);
+  model.qkv_bias = true;
+  return model;
+}
+
+ModelConfig qwen3_tiny() {
+  ModelConfig model = tied(llama(2, 64, 4, 2, 192, 256, 256, 1e6, 1e-6));
+  model.head_dim = 32;
+  model.qk_norm = true;
+  return model;
 }
 
 ModelConfig with_alibi(ModelConfig model) {
@@ -45,9 +104,12 @@ ModelConfig with_alibi(ModelConfig model) {
 }
 
 // gpt2-*: Radford et al. 2019; byte-*: small ones that read bytes; gpt3-*: Brown et al. 2020, Table 2.1; 76b to 1t:
-// Narayanan et al. 2021, Table 1; bloom: Le Scao et al. 2022; llama: Touvron et al. 2023, Dubey et al. 2024; "200b": a
-// shape between those of Narayanan's 145b and 310b.
+// Narayanan et al. 2021, Table 1; bloom: Le Scao et al. 2022; "200b": a shape between those of Narayanan's 145b and
+// 310b. Llama, Mistral, Qwen and SmolLM: config.json of the models that their makers published. Of Mistral 7B it is
+// v0.1, the one with a window. Qwen2.5 is that before instruction tuning, Qwen3 that after.
 const std::vector<Preset>& presets() {
+  const ModelConfig llama32_1b = tied(llama31(16, 2048, 32, 8192, 32));
+  const ModelConfig llama32_3b = tied(llama31(28, 3072, 24, 8192, 32));
   static const std::vector<Preset> table = {
       {"gpt2-124m", gpt(12, 768, 12, 50257, 1024)},
       {"gpt2-355m", gpt(24, 1024, 16, 50257, 1024)},
@@ -70,14 +132,33 @@ const std::vector<Preset>& presets() {
       {"gpt-530b", gpt(105, 20480, 128, 51200, 2048)},
       {"gpt-1t", gpt(128, 25600, 160, 51200, 2048)},
       {"bloom-176b", with_alibi(gpt(70, 14336, 112, 250880, 0))},
-      {"llama2-7b", llama(32, 4096, 32, 32, 11008, 32000)},
-      {"llama2-13b", llama(40, 5120, 40, 40, 13824, 32000)},
-      {"llama2-70b", llama(80, 8192, 64, 8, 28672, 32000)},
-      {"llama3-1b", llama(16, 2048, 32, 8, 8192, 128256, true)},
-      {"llama3-3b", llama(28, 3072, 24, 8, 8192, 128256, true)},
-      {"llama3-8b", llama(32, 4096, 32, 8, 14336, 128256)},
-      {"llama3-70b", llama(80, 8192, 64, 8, 28672, 128256)},
-      {"llama3-405b", llama(126, 16384, 128, 8, 53248, 128256)},
+      {"llama-tiny", llama_tiny()},
+      {"mistral-tiny", with_window(llama(3, 96, 4, 2, 256, 256, 256, 1e4), 64)},
+      {"qwen2-tiny", qwen2_tiny()},
+      {"qwen3-tiny", qwen3_tiny()},
+      {"smollm2-135m", tied(llama(30, 576, 9, 3, 1536, 49152, 8192, 1e5))},
+      {"smollm2-360m", tied(llama(32, 960, 15, 5, 2560, 49152, 8192, 1e5))},
+      {"llama2-7b", llama(32, 4096, 32, 32, 11008, 32000, 4096, 1e4)},
+      {"llama2-13b", llama(40, 5120, 40, 40, 13824, 32000, 4096, 1e4)},
+      {"llama2-70b", llama(80, 8192, 64, 8, 28672, 32000, 4096, 1e4)},
+      {"llama3-1b", llama32_1b},
+      {"llama3-3b", llama32_3b},
+      {"llama3-8b", llama(32, 4096, 32, 8, 14336, 128256, 8192, 5e5)},
+      {"llama3-70b", llama(80, 8192, 64, 8, 28672, 128256, 8192, 5e5)},
+      {"llama3-405b", llama31(126, 16384, 128, 53248)},
+      {"llama-3.1-8b", llama31(32, 4096, 32, 14336)},
+      {"llama-3.1-70b", llama31(80, 8192, 64, 28672)},
+      {"llama-3.2-1b", llama32_1b},
+      {"llama-3.2-3b", llama32_3b},
+      {"mistral-7b", with_window(llama(32, 4096, 32, 8, 14336, 32000, 32768, 1e4), 4096)},
+      {"qwen2.5-0.5b", tied(qwen25(24, 896, 14, 2, 4864, 151936, 32768))},
+      {"qwen2.5-1.5b", tied(qwen25(28, 1536, 12, 2, 8960, 151936, 131072))},
+      {"qwen2.5-3b", tied(qwen25(36, 2048, 16, 2, 11008, 151936, 32768))},
+      {"qwen2.5-7b", qwen25(28, 3584, 28, 4, 18944, 152064, 131072)},
+      {"qwen3-0.6b", tied(qwen3(28, 1024, 16, 3072))},
+      {"qwen3-1.7b", tied(qwen3(28, 2048, 16, 6144))},
+      {"qwen3-4b", tied(qwen3(36, 2560, 32, 9728))},
+      {"qwen3-8b", qwen3(36, 4096, 32, 12288)},
   };
   return table;
 }

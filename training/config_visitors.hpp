@@ -78,9 +78,13 @@ class SettingsVisitor {
   explicit SettingsVisitor(const char* section) : section_(section) {}
   void section(const char* name, const char*) { section_ = name; }
   void integer(const char* key, Index value, IntegerRange, const char*) { add(key, value); }
+  void real(const char* key, double value, RealRange, const char*) { add(key, value); }
   void boolean(const char* key, bool value, const char*) { add(key, value); }
   void integers(const char* key, const std::vector<Index>& value, IntegerRange, const char*) {
     add(key, fmt::format("[{}]", fmt::join(value, ", ")));
+  }
+  void choice(const char* key, const std::string& value, const std::vector<std::string>&, const char*) {
+    add(key, value);
   }
   template <class Choice, class List>
   void choice(const char* key, Choice value, const List&, const char*) {

@@ -109,8 +109,8 @@ std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray<
 }
 
 template <class... S>
-void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
-                      const std::vector<Parameter>& parameters, const FlatArray<S>&... arrays) {
+void read_flat_arrays(const ExecSpace& exec, const ReadBoxes& read, const std::vector<Parameter>& parameters,
+                      const FlatArray<S>&... arrays) {
   (check_size(arrays), ...);
   const std::tuple<HostTensor<S, 1>...> mirrors(Kokkos::create_mirror_view(arrays.data)...);
   std::apply(
@@ -119,12 +119,19 @@ void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
         compat::fence(exec, "espalier::read_flat_arrays: padding stays as it is, the rest is written on the host");
         std::vector<WantedBox> boxes;
         (want(boxes, parameters, arrays, hosts.data()), ...);
-        checkpoint.read(boxes);
+        read(boxes);
         (Kokkos::deep_copy(exec, arrays.data, hosts), ...);
         compat::fence(exec,
                       "espalier::read_flat_arrays: any instance may read the arrays, and the host copies go away");
       },
       mirrors);
+}
+
+template <class... S>
+void read_flat_arrays(const ExecSpace& exec, const CheckpointReader& checkpoint,
+                      const std::vector<Parameter>& parameters, const FlatArray<S>&... arrays) {
+  const ReadBoxes read = [&](std::span<const WantedBox> boxes) { checkpoint.read(boxes); };
+  read_flat_arrays(exec, read, parameters, arrays...);
   (require_finite(exec, checkpoint, parameters, arrays), ...);
 }
 
@@ -140,15 +147,19 @@ ESPALIER_INSTANTIATE(double)
 
 #define ESPALIER_INSTANTIATE(T)                                                                               \
   template void read_flat_arrays<T>(const ExecSpace&, const CheckpointReader&, const std::vector<Parameter>&, \
+                                    const FlatArray<T>&);                                                     \
+  template void read_flat_arrays<T>(const ExecSpace&, const ReadBoxes&, const std::vector<Parameter>&,        \
                                     const FlatArray<T>&);
 ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 
 // Weights and their masters.
-#define ESPALIER_INSTANTIATE(T)                                                                   \
-  template void read_flat_arrays<T, State<T>>(const ExecSpace&, const CheckpointReader&,          \
-                                              const std::vector<Parameter>&, const FlatArray<T>&, \
-                                              const FlatArray<State<T>>&);
+#define ESPALIER_INSTANTIATE(T)                                                                                  \
+  template void read_flat_arrays<T, State<T>>(const ExecSpace&, const CheckpointReader&,                         \
+                                              const std::vector<Parameter>&, const FlatArray<T>&,                \
+                                              const FlatArray<State<T>>&);                                       \
+  template void read_flat_arrays<T, State<T>>(const ExecSpace&, const ReadBoxes&, const std::vector<Parameter>&, \
+                                              const FlatArray<T>&, const FlatArray<State<T>>&);
 ESPALIER_INSTANTIATE(bfloat16)
 ESPALIER_INSTANTIATE(float16)
 #undef ESPALIER_INSTANTIATE

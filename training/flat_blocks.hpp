@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,14 @@ std::string not_finite_tensor(const ExecSpace& exec, const std::vector<Parameter
 /// The stored name of the tensor with element `place` of the array's data; empty behind the last.
 template <class S>
 std::string tensor_at(const std::vector<Parameter>& parameters, const FlatArray<S>& array, Index place);
+
+/// Reads boxes of stored tensors ("weights/h.3.mlp.up.weight") from wherever they lie.
+using ReadBoxes = std::function<void(std::span<const WantedBox>)>;
+
+/// Fills all that the arrays hold by one call of `read`.
+template <class... S>
+void read_flat_arrays(const ExecSpace& exec, const ReadBoxes& read, const std::vector<Parameter>& parameters,
+                      const FlatArray<S>&... arrays);
 
 /// Fills all that the arrays hold, whatever layout wrote the checkpoint. A stored block that several of them want,
 /// weights and their masters, is read once. @throws Error (checkpoint), also for numbers that are not finite in arrays

@@ -4,15 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "core/tensor.hpp"
-#include "io/block_copy.hpp"
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_writer.hpp"
 #include "io/input_limits.hpp"
 #include "io/json_text.hpp"
-#include "models/decoder.hpp"
+#include "training/hugging_face_architecture.hpp"
 #include "training/loss_scaler.hpp"
 #include "training/run_config.hpp"
 #include "training/spike_guard.hpp"
@@ -31,49 +27,6 @@ constexpr const char* accompanying_files[] = {"tokenizer.json",
                                               "added_tokens.json",
                                               "chat_template.jinja",
                                               "generation_config.json"};
-
-// out (columns, rows) = in (rows, columns), in elements of a size.
-template <class Element>
-void transpose_as(void* out, const void* in, Index rows, Index columns) {
-  constexpr Index tile = 32;  // of both: stays in the first cache
-  auto* const to = static_cast<Element*>(out);
-  const auto* const from = static_cast<const Element*>(in);
-  for (Index r0 = 0; r0 < rows; r0 += tile)
-    for (Index c0 = 0; c0 < columns; c0 += tile)
-      for (Index r = r0; r < std::min(rows, r0 + tile); ++r)
-        for (Index c = c0; c < std::min(columns, c0 + tile); ++c)
-          to[c * rows + r] = from[r * columns + c];
-}
-
-void transpose(void* out, const void* in, Index rows, Index columns, ScalarType type) {
-  switch (size_of(type)) {
-    case 2: return transpose_as<std::uint16_t>(out, in, rows, columns);
-    case 4: return transpose_as<std::uint32_t>(out, in, rows, columns);
-    default: return transpose_as<std::uint64_t>(out, in, rows, columns);
-  }
-}
-
-std::size_t bytes_of(const std::vector<Index>& shape, ScalarType type) {
-  return static_cast<std::size_t>(num_elements(shape)) * size_of(type);
-}
-
-// GPT-2 as OpenAI's weights were first converted: without the name of the model's trunk.
-std::string name_in(const SafetensorsReader& reader, std::string tensor) {
-  const std::string trunk = "transformer.";
-  if (!reader.contains(tensor) && tensor.starts_with(trunk) && reader.contains(tensor.substr(trunk.size())))
-    return tensor.substr(trunk.size());
-  return tensor;
-}
-
-void require_finite(ScalarType type, const std::vector<unsigned char>& data, ExitCode code, const Path& where,
-                    const std::string& tensor) {
-  if (!is_finite(type, data.data(), static_cast<Index>(data.size() / size_of(type))))
-    throw Error(code, {.what = "weights are not finite",
-                       .where = where.string(),
-                       .got = fmt::format("nan or inf in {} as {}", tensor, to_string(type)),
-                       .wanted = "finite numbers",
-                       .todo = "use another checkpoint, or a type with a larger range"});
-}
 
 // Of a run that has done nothing yet: its config holds the model, and all defaults.
 CheckpointInfo info_of(const HuggingFaceModel& model) {
@@ -96,66 +49,23 @@ CheckpointInfo info_of(const HuggingFaceModel& model) {
 
 }  // namespace
 
-std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model) {
-  ParameterStore<float> store;
-  const Decoder<Fp32> decoder(store, model.config);
-  store.lay_out();
-  std::vector<ForeignParameter> list;
-  for (const Parameter& parameter : store.parameters())
-    list.push_back({parameter.spec.name, parameter.spec.shape,
-                    hugging_face_part(model.architecture, parameter.spec.name, parameter.spec.shape)});
-  return list;
-}
-
-ForeignWeights::ForeignWeights(const Path& directory)
-    : model_(read_hugging_face_config(directory)), reader_(directory), parameters_(foreign_parameters(model_)) {
-  for (ForeignParameter& parameter : parameters_) {
-    HuggingFacePart& part = parameter.part;
-    part.tensor = name_in(reader_, part.tensor);
-    const SafetensorsTensor& stored = reader_.tensor(part.tensor);
-    if (stored.shape != part.shape || !stored.type)
-      throw Error(ExitCode::data, {.what = "a tensor of the weights is not the one that config.json describes",
-                                   .where = (directory / stored.file).string(),
-                                   .got = fmt::format("{} {}, {}", part.tensor, shape_text(stored.shape), stored.dtype),
-                                   .wanted = shape_text(part.shape) + " of F32, F64, BF16 or F16",
-                                   .todo = "is config.json that of these weights?"});
-  }
-}
-
-ScalarType ForeignWeights::type(const ForeignParameter& parameter) const {
-  return reader_.tensor(parameter.part.tensor).type.value();
-}
-
-void ForeignWeights::read(const ForeignParameter& parameter, const std::vector<Index>& start,
-                          const std::vector<Index>& count, ScalarType type, void* destination) const {
-  const HuggingFacePart& part = parameter.part;
-  std::vector<Index> from = start, size = count;
-  from.front() += part.first;
-  if (!part.transposed)
-    return reader_.read(part.tensor, from, size, type, destination);
-  std::swap(from.front(), from.back());
-  std::swap(size.front(), size.back());
-  std::vector<unsigned char> there(bytes_of(size, type));  // (in, out)
-  reader_.read(part.tensor, from, size, type, there.data());
-  transpose(destination, there.data(), size.front(), size.back(), type);
-}
-
 Path import_hugging_face(const ForeignWeights& weights, const Path& from, const Path& directory) {
+  weights.require_tied_head();
   const Path checkpoints = directory / "checkpoints";
   make_directories(checkpoints);
   const CheckpointInfo info = info_of(weights.model());
   Index bytes = 0;
   for (const ForeignParameter& parameter : weights.parameters())
-    bytes += static_cast<Index>(bytes_of(parameter.shape, weights.type(parameter)));
+    bytes += static_cast<Index>(tensor_bytes(parameter.shape, weights.type(parameter)));
   const Path partial = begin_checkpoint(checkpoints, info.step, bytes);
   std::vector<ShardRecord> records;  // tensor by tensor, appended to one file
   std::vector<unsigned char> data;
   ShardPlace place = own_file(0);
   for (const ForeignParameter& parameter : weights.parameters()) {
     const ScalarType type = weights.type(parameter);
-    data.resize(bytes_of(parameter.shape, type));
+    data.resize(tensor_bytes(parameter.shape, type));
     weights.read(parameter, std::vector<Index>(parameter.shape.size(), 0), parameter.shape, type, data.data());
-    require_finite(type, data, ExitCode::data, from, parameter.part.tensor);
+    require_finite_weights(type, data, ExitCode::data, from, parameter.part.tensor);
     const TensorBlock block = whole_tensor("weights/" + parameter.name, type, parameter.shape, data.data());
     place.completes = &parameter == &weights.parameters().back();
     records.push_back(write_shard(partial, place, {&block, 1}));
@@ -194,21 +104,21 @@ std::vector<std::string> export_hugging_face(const CheckpointReader& checkpoint,
   std::vector<unsigned char> tensor, ours;
   std::size_t next = 0;
   for (const SafetensorsWriter::Tensor& planned : plan.tensors) {
-    tensor.resize(bytes_of(planned.shape, planned.type));
+    tensor.resize(tensor_bytes(planned.shape, planned.type));
     // Outputs lie one below the other: in columns, where the weight is transposed.
     for (; next < parameters.size() && parameters[next].part.tensor == planned.name; ++next) {
       const ForeignParameter& parameter = parameters[next];
-      const std::size_t row = bytes_of({parameter.shape.begin() + 1, parameter.shape.end()}, planned.type);
+      const std::size_t row = tensor_bytes({parameter.shape.begin() + 1, parameter.shape.end()}, planned.type);
       unsigned char* const place = tensor.data() + static_cast<std::size_t>(parameter.part.first) * row;
       checkpoint.read("weights/" + parameter.name, parameter.shape, planned.type, place);
     }
-    require_finite(planned.type, tensor, ExitCode::checkpoint, checkpoint.path(), planned.name);
+    require_finite_weights(planned.type, tensor, ExitCode::checkpoint, checkpoint.path(), planned.name);
     if (!parameters[next - 1].part.transposed) {
       writer.write(tensor.data());
       continue;
     }
     ours.resize(tensor.size());
-    transpose(ours.data(), tensor.data(), planned.shape.back(), planned.shape.front(), planned.type);
+    transpose_weights(ours.data(), tensor.data(), planned.shape.back(), planned.shape.front(), planned.type);
     writer.write(ours.data());
   }
   writer.finish();

@@ -6,44 +6,12 @@
 #include <vector>
 
 #include "io/checkpoint_reader.hpp"
-#include "io/safetensors.hpp"
-#include "training/hugging_face_config.hpp"
+#include "training/hugging_face_weights.hpp"
 
 // Models of Hugging Face to checkpoints of Espalier, and back. Tensor by tensor: memory is wanted for up to three times
 // the largest one.
 
 namespace espalier {
-
-/// A parameter of ours and where its values lie in a Hugging Face directory.
-struct ForeignParameter {
-  std::string name;          ///< ours: "h.3.mlp.up.weight"
-  std::vector<Index> shape;  ///< ours
-  HuggingFacePart part;
-};
-
-/// All parameters of a model, as its layers declare them.
-std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model);
-
-/// Weights of a Hugging Face directory under our names and in our shapes.
-class ForeignWeights {
- public:
-  /// Reads config.json and the headers. @throws Error (data) unless every parameter is there, in its shape, as
-  /// floating-point numbers.
-  explicit ForeignWeights(const Path& directory);
-
-  const HuggingFaceModel& model() const { return model_; }
-  const std::vector<ForeignParameter>& parameters() const { return parameters_; }
-  ScalarType type(const ForeignParameter& parameter) const;  ///< as stored
-
-  /// The part `count` from `start` on of a parameter, row-major, converted to `type`.
-  void read(const ForeignParameter& parameter, const std::vector<Index>& start, const std::vector<Index>& count,
-            ScalarType type, void* destination) const;
-
- private:
-  HuggingFaceModel model_;
-  SafetensorsReader reader_;
-  std::vector<ForeignParameter> parameters_;
-};
 
 /// Writes DIRECTORY/checkpoints/step-00000000 with the weights, and the files of the tokenizer into
 /// DIRECTORY/tokenizer. `train --init-from DIRECTORY` starts from it. Returns the checkpoint's path.

@@ -8,26 +8,16 @@
 #include <algorithm>
 
 #include "io/input_limits.hpp"
-#include "io/json_fields.hpp"
 #include "io/json_reader.hpp"
-#include "io/json_text.hpp"
-#include "models/largest_model.hpp"
+#include "training/hugging_face_activation.hpp"
+#include "training/hugging_face_fields.hpp"
+#include "training/hugging_face_llama.hpp"
 
 namespace espalier {
 namespace {
 
+using namespace hugging_face;
 using Architecture = HuggingFaceArchitecture;
-using nlohmann::json;
-
-constexpr IntegerRange channels{1, LargestModel::channels};
-
-// A key that must have one value, or be absent: Espalier computes nothing else.
-void require_value(const json& config, const char* key, const json& wanted) {
-  if (config.contains(key) && config.at(key) != wanted)
-    refuse_field(key, config.at(key), fmt::format("{}; Espalier computes nothing else", json_text(wanted)));
-}
-
-bool is_set(const json& config, const char* key) { return config.contains(key) && !config.at(key).is_null(); }
 
 Architecture architecture_in(const json& config) {
   const auto names = values_field<std::string>(config, "architectures");
@@ -40,46 +30,25 @@ Architecture architecture_in(const json& config) {
   refuse_field("architectures", config.at("architectures"), fmt::format("one of {}", fmt::join(known, ", ")));
 }
 
-// Activation functions: our name and that of transformers.
-constexpr std::pair<const char*, const char*> activations[] = {{"gelu", "gelu_new"}, {"gelu", "gelu_pytorch_tanh"},
-                                                               {"gelu_erf", "gelu"}, {"silu", "silu"},
-                                                               {"relu", "relu"},     {"relu_squared", "relu2"}};
-
-std::string activation_in(const json& config, const char* key, const std::string& otherwise) {
-  const auto theirs = field_or(config, key, otherwise);
-  std::vector<std::string> known;
-  for (const auto& [ours, name] : activations) {
-    if (name == theirs)
-      return ours;
-    known.emplace_back(name);
-  }
-  refuse_field(key, config.at(key), fmt::format("one of {}", fmt::join(known, ", ")));
-}
-
-std::string name_of_activation(const std::string& ours) {
-  return std::ranges::find(activations, ours, [](const auto& pair) { return std::string(pair.first); })->second;
-}
-
 ModelConfig gpt2_from(const json& config) {
   ModelConfig model;
   model.vocab_size = field<Index>(config, "vocab_size", IntegerRange{1, LargestModel::vocabulary});
-  model.max_sequence_length = field<Index>(config, "n_positions", IntegerRange{1, LargestModel::positions});
-  model.num_layers = field<Index>(config, "n_layer", IntegerRange{1, LargestModel::layers});
-  model.hidden_size = field<Index>(config, "n_embd", channels);
-  model.num_heads = field<Index>(config, "n_head", channels);
-  model.ffn_hidden_size = is_set(config, "n_inner")
-                              ? field<Index>(config, "n_inner", IntegerRange{1, LargestModel::ffn})
-                              : 4 * model.hidden_size;
-  model.activation = activation_in(config, "activation_function", "gelu_new");
-  require_value(config, "layer_norm_epsilon", 1e-5);
+  model.max_sequence_length = field<Index>(config, "n_positions", position_range);
+  model.num_layers = field<Index>(config, "n_layer", layer_range);
+  model.hidden_size = field<Index>(config, "n_embd", channel_range);
+  model.num_heads = field<Index>(config, "n_head", channel_range);
+  model.ffn_hidden_size = set_field_or(config, "n_inner", 4 * model.hidden_size, IntegerRange{1, LargestModel::ffn});
+  model.activation = activation_from_hugging_face(config, "activation_function", "gelu_new");
+  model.norm_eps = set_field_or(config, "layer_norm_epsilon", model.norm_eps, RealRange{0, 1, true});
+  model.tied_embeddings = field_or(config, "tie_word_embeddings", true);
+  require_value(config, "model_type", "gpt2");
   require_value(config, "scale_attn_weights", true);
   require_value(config, "scale_attn_by_inverse_layer_idx", false);
   require_value(config, "add_cross_attention", false);
-  require_value(config, "tie_word_embeddings", true);
   return model;
 }
 
-nlohmann::ordered_json gpt2_to(const ModelConfig& model) {
+ordered_json gpt2_to(const ModelConfig& model) {
   // The id that transformers takes for both where none is given.
   const json end_of_text = model.vocab_size == 50257 ? json(50256) : json();
   return {{"model_type", "gpt2"},
@@ -91,9 +60,9 @@ nlohmann::ordered_json gpt2_to(const ModelConfig& model) {
           {"n_embd", model.hidden_size},
           {"n_head", model.num_heads},
           {"n_inner", model.ffn_hidden_size},
-          {"activation_function", name_of_activation(model.activation)},
-          {"layer_norm_epsilon", 1e-5},
-          {"tie_word_embeddings", true},
+          {"activation_function", activation_to_hugging_face(model.activation)},
+          {"layer_norm_epsilon", model.norm_eps},
+          {"tie_word_embeddings", model.tied_embeddings},
           {"attn_pdrop", model.dropout},
           {"embd_pdrop", model.dropout},
           {"resid_pdrop", model.dropout}};
@@ -119,7 +88,10 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
   try {
     const json config = parse_json(read_file(path, ExitCode::data, LargestFile::record));
     model.architecture = architecture_in(config);
-    model.config = gpt2_from(config);
+    if (is_set(config, "quantization_config"))
+      refuse_field("quantization_config", config.at("quantization_config"), "weights that are not quantized");
+    model.config = model.architecture == Architecture::gpt2 ? gpt2_from(config)
+                                                            : llama_from_hugging_face(model.architecture, config);
     const std::vector<std::string> broken = problems(model.config);
     if (!broken.empty())
       throw std::runtime_error(broken.front());
@@ -136,19 +108,11 @@ HuggingFaceModel read_hugging_face_config(const Path& directory) {
                                .todo = "name another model"});
 }
 
-Architecture architecture_of(const ModelConfig& model) {
-  const ModelConfig gpt2;
-  if (model.norm == gpt2.norm && !model.gated() && model.positions == gpt2.positions && model.bias &&
-      model.tied_embeddings && model.kv_heads() == model.num_heads)
-    return Architecture::gpt2;
-  throw Error(ExitCode::usage, {.what = "no architecture of transformers that is known here describes this model",
-                                .wanted = "a GPT-2: LayerNorm, no gate, learned positions, biases, a tied head",
-                                .todo = "the checkpoint stays readable with HDF5 (docs/checkpoint_format.md)"});
-}
-
 nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, ScalarType type) {
   nlohmann::ordered_json config = {{"architectures", {to_string(model.architecture)}}};
-  const nlohmann::ordered_json keys = gpt2_to(model.config);
+  const ordered_json keys = model.architecture == Architecture::gpt2
+                                ? gpt2_to(model.config)
+                                : llama_to_hugging_face(model.architecture, model.config);
   for (const auto& [key, value] : keys.items())
     config[key] = value;
   config["dtype"] = dtype_words(type);

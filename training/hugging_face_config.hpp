@@ -20,10 +20,7 @@ struct HuggingFaceModel {
 /// does not compute: its key, its value and what is wanted
 HuggingFaceModel read_hugging_face_config(const Path& directory);
 
-/// config.json of a model. @throws Error (usage) for a model that no architecture there describes
+/// config.json of a model, as all versions of transformers read it. @pre model.architecture is architecture_of(config)
 nlohmann::ordered_json hugging_face_config(const HuggingFaceModel& model, ScalarType type);
-
-/// The architecture that describes a model of ours. @throws Error (usage) if there is none
-HuggingFaceArchitecture architecture_of(const ModelConfig& model);
 
 }  // namespace espalier

@@ -11,6 +11,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/texts.hpp"
 #include "training/data_files.hpp"
+#include "training/hugging_face_start.hpp"
 #include "training/kept_kernels.hpp"
 #include "training/next_loss.hpp"
 #include "training/stored_config.hpp"
@@ -306,7 +307,15 @@ Index resume_training(const TrainOptions& options, const Path& checkpoints, cons
       require_own_directory(options, config, note);
   });
   if (!options.init_from.empty()) {
-    const auto donors = found_by_root(mesh.world(), [&] { return complete_checkpoints(options.init_from, note); });
+    const auto donors = found_by_root(mesh.world(), [&] {
+      return is_hugging_face_directory(options.init_from) ? std::vector<Path>()
+                                                          : complete_checkpoints(options.init_from, note);
+    });
+    if (donors.empty()) {
+      load_hugging_face_weights(options.init_from, config, mesh.world(), trainer);
+      note(fmt::format("weights from {} (Hugging Face)", options.init_from));
+      return 0;
+    }
     use_newest(donors, note, [&](const Path& donor) {
       attempt_together(mesh.world(), ExitCode::checkpoint, [&] {
         const CheckpointReader checkpoint(donor);

@@ -67,7 +67,9 @@ class MayChange {
 };
 
 // A preset is only a name for the keys that follow it.
-bool leaves_the_model(const std::string& key) { return !key.starts_with("model.") || key == "model.preset"; }
+bool leaves_the_model(const std::string& key) {
+  return !(key.starts_with("model.") || key.starts_with("rotary.")) || key == "model.preset";
+}
 
 }  // namespace
 
@@ -100,8 +102,14 @@ ModelConfig stored_model(const CheckpointReader& checkpoint) {
 }
 
 std::string model_section(const std::string& config) {
-  const std::size_t begin = config.find("[model]\n");
-  return begin == std::string::npos ? "" : config.substr(begin, config.find("\n[", begin) - begin);
+  std::string sections;
+  for (const char* const header : {"[model]\n", "[rotary]\n"}) {
+    const std::size_t begin = config.find(header);
+    if (begin == std::string::npos)
+      break;  // no model; or no rotary positions, in older versions
+    sections += (sections.empty() ? "" : "\n") + config.substr(begin, config.find("\n[", begin) - begin);
+  }
+  return sections;
 }
 
 std::vector<ConfigDifference> differences_from(const std::string& stored, const RunConfig& config) {
@@ -163,7 +171,12 @@ Error of_another_model(const CheckpointReader& checkpoint, const std::string& di
 
 void require_same_model(const CheckpointReader& checkpoint, const RunConfig& config) {
   const auto differences = differences_from(stored_config(checkpoint), config);
-  if (const std::string refused = refused_lines(differences, leaves_the_model); !refused.empty())
+  // Without a table of positions the longest sequence is no part of the weights.
+  const bool has_table = config.model.shape.learned_positions() > 0;
+  const auto may_differ = [&](const std::string& key) {
+    return leaves_the_model(key) || (key == "model.max_sequence_length" && !has_table);
+  };
+  if (const std::string refused = refused_lines(differences, may_differ); !refused.empty())
     throw of_another_model(checkpoint, refused);
 }
 

@@ -233,16 +233,27 @@ void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& p
   read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters));
 }
 
+// Weights and masters, from a checkpoint or from elsewhere.
+template <class P, class Source>
+void read_weights(const Source& source, const Trainer<P>& trainer) {
+  const ParameterStore<Compute<P>>& parameters = trainer.parameters();
+  if constexpr (has_masters<Compute<P>>)
+    read_flat_arrays(ExecSpace(), source, parameters.parameters(), weights_of(parameters),
+                     masters_of(parameters, trainer.optimizer()));
+  else
+    read_flat_arrays(ExecSpace(), source, parameters.parameters(), weights_of(parameters));
+}
+
 template <class P>
 void load_weights(const CheckpointReader& checkpoint, const Trainer<P>& trainer,
                   const std::vector<std::string>& model_tensors) {
-  const ParameterStore<Compute<P>>& parameters = trainer.parameters();
-  require_tensors(checkpoint, parameters, model_tensors);
-  if constexpr (has_masters<Compute<P>>)
-    read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters),
-                     masters_of(parameters, trainer.optimizer()));
-  else
-    read_flat_arrays(ExecSpace(), checkpoint, parameters.parameters(), weights_of(parameters));
+  require_tensors(checkpoint, trainer.parameters(), model_tensors);
+  read_weights(checkpoint, trainer);
+}
+
+template <class P>
+void load_weights(const ReadBoxes& read, const Trainer<P>& trainer) {
+  read_weights(read, trainer);
 }
 
 template <class T>
@@ -284,7 +295,8 @@ ESPALIER_FOR_COMPUTE_TYPES(ESPALIER_INSTANTIATE)
   template Path save_weights<P>(const Path&, const Trainer<P>&, const RunConfig&, const ProcessMesh&,                \
                                 const std::string&, const StateOwnership&, const std::string&);                      \
   template void load_training_state<P>(const CheckpointReader&, Trainer<P>&, const std::vector<std::string>&);       \
-  template void load_weights<P>(const CheckpointReader&, const Trainer<P>&, const std::vector<std::string>&);
+  template void load_weights<P>(const CheckpointReader&, const Trainer<P>&, const std::vector<std::string>&);        \
+  template void load_weights<P>(const ReadBoxes&, const Trainer<P>&);
 ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
 #undef ESPALIER_INSTANTIATE
 

@@ -70,6 +70,10 @@ template <class P>
 void load_weights(const CheckpointReader& checkpoint, const Trainer<P>& trainer,
                   const std::vector<std::string>& model_tensors);
 
+/// The same from elsewhere than a checkpoint. `read` fills the boxes of "weights/NAME" that this rank holds.
+template <class P>
+void load_weights(const ReadBoxes& read, const Trainer<P>& trainer);
+
 /// Weights without an optimizer.
 template <class T>
 void load_weights(const CheckpointReader& checkpoint, const ParameterStore<T>& parameters,

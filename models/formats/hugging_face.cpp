@@ -14,49 +14,67 @@ namespace {
 
 using Architecture = HuggingFaceArchitecture;
 
+// Of layers inside a block, and of those outside; weights and biases alike. Empty: the family has no such layer. All
+// families but GPT-2 name their layers as Llama does.
 struct Name {
-  std::string_view ours, gpt2;
+  std::string_view ours, gpt2, llama;
 };
-
-// Of the layers inside a block, and of those outside; weights and biases alike.
 constexpr std::array block_names = {
-    Name{"norm1", "ln_1"},
-    Name{"attention.query", "attn.c_attn"},
-    Name{"attention.key", "attn.c_attn"},
-    Name{"attention.value", "attn.c_attn"},
-    Name{"attention.proj", "attn.c_proj"},
-    Name{"norm2", "ln_2"},
-    Name{"mlp.up", "mlp.c_fc"},
-    Name{"mlp.down", "mlp.c_proj"},
+    Name{"norm1", "ln_1", "input_layernorm"},
+    Name{"attention.query", "attn.c_attn", "self_attn.q_proj"},
+    Name{"attention.key", "attn.c_attn", "self_attn.k_proj"},
+    Name{"attention.value", "attn.c_attn", "self_attn.v_proj"},
+    Name{"attention.query_norm", "", "self_attn.q_norm"},
+    Name{"attention.key_norm", "", "self_attn.k_norm"},
+    Name{"attention.proj", "attn.c_proj", "self_attn.o_proj"},
+    Name{"norm2", "ln_2", "post_attention_layernorm"},
+    Name{"mlp.gate", "", "mlp.gate_proj"},
+    Name{"mlp.up", "mlp.c_fc", "mlp.up_proj"},
+    Name{"mlp.down", "mlp.c_proj", "mlp.down_proj"},
 };
 constexpr std::array outer_names = {
-    Name{"embedding.token", "wte"},
-    Name{"embedding.position", "wpe"},
-    Name{"final_norm", "ln_f"},
+    Name{"embedding.token", "transformer.wte", "model.embed_tokens"},
+    Name{"embedding.position", "transformer.wpe", ""},
+    Name{"final_norm", "transformer.ln_f", "model.norm"},
+    Name{"head", "lm_head", "lm_head"},
 };
 
 template <std::size_t size>
-std::string_view translated(const std::array<Name, size>& names, std::string_view ours) {
+std::string_view translated(Architecture architecture, const std::array<Name, size>& names, std::string_view ours) {
   const auto found = std::ranges::find(names, ours, &Name::ours);
-  ESPALIER_ASSERT(found != names.end(), "transformers' GPT-2 has no layer " + std::string(ours));
-  return found->gpt2;
+  const std::string_view name = found == names.end()                 ? ""
+                                : architecture == Architecture::gpt2 ? found->gpt2
+                                                                     : found->llama;
+  ESPALIER_ASSERT(!name.empty(), std::string(to_string(architecture)) + " has no layer " + std::string(ours));
+  return name;
 }
 
 }  // namespace
 
 const std::vector<Architecture>& all_hugging_face_architectures() {
-  static const std::vector<Architecture> all = {Architecture::gpt2};
+  static const std::vector<Architecture> all = {Architecture::gpt2, Architecture::llama, Architecture::mistral,
+                                                Architecture::qwen2, Architecture::qwen3};
   return all;
 }
 
 const char* to_string(Architecture architecture) {
   switch (architecture) {
     case Architecture::gpt2: return "GPT2LMHeadModel";
+    case Architecture::llama: return "LlamaForCausalLM";
+    case Architecture::mistral: return "MistralForCausalLM";
+    case Architecture::qwen2: return "Qwen2ForCausalLM";
+    case Architecture::qwen3: return "Qwen3ForCausalLM";
   }
   return "unknown";
 }
 
-HuggingFacePart hugging_face_part(Architecture, const std::string& parameter, const std::vector<Index>& shape) {
+std::string hugging_face_trunk(Architecture architecture) {
+  return architecture == Architecture::gpt2 ? "transformer." : "model.";
+}
+
+HuggingFacePart hugging_face_part(Architecture architecture, const std::string& parameter,
+                                  const std::vector<Index>& shape) {
+  const bool is_gpt2 = architecture == Architecture::gpt2;
   // "h.3.mlp.up.weight" -> block "3", layer "mlp.up", suffix ".weight". Our tables have no suffix.
   std::string_view layer = parameter, block, suffix = ".weight";
   const bool is_inside = layer.starts_with("h.");
@@ -70,12 +88,13 @@ HuggingFacePart hugging_face_part(Architecture, const std::string& parameter, co
       suffix = end;
       layer.remove_suffix(end.size());
     }
-  HuggingFacePart part{.tensor = "transformer.", .shape = shape};
+  HuggingFacePart part{.tensor = {}, .shape = shape};
   if (is_inside)
-    part.tensor += "h." + std::string(block) + ".";
-  part.tensor += is_inside ? translated(block_names, layer) : translated(outer_names, layer);
+    part.tensor = hugging_face_trunk(architecture) + (is_gpt2 ? "h." : "layers.") + std::string(block) + ".";
+  part.tensor +=
+      is_inside ? translated(architecture, block_names, layer) : translated(architecture, outer_names, layer);
   part.tensor += suffix;
-  if (!is_inside)
+  if (!is_inside || !is_gpt2)
     return part;
   if (layer == "attention.key" || layer == "attention.value")
     part.first = (layer == "attention.key" ? 1 : 2) * shape.front();

@@ -12,9 +12,12 @@
 namespace espalier {
 
 /// Families by the class in `architectures` of config.json. They differ in names and in what their blocks consist of.
-enum class HuggingFaceArchitecture { gpt2 };
+enum class HuggingFaceArchitecture { gpt2, llama, mistral, qwen2, qwen3 };
 const char* to_string(HuggingFaceArchitecture architecture);  ///< "GPT2LMHeadModel"
 const std::vector<HuggingFaceArchitecture>& all_hugging_face_architectures();
+
+/// What the names of all tensors but the head begin with: "model.". Files of the trunk alone are without it.
+std::string hugging_face_trunk(HuggingFaceArchitecture architecture);
 
 /// Where a model of Hugging Face has the values of one of our parameters.
 struct HuggingFacePart {

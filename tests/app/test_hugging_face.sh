@@ -24,6 +24,18 @@ expect 0 "weights from imported" "${two_ranks[@]}" "$espalier" train tiny.toml r
 expect 0 "weights from run" "$espalier" train tiny.toml run.directory=direct --init-from run
 loss_of() { sed -nE '1s/.*"loss":([0-9.]+).*/\1/p' "$1/metrics.jsonl" | cut -c1-6; }
 [[ $(loss_of tuned) == "$(loss_of direct)" ]] || fail "an import starts with another loss: $(loss_of tuned), $(loss_of direct)"
+# The same without an import; a config without [model] takes that of config.json, also in a dry run.
+expect 0 "weights from model (Hugging Face)" "${two_ranks[@]}" "$espalier" train tiny.toml run.directory=foreign --init-from model \
+  parallel.tensor=2
+[[ $(loss_of foreign) == "$(loss_of direct)" ]] || fail "a Hugging Face directory starts with another loss: $(loss_of foreign)"
+sed '/^\[model\]/,/^max_sequence_length/d' tiny.toml >bare.toml
+expect 0 "weights from model (Hugging Face)" "$espalier" train bare.toml run.directory=bare --init-from model
+[[ $(loss_of bare) == "$(loss_of direct)" ]] || fail "without [model] a run starts with another loss: $(loss_of bare)"
+grep -q "hidden_size = 32" bare/config.toml || fail "config.toml is not of the model" bare/config.toml
+expect 0 "2 layers" "$espalier" train bare.toml --init-from model --dry-run
+expect 0 "was for the first launch" "$espalier" train bare.toml run.directory=bare --init-from model run.steps=7
+expect 2 "config.json says 4" "$espalier" train tiny.toml run.directory=other --init-from model model.num_heads=2
+[[ ! -e other ]] || fail "a refused command wrote something"
 # Several files, 16 bits, and the tokenizer comes along.
 expect 0 "tokenizer.json" "$espalier" checkpoint export imported --output parts --dtype bf16 --shard-size "10 kB"
 says "model.safetensors.index.json"
@@ -44,6 +56,7 @@ grep -q '"activation_function": "relu2"' relu_model/config.json || fail "another
 expect 0 "relu_squared" "$espalier" checkpoint import relu_model --output relu_again
 printf 'x' | dd of=model/model.safetensors bs=1 seek=3 conv=notrunc status=none
 expect 3 "model.safetensors" "$espalier" checkpoint import model --output other
+expect 3 "model.safetensors" "$espalier" train tiny.toml run.directory=other --init-from model
 (ulimit -f 2; trap '' XFSZ; expect 8 "other" "$espalier" checkpoint export imported --output other; exit $failures) || failures=1
 [[ ! -e other ]] || fail "a refused command wrote something"
 summary

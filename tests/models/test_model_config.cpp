@@ -69,12 +69,48 @@ TEST(ModelConfig, says_what_cannot_be) {
 
 TEST(ModelConfig, what_train_lacks_is_named) {
   EXPECT_EQ(why_not_trainable(model_preset("gpt3-175b")), "");
-  const std::string reason = why_not_trainable(model_preset("llama3-8b"));
-  for (const char* part : {"grouped-query", "gated", "RMSNorm", "untied"})
-    EXPECT_THAT(reason, HasSubstr(part));
+  EXPECT_EQ(why_not_trainable(model_preset("llama3-8b")), "");
+  ModelConfig model = model_preset("bloom-176b");
+  model.dropout = 0.1;
+  for (const char* part : {"ALiBi", "dropout"})
+    EXPECT_THAT(why_not_trainable(model), HasSubstr(part));
   const std::vector<std::string>& trainable = trainable_preset_names();
   EXPECT_EQ(std::ranges::count(trainable, "gpt3-175b"), 1);
-  EXPECT_EQ(std::ranges::count(trainable, "llama3-8b"), 0);
+  EXPECT_EQ(std::ranges::count(trainable, "llama3-8b"), 1);
+  EXPECT_EQ(std::ranges::count(trainable, "bloom-176b"), 0);
+}
+
+TEST(ModelConfig, says_what_rotary_positions_want) {
+  ModelConfig model = model_preset("llama-tiny");
+  EXPECT_TRUE(problems(model).empty());
+  model.rotary.size = 30;
+  EXPECT_TRUE(problems(model).empty()) << "a part of a head of 32 may turn";
+  for (const Index size : {Index{31}, Index{34}}) {
+    model.rotary.size = size;
+    EXPECT_THAT(problems(model).at(0), HasSubstr("wanted an even number, at most 32"));
+  }
+  model.rotary.size = 0;
+  model.rotary.original_length = 0;
+  EXPECT_THAT(problems(model).at(0), HasSubstr("rotary.original_length is 0"));
+  model.rotary.original_length = 64;
+  model.rotary.high_frequency_factor = 1;
+  EXPECT_THAT(problems(model).at(0), HasSubstr("more than low_frequency_factor 1"));
+  model.rotary.scaling = RotaryScaling::linear;
+  model.rotary.factor = 0.5;
+  EXPECT_THAT(problems(model).at(0), HasSubstr("rotary.factor is 0.5"));
+}
+
+TEST(ModelConfig, heads_may_have_a_size_of_their_own) {
+  ModelConfig model = model_preset("qwen3-tiny");
+  EXPECT_TRUE(problems(model).empty());
+  EXPECT_EQ(model.head_size(), 32);
+  EXPECT_EQ(model.q_size(), 128);
+  EXPECT_EQ(model.kv_size(), 64);
+  model.hidden_size = 62;
+  EXPECT_TRUE(problems(model).empty()) << "nothing wants that the heads divide it";
+  model = model_preset("qwen2-tiny");
+  EXPECT_EQ(model.window_of(0), 0);
+  EXPECT_EQ(model.window_of(1), 64);
 }
 
 }  // namespace

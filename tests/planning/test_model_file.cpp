@@ -67,20 +67,28 @@ TEST(ModelFile, what_the_layout_decides_is_not_judged) {
 }
 
 // The shape of Llama 3 8B, key by key.
-TEST(ModelFile, describes_models_that_train_has_not) {
+TEST(ModelFile, describes_models_of_every_family) {
   const std::string text =
       "[model]\nnum_layers = 32\nhidden_size = 4096\nnum_heads = 32\nnum_kv_heads = 8\nffn_hidden_size = 14336\n"
       "vocab_size = 128256\nnorm = \"rmsnorm\"\nactivation = \"swiglu\"\nposition = \"rotary\"\n"
-      "tied_embeddings = false\nbias = false\n";
-  const PlannedModel planned = parse_planned_model(text + "max_sequence_length = 8192\n", "dir/own.toml");
-  ModelConfig wanted = model_preset("llama3-8b");
-  EXPECT_EQ(planned.model, wanted);
+      "tied_embeddings = false\nbias = false\nmax_sequence_length = 8192\n[rotary]\ntheta = 500000\n";
+  const PlannedModel planned = parse_planned_model(text, "dir/own.toml");
+  EXPECT_EQ(planned.model, model_preset("llama3-8b"));
   EXPECT_EQ(planned.name, "own.toml");
   EXPECT_EQ(planned.sequence_length, 8192);
   EXPECT_TRUE(planned.notes.empty());
   const PlannedModel wider = parse_planned_model("[model]\npreset = \"llama3-8b\"\nnum_layers = 40\n", "m.toml");
   EXPECT_EQ(wider.model.kv_heads(), 8);
   EXPECT_EQ(wider.sequence_length, 0) << "rotary positions tell none";
+}
+
+// A config of train has every key; none may be lost on the way.
+TEST(ModelFile, takes_the_tiny_models_as_train_writes_them) {
+  for (const char* const name : {"llama-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"}) {
+    RunConfig config;
+    config.model.shape = model_preset(name);
+    EXPECT_EQ(parse_planned_model(to_toml(config), "config.toml").model, model_preset(name)) << name;
+  }
 }
 
 TEST(ModelFile, heads_without_groups_have_keys_of_their_own) {
@@ -90,10 +98,9 @@ TEST(ModelFile, heads_without_groups_have_keys_of_their_own) {
 TEST(ModelFile, says_what_it_takes_from_the_default_preset) {
   const PlannedModel planned = parse_planned_model("[model]\nnum_layers = 6\n", "dir/m.toml");
   ASSERT_EQ(planned.notes.size(), 1u);
-  EXPECT_EQ(
-      planned.notes.front(),
-      "m.toml: [model] names no preset, so what it does not give is that of byte-1m: hidden_size 128, num_heads 4, "
-      "ffn_hidden_size 512, vocab_size 256, max_sequence_length 256");
+  EXPECT_EQ(planned.notes.front(),
+            "m.toml: [model] names no preset, so what it does not give is that of byte-1m: vocab_size 256, "
+            "max_sequence_length 256, hidden_size 128, num_heads 4, ffn_hidden_size 512");
 }
 
 TEST(ModelFile, refuses_models_that_cannot_be) {
@@ -108,7 +115,8 @@ TEST(ModelFile, refuses_models_that_cannot_be) {
         {"[mdel]\npreset = \"gpt2-124m\"\n", "did you mean \"model\"?"},
         {"[model]\nnorm = \"batchnorm\"\n", "wanted one of \"layernorm\", \"rmsnorm\""},
         {"[model]\ndropout = 1\n", "model.dropout: got 1, wanted at least 0 and less than 1"},
-        {"[model]\npreset = \"llama3-8b\"\nposition = \"learned\"\n", "model.max_sequence_length: is missing"},
+        {"[rotary]\nscaling = \"longrope\"\n", "wanted one of \"default\", \"linear\", \"dynamic\""},
+        {"[model]\npreset = \"qwen3-0.6b\"\n[rotary]\nscaling = \"yarn\"\nfactor = 4\n", "rotary.original_length is 0"},
         {"[batch]\nsequence_length = 512\n", "512 is longer than the model's max_sequence_length 256"},
         {"[batch]\nglobal_batch_size = 0\n", "batch.global_batch_size: got 0, wanted 1 to"},
         {"[device]\nmemory = \"80 GiB\"\n", "[device]: unknown section"},

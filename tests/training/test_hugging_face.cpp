@@ -4,15 +4,11 @@
 // computed: the weights and tokens here are its closed forms.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <limits>
-
-#include "core/error.hpp"
+#include "core/optim/adamw.hpp"
 #include "models/decoder.hpp"
-#include "tests/io/support.hpp"
-#include "tests/support/tensors.hpp"
-#include "tests/training/transformers_reference.hpp"
-#include "training/hugging_face.hpp"
+#include "tests/support/allclose.hpp"
+#include "tests/training/hugging_face_models.hpp"
+#include "training/hugging_face_architecture.hpp"
 #include "training/stored_config.hpp"
 #include "training/training_state.hpp"
 
@@ -20,57 +16,6 @@ namespace espalier::test {
 namespace {
 
 constexpr Index batch = 2, length = 9;
-
-std::uint32_t hash32(std::uint32_t stream, std::uint32_t index) {
-  std::uint32_t x = index * 2654435761u + stream * 2246822519u + 374761393u;
-  x = (x ^ (x >> 15)) * 2246822519u;
-  x = (x ^ (x >> 13)) * 3266489917u;
-  return x ^ (x >> 16);
-}
-
-double value(std::uint32_t stream, std::size_t index) {
-  return (static_cast<double>(hash32(stream, static_cast<std::uint32_t>(index)) >> 16) - 32768) / 131072;
-}
-
-double pattern(const Values& values) {
-  double sum = 0;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    sum += values[i] * value(999, i);
-  return sum;
-}
-
-// config.json and the weights, as transformers would save them.
-void write_model(const Path& directory, const TransformersReference& reference, ScalarType type, Index shard_bytes,
-                 const std::string& trunk = "transformer.") {
-  std::filesystem::create_directories(directory);
-  write_bytes(directory / "config.json", reference.config);
-  const HuggingFaceModel model = read_hugging_face_config(directory);
-  std::map<std::string, std::vector<Index>> shapes;
-  for (const ForeignParameter& parameter : foreign_parameters(model))
-    shapes[parameter.part.tensor] = parameter.part.shape;
-  std::vector<SafetensorsWriter::Tensor> tensors;
-  for (const auto& [name, shape] : shapes)
-    tensors.push_back({name.starts_with("transformer.") ? trunk + name.substr(12) : name, type, shape});
-  SafetensorsWriter writer(directory, tensors, shard_bytes);
-  std::uint32_t stream = 0;
-  for (const auto& [name, shape] : shapes) {
-    const bool is_norm_weight =
-        (name.find("norm") != name.npos || name.find("ln_") != name.npos) && name.ends_with("weight");
-    std::vector<double> wide;
-    std::vector<float> narrow;
-    std::vector<bfloat16> half;
-    for (Index i = 0; i < num_elements(shape); ++i) {
-      wide.push_back(value(stream, static_cast<std::size_t>(i)) + (is_norm_weight ? 1 : 0));
-      narrow.push_back(static_cast<float>(wide.back()));
-      half.emplace_back(narrow.back());
-    }
-    writer.write(type == ScalarType::fp64   ? static_cast<const void*>(wide.data())
-                 : type == ScalarType::fp32 ? static_cast<const void*>(narrow.data())
-                                            : static_cast<const void*>(half.data()));
-    ++stream;
-  }
-  writer.finish();
-}
 
 struct Batch {
   std::vector<TokenId> inputs, targets;
@@ -81,7 +26,8 @@ Batch tokens(Index vocab_size) {
   for (Index b = 0; b < batch; ++b)
     for (Index t = 0; t < length; ++t) {
       const auto token = [&](Index at) {
-        return static_cast<TokenId>(hash32(1000, static_cast<std::uint32_t>(b * (length + 1) + at)) % vocab_size);
+        return static_cast<TokenId>(reference_hash(1000, static_cast<std::uint32_t>(b * (length + 1) + at)) %
+                                    vocab_size);
       };
       tokens.inputs.push_back(token(t));
       tokens.targets.push_back(token(t + 1));
@@ -109,6 +55,20 @@ class Imported {
     model_.backward(exec_, {});
     Kokkos::fence();
     return on_host(model_.loss())[0];
+  }
+
+  // The losses of steps on the same tokens.
+  Values train(Index steps) {
+    const AdamW<Compute<P>> optimizer(store_, {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1});
+    const Tensor<double, 0> clip("espalier::workspace::clip");
+    Kokkos::deep_copy(clip, 1.0);
+    Values losses;
+    for (Index step = 1; step <= steps; ++step) {
+      losses.push_back(loss());
+      optimizer.step(exec_, 1e-2, clip, step);
+    }
+    Kokkos::fence();
+    return losses;
   }
 
   Values logits() {
@@ -156,7 +116,7 @@ class Imported {
 template <class P>
 void expect_reference(const Path& checkpoint, const TransformersReference& reference, double tolerance) {
   Imported<P> model(checkpoint);
-  EXPECT_NEAR(model.loss(), reference.loss, tolerance);
+  EXPECT_NEAR(model.loss(), reference.losses.front(), tolerance);
   const std::map<std::string, Values> gradients = model.gradients();
   EXPECT_EQ(gradients.size(), reference.gradients.size());
   for (const auto& [name, wanted] : reference.gradients) {
@@ -166,119 +126,70 @@ void expect_reference(const Path& checkpoint, const TransformersReference& refer
   EXPECT_NEAR(pattern(model.logits()), reference.logits, 10 * tolerance);
 }
 
-TEST(HuggingFace, ComputesWhatTransformersComputes) {
-  for (const auto& [family, reference] : transformers_references()) {
-    SCOPED_TRACE(family);
-    const TemporaryDirectory directory;
-    const Path model = directory / "model";
-    write_model(model, reference, ScalarType::fp64, Index{1} << 30);
-    const Path checkpoint = import_hugging_face(ForeignWeights(model), model, directory / "import");
-    expect_reference<Fp64>(checkpoint, reference, 1e-10);
-    expect_reference<Fp32>(checkpoint, reference, 1e-4);
+// By the name of the model.
+class HuggingFaceModels : public testing::TestWithParam<std::string> {
+ protected:
+  const TransformersReference reference_ = transformers_references().at(GetParam());
+  const TemporaryDirectory directory_;
+  const Path model_ = directory_ / "model";
+};
+
+TEST_P(HuggingFaceModels, ComputeWhatTransformersComputes) {
+  write_model(model_, reference_, ScalarType::fp64);
+  const Path checkpoint = import_hugging_face(ForeignWeights(model_), model_, directory_ / "import");
+  expect_reference<Fp64>(checkpoint, reference_, 1e-10);
+  expect_reference<Fp32>(checkpoint, reference_, 1e-4);
+}
+
+TEST_P(HuggingFaceModels, TrainAsTheyDoThere) {
+  write_model(model_, reference_, ScalarType::fp64);
+  const Path checkpoint = import_hugging_face(ForeignWeights(model_), model_, directory_ / "import");
+  const auto steps = static_cast<Index>(reference_.losses.size());
+  EXPECT_TRUE(allclose(Imported<Fp64>(checkpoint).train(steps), reference_.losses, 1e-8));
+  EXPECT_TRUE(allclose(Imported<Fp32>(checkpoint).train(steps), reference_.losses, 1e-3));
+}
+
+TEST_P(HuggingFaceModels, AreExportedAsTheyWereImported) {
+  for (const ScalarType type : {ScalarType::fp32, ScalarType::bf16}) {
+    const Path model = directory_ / to_string(type);
+    write_model(model, reference_, type);
+    write_bytes(model / "tokenizer.json", "{}");
+    const Path import = directory_ / (std::string("import_") + to_string(type));
+    const Path checkpoint = import_hugging_face(ForeignWeights(model), model, import);
+    EXPECT_TRUE(std::filesystem::exists(import / "tokenizer/tokenizer.json"));
+    const CheckpointReader reader(checkpoint);
+    reader.verify();
+    const ExportPlan plan = plan_export(reader, type);
+    for (const Index shard_bytes : {Index{1} << 30, Index{5000}}) {
+      const Path exported = directory_ / ("export" + std::to_string(shard_bytes) + to_string(type));
+      std::filesystem::create_directories(exported);
+      export_hugging_face(reader, plan, exported, shard_bytes);
+      const Path again = import_hugging_face(ForeignWeights(exported), exported, exported / "again");
+      const CheckpointReader other(again);
+      ASSERT_EQ(other.tensors().size(), reader.tensors().size());
+      for (const TensorInfo& tensor : reader.tensors()) {
+        std::vector<double> ours(static_cast<std::size_t>(num_elements(tensor.global_shape))), theirs(ours);
+        reader.read(tensor.name, tensor.global_shape, ScalarType::fp64, ours.data());
+        other.read(tensor.name, tensor.global_shape, ScalarType::fp64, theirs.data());
+        EXPECT_EQ(ours, theirs) << tensor.name;
+      }
+      EXPECT_EQ(read_hugging_face_config(exported).config, read_hugging_face_config(model).config);
+    }
   }
 }
 
-TEST(HuggingFace, WhatIsExportedIsWhatWasImported) {
-  for (const auto& [family, reference] : transformers_references())
-    for (const ScalarType type : {ScalarType::fp32, ScalarType::bf16}) {
-      SCOPED_TRACE(family);
-      const TemporaryDirectory directory;
-      const Path model = directory / "model";
-      write_model(model, reference, type, Index{1} << 30);
-      write_bytes(model / "tokenizer.json", "{}");
-      const Path checkpoint = import_hugging_face(ForeignWeights(model), model, directory / "import");
-      EXPECT_TRUE(std::filesystem::exists(directory / "import/tokenizer/tokenizer.json"));
-      const CheckpointReader reader(checkpoint);
-      reader.verify();
-      const ExportPlan plan = plan_export(reader, type);
-      for (const Index shard_bytes : {Index{1} << 30, Index{5000}}) {
-        const Path exported = directory / ("export" + std::to_string(shard_bytes));
-        std::filesystem::create_directories(exported);
-        export_hugging_face(reader, plan, exported, shard_bytes);
-        const Path again = import_hugging_face(ForeignWeights(exported), exported,
-                                               directory / ("again" + std::to_string(shard_bytes)));
-        const CheckpointReader other(again);
-        ASSERT_EQ(other.tensors().size(), reader.tensors().size());
-        for (const TensorInfo& tensor : reader.tensors()) {
-          std::vector<double> ours(static_cast<std::size_t>(num_elements(tensor.global_shape))), theirs(ours);
-          reader.read(tensor.name, tensor.global_shape, ScalarType::fp64, ours.data());
-          other.read(tensor.name, tensor.global_shape, ScalarType::fp64, theirs.data());
-          EXPECT_EQ(ours, theirs) << tensor.name;
-        }
-        EXPECT_EQ(read_hugging_face_config(exported).config, read_hugging_face_config(model).config);
-      }
-    }
-}
+INSTANTIATE_TEST_SUITE_P(HuggingFace, HuggingFaceModels,
+                         testing::Values("gpt2", "gpt2_with_erf", "gpt2_untied", "llama", "llama_with_biases",
+                                         "mistral", "qwen2", "qwen3"),
+                         [](const auto& model) { return model.param; });
 
 TEST(HuggingFace, NamesWithoutTheTrunkAreThoseOfTheFirstGpt2) {
-  const TransformersReference& reference = transformers_references().at("gpt2");
+  const TransformersReference reference = transformers_references().at("gpt2");
   const TemporaryDirectory directory;
-  write_model(directory / "model", reference, ScalarType::fp32, Index{1} << 30, "");
+  write_model(directory / "model", reference, ScalarType::fp32, {.has_trunk = false});
   expect_reference<Fp32>(
       import_hugging_face(ForeignWeights(directory / "model"), directory / "model", directory / "import"), reference,
       1e-4);
-}
-
-TEST(HuggingFace, ModelsThatEspalierDoesNotComputeAreRefused) {
-  const std::string& good = transformers_references().at("gpt2").config;
-  const std::vector<std::array<std::string, 3>> bad = {
-      {"\"gelu_new\"", "\"tanh\"", "activation_function"},
-      {"\"layer_norm_epsilon\": 1e-05", "\"layer_norm_epsilon\": 1e-06", "layer_norm_epsilon"},
-      {"\"scale_attn_weights\": true", "\"scale_attn_weights\": false", "scale_attn_weights"},
-      {"\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true", "inverse_layer_idx"},
-      {"\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false", "tie_word_embeddings"},
-      {"GPT2LMHeadModel", "BloomForCausalLM", "GPT2LMHeadModel"},
-      {"\"n_layer\": 2", "\"n_layer\": -2", "n_layer"},
-      {"\"n_layer\": 2", "\"n_layer\": 2.5", "n_layer"},
-      {"\"n_layer\": 2", "\"n_layer\": 2000000000", "n_layer"},
-      {"\"n_embd\": 32", "\"n_embd\": 2147483648", "n_embd"},
-      {"\"n_head\": 4", "\"n_head\": 5", "not divisible"},
-      {"\"n_head\": 4", "\"n_heads\": 4", "n_head"},
-      {"{", "[", "config.json"}};
-  for (const auto& [from, to, words] : bad) {
-    const TemporaryDirectory directory;
-    std::string text = good;
-    text.replace(text.find(from), from.size(), to);
-    write_bytes(directory / "config.json", text);
-    expect_error(ExitCode::data, {"config.json", words}, [&] { read_hugging_face_config(directory.path()); });
-  }
-  const TemporaryDirectory empty;
-  expect_error(ExitCode::data, {"config.json"}, [&] { read_hugging_face_config(empty.path()); });
-}
-
-TEST(HuggingFace, WeightsThatAreNotFiniteAreRefusedBothWays) {
-  const TransformersReference& reference = transformers_references().at("gpt2");
-  const TemporaryDirectory directory;
-  const Path model = directory / "model";
-  write_model(model, reference, ScalarType::fp32, Index{1} << 30);
-  const Path checkpoint = import_hugging_face(ForeignWeights(model), model, directory / "import");
-  std::fstream file(model / safetensors_name, std::ios::in | std::ios::out | std::ios::binary);
-  const auto set_last = [&](float number) {  // of the last tensor
-    file.seekp(-4, std::ios::end);
-    file.write(reinterpret_cast<const char*>(&number), 4);
-    file.flush();
-  };
-  set_last(std::numeric_limits<float>::infinity());
-  expect_error(ExitCode::data, {"not finite", "transformer.wte.weight"},
-               [&] { import_hugging_face(ForeignWeights(model), model, directory / "infinite"); });
-  set_last(1e6F);  // more than fp16 has
-  const Path large = import_hugging_face(ForeignWeights(model), model, directory / "large");
-  const CheckpointReader reader(large);
-  std::filesystem::create_directories(directory / "export");
-  expect_error(ExitCode::checkpoint, {"not finite", "as fp16"}, [&] {
-    export_hugging_face(reader, plan_export(reader, ScalarType::fp16), directory / "export", Index{1} << 30);
-  });
-}
-
-TEST(HuggingFace, WeightsOfAnotherShapeAreRefused) {
-  const TransformersReference& reference = transformers_references().at("gpt2");
-  const TemporaryDirectory directory;
-  const Path model = directory / "model";
-  write_model(model, reference, ScalarType::fp32, Index{1} << 30);
-  std::string text = reference.config;
-  text.replace(text.find("\"n_inner\": 80"), 13, "\"n_inner\": 96");
-  write_bytes(model / "config.json", text);
-  expect_error(ExitCode::data, {"mlp.c_fc", "(32, 80)", "(32, 96)"}, [&] { ForeignWeights{model}; });
 }
 
 }  // namespace

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/hugging_face_start.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "io/block_copy.hpp"
+#include "io/input_limits.hpp"
+#include "models/model_section.hpp"
+#include "parallel/agreement.hpp"
+#include "training/config_visitors.hpp"
+#include "training/hugging_face_weights.hpp"
+#include "training/training_state.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr std::string_view length_key = "model.max_sequence_length";
+
+std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
+
+std::vector<std::string> model_settings(const ModelConfig& model) {
+  SettingsVisitor settings("model");
+  visit_model(model, settings);
+  return settings.result();
+}
+
+// Those keys of [model] and [rotary] that the file or the command line give.
+std::set<std::string> given_model_keys(const Path& config_file, const std::vector<std::string>& overrides) {
+  std::set<std::string> keys;
+  for (const std::string& setting : overrides)
+    keys.insert(key_of(setting));
+  for (const ConfigDifference& key : diff_configs("", read_file(config_file, ExitCode::usage, LargestFile::config)))
+    keys.insert(key.key);
+  std::erase_if(keys, [](const std::string& key) { return !key.starts_with("model.") && !key.starts_with("rotary."); });
+  return keys;
+}
+
+// The same model may be described in several ways: by defaults or in words, and with settings that change nothing.
+ModelConfig in_one_way(ModelConfig model) {
+  if (model.num_kv_heads == 0)
+    model.num_kv_heads = model.num_heads;
+  model.head_dim = model.head_size();
+  model.qkv_bias = model.has_qkv_bias();
+  if (model.window_of(model.num_layers - 1) == 0)
+    model.window = model.full_layers = 0;
+  if (model.positions != Positions::learned)
+    model.max_sequence_length = 1;  // the longest sequence is no part of what is computed
+  model.rotary.size = model.rotary_size();
+  if (model.positions != Positions::rotary)
+    model.rotary = {};
+  return model;
+}
+
+void require_same_model(const ForeignWeights& weights, const RunConfig& config) {
+  const std::vector<std::string> theirs = model_settings(in_one_way(weights.model().config));
+  const std::vector<std::string> ours = model_settings(in_one_way(config.model.shape));
+  std::string differences;
+  for (std::size_t i = 0; i < theirs.size(); ++i)
+    if (ours[i] != theirs[i])
+      differences += fmt::format("\n  {}, and config.json says {}", ours[i], theirs[i].substr(theirs[i].find('=') + 1));
+  if (!differences.empty())
+    throw Error(ExitCode::usage, {.what = "the config describes another model than config.json:" + differences,
+                                  .where = weights.directory().string(),
+                                  .todo = "correct these keys, or leave out [model] and [rotary]: then config.json "
+                                          "describes the model"});
+}
+
+// Numbers of 16 bits may overflow where the file does not: the first step tells.
+void read_box(const ForeignWeights& weights, const WantedBox& box) {
+  const std::string name = box.name.substr(box.name.find('/') + 1);
+  const ForeignParameter& parameter = weights.parameter(name);
+  weights.read(parameter, box.start, box.count, box.type, box.destination);
+  const std::size_t bytes = tensor_bytes(box.count, box.type);
+  const auto* const data = static_cast<const unsigned char*>(box.destination);
+  if (size_of(box.type) > 2)
+    require_finite_weights(box.type, {data, bytes}, ExitCode::data, weights.directory(), parameter.part.tensor);
+}
+
+}  // namespace
+
+bool is_hugging_face_directory(const Path& directory) {
+  std::error_code missing;
+  const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, missing); };
+  return has("config.json") && !has("checkpoints") && !has("config.toml") && !has("manifest.json");
+}
+
+std::vector<std::string> settings_from_hugging_face(const Path& directory, const Path& config_file,
+                                                    const std::vector<std::string>& overrides) {
+  if (!is_hugging_face_directory(directory))
+    return {};
+  std::set<std::string> given = given_model_keys(config_file, overrides);
+  const bool has_length = given.erase(std::string(length_key)) > 0;
+  if (!given.empty())
+    return {};
+  std::vector<std::string> settings = model_settings(read_hugging_face_config(directory).config);
+  std::erase_if(settings, [&](const std::string& setting) { return has_length && key_of(setting) == length_key; });
+  return settings;
+}
+
+template <class P>
+void load_hugging_face_weights(const Path& directory, const RunConfig& config, const Communicator& world,
+                               const Trainer<P>& trainer) {
+  attempt_together(world, ExitCode::data, [&] {
+    const ForeignWeights weights(directory);
+    require_same_model(weights, config);
+    if (world.rank() == 0)
+      weights.require_tied_head();
+    load_weights<P>(
+        [&](std::span<const WantedBox> boxes) {
+          for (const WantedBox& box : boxes)
+            read_box(weights, box);
+        },
+        trainer);
+  });
+}
+
+#define ESPALIER_INSTANTIATE(P) \
+  template void load_hugging_face_weights<P>(const Path&, const RunConfig&, const Communicator&, const Trainer<P>&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "io/safetensors.hpp"
+#include "training/hugging_face_config.hpp"
+
+namespace espalier {
+
+/// A parameter of ours and where its values lie in a Hugging Face directory.
+struct ForeignParameter {
+  std::string name;          ///< ours: "h.3.mlp.up.weight"
+  std::vector<Index> shape;  ///< ours
+  HuggingFacePart part;
+};
+
+/// All parameters of a model, as its layers declare them.
+std::vector<ForeignParameter> foreign_parameters(const HuggingFaceModel& model);
+
+/// Weights of a Hugging Face directory under our names and in our shapes.
+class ForeignWeights {
+ public:
+  /// Reads config.json and the headers. @throws Error (data) unless every parameter is there, in its shape, as
+  /// floating-point numbers, and no tensor is left that the model of config.json has not.
+  explicit ForeignWeights(Path directory);
+
+  const Path& directory() const { return directory_; }
+  const HuggingFaceModel& model() const { return model_; }
+  const std::vector<ForeignParameter>& parameters() const { return parameters_; }
+  const ForeignParameter& parameter(const std::string& name) const;  ///< by our name. @throws Error (data)
+  ScalarType type(const ForeignParameter& parameter) const;          ///< as stored
+
+  /// The part `count` from `start` on of a parameter, row-major, converted to `type`.
+  void read(const ForeignParameter& parameter, const std::vector<Index>& start, const std::vector<Index>& count,
+            ScalarType type, void* destination) const;
+
+  /// Where the head is tied, a file may have it all the same. Reads both, some rows at a time. @throws Error (data)
+  /// unless it is the token embedding
+  void require_tied_head() const;
+
+ private:
+  void name_tensors();
+  void require_shapes() const;
+  void require_no_others() const;
+
+  Path directory_;
+  HuggingFaceModel model_;
+  SafetensorsReader reader_;
+  std::vector<ForeignParameter> parameters_;
+};
+
+std::size_t tensor_bytes(const std::vector<Index>& shape, ScalarType type);
+
+/// out (columns, rows) = in (rows, columns)
+void transpose_weights(void* out, const void* in, Index rows, Index columns, ScalarType type);
+
+/// @throws Error (code) that names the tensor
+void require_finite_weights(ScalarType type, std::span<const unsigned char> data, ExitCode code, const Path& where,
+                            const std::string& tensor);
+
+}  // namespace espalier
