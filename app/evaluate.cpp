@@ -81,6 +81,17 @@ void require_sequences(const std::vector<TokenFile>& files, Index length) {
            .todo = "lower --sequence-length, or name a longer file"});
 }
 
+// No larger than the share of a rank.
+Index useful_micro_batch(const std::vector<TokenFile>& files, const EvaluateArguments& options, const RunConfig& config,
+                         int num_ranks) {
+  Index sequences = 0;
+  for (const TokenFile& file : files)
+    sequences += (file.num_tokens() - 1) / config.sequence_length;
+  if (options.max_sequences > 0)
+    sequences = std::min(sequences, options.max_sequences);
+  return std::min(config.layout.micro_batch, (sequences + num_ranks - 1) / num_ranks);
+}
+
 // What the tokenizer of a file is called, where it and the model's both are known, and differ.
 std::string other_tokenizer(const std::vector<TokenFile>& files, const std::string& tokenizer) {
   for (const TokenFile& file : files)
@@ -186,14 +197,16 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
   const RunConfig& config = evaluated.config;
   const Index length = config.sequence_length;
   std::optional<SequentialLoader> data;
+  Index micro_batch = 0;
   attempt_together(world, ExitCode::data, [&] {
-    const std::vector<TokenFile> files = open_files(options);
+    std::vector<TokenFile> files = open_files(options);
     require_sequences(files, length);
     if (const std::string warning = other_tokenizer(files, evaluated.state.tokenizer);
         world.rank() == 0 && !warning.empty())
       note_to_stderr(warning);
-    data.emplace(open_files(options),
-                 LoaderOptions{.micro_batch_size = config.layout.micro_batch,
+    micro_batch = useful_micro_batch(files, options, config, world.size());
+    data.emplace(std::move(files),
+                 LoaderOptions{.micro_batch_size = micro_batch,
                                .sequence_length = length,
                                .rank = world.rank(),
                                .size = world.size(),
@@ -218,7 +231,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
         write_logits(model, open_files(options), length, writer ? &*writer : nullptr, logits_sequences, progress, stop);
     if (written < logits_sequences)
       return stop.end(fmt::format("the logits of {} of {}", written, counted(logits_sequences, "sequence")));
-    attempt_together(world, ExitCode::memory, [&] { model.make_room(config.layout.micro_batch, length); });
+    attempt_together(world, ExitCode::memory, [&] { model.make_room(micro_batch, length); });
     const Stopwatch stopwatch;
     Index done = 0;
     loss = evaluate_loss(model, *data, world, [&](Index batches_done, Index batches) {
@@ -236,7 +249,7 @@ int evaluate_as(const EvaluateArguments& options, const Communicator& world, Loa
                                       .where = evaluated.path,
                                       .got = fmt::format("loss {}", std::abs(*loss)),
                                       .wanted = "the finite weights of a model that has not diverged",
-                                      .todo = "name an older checkpoint, or --precision fp32 for one of fp16"});
+                                      .todo = "evaluate it with --precision fp32, or name an older checkpoint"});
   attempt_together(world, ExitCode::write, [&] {
     if (writer)
       writer->finish();

@@ -67,7 +67,7 @@ same alone0.txt all.txt "a file of one line"
 
 # ---- Wrong input ----
 refuse() { local code=$1 text=$2; shift 2; expect "$code" "$text" "$espalier" generate --checkpoint run "$@"; }
-refuse 2 "--prompts excludes --prompt" --prompt a --prompts prompts.txt
+refuse 2 "--prompt excludes --prompts" --prompt a --prompts prompts.txt
 refuse 2 "stands everywhere" --stop ""
 refuse 2 "0 to 2147483647" --stop-token -1
 refuse 2 "a stop token is beyond the model's vocabulary" --stop-token 256

@@ -117,6 +117,37 @@ TEST_F(Evaluation, LogitsGiveTheLossAgain) {
   EXPECT_EQ(last.size(), 3U * 61) << "only so many of the last rows";
 }
 
+// More logits than exist at a time (models/logit_rows.hpp): each row is that of its own prefix all the same.
+TEST_F(Evaluation, LogitsComeInPiecesWhereTheyAreMany) {
+  const Index vocab = exec_is_host ? 300'000 : 2'500'000;
+  const RunConfig config =
+      this->config({fmt::format("model.vocab_size={}", vocab), "model.hidden_size=8", "model.num_heads=2",
+                    "model.ffn_hidden_size=8", "model.num_layers=1", "model.max_sequence_length=130",
+                    "batch.micro_batch_size=1", fmt::format("batch.global_batch_size={}", world().size())});
+  TrainerOn<Fp32> on(config, world());
+  LoadedModel<Fp32> model(CheckpointReader(train(on, config)), 0);
+  model.make_room(1, 130);
+  const std::vector<TokenId> tokens = loader(1, 130).batch(0).inputs;
+  Index pieces = 0;
+  std::vector<float> all;
+  model.visit_logits(tokens, 129, [&](std::span<const float> rows) {
+    ++pieces;
+    all.insert(all.end(), rows.begin(), rows.end());
+  });
+  EXPECT_GT(pieces, 1);
+  ASSERT_EQ(std::ssize(all), 129 * vocab);
+  for (const Index row : {0, 63, 64, 65, 128}) {  // of token row + 1
+    const std::vector<TokenId> prefix(tokens.begin(), tokens.begin() + row + 2);
+    model.visit_logits(prefix, 1, [&](std::span<const float> logits) {
+      double largest = 0;
+      for (Index i = 0; i < vocab; ++i)
+        largest = std::max(largest, std::abs(static_cast<double>(logits[static_cast<std::size_t>(i)]) -
+                                             all[static_cast<std::size_t>(row * vocab + i)]));
+      EXPECT_LT(largest, 1e-5) << "row " << row;
+    });
+  }
+}
+
 TEST_F(Evaluation, HoldsNoGradientsAndRefusesWhatDoesNotFit) {
   const RunConfig config = this->config({});
   TrainerOn<Fp32> on(config, world());
