@@ -15,6 +15,7 @@
 #include "app/console.hpp"
 #include "app/gpu_options.hpp"
 #include "app/print.hpp"
+#include "app/progress.hpp"
 #include "core/median.hpp"
 #include "core/ops/matmul_library.hpp"
 #include "core/random.hpp"
@@ -78,27 +79,6 @@ class RandomTokens {
 
  private:
   Path path_;
-};
-
-// What goes on, on standard error, where it cannot mix with --json: a line at the start, and on a terminal one below it
-// that is drawn over itself.
-class Progress {
- public:
-  Progress(const std::string& title, bool is_root) : is_drawn_(is_root && isatty(STDERR_FILENO) == 1) {
-    if (is_root)
-      print_note("{}\n", title);
-  }
-  ~Progress() { now(""); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void now(const std::string& text) const {
-    if (is_drawn_)
-      std::fputs(("\r\033[K" + text).c_str(), stderr);
-  }
-
- private:
-  bool is_drawn_;
 };
 
 struct GemmRate {

@@ -57,6 +57,10 @@ CLI::Validator between(Index min, Index max) { return in_range(min, max, fmt::fo
 CLI::Validator at_least(Index min) { return in_range(min, largest_count, fmt::format("at least {}", min)); }
 CLI::Validator real_between(double min, double max) { return in_range(min, max, fmt::format("{} to {}", min, max)); }
 
+CLI::Option& one_value_each(CLI::Option& option) {
+  return *option.allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void note_to_stderr(const std::string& text) { print_note("{}\n", text); }
 
 void refuse_empty_values(const CLI::App& command) {
@@ -104,7 +108,9 @@ void take_home_paths(CLI::App& command) {
         return std::string();
       },
       "");
-  const auto is_text = [](const std::string& name) { return name == "--prompt" || name == "--document-separator"; };
+  const auto is_text = [](const std::string& name) {
+    return name == "--prompt" || name == "--stop" || name == "--document-separator";
+  };
   for (CLI::Option* const option : command.get_options())
     if (option->get_items_expected_max() > 0 && !is_text(option->get_name()))
       option->transform(home);

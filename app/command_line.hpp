@@ -20,6 +20,9 @@ CLI::Validator at_least(Index min);  ///< and at most largest_count
 /// Finite numbers from `min` to `max`.
 CLI::Validator real_between(double min, double max);
 
+/// An option for a list that takes one value each time it is given, and so leaves what follows to others.
+CLI::Option& one_value_each(CLI::Option& option);
+
 /// Beside the answer, which goes to standard output.
 void note_to_stderr(const std::string& text);
 
@@ -34,8 +37,8 @@ void keep_brackets(CLI::App& app);
 /// An argument as the user has written it.
 std::string without_bracket_marks(const std::string& text);
 
-/// Options of this command and of those below it take `~/...` (io/home_path.hpp): all with a value but --prompt and
-/// --document-separator.
+/// Options of this command and of those below it take `~/...` (io/home_path.hpp): all with a value but --prompt,
+/// --stop and --document-separator.
 void take_home_paths(CLI::App& command);
 
 /// Lays help out in 80 columns.

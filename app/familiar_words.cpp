@@ -20,6 +20,8 @@ using Words = std::map<std::string, std::string_view>;
 
 const std::string_view packing =
     "espalier data pack makes token files of text; those of nanoGPT and llm.c are read as they are";
+const std::string_view evaluating =
+    "espalier evaluate --checkpoint RUN --data FILE; espalier train evaluates on data.validation";
 const std::string_view inspecting = "espalier checkpoint inspect, espalier data inspect";
 
 const Words& familiar_commands() {
@@ -43,10 +45,12 @@ const Words& familiar_commands() {
       {"pretrain", "espalier train CONFIG.toml"},
       {"run", "espalier train CONFIG.toml"},
       {"launch", "mpiexec -n 4 espalier train CONFIG.toml"},
-      {"eval", "espalier train CONFIG.toml evaluates on data.validation, every run.eval_interval steps"},
-      {"evaluate", "espalier train CONFIG.toml evaluates on data.validation, every run.eval_interval steps"},
+      {"eval", evaluating},
+      {"test", evaluating},
+      {"perplexity", evaluating},
+      {"logits", "espalier evaluate --checkpoint RUN --data FILE --logits FILE.npy"},
       {"validate",
-       "espalier train CONFIG.toml --dry-run checks a config; data.validation is evaluated on while training"},
+       "espalier train CONFIG.toml --dry-run checks a config; espalier evaluate --checkpoint RUN --data FILE"},
       {"check", "espalier train CONFIG.toml --dry-run checks a config, espalier checkpoint verify a checkpoint"},
       {"sample", "espalier generate"},
       {"infer", "espalier generate"},

@@ -255,6 +255,7 @@ int command(int argc, char** argv) {
   add_diagnose(app, chosen);
   add_report(app, chosen);
   add_verify(app, chosen);
+  add_evaluate(app, chosen);
   add_generate(app, chosen);
   add_data(app, chosen);
   add_checkpoint(app, chosen);

@@ -128,10 +128,15 @@ void ParameterStore<T>::lay_out() {
 }
 
 template <class T>
-void ParameterStore<T>::allocate() {
+void ParameterStore<T>::allocate_weights() {
   if (flat_size_ == 0)
     lay_out();
   weights_ = espalier::allocate<T>(Category::weights, "parameters", flat_size_);
+}
+
+template <class T>
+void ParameterStore<T>::allocate() {
+  allocate_weights();
   gradients_ = espalier::allocate<State<T>>(Category::gradients, "parameters", flat_size_);
 }
 

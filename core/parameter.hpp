@@ -28,6 +28,9 @@ class ParameterStore {
   /// Lays out, if that is not done, and allocates weights and gradients, zeroed.
   void allocate();
 
+  /// The same without gradients, for a model that only runs forward.
+  void allocate_weights();
+
   /// Weights and gradients as tensors; the product of the extents must be the local size.
   template <class... Extents>
   Tensor<T, sizeof...(Extents)> weight(Id id, Extents... extents) const {

@@ -13,6 +13,7 @@ struct LargestFile {
   static constexpr std::size_t record = std::size_t{16} << 20;     ///< run.json, prediction.json, incident.json
   static constexpr std::size_t line = std::size_t{1} << 20;        ///< of metrics, of a rank's times, of a trace
   static constexpr std::size_t config = std::size_t{2} << 20;      ///< TOML of any kind
+  static constexpr std::size_t prompts = std::size_t{64} << 20;    ///< of `espalier generate`
 };
 
 /// Brackets that may be open at the same time, and tables that may lie in one another: what is nested is walked through

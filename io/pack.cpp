@@ -92,7 +92,7 @@ void check_outputs(const std::vector<Path>& files, const Path& output, const Pat
     if (path.filename().empty())
       refuse_output(path, "a token file has no name", "a directory, or nothing");
     std::error_code ignored;  // a folder that we may not search: opening the file will say so
-    for (const Path& name : {path, token_file_temporary(followed(path))})
+    for (const Path& name : {path, partial_file_path(followed(path))})
       written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(name), ignored));
   }
   for (std::size_t i = 0; i < written.size(); ++i) {

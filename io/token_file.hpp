@@ -10,6 +10,7 @@
 #include "io/file.hpp"
 #include "io/hash.hpp"
 #include "io/own_output.hpp"
+#include "io/partial_file.hpp"
 
 namespace espalier {
 
@@ -101,15 +102,11 @@ class TokenFile {
 /// How a token file of ours begins.
 inline constexpr OutputMark token_file_mark{.kind = "a token file", .begin = "ESPTOKEN"};
 
-/// Where a token file is written before it is complete.
-Path token_file_temporary(Path path);
-
-/// Writes our format piece by piece; the file appears under its name only by finish(), complete and on disk.
+/// Writes our format piece by piece; the file appears under its name only by finish() (io/partial_file.hpp).
 class TokenFileWriter {
  public:
   TokenFileWriter(const Path& path, const std::string& tokenizer, Index vocab_size);
   TokenFileWriter(const TokenFileWriter&) = delete;
-  ~TokenFileWriter();  ///< without finish(), leaves nothing behind
   void append(std::span<const TokenId> tokens);
   void finish();
   Index num_tokens() const { return static_cast<Index>(header_.num_tokens); }
@@ -117,15 +114,11 @@ class TokenFileWriter {
  private:
   void flush();
 
-  Path path_;
-  Path temporary_;
+  PartialFile file_;
   TokenFileHeader header_;
-  OutputFile file_;
-  FileDescriptor lock_;  // on the temporary file: held by the one who writes it
   Hasher hasher_;
   std::vector<unsigned char> buffer_;
   bool has_header_ = false;
-  bool finished_ = false;
 };
 
 }  // namespace espalier

@@ -66,6 +66,17 @@ class MayChange {
   DataPaths paths_;
 };
 
+// The section [model] of the stored config, and what the overrides add, as a config to use here.
+RunConfig parse_stored(const CheckpointReader& checkpoint, std::vector<std::string> overrides) {
+  overrides.insert(overrides.end(), {"data.train=[\"any\"]", "run.steps=1"});
+  try {
+    return parse_run_config(model_section(stored_config(checkpoint)), (checkpoint.path() / "manifest.json").string(),
+                            overrides, 1);
+  } catch (const Error& error) {
+    throw Error(ExitCode::checkpoint, error.report());
+  }
+}
+
 // A preset is only a name for the keys that follow it.
 bool leaves_the_model(const std::string& key) {
   return !(key.starts_with("model.") || key.starts_with("rotary.")) || key == "model.preset";
@@ -90,15 +101,29 @@ std::string stored_config(const CheckpointReader& checkpoint) {
   }
 }
 
-ModelConfig stored_model(const CheckpointReader& checkpoint) {
-  const std::string manifest = (checkpoint.path() / "manifest.json").string();
-  try {
-    return parse_run_config(model_section(stored_config(checkpoint)), manifest, {"data.train=[\"any\"]", "run.steps=1"},
-                            1)
-        .model.shape;
-  } catch (const Error& error) {
-    throw Error(ExitCode::checkpoint, error.report());
-  }
+ModelConfig stored_model(const CheckpointReader& checkpoint) { return parse_stored(checkpoint, {}).model.shape; }
+
+RunConfig stored_forward(const CheckpointReader& checkpoint, const std::string& precision) {
+  ConfigReader reader(stored_config(checkpoint), "the stored config", {});
+  const auto word = [&](const char* key) {
+    std::string value;
+    reader.read("precision", key, value);
+    return value;
+  };
+  const std::string compute = precision.empty() ? word("compute") : precision;
+  const std::string residual = word("residual");
+  Index length = 0;
+  Index micro_batch = 0;
+  reader.read("batch", "sequence_length", length);
+  reader.read("batch", "micro_batch_size", micro_batch);
+  std::vector<std::string> overrides = {fmt::format("batch.sequence_length={}", length)};
+  if (!compute.empty())
+    overrides.push_back("precision.compute=" + compute);
+  if (!residual.empty())
+    overrides.push_back("precision.residual=" + residual);
+  RunConfig config = parse_stored(checkpoint, overrides);
+  config.layout.micro_batch = std::max<Index>(micro_batch, 1);
+  return config;
 }
 
 std::string model_section(const std::string& config) {

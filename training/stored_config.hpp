@@ -19,6 +19,11 @@ std::string stored_config(const CheckpointReader& checkpoint);
 /// batches; that need not be possible here. @throws Error (checkpoint)
 ModelConfig stored_model(const CheckpointReader& checkpoint);
 
+/// A config to run that model forward on one rank as its run did: its model, sequence length and micro-batch, and its
+/// precision, or the given one. @param precision a word of precision.compute; empty: the run's
+/// @throws Error (checkpoint)
+RunConfig stored_forward(const CheckpointReader& checkpoint, const std::string& precision);
+
 /// The section [model] of a config, with its heading; empty without one.
 std::string model_section(const std::string& config);
 

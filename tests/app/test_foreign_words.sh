@@ -121,7 +121,7 @@ expect 2 "holds something else" "$espalier" plan --model tiny.toml --cluster a10
 # Two packs into one output: the second is told, while another process has it; a killed one leaves nothing in the way.
 exec 9>big.bin.partial
 flock 9
-expect 8 "another process writes this token file" "$espalier" data pack --output big.bin text.txt
+expect 8 "another process writes this file" "$espalier" data pack --output big.bin text.txt
 exec 9>&-
 cp text.txt large.txt
 for i in {1..10}; do cat large.txt large.txt >larger.txt && mv larger.txt large.txt; done

@@ -87,10 +87,10 @@ TEST(OwnOutput, of_two_writers_of_a_token_file_the_later_is_told_so_and_a_killed
   std::filesystem::create_symlink("t.bin", directory / "link");
   put(directory / "killed", text_in(path).substr(0, 16) + std::string(240, '\0'));
   expect_error(ExitCode::data, {"never finished"}, [&] { TokenFile(directory / "killed"); });
-  put(token_file_temporary(path), text_in(path).substr(0, 8));  // a killed writer's, which holds no lock any more
+  put(partial_file_path(path), text_in(path).substr(0, 8));  // a killed writer's, which holds no lock any more
   TokenFileWriter again(directory / "link", "byte", 256);
   again.append(std::vector<TokenId>{3});
   again.finish();
   EXPECT_EQ(TokenFile(path).num_tokens(), 1) << "the link is followed";
-  EXPECT_FALSE(std::filesystem::exists(token_file_temporary(path)));
+  EXPECT_FALSE(std::filesystem::exists(partial_file_path(path)));
 }

@@ -189,10 +189,13 @@ TEST(LayoutMemory, attention_through_cudnn_has_a_workspace) {
 }
 
 // Stages of a plan against what `train` lays out for the config of that plan: its own sums, without memory.
-void expect_memory_of_train(const std::string& model, const std::string& text, Index global_batch) {
+void expect_memory_of_train(const std::string& model, const std::string& text, Index global_batch,
+                            Index sequence_length = 0) {
   SCOPED_TRACE(model + " " + text);
   const Layout layout = layout_of(text.c_str(), global_batch);
-  const ModelConfig shape = model_preset(model);
+  ModelConfig shape = model_preset(model);
+  if (sequence_length > 0)
+    shape.max_sequence_length = sequence_length;
   const RunConfig config = config_of_layout(shape, layout);
   const auto exact = predict_memory(config, make_run_layout(config, layout.num_devices()));
   Implementation implementation = espalier_implementation(exec_is_host);
@@ -221,6 +224,13 @@ TEST(LayoutMemory, agrees_with_what_train_allocates) {
        {"data=2", "data=2,tensor=2", "data=2,pipeline=2", "data=2,tensor=2,pipeline=2,recompute=selective",
         "data=2,pipeline=2,recompute=full", "data=2,recompute=selective", "data=2,tensor=2,sequence_parallel=1"})
     expect_memory_of_train("gpt2-124m", std::string(layout) + ",micro_batch=4", 32);
+}
+
+TEST(LayoutMemory, agrees_for_every_family) {
+  for (const char* const model : {"llama-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny", "llama-3.2-1b"})
+    for (const char* const layout : {"data=2", "data=2,tensor=2,sequence_parallel=1,zero=1",
+                                     "data=2,pipeline=2,tensor=2,recompute=selective", "pipeline=2,recompute=full"})
+      expect_memory_of_train(model, std::string(layout) + ",micro_batch=4", 32, 256);
 }
 
 // What waits for its weight part, and slots of several chunks: half as much again as without.

@@ -1,0 +1,337 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "app/command_line.hpp"
+#include "app/commands.hpp"
+#include "app/console.hpp"
+#include "app/gpu_options.hpp"
+#include "app/print.hpp"
+#include "app/progress.hpp"
+#include "app/stop_requests.hpp"
+#include "core/stopwatch.hpp"
+#include "io/json_numbers.hpp"
+#include "io/json_text.hpp"
+#include "io/npy_file.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/runtime.hpp"
+#include "training/check_token_files.hpp"
+#include "training/evaluation.hpp"
+#include "training/gemm_rate.hpp"
+#include "training/require_memory.hpp"
+#include "training/stored_config.hpp"
+#include "training/stored_state.hpp"
+#include "training/with_compute_type.hpp"
+
+namespace espalier {
+namespace {
+
+struct EvaluateArguments {
+  std::string checkpoint;
+  std::vector<std::string> data;
+  Index sequence_length = 0;  ///< 0: the run's
+  Index max_sequences = 0;    ///< 0: all
+  Index micro_batch = 0;      ///< 0: the run's
+  std::string precision;      ///< empty: the run's
+  std::string logits;
+  Index logits_sequences = 1;
+  bool json = false;
+};
+
+// The checkpoint that is evaluated, and how.
+struct Evaluated {
+  std::string path;
+  StoredState state;
+  RunConfig config;  // one to run its model forward, with the options of the command
+};
+
+std::vector<TokenFile> open_files(const EvaluateArguments& options) {
+  std::vector<TokenFile> files;
+  for (const std::string& path : options.data)
+    files.emplace_back(Path(path));
+  return files;
+}
+
+void require_positions(const EvaluateArguments& options, const Evaluated& evaluated) {
+  const Index most = evaluated.config.model.shape.max_sequence_length;
+  if (options.sequence_length > most)
+    throw Error(ExitCode::usage, {.what = "a sequence is longer than the positions of the model",
+                                  .where = evaluated.path,
+                                  .got = fmt::format("--sequence-length {}", options.sequence_length),
+                                  .wanted = fmt::format("at most {}, its max_sequence_length", most),
+                                  .todo = "shorten --sequence-length"});
+}
+
+void require_sequences(const std::vector<TokenFile>& files, Index length) {
+  for (const TokenFile& file : files)
+    if (file.num_tokens() <= length)
+      throw Error(
+          ExitCode::data,
+          {.what = "a token file is shorter than one sequence",
+           .where = file.info().path.string(),
+           .got = fmt::format("{} tokens", file.num_tokens()),
+           .wanted = fmt::format("at least {}: a sequence of {} and the target of its last token", length + 1, length),
+           .todo = "lower --sequence-length, or name a longer file"});
+}
+
+// No larger than the share of a rank.
+Index useful_micro_batch(const std::vector<TokenFile>& files, const EvaluateArguments& options, const RunConfig& config,
+                         int num_ranks) {
+  Index sequences = 0;
+  for (const TokenFile& file : files)
+    sequences += (file.num_tokens() - 1) / config.sequence_length;
+  if (options.max_sequences > 0)
+    sequences = std::min(sequences, options.max_sequences);
+  return std::min(config.layout.micro_batch, (sequences + num_ranks - 1) / num_ranks);
+}
+
+// What the tokenizer of a file is called, where it and the model's both are known, and differ.
+std::string other_tokenizer(const std::vector<TokenFile>& files, const std::string& tokenizer) {
+  for (const TokenFile& file : files)
+    if (const std::string& own = file.info().tokenizer; !own.empty() && !tokenizer.empty() && own != tokenizer)
+      return fmt::format("warning: {} has tokens of the tokenizer {}, and the model learned those of {}",
+                         file.info().path.string(), own, tokenizer);
+  return "";
+}
+
+// Matrix products as in the run, if this program can, so that the loss is the run's to the last bits.
+template <class P>
+void set_products(const Evaluated& evaluated, const Communicator& world) {
+  agree_on_libraries<Compute<P>>(evaluated.config, world);
+  const std::string& stored = evaluated.state.matmul;
+  if (stored.empty() || stored == to_string(matmul_library()))
+    return;
+  try {
+    set_matmul_library(parse_matmul_library(stored));
+  } catch (const Error&) {
+    if (world.rank() == 0)
+      note_to_stderr(
+          fmt::format("the run multiplied with the GEMM library {}, which is absent here: the loss may "
+                      "differ from the run's in rounding",
+                      stored));
+  }
+}
+
+// A request to stop on any rank, once all know of it.
+class StopTogether {
+ public:
+  explicit StopTogether(const Communicator& world) : world_(world) {}
+  bool asked() {
+    const std::string name = stop_request();
+    if (!name.empty())
+      name_ = name;
+    return all_reduce(world_, Index{name.empty() ? 0 : 1}, ReduceOp::max) > 0;
+  }
+  int end(const std::string& done) const {
+    if (world_.rank() == 0)
+      print_note("stopped{} after {}; nothing was written; run the same command again\n",
+                 name_.empty() ? "" : " by " + name_, done);
+    return static_cast<int>(ExitCode::stopped);
+  }
+
+ private:
+  const Communicator& world_;
+  std::string name_;  // of the one that came to this rank
+};
+
+void print_result(const EvaluateArguments& options, const Evaluated& evaluated, const SequentialLoader& data,
+                  double loss, Index logits_rows) {
+  const RunConfig& config = evaluated.config;
+  const double perplexity = std::exp(loss);
+  if (options.json) {
+    nlohmann::ordered_json json = {{"checkpoint", evaluated.path},
+                                   {"step", evaluated.state.step},
+                                   {"data", options.data},
+                                   {"loss", loss},
+                                   {"perplexity", perplexity},
+                                   {"tokens", data.valid_tokens()},
+                                   {"sequences", data.num_samples()},
+                                   {"sequence_length", config.sequence_length},
+                                   {"precision", to_string(config.layout.precision)}};
+    if (!options.logits.empty())
+      json["logits"] = {{"file", options.logits}, {"shape", {logits_rows, config.model.shape.vocab_size}}};
+    name_non_finite(json["perplexity"]);
+    print_answer("{}\n", json_text(json, 2));
+    return;
+  }
+  print_answer("{} (step {}, {})\n", evaluated.path, evaluated.state.step, to_string(config.layout.precision));
+  print_answer("  loss        {:.6f} nats per token\n  perplexity  {:.6g}\n", loss, perplexity);
+  print_answer("  tokens      {} in {} of {}\n", data.valid_tokens(), counted(data.num_samples(), "sequence"),
+               config.sequence_length);
+  if (!options.logits.empty())
+    print_answer("  logits      {}: ({}, {}) fp32\n", options.logits, logits_rows, config.model.shape.vocab_size);
+}
+
+// Rank 0 writes the logits of the first sequences; the others wait with it for the end of each. @returns of how many,
+// fewer than were wanted after a request to stop.
+template <class P>
+Index write_logits(LoadedModel<P>& model, std::vector<TokenFile> files, Index length, NpyWriter* writer,
+                   Index sequences, const Progress& progress, StopTogether& stop) {
+  const SampleIndex samples(std::move(files), length, model.shape().vocab_size);
+  if (writer != nullptr)
+    model.make_room(1, length);
+  std::vector<TokenId> inputs(static_cast<std::size_t>(length));
+  std::vector<TokenId> targets(inputs.size());
+  for (Index i = 0; i < sequences; ++i) {
+    if (stop.asked())
+      return i;
+    progress.now(fmt::format("logits of sequence {} of {} ", i + 1, sequences));
+    if (writer == nullptr)
+      continue;
+    samples.read(i, inputs.data(), targets.data());
+    model.visit_logits(inputs, length, [&](std::span<const float> rows) { writer->append(rows); });
+  }
+  return sequences;
+}
+
+template <class P>
+int evaluate_as(const EvaluateArguments& options, const Communicator& world, LoadedModel<P>& model,
+                const Evaluated& evaluated) {
+  const RunConfig& config = evaluated.config;
+  const Index length = config.sequence_length;
+  std::optional<SequentialLoader> data;
+  Index micro_batch = 0;
+  attempt_together(world, ExitCode::data, [&] {
+    std::vector<TokenFile> files = open_files(options);
+    require_sequences(files, length);
+    if (const std::string warning = other_tokenizer(files, evaluated.state.tokenizer);
+        world.rank() == 0 && !warning.empty())
+      note_to_stderr(warning);
+    micro_batch = useful_micro_batch(files, options, config, world.size());
+    data.emplace(std::move(files),
+                 LoaderOptions{.micro_batch_size = micro_batch,
+                               .sequence_length = length,
+                               .rank = world.rank(),
+                               .size = world.size(),
+                               .vocab_size = config.model.shape.vocab_size},
+                 options.max_sequences);
+  });
+  const Index logits_sequences = options.logits.empty() ? 0 : std::min(options.logits_sequences, data->num_samples());
+  const Index logits_rows = logits_sequences * length;
+  set_products<P>(evaluated, world);
+  hold_stop_requests();
+  std::optional<NpyWriter> writer;
+  if (logits_sequences > 0 && world.rank() == 0)
+    writer.emplace(options.logits, logits_rows, config.model.shape.vocab_size);
+  std::optional<double> loss;
+  StopTogether stop(world);
+  {
+    const Progress progress(
+        fmt::format("evaluates {} on {}, {} of {} tokens", evaluated.path, counted(world.size(), "rank"),
+                    counted(data->num_samples(), "sequence"), length),
+        world.rank() == 0);
+    const Index written =
+        write_logits(model, open_files(options), length, writer ? &*writer : nullptr, logits_sequences, progress, stop);
+    if (written < logits_sequences)
+      return stop.end(fmt::format("the logits of {} of {}", written, counted(logits_sequences, "sequence")));
+    attempt_together(world, ExitCode::memory, [&] { model.make_room(micro_batch, length); });
+    const Stopwatch stopwatch;
+    Index done = 0;
+    loss = evaluate_loss(model, *data, world, [&](Index batches_done, Index batches) {
+      done = batches_done;
+      const double left =
+          done == 0 ? 0 : stopwatch.seconds() / static_cast<double>(done) * static_cast<double>(batches - done);
+      progress.now(fmt::format("batch {} of {}, left {} ", done, batches, duration_text(left)));
+      return stop.asked();
+    });
+    if (!loss)
+      return stop.end(fmt::format("{} of {}", done, counted(data->num_batches(), "batch")));
+  }
+  if (!std::isfinite(*loss))
+    throw Error(ExitCode::numerical, {.what = "the weights of a checkpoint give a loss that is not finite",
+                                      .where = evaluated.path,
+                                      .got = fmt::format("loss {}", std::abs(*loss)),
+                                      .wanted = "the finite weights of a model that has not diverged",
+                                      .todo = "evaluate it with --precision fp32, or name an older checkpoint"});
+  attempt_together(world, ExitCode::write, [&] {
+    if (writer)
+      writer->finish();
+  });
+  release_stop_requests();
+  if (world.rank() == 0)
+    print_result(options, evaluated, *data, *loss, logits_rows);
+  return 0;
+}
+
+// The checkpoint's config says how it is computed in, so the type of its model is known only when it is open.
+int evaluate(const EvaluateArguments& options, const Communicator& world) {
+  attempt_together(world, ExitCode::write, [&] {
+    if (world.rank() == 0 && !options.logits.empty())
+      require_own_output(options.logits, npy_file_mark);
+  });
+  attempt_together(world, ExitCode::data, [&] { open_files(options); });
+  const std::size_t available_bytes = memory_of_a_rank(world);
+  Evaluated evaluated;
+  std::function<int()> run;
+  load_newest(options.checkpoint, world, note_to_stderr, [&](const CheckpointReader& checkpoint) {
+    run = {};  // frees what another checkpoint has filled
+    evaluated = {checkpoint.path().string(), read_state(checkpoint), stored_forward(checkpoint, options.precision)};
+    require_positions(options, evaluated);
+    if (options.sequence_length > 0)
+      evaluated.config.sequence_length = options.sequence_length;
+    if (options.micro_batch > 0)
+      evaluated.config.layout.micro_batch = options.micro_batch;
+    evaluated.config.data.train.clear();
+    evaluated.config.data.validation = options.data;
+    with_precision(evaluated.config, [&]<class P>() {
+      const auto model = std::make_shared<LoadedModel<P>>(checkpoint, available_bytes);
+      run = [&options, &world, &evaluated, model] { return evaluate_as<P>(options, world, *model, evaluated); };
+    });
+  });
+  check_token_files(evaluated.config, world, note_to_stderr);
+  return run();
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& app, Chosen& chosen) {
+  const auto options = std::make_shared<EvaluateArguments>();
+  CLI::App* const command = app.add_subcommand("evaluate", "Loss and perplexity of a trained model on token files");
+  command->add_option("--checkpoint", options->checkpoint, "directory of a run, or of one checkpoint")->required();
+  command
+      ->add_option("--data", options->data, "token files; tokens behind the last whole sequence of a file are left out")
+      ->required();
+  command
+      ->add_option("--sequence-length", options->sequence_length,
+                   "tokens of a sequence, at most the model's positions; default: batch.sequence_length of the run")
+      ->check(at_least(1));
+  command->add_option("--max-sequences", options->max_sequences, "only so many, the first; 0 (default): all")
+      ->check(at_least(0));
+  command
+      ->add_option("--micro-batch", options->micro_batch,
+                   "sequences per forward pass of a rank; default: batch.micro_batch_size of the run")
+      ->check(between(1, 1 << 24));
+  command
+      ->add_option("--precision", options->precision, "fp32, bf16, fp16 or fp64; default: precision.compute of the run")
+      ->check(CLI::IsMember(compute_type_names()));
+  CLI::Option* const logits = command->add_option(
+      "--logits", options->logits,
+      "FILE.npy for the logits of the first sequences, for numpy.load(): (tokens, vocabulary) in fp32");
+  CLI::Option* const sequences =
+      command
+          ->add_option("--logits-sequences", options->logits_sequences,
+                       "with --logits: of so many sequences, or of all if there are fewer; default 1")
+          ->check(at_least(1));
+  command->add_flag("--json", options->json, "print the result as JSON");
+  add_gpu_options(*command);
+  command->footer(
+      "  espalier evaluate --checkpoint runs/quickstart --data val.bin\n"
+      "  mpiexec -n 2 espalier evaluate --checkpoint RUN --data val.bin   # half each\n"
+      "  espalier evaluate --checkpoint RUN --data val.bin --logits logits.npy");
+  command->callback([=, &chosen] {
+    refuse_empty_values(*command);
+    if (sequences->count() > 0 && logits->count() == 0)
+      throw CLI::ValidationError("--logits-sequences", "belongs to --logits");
+    chosen.needs_runtime = true;
+    chosen.action = [options](Runtime* runtime) { return evaluate(*options, runtime->world()); };
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/evaluation.hpp"
+
+#include "core/kokkos_compat.hpp"
+#include "parallel/collectives.hpp"
+
+namespace espalier {
+
+template <class P>
+std::optional<double> evaluate_loss(LoadedModel<P>& model, const SequentialLoader& data, const Communicator& world,
+                                    const std::function<bool(Index, Index)>& must_stop) {
+  const ExecSpace& exec = model.exec();
+  const Tensor<double, 1> sum(model.decoder().loss().data(), 1);  // of this rank
+  Kokkos::deep_copy(exec, sum, 0.0);
+  const double token_weight = 1.0 / static_cast<double>(data.valid_tokens());
+  const Index total = data.num_batches();
+  for (Index done = 0; done < total; ++done) {
+    if (must_stop(done, total))
+      return std::nullopt;
+    const Batch batch = data.batch(done);
+    model.decoder().evaluate(exec, 0, {batch.inputs.data(), batch.targets.data()}, token_weight);
+    compat::fence(exec, "espalier::evaluate_loss: a stop is asked for between batches");
+  }
+  if (must_stop(total, total))
+    return std::nullopt;
+  const auto host = Kokkos::create_mirror_view(sum);
+  Kokkos::deep_copy(exec, host, sum);
+  compat::fence(exec, "espalier::evaluate_loss: the loss is read on the host");
+  return all_reduce(world, host(0));
+}
+
+#define ESPALIER_INSTANTIATE(P)                                                                                  \
+  template std::optional<double> evaluate_loss<P>(LoadedModel<P>&, const SequentialLoader&, const Communicator&, \
+                                                  const std::function<bool(Index, Index)>&);
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

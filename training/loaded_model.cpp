@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Espalier authors
+// SPDX-License-Identifier: Apache-2.0
+#include "training/loaded_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
+#include "core/memory_text.hpp"
+#include "io/checkpoint_directory.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/texts.hpp"
+#include "training/stored_config.hpp"
+#include "training/training_state.hpp"
+
+namespace espalier {
+namespace {
+
+// One slot, no gradients of activations: those belong to backward parts that nobody calls.
+ActivationMemory forward_memory() { return {.chunks = {{.slots = 1, .gradients = 0, .split = true}}}; }
+
+}  // namespace
+
+template <class P>
+LoadedModel<P>::LoadedModel(const CheckpointReader& checkpoint, std::size_t available_bytes)
+    : path_(checkpoint.path()),
+      available_bytes_(available_bytes),
+      shape_(stored_model(checkpoint)),
+      model_(parameters_, shape_, one_chunk(shape_.num_layers, Recompute::full), TensorParallel<Compute<P>>()) {
+  require_tensors(checkpoint, parameters_);  // before there is memory for what the config claims
+  parameters_.lay_out();
+  require_memory(0);
+  parameters_.allocate_weights();
+  load_weights(checkpoint, parameters_);
+}
+
+template <class P>
+void LoadedModel<P>::require_memory(std::size_t activations) const {
+  const std::size_t weights = static_cast<std::size_t>(parameters_.flat_size()) * sizeof(Compute<P>);
+  if (available_bytes_ == 0 || weights + activations <= available_bytes_)
+    return;
+  const bool too_many = weights <= available_bytes_;
+  throw Error(
+      ExitCode::memory,
+      {.what = "the model does not fit the memory that there is for a rank",
+       .where = path_.string(),
+       .got = fmt::format("a need of {}: {} of weights{}", budget_text(weights + activations), budget_text(weights),
+                          too_many ? fmt::format(", {} of activations", budget_text(activations)) : ""),
+       .wanted = fmt::format("at most {}", budget_text(available_bytes_)),
+       .todo = too_many ? "lower the micro-batch or the sequence length"
+                        : "use a machine with more memory, or fewer ranks on this one"});
+}
+
+template <class P>
+void LoadedModel<P>::make_room(Index micro_batch, Index length) {
+  const ActivationBytes bytes = model_.measure_activations(micro_batch, length, forward_memory());
+  require_memory(static_cast<std::size_t>(bytes.slots + bytes.workspace));
+  model_.plan_activations(micro_batch, length, forward_memory());
+  length_ = length;
+}
+
+template <class P>
+void LoadedModel<P>::visit_logits(const std::vector<TokenId>& tokens, Index count,
+                                  const std::function<void(std::span<const float>)>& visit) {
+  using T = Compute<P>;
+  // The head has room for so many rows; what is more costs a forward pass each time.
+  const Index most = logit_rows(length_, shape_.vocab_size, 1, most_logits);
+  const auto end = static_cast<Index>(tokens.size());
+  std::vector<float> values;
+  for (Index first = end - count; first < end; first += most) {
+    const Index rows = std::min(most, end - first);
+    const std::vector<TokenId> prefix(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(first + rows));
+    const Matrix<T> logits = model_.logits(exec_, prefix, rows);                       // (rows, V)
+    const Tensor<T, 1> memory(logits.data, (rows - 1) * logits.stride + logits.cols);  // rows may be padded
+    const auto host = Kokkos::create_mirror_view(memory);
+    Kokkos::deep_copy(exec_, host, memory);
+    compat::fence(exec_, "espalier::LoadedModel: the logits are read on the host");
+    values.clear();
+    for (Index row = 0; row < rows; ++row)
+      for (Index column = 0; column < logits.cols; ++column)
+        values.push_back(static_cast<float>(host(row * logits.stride + column)));
+    visit(values);
+  }
+}
+
+void load_newest(const std::string& given, const Communicator& world,
+                 const std::function<void(const std::string&)>& note,
+                 const std::function<void(const CheckpointReader&)>& load) {
+  const auto note_once = [&](const std::string& text) {
+    if (world.rank() == 0)
+      note(text);
+  };
+  std::vector<std::string> found;
+  attempt_together(world, ExitCode::checkpoint, [&] {
+    if (world.rank() == 0)
+      for (const Path& path : complete_checkpoints(given, note))
+        found.push_back(path.string());
+  });
+  found = broadcast_texts(world, found, 0);
+  use_newest({found.begin(), found.end()}, note_once, [&](const Path& path) {
+    attempt_together(world, ExitCode::checkpoint, [&] { load(CheckpointReader(path)); });
+  });
+}
+
+#define ESPALIER_INSTANTIATE(P) template class LoadedModel<P>;
+ESPALIER_FOR_PRECISIONS(ESPALIER_INSTANTIATE)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier
