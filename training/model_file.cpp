@@ -17,6 +17,7 @@
 #include "models/largest_model.hpp"
 #include "models/model_section.hpp"
 #include "models/presets.hpp"
+#include "training/validate_config.hpp"
 
 namespace espalier {
 namespace {
@@ -63,8 +64,8 @@ class ModelReader {
       planned.notes.push_back(fmt::format("{}: {}", file_name_, from_default));
     const std::vector<std::string> broken = problems(shape_);
     for (std::size_t i = 0; i < broken.size(); ++i)
-      reader_.problem("model",
-                      i > 0 || from_default.empty() ? broken[i] : fmt::format("{} ({})", broken[i], from_default));
+      report_model_problem(reader_,
+                           i > 0 || from_default.empty() ? broken[i] : fmt::format("{} ({})", broken[i], from_default));
     reader_.finish();
     planned.model = shape_;
     planned.name = shape_ == preset_ ? preset_name_ : file_name_;

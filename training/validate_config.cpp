@@ -302,9 +302,17 @@ Index fitting_micro_batch(const RunConfig& c, int world_size) {
   return size;
 }
 
+void report_model_problem(ConfigReader& reader, const std::string& problem) {
+  const std::string rotary = "rotary.";
+  if (problem.starts_with(rotary))
+    reader.problem("rotary", problem.substr(rotary.size()));
+  else
+    reader.problem("model", problem);
+}
+
 void validate_run_config(const RunConfig& c, ConfigReader& reader, int world_size) {
   for (const std::string& problem : problems(c.model.shape))
-    reader.problem("model", problem);
+    report_model_problem(reader, problem);
   if (c.run.directory.empty())
     reader.problem("run", "directory", "is empty, wanted a directory where everything of this run is to lie");
   if (c.data.train.empty())

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "training/run_config.hpp"
 
 namespace espalier {
@@ -15,6 +17,9 @@ Index fitting_micro_batch(const RunConfig& config, int world_size);
 /// Rules between keys, for a world of `world_size` ranks. Tells the reader everything that is wrong, not only the
 /// first; allocates nothing. A micro_batch_size of 0 stands for the fitting one.
 void validate_run_config(const RunConfig& config, ConfigReader& reader, int world_size);
+
+/// Tells one of problems(ModelConfig) at its key of [model] or [rotary].
+void report_model_problem(ConfigReader& reader, const std::string& problem);
 
 /// Do those of the rules hold that say how [batch], [parallel], the model and the ranks go together?
 bool is_valid_layout(const RunConfig& config, int world_size);
