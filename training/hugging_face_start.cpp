@@ -20,12 +20,6 @@ constexpr std::string_view length_key = "model.max_sequence_length";
 
 std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
 
-std::vector<std::string> model_settings(const ModelConfig& model) {
-  SettingsVisitor settings("model");
-  visit_model(model, settings);
-  return settings.result();
-}
-
 // Those keys of [model] and [rotary] that the file or the command line give.
 std::set<std::string> given_model_keys(const Path& config_file, const std::vector<std::string>& overrides) {
   std::set<std::string> keys;
@@ -54,8 +48,8 @@ ModelConfig in_one_way(ModelConfig model) {
 }
 
 void require_same_model(const ForeignWeights& weights, const RunConfig& config) {
-  const std::vector<std::string> theirs = model_settings(in_one_way(weights.model().config));
-  const std::vector<std::string> ours = model_settings(in_one_way(config.model.shape));
+  const std::vector<std::string> theirs = settings_of(in_one_way(weights.model().config));
+  const std::vector<std::string> ours = settings_of(in_one_way(config.model.shape));
   std::string differences;
   for (std::size_t i = 0; i < theirs.size(); ++i)
     if (ours[i] != theirs[i])
@@ -94,7 +88,7 @@ std::vector<std::string> settings_from_hugging_face(const Path& directory, const
   const bool has_length = given.erase(std::string(length_key)) > 0;
   if (!given.empty())
     return {};
-  std::vector<std::string> settings = model_settings(read_hugging_face_config(directory).config);
+  std::vector<std::string> settings = settings_of(read_hugging_face_config(directory).config);
   std::erase_if(settings, [&](const std::string& setting) { return has_length && key_of(setting) == length_key; });
   return settings;
 }

@@ -207,15 +207,6 @@ Cluster cluster_of(const RunConfig& config) {
   }
 }
 
-std::vector<std::string> model_keys(const ModelConfig& shape) {
-  return {fmt::format("model.vocab_size={}", shape.vocab_size),
-          fmt::format("model.max_sequence_length={}", shape.max_sequence_length),
-          fmt::format("model.num_layers={}", shape.num_layers),
-          fmt::format("model.hidden_size={}", shape.hidden_size),
-          fmt::format("model.num_heads={}", shape.num_heads),
-          fmt::format("model.ffn_hidden_size={}", shape.ffn_hidden_size)};
-}
-
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate) {
   Cluster cluster;
   cluster.name = "assumed";

@@ -50,7 +50,4 @@ Cluster cluster_of(const RunConfig& config);
 /// error bars are wide.
 Cluster assumed_cluster(int num_ranks, Precision precision, double gemm_rate);
 
-/// The keys of [model] for a shape: "model.num_layers=12", ...
-std::vector<std::string> model_keys(const ModelConfig& shape);
-
 }  // namespace espalier

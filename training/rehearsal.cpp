@@ -79,7 +79,8 @@ std::vector<std::string> tiny_model(const PlanProblem& problem, const Layout& la
                   .num_layers = num_blocks,
                   .hidden_size = hidden,
                   .num_heads = heads,
-                  .ffn_hidden_size = 4 * hidden});
+                  .ffn_hidden_size = 4 * hidden,
+                  .tied_embeddings = problem.model.tied_embeddings});
   keys.push_back(fmt::format("batch.sequence_length={}", sequence));
   return keys;
 }

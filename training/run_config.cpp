@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 
@@ -274,6 +275,24 @@ std::vector<std::string> settings_of(const Layout& layout) {
   settings.section("precision", "");
   visit_compute(layout, settings);
   return settings.result();
+}
+
+std::vector<std::string> settings_of(const ModelConfig& model) {
+  SettingsVisitor settings("model");
+  visit_model(model, settings);
+  return settings.result();
+}
+
+std::vector<std::string> model_keys(const ModelConfig& model) {
+  std::vector<std::string> keys = settings_of(model);
+  const std::vector<std::string> usual = settings_of(ModelConfig{});
+  const auto is_size = [](const std::string& key) {
+    return std::ranges::any_of(
+        std::array{"vocab_size", "max_sequence_length", "num_layers", "hidden_size", "num_heads", "ffn_hidden_size"},
+        [&](const char* size) { return key.starts_with(fmt::format("model.{}=", size)); });
+  };
+  std::erase_if(keys, [&](const std::string& key) { return !is_size(key) && std::ranges::count(usual, key) > 0; });
+  return keys;
 }
 
 std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config) {

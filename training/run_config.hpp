@@ -144,6 +144,12 @@ RunConfig parse_run_config(const std::string& text, const std::string& name, con
 /// The keys that give a config this layout, and no other: "batch.micro_batch_size=1", "parallel.tensor=2", ...
 std::vector<std::string> settings_of(const Layout& layout);
 
+/// All keys of [model] and [rotary] for a model: "model.num_layers=12", ...
+std::vector<std::string> settings_of(const ModelConfig& model);
+
+/// The same without what is as in GPT-2, apart from sizes.
+std::vector<std::string> model_keys(const ModelConfig& model);
+
 /// One sentence for each key that names a library which this build lacks, by the key: {"matmul", "..."}.
 std::vector<std::pair<std::string, std::string>> absent_libraries(const RunConfig& config);
 
