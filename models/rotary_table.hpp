@@ -20,11 +20,11 @@ class RotaryTable {
       make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, static_cast<Index>(table.extent(0))));
   }
 
-  /// Turns the first `heads` heads of each row of sequences of `sequence_length`.
+  /// Turns the first `heads` heads of each row of sequences of `sequence_length` positions from `first` on.
   void forward(const ExecSpace& exec, const Tensor<T, 2>& rows /* (N, heads*HS or more) */, Index heads,
-               Index head_size, Index sequence_length) const {
+               Index head_size, Index sequence_length, Index first = 0) const {
     if (config_.size > 0)
-      rotary_forward<T>(exec, rows, heads, head_size, table_, {.sequence_length = sequence_length});
+      rotary_forward<T>(exec, rows, heads, head_size, table_, {.sequence_length = sequence_length, .first = first});
   }
   /// Turns gradients back.
   void backward(const ExecSpace& exec, const Tensor<T, 2>& drows /* (N, heads*HS or more) */, Index heads,
