@@ -14,10 +14,15 @@ class RotaryTable {
   explicit RotaryTable(const ModelConfig& config) : config_(config.rotary) { config_.size = config.rotary_size(); }
 
   /// Fills `table` and uses it from now on; whoever allocated it keeps it. R = 0: positions are not rotary.
-  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */) {
+  /// @param distance of neighbouring positions: not 1 for an injected fault
+  void fill(const ExecSpace& exec, const Tensor<State<T>, 2>& table /* (T, R) */, double distance = 1) {
     table_ = table;
-    if (table.extent(1) > 0)
-      make_rotary_table<State<T>>(exec, table, rotary_frequencies(config_, static_cast<Index>(table.extent(0))));
+    if (table.extent(1) == 0)
+      return;
+    RotaryFrequencies frequencies = rotary_frequencies(config_, static_cast<Index>(table.extent(0)));
+    for (double& frequency : frequencies.of_pairs)
+      frequency *= distance;
+    make_rotary_table<State<T>>(exec, table, frequencies);
   }
 
   /// Turns the first `heads` heads of each row of sequences of `sequence_length` positions from `first` on.
